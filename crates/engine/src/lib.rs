@@ -1,0 +1,1 @@
+//! An in-process store that speaks a documented subset of Redis.
