@@ -1,0 +1,171 @@
+//! The bus: plain publish and subscribe, the same on every store.
+//!
+//! Messages are hints, not records: nobody keeps them. A subscriber that may have missed some, because its
+//! connection was cut or because it was too slow, is told so, and reads the truth again.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::cluster::Cluster;
+use crate::dial::Dialer;
+use crate::error::{Error, Result};
+use crate::link::Target;
+use crate::mailbox::Mailbox;
+use crate::switchboard::{Order, Source, Switchboard};
+
+/// How many events wait for a subscriber before it is told that it missed some.
+const QUEUE: usize = 1024;
+
+/// Something that a subscriber hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusEvent {
+    /// A message on a channel.
+    Message {
+        /// The channel that it was published on.
+        channel: Bytes,
+        /// The pattern that matched, if it was subscribed by one.
+        pattern: Option<Bytes>,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// Messages may have been lost here: read again what they would have told.
+    Missed,
+}
+
+/// What to listen to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// One channel.
+    Channel(Bytes),
+    /// All channels whose names match a glob pattern.
+    Pattern(Bytes),
+}
+
+impl Topic {
+    /// One channel.
+    pub fn channel(name: impl AsRef<[u8]>) -> Self {
+        Self::Channel(Bytes::copy_from_slice(name.as_ref()))
+    }
+
+    /// All channels that match a glob pattern.
+    pub fn pattern(pattern: impl AsRef<[u8]>) -> Self {
+        Self::Pattern(Bytes::copy_from_slice(pattern.as_ref()))
+    }
+}
+
+/// Makes subscriptions. All of one process share one connection, opened with the first.
+#[derive(Clone)]
+pub struct Bus {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: Source,
+    line: OnceLock<Line>,
+    ids: AtomicU64,
+}
+
+/// The running switchboard.
+struct Line {
+    orders: mpsc::UnboundedSender<Order>,
+    task: AbortHandle,
+}
+
+impl Bus {
+    pub(crate) fn on_server(target: Target, dialer: Dialer) -> Self {
+        Self::over(Source::server(target, dialer))
+    }
+
+    pub(crate) fn on_cluster(cluster: &Arc<Cluster>, dialer: Dialer) -> Self {
+        Self::over(Source::cluster(cluster.clone(), dialer))
+    }
+
+    fn over(source: Source) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                source,
+                line: OnceLock::new(),
+                ids: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Listens to topics. Once this returns, every message published later is heard or reported missed.
+    pub async fn subscribe(&self, topics: &[Topic], deadline: Duration) -> Result<Subscription> {
+        let line = self
+            .shared
+            .line
+            .get_or_init(|| Line::open(self.shared.source.clone()));
+        let asked = Instant::now();
+        let mailbox = Arc::new(Mailbox::new(QUEUE));
+        let id = self.shared.ids.fetch_add(1, Relaxed);
+        let (ready, listening) = oneshot::channel();
+        let order = Order::Subscribe {
+            id,
+            topics: topics.to_vec(),
+            mailbox: mailbox.clone(),
+            ready,
+        };
+        // Dropped when the deadline passes first, and then takes its order back.
+        let subscription = Subscription {
+            id,
+            mailbox,
+            orders: line.orders.clone(),
+        };
+        let _ = line.orders.send(order);
+        match timeout_at(asked + deadline, listening).await {
+            Ok(Ok(())) => Ok(subscription),
+            _ => Err(Error::Unavailable {
+                waited: asked.elapsed(),
+                reason: "no subscription yet".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Line {
+    fn open(source: Source) -> Self {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let task = tokio::spawn(Switchboard::new(source, inbox).run()).abort_handle();
+        Self { orders, task }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Hears the messages of its topics; dropping it unsubscribes.
+#[derive(Debug)]
+pub struct Subscription {
+    id: u64,
+    mailbox: Arc<Mailbox>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Subscription {
+    /// The next event; `None` once the store's handle is gone.
+    pub async fn next(&mut self) -> Option<BusEvent> {
+        self.mailbox.take().await
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::Unsubscribe { id: self.id });
+    }
+}
+
+impl std::fmt::Debug for Bus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bus").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,319 @@
+//! The handle that everything else in Hob holds: one connection to hot state, wherever that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
+use tokio::time::{Instant, sleep};
+
+use crate::address::Address;
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::dial::Dialer;
+use crate::error::{Error, Result};
+use crate::health::Health;
+use crate::link::{Link, Target};
+use crate::meter::{Kind, Meter};
+use crate::script::Call;
+use crate::sentinel::Sentinels;
+
+/// How long a call may take unless its handle says otherwise.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
+/// The most commands of one round trip; a longer batch takes several.
+const CHUNK: usize = 1000;
+/// Between two tries of a command that the server refused for a moment, doing nothing.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Hot state: the embedded store, a Redis or Valkey server, a Sentinel set or a Cluster behind one cheap
+/// clone.
+///
+/// Every call has a deadline. While there is no connection, calls wait for one within it and then give
+/// [`Error::Unavailable`]. A call is never repeated once it may have been carried out: it gives
+/// [`Error::Interrupted`] instead.
+#[derive(Clone)]
+pub struct Hot {
+    shared: Arc<Shared>,
+    deadline: Duration,
+    clock: Clock,
+}
+
+struct Shared {
+    store: Store,
+    name: String,
+    meter: Arc<Meter>,
+    bus: Bus,
+}
+
+#[derive(Clone)]
+pub(crate) enum Store {
+    Single(Arc<Link>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Hot {
+    /// Opens the store at an address and returns at once; connecting goes on in the background, for ever.
+    /// Must be called inside a tokio runtime.
+    pub fn open(address: &Address) -> Result<Self> {
+        let meter = Meter::new();
+        let name = address.to_string();
+        let single =
+            |target, dialer: Dialer| Store::Single(Arc::new(Link::open(target, dialer, meter.clone())));
+        let (store, bus) = match address {
+            Address::Embedded => return Err(Error::Address("no embedded store in this build".to_owned())),
+            Address::Server { host, db, access } => {
+                let dialer = Dialer::new(access, *db)?;
+                let target = Target::Host(host.clone());
+                (
+                    single(target.clone(), dialer.clone()),
+                    Bus::on_server(target, dialer),
+                )
+            }
+            Address::Sentinel {
+                sentinels,
+                master,
+                db,
+                access,
+            } => {
+                let dialer = Dialer::new(access, *db)?;
+                let target = Target::Master(Sentinels::new(sentinels.clone(), master.clone()));
+                (
+                    single(target.clone(), dialer.clone()),
+                    Bus::on_server(target, dialer),
+                )
+            }
+            Address::Cluster { seeds, access } => {
+                let dialer = Dialer::new(access, 0)?;
+                let cluster = Arc::new(Cluster::open(seeds.clone(), dialer.clone(), meter.clone()));
+                (Store::Cluster(cluster.clone()), Bus::on_cluster(&cluster, dialer))
+            }
+        };
+        Ok(Self::over(Shared {
+            store,
+            name,
+            meter,
+            bus,
+        }))
+    }
+
+    /// Opens the store at an address and waits until it answers, within the default deadline.
+    pub async fn connect(address: &Address) -> Result<Self> {
+        let hot = Self::open(address)?;
+        hot.ping().await?;
+        Ok(hot)
+    }
+
+    fn over(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            deadline: DEFAULT_DEADLINE,
+            clock: Clock::store(),
+        }
+    }
+
+    /// The same store with another deadline per call.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self {
+            deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The same store with another source of time for scripts; for tests.
+    #[must_use]
+    pub fn with_clock(&self, clock: Clock) -> Self {
+        Self {
+            clock,
+            ..self.clone()
+        }
+    }
+
+    /// Where scripts called through this handle take the time from.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Runs one command or script.
+    pub async fn run<T: FromRedisValue>(&self, call: impl Into<Call>) -> Result<T> {
+        let call = call.into();
+        let kind = if call.script().is_some() {
+            Kind::Script
+        } else {
+            Kind::Command
+        };
+        let value = self.shared.meter.time(kind, self.answer(&call)).await?;
+        T::from_redis_value(value).map_err(Error::reply)
+    }
+
+    /// Runs many calls in as few round trips as the store allows: one, or one per master of a Cluster, all
+    /// at once. Answers stand in the order of the calls, each with its own error.
+    ///
+    /// The calls are not atomic together and promise no order among each other: a master that is slow, a
+    /// slot that moved or a script that had to be loaded delays its own calls only.
+    pub async fn batch(&self, calls: &[Call]) -> Vec<Result<Value>> {
+        let deadline = self.until();
+        let started = Instant::now();
+        let mut answers = Vec::with_capacity(calls.len());
+        for chunk in calls.chunks(CHUNK) {
+            answers.extend(self.answer_all(chunk, deadline).await);
+        }
+        let failed = answers.iter().find_map(|answer| match answer {
+            Err(error @ (Error::Unavailable { .. } | Error::Interrupted { .. })) => Some(error),
+            _ => None,
+        });
+        self.shared.meter.record(Kind::Batch, started.elapsed(), failed);
+        answers
+    }
+
+    /// Asks every server that serves a part of the hot state whether it does.
+    pub async fn ping(&self) -> Result<()> {
+        for master in self.masters().await? {
+            master.run::<String>(redis::cmd("PING")).await?;
+        }
+        Ok(())
+    }
+
+    /// One handle for each master of a Cluster, for what concerns every one of them (SCAN, DBSIZE, INFO);
+    /// otherwise just this handle.
+    pub async fn masters(&self) -> Result<Vec<Self>> {
+        let Store::Cluster(cluster) = &self.shared.store else {
+            return Ok(vec![self.clone()]);
+        };
+        let masters = cluster.masters(self.until()).await?;
+        let handle = |(host, link): (crate::address::Host, Arc<Link>)| Self {
+            shared: Arc::new(Shared {
+                store: Store::Single(link),
+                name: host.to_string(),
+                meter: self.shared.meter.clone(),
+                bus: self.shared.bus.clone(),
+            }),
+            ..self.clone()
+        };
+        Ok(masters.into_iter().map(handle).collect())
+    }
+
+    /// Messages between nodes.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.shared.bus
+    }
+
+    /// The store's address or, of a handle from [`masters`](Self::masters), the master's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// How the connection is doing.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::from_reading(self.shared.name.clone(), self.shared.meter.reading(), false)
+    }
+
+    /// Publishes a message; returns how many heard it, on a Cluster how many on the node that took it.
+    pub async fn publish(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Result<u64> {
+        let mut command = redis::cmd("PUBLISH");
+        command.arg(channel.as_ref()).arg(payload.as_ref());
+        let value = self
+            .shared
+            .meter
+            .time(Kind::Publish, self.answer(&command.into()))
+            .await?;
+        u64::from_redis_value(value).map_err(Error::reply)
+    }
+
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    async fn answer(&self, call: &Call) -> Result<Value> {
+        let deadline = self.until();
+        match self.send(&call.command, deadline).await {
+            Err(error) if error.is_noscript() && call.script().is_some() => {
+                self.send(&call.with_source(), deadline).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn answer_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+        let commands: Vec<Cmd> = calls.iter().map(|call| call.command.clone()).collect();
+        let mut answers = self.send_all(&commands, deadline).await;
+        let unknown = |answer: &Result<Value>| answer.as_ref().is_err_and(Error::is_noscript);
+        let missing: Vec<usize> = (0..calls.len())
+            .filter(|at| calls[*at].script().is_some() && unknown(&answers[*at]))
+            .collect();
+        if !missing.is_empty() {
+            let sources: Vec<Cmd> = missing.iter().map(|at| calls[*at].with_source()).collect();
+            for (at, answer) in missing.into_iter().zip(self.send_all(&sources, deadline).await) {
+                answers[at] = answer;
+            }
+        }
+        answers
+    }
+
+    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
+        match &self.shared.store {
+            Store::Single(link) => loop {
+                match link.send(command, deadline).await {
+                    Err(error) if refused_for_now(link, &error, deadline) => sleep(PAUSE).await,
+                    answer => return answer,
+                }
+            },
+            Store::Cluster(cluster) => cluster.send(command, deadline).await,
+        }
+    }
+
+    async fn send_all(&self, commands: &[Cmd], deadline: Instant) -> Vec<Result<Value>> {
+        match &self.shared.store {
+            Store::Single(link) => send_all_to(link, commands, deadline).await,
+            Store::Cluster(cluster) => cluster.send_all(commands, deadline).await,
+        }
+    }
+}
+
+/// Runs commands on one server, and again those that it refused for a moment without doing anything.
+async fn send_all_to(link: &Link, commands: &[Cmd], deadline: Instant) -> Vec<Result<Value>> {
+    let mut answers: Vec<Option<Result<Value>>> = commands.iter().map(|_| None).collect();
+    let mut waiting: Vec<usize> = (0..commands.len()).collect();
+    while !waiting.is_empty() {
+        let sent = std::mem::take(&mut waiting);
+        let mut pipeline = Pipeline::with_capacity(sent.len());
+        for at in &sent {
+            pipeline.add_command(commands[*at].clone());
+        }
+        match link.send_all(&pipeline, deadline).await {
+            Ok(replies) => {
+                for (at, reply) in sent.into_iter().zip(replies) {
+                    match &reply {
+                        Err(error) if refused_for_now(link, error, deadline) => waiting.push(at),
+                        _ => answers[at] = Some(reply),
+                    }
+                }
+            }
+            Err(error) => sent
+                .into_iter()
+                .for_each(|at| answers[at] = Some(Err(error.clone()))),
+        }
+        if !waiting.is_empty() {
+            sleep(PAUSE).await;
+        }
+    }
+    answers.into_iter().flatten().collect()
+}
+
+/// Whether the server did nothing, may do it soon, and there is time to see.
+fn refused_for_now(link: &Link, error: &Error, deadline: Instant) -> bool {
+    (error.is_passing() || link.moves_on(error)) && Instant::now() + PAUSE < deadline
+}
+
+impl std::fmt::Debug for Hot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hot")
+            .field("store", &self.shared.name)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,312 @@
+//! One server and the loop that keeps a connection to it, for ever (C15).
+//!
+//! One task owns the connection: it dials, drives the bytes, notices the end, and dials again. Callers take
+//! a clone of the live connection, or wait for one within their deadline, and report trouble by the number
+//! of the connection that they saw fail, so that a hundred failing calls cause one new connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisError, Value};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::address::Host;
+use crate::backoff::Backoff;
+use crate::dial::{CONNECT_LIMIT, Dialer, Driver};
+use crate::error::{Error, Result};
+use crate::meter::Meter;
+use crate::sentinel::Sentinels;
+
+/// How long a server whose call timed out may take to answer a PING before its connection is given up.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Which server a link holds on to.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// Always this one.
+    Host(Host),
+    /// Whichever is master by the sentinels' word, asked again at every connection.
+    Master(Sentinels),
+}
+
+/// A reconnecting connection to one server; dropping it ends its task.
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    trouble: mpsc::Sender<Trouble>,
+    follows_master: bool,
+    task: AbortHandle,
+}
+
+#[derive(Clone)]
+enum State {
+    Down { reason: Arc<str> },
+    Up(Live),
+}
+
+/// A connection that was alive when it was taken.
+#[derive(Clone)]
+struct Live {
+    number: u64,
+    connection: MultiplexedConnection,
+}
+
+enum Trouble {
+    /// The connection with this number is dead, or is no longer to the master.
+    Broken(u64),
+    /// A call on it got no answer in time.
+    Silent(u64),
+}
+
+impl Link {
+    /// Starts dialling; must be called inside a tokio runtime.
+    pub(crate) fn open(target: Target, dialer: Dialer, meter: Arc<Meter>) -> Self {
+        let (state, watched) = watch::channel(State::Down {
+            reason: "not connected yet".into(),
+        });
+        // One unhandled report is as good as many: the loop looks at the connection anyway.
+        let (trouble, reports) = mpsc::channel(16);
+        let follows_master = matches!(target, Target::Master(_));
+        meter.link_opened();
+        let keeper = Keeper {
+            target,
+            dialer,
+            meter,
+            state,
+            reports,
+        };
+        let task = tokio::spawn(keeper.run()).abort_handle();
+        Self {
+            state: watched,
+            trouble,
+            follows_master,
+            task,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.state.borrow(), State::Up(_))
+    }
+
+    /// Waits for a connection.
+    pub(crate) async fn ready(&self, deadline: Instant) -> Result<()> {
+        self.live(deadline).await.map(drop)
+    }
+
+    /// Runs one command.
+    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
+        let mut live = self.live(deadline).await?;
+        let answer = timeout_at(deadline, live.connection.req_packed_command(command)).await;
+        self.judge(answer, live.number, deadline).and_then(refusal)
+    }
+
+    /// Runs commands in one round trip; each has an answer of its own.
+    pub(crate) async fn send_all(
+        &self,
+        commands: &Pipeline,
+        deadline: Instant,
+    ) -> Result<Vec<Result<Value>>> {
+        let mut live = self.live(deadline).await?;
+        let count = commands.len();
+        let answer = timeout_at(deadline, live.connection.req_packed_commands(commands, 0, count)).await;
+        let values = self.judge(answer, live.number, deadline)?;
+        Ok(values.into_iter().map(refusal).collect())
+    }
+
+    /// Whether a refusal to write means that the master is elsewhere by now; if so, the loop looks for it.
+    pub(crate) fn moves_on(&self, error: &Error) -> bool {
+        if !self.follows_master || !error.is_readonly() {
+            return false;
+        }
+        if let State::Up(live) = &*self.state.borrow() {
+            self.report(Trouble::Broken(live.number));
+        }
+        true
+    }
+
+    async fn live(&self, deadline: Instant) -> Result<Live> {
+        if let State::Up(live) = &*self.state.borrow() {
+            return Ok(live.clone());
+        }
+        let asked = Instant::now();
+        let mut state = self.state.clone();
+        let up = state.wait_for(|state| matches!(state, State::Up(_)));
+        if let Ok(Ok(state)) = timeout_at(deadline, up).await
+            && let State::Up(live) = &*state
+        {
+            return Ok(live.clone());
+        }
+        let reason = match &*self.state.borrow() {
+            State::Down { reason } => reason.to_string(),
+            State::Up(_) => "connected too late".to_owned(),
+        };
+        Err(Error::Unavailable {
+            waited: asked.elapsed(),
+            reason,
+        })
+    }
+
+    fn judge<T>(
+        &self,
+        answer: Result<Result<T, RedisError>, tokio::time::error::Elapsed>,
+        number: u64,
+        deadline: Instant,
+    ) -> Result<T> {
+        match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.report(Trouble::Broken(number));
+                Err(Error::interrupted(error))
+            }
+            Err(_) => {
+                self.report(Trouble::Silent(number));
+                let late = deadline.elapsed().as_millis();
+                Err(Error::interrupted(format!(
+                    "no answer by the deadline, {late} ms ago"
+                )))
+            }
+        }
+    }
+
+    fn report(&self, trouble: Trouble) {
+        // A full queue means that the loop has reports enough to look at.
+        let _ = self.trouble.try_send(trouble);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An error reply stands among the values of a pipeline; here it becomes an error.
+fn refusal(value: Value) -> Result<Value> {
+    match value {
+        Value::ServerError(error) => Err(Error::from_server(&error)),
+        value => Ok(value),
+    }
+}
+
+/// The task behind a [`Link`].
+struct Keeper {
+    target: Target,
+    dialer: Dialer,
+    meter: Arc<Meter>,
+    state: watch::Sender<State>,
+    reports: mpsc::Receiver<Trouble>,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        // The meter must hear of the end even when the task is aborted in mid-connection.
+        let _closing = Closing(self.meter.clone());
+        let mut backoff = Backoff::default();
+        for number in 1.. {
+            self.meter.connecting();
+            let attempt = timeout(CONNECT_LIMIT, self.dial()).await;
+            let reason =
+                match attempt.unwrap_or_else(|_| Err(format!("no connection within {CONNECT_LIMIT:?}"))) {
+                    Ok((connection, driver)) => {
+                        backoff.reset();
+                        let _up = self.meter.connected();
+                        self.state.send_replace(State::Up(Live {
+                            number,
+                            connection: connection.clone(),
+                        }));
+                        self.hold(number, connection, driver).await
+                    }
+                    Err(reason) => {
+                        self.meter.connect_failed();
+                        reason
+                    }
+                };
+            tracing::warn!(%reason, "hot state connection down");
+            self.meter.last_error(&reason);
+            self.state.send_replace(State::Down {
+                reason: reason.into(),
+            });
+            sleep(backoff.next()).await;
+        }
+    }
+
+    /// Connects and makes sure that the server would serve: it lets us in, has loaded its data and, with
+    /// sentinels, is the master.
+    async fn dial(&self) -> Result<(MultiplexedConnection, Driver), String> {
+        let host = match &self.target {
+            Target::Host(host) => host.clone(),
+            Target::Master(sentinels) => sentinels.master(&self.dialer).await?,
+        };
+        let told = |error: RedisError| format!("{host}: {error}");
+        let (connection, mut driver) = self.dialer.commands(&host).await.map_err(told)?;
+        tokio::select! {
+            served = self.check(connection.clone()) => served.map_err(told)?,
+            () = &mut driver => return Err(format!("{host}: closed the connection")),
+        }
+        Ok((connection, driver))
+    }
+
+    async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
+        connection
+            .req_packed_command(&redis::cmd("PING"))
+            .await?
+            .extract_error()?;
+        if matches!(self.target, Target::Master(_)) {
+            let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
+            let role: String = redis::from_redis_value(role.into_iter().next().unwrap_or_default())?;
+            if role != "master" {
+                return Err(std::io::Error::other(format!("the sentinels' master is a {role}")).into());
+            }
+        }
+        // A server that hides INFO from us by its ACL still serves.
+        if let Ok(info) = redis::cmd("INFO")
+            .arg("server")
+            .query_async::<String>(&mut connection)
+            .await
+        {
+            self.meter.server(&info);
+        }
+        Ok(())
+    }
+
+    /// Drives a connection until it is dead, and says of what.
+    async fn hold(&mut self, number: u64, connection: MultiplexedConnection, mut driver: Driver) -> String {
+        let mut probe = None;
+        loop {
+            tokio::select! {
+                () = &mut driver => return "connection closed".to_owned(),
+                Some(trouble) = self.reports.recv() => match trouble {
+                    Trouble::Broken(broken) if broken == number => return "connection broken".to_owned(),
+                    Trouble::Silent(silent) if silent == number && probe.is_none() => {
+                        probe = Some(Box::pin(ping(connection.clone())));
+                    }
+                    _ => {}
+                },
+                answered = async { probe.as_mut().expect("guarded").await }, if probe.is_some() => {
+                    if !answered {
+                        return format!("no answer to a PING within {PROBE_LIMIT:?}");
+                    }
+                    probe = None;
+                }
+            }
+        }
+    }
+}
+
+async fn ping(mut connection: MultiplexedConnection) -> bool {
+    let ping = redis::cmd("PING");
+    matches!(
+        timeout(PROBE_LIMIT, connection.req_packed_command(&ping)).await,
+        Ok(Ok(_))
+    )
+}
+
+struct Closing(Arc<Meter>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.link_closed();
+    }
+}
