@@ -28,8 +28,6 @@ const FLAGS: &[&str] = &[
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    // Chromium then ends with chromedriver, even when that is killed.
-    "--remote-debugging-pipe",
 ];
 
 /// The colours that the user prefers.

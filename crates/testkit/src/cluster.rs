@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::port::{Port, Taken, until_free};
 use crate::redis_server::{RedisOptions, RedisServer};
-use crate::wait::until;
+use crate::wait::{LIMIT, until, wait_for};
 
 const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
@@ -28,21 +28,27 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
+    /// Starts a cluster with nothing special about it.
     pub fn start() -> Self {
-        let cluster = until_free(Self::launch);
+        Self::start_with(&RedisOptions::default())
+    }
+
+    /// Starts a cluster whose masters all have these options.
+    pub fn start_with(options: &RedisOptions) -> Self {
+        let cluster = until_free(|| Self::launch(options));
         cluster.take_over();
-        cluster.wait_until_whole();
+        until("the cluster to be whole", || cluster.check_whole());
         cluster
     }
 
-    /// `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`.
+    /// `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`, with the password if there is one.
     pub fn url(&self) -> String {
-        let addresses: Vec<String> = self
+        let addresses = self
             .masters
             .iter()
-            .map(|master| format!("127.0.0.1:{}", master.port()))
-            .collect();
-        format!("redis+cluster://{}", addresses.join(","))
+            .map(|master| format!("127.0.0.1:{}", master.port()));
+        let addresses = addresses.collect::<Vec<_>>().join(",");
+        format!("redis+cluster://{}{addresses}", self.masters[0].credentials())
     }
 
     /// Each master, to be asked or hurt by itself.
@@ -66,42 +72,39 @@ impl RedisCluster {
     }
 
     /// Waits until every master sees every slot served, as after one was restarted.
-    pub fn wait_until_whole(&self) {
-        for master in &self.masters {
-            until(
-                format_args!("the cluster to be whole in the eyes of port {}", master.port()),
-                || {
-                    let info: String = master
-                        .try_command(&["CLUSTER", "INFO"])
-                        .map_err(|error| error.to_string())?;
-                    let whole = [
-                        "cluster_state:ok",
-                        "cluster_slots_ok:16384",
-                        "cluster_known_nodes:3",
-                    ];
-                    if whole.iter().all(|line| info.contains(line)) {
-                        Ok(())
-                    } else {
-                        Err(info)
-                    }
-                },
-            );
-        }
+    pub async fn wait_until_whole(&self) {
+        wait_for("the cluster to be whole", LIMIT, async || self.check_whole()).await;
     }
 
-    fn launch() -> Result<Self, Taken> {
+    fn check_whole(&self) -> Result<(), String> {
+        self.masters.iter().try_for_each(|master| {
+            let info: String = master
+                .try_command(&["CLUSTER", "INFO"])
+                .map_err(|error| error.to_string())?;
+            let whole = [
+                "cluster_state:ok",
+                "cluster_slots_ok:16384",
+                "cluster_known_nodes:3",
+            ];
+            if whole.iter().all(|line| info.contains(line)) {
+                Ok(())
+            } else {
+                Err(format!("port {}: {info}", master.port()))
+            }
+        })
+    }
+
+    fn launch(options: &RedisOptions) -> Result<Self, Taken> {
         let ports: Vec<Port> = (0..MASTERS).map(|_| Port::reserve()).collect();
         let numbers: Vec<u16> = ports.iter().map(Port::number).collect();
-        let arguments = [
+        let mut options = options.clone();
+        let cluster = [
             "--cluster-enabled",
             "yes",
             "--cluster-require-full-coverage",
             "no",
         ];
-        let options = RedisOptions {
-            arguments: arguments.map(str::to_owned).to_vec(),
-            ..RedisOptions::default()
-        };
+        options.arguments.extend(cluster.map(str::to_owned));
         let launched = ports.into_iter().enumerate().map(|(myself, port)| {
             let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
             let path = folder.path().join("nodes.conf");

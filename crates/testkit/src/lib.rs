@@ -2,6 +2,9 @@
 //! Sentinel set, PostgreSQL, a browser. They start in a blink, can be hurt in every way that servers are
 //! hurt in real life, and are gone when the test is, however it ends.
 //!
+//! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
+//! What takes longer is `async`, so that the code under test goes on meanwhile.
+//!
 //! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
 
 mod browser;

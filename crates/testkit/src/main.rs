@@ -9,9 +9,10 @@
 use std::any::Any;
 use std::process::ExitCode;
 
-use hob_testkit::{Browser, Postgres, RedisCluster, RedisServer, SentinelSet};
+use hob_testkit::{Browser, Postgres, RedisCluster, RedisServer, SentinelSet, Window};
 
-fn main() -> ExitCode {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
     let mut servers: Vec<Box<dyn Any>> = Vec::new();
     for name in std::env::args().skip(1) {
         let (url, server): (String, Box<dyn Any>) = match name.as_str() {
@@ -19,7 +20,11 @@ fn main() -> ExitCode {
             "cluster" => with_url(RedisCluster::start(), RedisCluster::url),
             "sentinel" => with_url(SentinelSet::start(), SentinelSet::url),
             "postgres" => with_url(Postgres::start(), Postgres::url),
-            "browser" => with_url(Browser::start(), Browser::url),
+            "browser" => {
+                let browser = Browser::start();
+                let window = browser.open(Window::default()).await;
+                (browser.url(), Box::new((window, browser)))
+            }
             other => {
                 eprintln!(
                     "hob-testkit: no server is called {other}: redis, cluster, sentinel, postgres, browser"
@@ -34,9 +39,7 @@ fn main() -> ExitCode {
         eprintln!("hob-testkit: name the servers to start: redis, cluster, sentinel, postgres, browser");
         return ExitCode::FAILURE;
     }
-    loop {
-        std::thread::park();
-    }
+    std::future::pending().await
 }
 
 fn with_url<S: Any>(server: S, url: fn(&S) -> String) -> (String, Box<dyn Any>) {

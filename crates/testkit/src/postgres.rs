@@ -65,7 +65,7 @@ impl Postgres {
 
     /// Runs statements with psql, and answers with what it prints: a line per row, columns apart by `|`.
     pub fn psql(&self, statements: &str) -> String {
-        let output = Command::new(program::find(&["psql"], "postgresql-client"))
+        let output = Command::new(program::find_postgres("psql"))
             .args([
                 "--no-psqlrc",
                 "--quiet",

@@ -39,3 +39,21 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    #[should_panic(
+        expected = "no-such-server is missing: run `cargo xtask test`, or install the Debian package some-package"
+    )]
+    fn a_missing_program_is_named_with_its_package() {
+        find(&["no-such-server"], "some-package");
+    }
+
+    #[test]
+    fn the_first_name_that_exists_is_taken() {
+        assert!(find(&["no-such-server", "sh"], "dash").ends_with("sh"));
+    }
+}

@@ -229,7 +229,8 @@ impl RedisServer {
         Ok(connection)
     }
 
-    fn credentials(&self) -> String {
+    /// The beginning of a URL's authority: `:password@`, or nothing.
+    pub(crate) fn credentials(&self) -> String {
         self.password
             .as_ref()
             .map(|password| format!(":{password}@"))

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::port::{Port, Taken, until_free};
 use crate::redis_server::{RedisOptions, RedisServer};
-use crate::wait::until;
+use crate::wait::{LIMIT, until, wait_for};
 
 /// The name under which the Sentinel knows the master.
 const NAME: &str = "mymaster";
@@ -73,8 +73,8 @@ impl SentinelSet {
     }
 
     /// Waits until the Sentinel has made another node than `old` the master, and that node takes writes.
-    pub fn wait_for_failover(&self, old: &RedisServer) {
-        until("the failover", || {
+    pub async fn wait_for_failover(&self, old: &RedisServer) {
+        wait_for("the failover", LIMIT, async || {
             let master = self.master();
             if master.port() == old.port() {
                 return Err("the same master".to_owned());
@@ -86,7 +86,8 @@ impl SentinelSet {
             } else {
                 Err(format!("{role:?}"))
             }
-        });
+        })
+        .await;
     }
 
     fn master_port(&self) -> u16 {

@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use hob_testkit::{LIMIT, wait_for};
 
 /// Starts the kit's own program, and answers with it and the ports that it prints.
-fn start(servers: &[&str], folder: &std::path::Path) -> (Child, Vec<u16>) {
+fn start(servers: &[&str], folder: &Path) -> (Child, Vec<u16>) {
     let mut kit = Command::new(env!("CARGO_BIN_EXE_hob-testkit"))
         .args(servers)
         .env("TMPDIR", folder)
@@ -60,8 +61,37 @@ async fn servers_end_with_a_killed_test_and_leave_no_files() {
     .await;
 }
 
+/// In a module that quick runs leave out.
+mod browser {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_browser_ends_with_a_killed_test() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut kit, _) = start(&["browser"], folder.path());
+        assert!(!processes_in(folder.path()).is_empty());
+        kit.kill().unwrap();
+        kit.wait().unwrap();
+        wait_for("the browser to end", LIMIT, async || {
+            let left = processes_in(folder.path());
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        })
+        .await;
+    }
+
+    /// The command lines that name `folder`, as a browser's does for its profile.
+    fn processes_in(folder: &Path) -> Vec<String> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        lines
+            .filter(|line| line.contains(folder.to_str().unwrap()) && line.contains("chrom"))
+            .collect()
+    }
+}
+
 /// PostgreSQL's user must be able to pass through when the tests run as root.
-fn make_public(folder: &std::path::Path) {
+fn make_public(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o711)).unwrap();
 }

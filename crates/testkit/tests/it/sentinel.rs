@@ -19,7 +19,7 @@ async fn the_replica_takes_over_from_a_killed_master_and_is_followed_by_it_later
         1
     );
     old.kill();
-    set.wait_for_failover(old);
+    set.wait_for_failover(old).await;
 
     let new = set.master();
     assert_ne!(new.port(), old.port());
@@ -35,12 +35,12 @@ async fn the_replica_takes_over_from_a_killed_master_and_is_followed_by_it_later
     .await;
 }
 
-#[test]
-fn a_frozen_master_is_replaced_too() {
+#[tokio::test]
+async fn a_frozen_master_is_replaced_too() {
     let set = SentinelSet::start();
     let old = set.master();
     old.freeze();
-    set.wait_for_failover(old);
+    set.wait_for_failover(old).await;
     assert_ne!(set.master().port(), old.port());
 }
 
