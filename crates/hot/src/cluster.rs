@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use redis::{Cmd, Pipeline, Value};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
+use redis::{Pipeline, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -20,6 +20,7 @@ use crate::dial::{CONNECT_LIMIT, Dialer};
 use crate::error::{Error, Result};
 use crate::link::{Link, Target};
 use crate::meter::Meter;
+use crate::script::Call;
 use crate::slot::{self, Route};
 use crate::slot_map::SlotMap;
 
@@ -77,12 +78,12 @@ impl Cluster {
         Self { shared, surveyor }
     }
 
-    /// Runs one command on the master of its slot.
-    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
-        let route = slot::route(command)?;
+    /// Runs one call on the master of its slot.
+    pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
+        let route = slot::route(&call.command)?;
         let (mut host, mut link) = self.link(route, deadline).await?;
         loop {
-            let answer = link.send(command, deadline).await;
+            let answer = link.call(call, deadline).await;
             match self.judge(answer, &host, deadline) {
                 Next::Done(answer) => return answer,
                 Next::Again => {
@@ -90,43 +91,24 @@ impl Cluster {
                     (host, link) = self.link(route, deadline).await?;
                 }
                 Next::Moved(owner) => (host, link) = (owner.clone(), self.link_to(&owner)),
-                Next::Ask(importer) => return self.ask(&importer, command, deadline).await,
+                Next::Ask(importer) => return self.ask(&importer, call, deadline).await,
             }
         }
     }
 
-    /// Runs commands in one round trip per master, all masters at once. Answers stand in the commands'
-    /// order; each tells of its own command only.
-    pub(crate) async fn send_all(&self, commands: &[Cmd], deadline: Instant) -> Vec<Result<Value>> {
-        let mut answers: Vec<Option<Result<Value>>> = commands.iter().map(|_| None).collect();
-        let mut waiting = Vec::new();
-        for (index, command) in commands.iter().enumerate() {
-            match slot::route(command) {
-                Ok(route) => waiting.push((index, route)),
-                Err(error) => answers[index] = Some(Err(error)),
+    /// Runs calls in one round trip per master, all masters at once. Answers stand in the calls' order;
+    /// each tells of its own call only.
+    pub(crate) async fn call_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+        let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
+        let mut routed = Vec::with_capacity(calls.len());
+        for (at, call) in calls.iter().enumerate() {
+            match slot::route(&call.command) {
+                Ok(route) => routed.push((at, route)),
+                Err(error) => answers[at] = Some(Err(error)),
             }
         }
-        while !waiting.is_empty() {
-            let groups = self.by_master(std::mem::take(&mut waiting));
-            let sent = join_all(
-                groups
-                    .into_iter()
-                    .map(|group| self.send_group(commands, group, deadline)),
-            )
-            .await;
-            for (index, route, next) in sent.into_iter().flatten() {
-                match next {
-                    Next::Done(answer) => answers[index] = Some(answer),
-                    Next::Ask(importer) => {
-                        answers[index] = Some(self.ask(&importer, &commands[index], deadline).await);
-                    }
-                    Next::Again | Next::Moved(_) => waiting.push((index, route)),
-                }
-            }
-            if !waiting.is_empty() {
-                waiting.sort_unstable_by_key(|(index, _)| *index);
-                sleep(PAUSE).await;
-            }
+        for (at, answer) in self.spread(calls, routed, deadline).await {
+            answers[at] = Some(answer);
         }
         answers.into_iter().flatten().collect()
     }
@@ -160,7 +142,7 @@ impl Cluster {
         hosts
     }
 
-    /// Groups commands by the master that owns their slot as far as is known; those with no known owner
+    /// Groups calls by the master that owns their slot as far as is known; those with no known owner
     /// go together and wait for one.
     fn by_master(&self, waiting: Vec<(usize, Route)>) -> Vec<Vec<(usize, Route)>> {
         let map = self.shared.map.borrow().clone();
@@ -175,40 +157,59 @@ impl Cluster {
         groups.into_values().collect()
     }
 
+    /// Sends calls to their masters, each master's by themselves: one that is away holds no other up.
+    fn spread<'a>(
+        &'a self,
+        calls: &'a [Call],
+        routed: Vec<(usize, Route)>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Vec<(usize, Result<Value>)>> {
+        let groups = self.by_master(routed);
+        let sent = groups
+            .into_iter()
+            .map(move |group| self.send_group(calls, group, deadline));
+        join_all(sent)
+            .map(|groups| groups.into_iter().flatten().collect())
+            .boxed()
+    }
+
     async fn send_group(
         &self,
-        commands: &[Cmd],
+        calls: &[Call],
         group: Vec<(usize, Route)>,
         deadline: Instant,
-    ) -> Vec<(usize, Route, Next)> {
+    ) -> Vec<(usize, Result<Value>)> {
         let sent = async {
             let (host, link) = self.link(group[0].1, deadline).await?;
-            let mut pipeline = Pipeline::with_capacity(group.len());
-            for (index, _) in &group {
-                pipeline.add_command(commands[*index].clone());
-            }
-            let answers = link.send_all(&pipeline, deadline).await;
+            let together: Vec<&Call> = group.iter().map(|(at, _)| &calls[*at]).collect();
+            let answers = link.call_all(&together, deadline).await;
             if answers.is_err() {
                 self.shared.stale.notify_one();
             }
             Ok::<_, Error>((host, answers?))
         };
-        match sent.await {
-            Ok((host, answers)) => {
-                let judged = answers
-                    .into_iter()
-                    .map(|answer| self.judge(answer, &host, deadline));
-                group
-                    .into_iter()
-                    .zip(judged)
-                    .map(|((index, route), next)| (index, route, next))
-                    .collect()
-            }
+        let (host, answers) = match sent.await {
+            Ok(sent) => sent,
             Err(error) => {
-                let each = |(index, route)| (index, route, Next::Done(Err(error.clone())));
-                group.into_iter().map(each).collect()
+                return group
+                    .into_iter()
+                    .map(|(at, _)| (at, Err(error.clone())))
+                    .collect();
+            }
+        };
+        let (mut done, mut again) = (Vec::with_capacity(group.len()), Vec::new());
+        for ((at, route), answer) in group.into_iter().zip(answers) {
+            match self.judge(answer, &host, deadline) {
+                Next::Done(answer) => done.push((at, answer)),
+                Next::Ask(importer) => done.push((at, self.ask(&importer, &calls[at], deadline).await)),
+                Next::Again | Next::Moved(_) => again.push((at, route)),
             }
         }
+        if !again.is_empty() {
+            sleep(PAUSE).await;
+            done.extend(self.spread(calls, again, deadline).await);
+        }
+        done
     }
 
     /// Decides what an answer from `host` asks for. When the time is up, a refusal stands as it is.
@@ -235,13 +236,14 @@ impl Cluster {
         }
     }
 
-    /// Runs a command on a node that is taking its slot over. ASKING counts for the very next command of
-    /// the connection, so the two go as one transaction of the wire: a pipeline is never split.
-    async fn ask(&self, importer: &Host, command: &Cmd, deadline: Instant) -> Result<Value> {
+    /// Runs a call on a node that is taking its slot over. ASKING counts for the very next command of the
+    /// connection, so the two go as one pipeline, which is never split. A script goes with its source: the
+    /// node need not know it.
+    async fn ask(&self, importer: &Host, call: &Call, deadline: Instant) -> Result<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline
             .add_command(redis::cmd("ASKING"))
-            .add_command(command.clone());
+            .add_command(call.with_source());
         let answers = self.link_to(importer).send_all(&pipeline, deadline).await?;
         answers
             .into_iter()

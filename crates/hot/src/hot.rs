@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, Pipeline, Value};
+use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::address::Address;
@@ -230,61 +230,33 @@ impl Hot {
 
     async fn answer(&self, call: &Call) -> Result<Value> {
         let deadline = self.until();
-        match self.send(&call.command, deadline).await {
-            Err(error) if error.is_noscript() && call.script().is_some() => {
-                self.send(&call.with_source(), deadline).await
-            }
-            answer => answer,
-        }
-    }
-
-    async fn answer_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
-        let commands: Vec<Cmd> = calls.iter().map(|call| call.command.clone()).collect();
-        let mut answers = self.send_all(&commands, deadline).await;
-        let unknown = |answer: &Result<Value>| answer.as_ref().is_err_and(Error::is_noscript);
-        let missing: Vec<usize> = (0..calls.len())
-            .filter(|at| calls[*at].script().is_some() && unknown(&answers[*at]))
-            .collect();
-        if !missing.is_empty() {
-            let sources: Vec<Cmd> = missing.iter().map(|at| calls[*at].with_source()).collect();
-            for (at, answer) in missing.into_iter().zip(self.send_all(&sources, deadline).await) {
-                answers[at] = answer;
-            }
-        }
-        answers
-    }
-
-    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
         match &self.shared.store {
             Store::Single(link) => loop {
-                match link.send(command, deadline).await {
+                match link.call(call, deadline).await {
                     Err(error) if refused_for_now(link, &error, deadline) => sleep(PAUSE).await,
                     answer => return answer,
                 }
             },
-            Store::Cluster(cluster) => cluster.send(command, deadline).await,
+            Store::Cluster(cluster) => cluster.call(call, deadline).await,
         }
     }
 
-    async fn send_all(&self, commands: &[Cmd], deadline: Instant) -> Vec<Result<Value>> {
+    async fn answer_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
         match &self.shared.store {
-            Store::Single(link) => send_all_to(link, commands, deadline).await,
-            Store::Cluster(cluster) => cluster.send_all(commands, deadline).await,
+            Store::Single(link) => call_all_on(link, calls, deadline).await,
+            Store::Cluster(cluster) => cluster.call_all(calls, deadline).await,
         }
     }
 }
 
-/// Runs commands on one server, and again those that it refused for a moment without doing anything.
-async fn send_all_to(link: &Link, commands: &[Cmd], deadline: Instant) -> Vec<Result<Value>> {
-    let mut answers: Vec<Option<Result<Value>>> = commands.iter().map(|_| None).collect();
-    let mut waiting: Vec<usize> = (0..commands.len()).collect();
+/// Runs calls on one server, and again those that it refused for a moment without doing anything.
+async fn call_all_on(link: &Link, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+    let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
+    let mut waiting: Vec<usize> = (0..calls.len()).collect();
     while !waiting.is_empty() {
         let sent = std::mem::take(&mut waiting);
-        let mut pipeline = Pipeline::with_capacity(sent.len());
-        for at in &sent {
-            pipeline.add_command(commands[*at].clone());
-        }
-        match link.send_all(&pipeline, deadline).await {
+        let together: Vec<&Call> = sent.iter().map(|at| &calls[*at]).collect();
+        match link.call_all(&together, deadline).await {
             Ok(replies) => {
                 for (at, reply) in sent.into_iter().zip(replies) {
                     match &reply {

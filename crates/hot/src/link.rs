@@ -18,6 +18,7 @@ use crate::backoff::Backoff;
 use crate::dial::{CONNECT_LIMIT, Dialer, Driver};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
+use crate::script::{self, Call};
 use crate::sentinel::Sentinels;
 
 /// How long a server whose call timed out may take to answer a PING before its connection is given up.
@@ -102,7 +103,7 @@ impl Link {
         self.judge(answer, live.number, deadline).and_then(refusal)
     }
 
-    /// Runs commands in one round trip; each has an answer of its own.
+    /// Runs a pipeline; each of its commands has an answer of its own.
     pub(crate) async fn send_all(
         &self,
         commands: &Pipeline,
@@ -113,6 +114,26 @@ impl Link {
         let answer = timeout_at(deadline, live.connection.req_packed_commands(commands, 0, count)).await;
         let values = self.judge(answer, live.number, deadline)?;
         Ok(values.into_iter().map(refusal).collect())
+    }
+
+    /// Runs one call, with its source if the server does not know the script.
+    pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
+        match self.send(&call.command, deadline).await {
+            Err(error) if error.is_noscript() && call.script().is_some() => {
+                self.send(&call.with_source(), deadline).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Runs calls in one round trip, and in a second one those whose script the server does not know.
+    pub(crate) async fn call_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
+        let first = script::pipeline(calls.iter().copied());
+        let mut answers = self.send_all(&first, deadline).await?;
+        if let Some((sources, places)) = script::unknown(calls, &answers) {
+            script::fill(&mut answers, places, self.send_all(&sources, deadline).await);
+        }
+        Ok(answers)
     }
 
     /// Whether a refusal to write means that the master is elsewhere by now; if so, the loop looks for it.

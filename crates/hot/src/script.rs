@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use redis::{Arg, Cmd, ToRedisArgs};
+use redis::{Arg, Cmd, Pipeline, ToRedisArgs, Value};
+
+use crate::error::{Error, Result};
 
 /// A Lua script, made for a `static`:
 ///
@@ -116,6 +118,38 @@ impl Call {
             }
         }
         command
+    }
+}
+
+/// Calls as one pipeline.
+pub(crate) fn pipeline<'a>(calls: impl ExactSizeIterator<Item = &'a Call>) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(calls.len());
+    for call in calls {
+        pipeline.add_command(call.command.clone());
+    }
+    pipeline
+}
+
+/// The calls whose script the server does not know, as a pipeline that carries the sources, and their places.
+pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Pipeline, Vec<usize>)> {
+    let places: Vec<usize> = (0..calls.len())
+        .filter(|at| calls[*at].script.is_some() && answers[*at].as_ref().is_err_and(Error::is_noscript))
+        .collect();
+    let mut pipeline = Pipeline::with_capacity(places.len());
+    for at in &places {
+        pipeline.add_command(calls[*at].with_source());
+    }
+    (!places.is_empty()).then_some((pipeline, places))
+}
+
+/// Puts the answers of a second pipeline in their places; if there are none, its error.
+pub(crate) fn fill(answers: &mut [Result<Value>], places: Vec<usize>, second: Result<Vec<Result<Value>>>) {
+    match second {
+        Ok(second) => places
+            .into_iter()
+            .zip(second)
+            .for_each(|(at, answer)| answers[at] = answer),
+        Err(error) => places.into_iter().for_each(|at| answers[at] = Err(error.clone())),
     }
 }
 

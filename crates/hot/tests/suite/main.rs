@@ -1,0 +1,12 @@
+//! The contract of hot state on every store, and how it behaves when servers are hurt.
+
+mod batch;
+mod bus;
+mod counter;
+mod epoch;
+mod failure;
+mod lease;
+mod limit;
+mod limit_model;
+mod log;
+mod members;
