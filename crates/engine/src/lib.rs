@@ -1,1 +1,47 @@
-//! An in-process store that speaks a documented subset of Redis.
+//! An in-process store that speaks a documented subset of Redis: strings, hashes, lists, sets, sorted sets,
+//! expiry, transactions, pub/sub and Lua scripts, with Redis 7's replies to the byte.
+//!
+//! It hosts scripts and commands that are written for Redis where no Redis is installed. It keeps nothing on
+//! disk and serves one machine: it is no replacement for Redis, and every command outside its subset fails
+//! loudly.
+//!
+//! Three doors lead to it: [`Engine::connection`] for redis-rs, [`Engine::subscriber`] for pub/sub in the
+//! same process, and [`Listener`] for any other client.
+//!
+//! ```
+//! use hob_engine::{Engine, Reply};
+//!
+//! let engine = Engine::default();
+//! assert_eq!(engine.execute(&[b"INCR", b"visits"]), Reply::Int(1));
+//! assert_eq!(engine.execute(&[b"LPUSH", b"visits", b"x"]), Reply::Error(
+//!     "WRONGTYPE Operation against a key holding the wrong kind of value".into()));
+//! ```
+
+mod clock;
+mod command;
+mod config;
+mod core;
+mod door;
+mod engine;
+mod glob;
+mod guard;
+mod hub;
+mod long_double;
+mod number;
+mod reply;
+mod script;
+mod session;
+mod slot;
+mod store;
+mod subset;
+mod turn;
+
+pub use clock::{Clock, DrivenClock};
+pub use config::Config;
+pub use door::{Connection, Event, Listener, ProtocolError, RequestParser, Subscriber};
+pub use engine::Engine;
+pub use glob::matches as glob_matches;
+pub use guard::{Changes, Guard, Strict};
+pub use reply::{Failure, Reply};
+pub use slot::{SLOTS, key_slot};
+pub use subset::documentation;

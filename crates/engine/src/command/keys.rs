@@ -1,0 +1,314 @@
+//! Keys of any type, and their deadlines.
+
+use super::options::Options;
+use super::{Args, Command, Flags, Keys, READ, READ_FAST, WRITE, WRITE_FAST, container, data};
+use crate::core::Core;
+use crate::glob;
+use crate::number::{int, read_int};
+use crate::reply::{Failure, Outcome, Reply};
+
+pub(super) const COMMANDS: &[Command] = &[
+    data("del", -2, WRITE, Keys::REST, del),
+    data("unlink", -2, WRITE_FAST, Keys::REST, del),
+    data("exists", -2, READ_FAST, Keys::REST, exists),
+    data("type", 2, READ_FAST, Keys::ONE, type_of),
+    data("expire", -3, WRITE_FAST, Keys::ONE, |core, args| {
+        expire(core, args, 1000, Base::Now, "expire")
+    }),
+    data("pexpire", -3, WRITE_FAST, Keys::ONE, |core, args| {
+        expire(core, args, 1, Base::Now, "pexpire")
+    }),
+    data("expireat", -3, WRITE_FAST, Keys::ONE, |core, args| {
+        expire(core, args, 1000, Base::Epoch, "expireat")
+    }),
+    data("pexpireat", -3, WRITE_FAST, Keys::ONE, |core, args| {
+        expire(core, args, 1, Base::Epoch, "pexpireat")
+    }),
+    data("ttl", 2, READ_FAST, Keys::ONE, |core, args| {
+        time_left(core, args[1], |deadline, now| {
+            (deadline.saturating_sub(now) + 500) / 1000
+        })
+    }),
+    data("pttl", 2, READ_FAST, Keys::ONE, |core, args| {
+        time_left(core, args[1], u64::saturating_sub)
+    }),
+    data("expiretime", 2, READ_FAST, Keys::ONE, |core, args| {
+        time_left(core, args[1], |deadline, _| (deadline + 500) / 1000)
+    }),
+    data("pexpiretime", 2, READ_FAST, Keys::ONE, |core, args| {
+        time_left(core, args[1], |deadline, _| deadline)
+    }),
+    data("persist", 2, WRITE_FAST, Keys::ONE, persist),
+    data("keys", 2, READ, Keys::None, keys),
+    data("scan", -2, READ, Keys::None, scan),
+    data("rename", 3, WRITE, Keys::TWO, rename),
+    data("dbsize", 1, READ_FAST, Keys::None, |core, _| {
+        Ok(Reply::len(core.keys.len()))
+    }),
+    data("flushdb", -1, WRITE, Keys::None, flush),
+    data("flushall", -1, WRITE, Keys::None, flush),
+    container(
+        "memory",
+        &[
+            data(
+                "usage",
+                -3,
+                READ,
+                Keys::Span {
+                    first: 2,
+                    last: 2,
+                    step: 1,
+                },
+                memory_usage,
+            ),
+            data("stats", 2, Flags::NONE, Keys::None, memory_stats),
+        ],
+    ),
+];
+
+fn del(core: &mut Core, args: Args<'_>) -> Outcome {
+    let mut removed = 0;
+    for key in &args[1..] {
+        if core.keys.remove(key).is_some() {
+            core.keys.touch(key);
+            removed += 1;
+        }
+    }
+    Ok(Reply::Int(removed))
+}
+
+fn exists(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(Reply::len(
+        args[1..].iter().filter(|key| core.keys.contains(key)).count(),
+    ))
+}
+
+fn type_of(core: &mut Core, args: Args<'_>) -> Outcome {
+    let name = core
+        .keys
+        .get(args[1])
+        .map_or("none", |entry| entry.value.type_name());
+    Ok(Reply::Simple(name.into()))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Base {
+    Now,
+    Epoch,
+}
+
+#[derive(Default)]
+struct ExpireFlags {
+    only_without: bool,
+    only_with: bool,
+    only_later: bool,
+    only_sooner: bool,
+}
+
+impl ExpireFlags {
+    fn parse(args: Args<'_>) -> Outcome<ExpireFlags> {
+        let mut flags = ExpireFlags::default();
+        let mut options = Options::after(args, 3);
+        while let Some(word) = options.next_word() {
+            match word.as_str() {
+                "nx" => flags.only_without = true,
+                "xx" => flags.only_with = true,
+                "gt" => flags.only_later = true,
+                "lt" => flags.only_sooner = true,
+                _ => {
+                    let option = super::printable(options.last(), 128);
+                    return Err(format!("ERR Unsupported option {option}").into());
+                }
+            }
+        }
+        if flags.only_without && (flags.only_with || flags.only_later || flags.only_sooner) {
+            return Err(Failure::new(
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        if flags.only_later && flags.only_sooner {
+            return Err(Failure::new(
+                "ERR GT and LT options at the same time are not compatible",
+            ));
+        }
+        Ok(flags)
+    }
+
+    /// Whether a key with this deadline may get the new one. No deadline counts as infinitely late.
+    fn allow(&self, current: Option<u64>, next: i64) -> bool {
+        let later = current.is_some_and(|current| next > current.cast_signed());
+        let sooner = current.is_none_or(|current| next < current.cast_signed());
+        !((self.only_without && current.is_some())
+            || (self.only_with && current.is_none())
+            || (self.only_later && !later)
+            || (self.only_sooner && !sooner))
+    }
+}
+
+fn expire(core: &mut Core, args: Args<'_>, unit_ms: i64, base: Base, command: &str) -> Outcome {
+    let key = args[1];
+    let flags = ExpireFlags::parse(args)?;
+    let too_far = || Failure::expire_time(command);
+    let now_ms = core.keys.now_ms.cast_signed();
+    let base_ms = if base == Base::Now { now_ms } else { 0 };
+    let given_ms = int(args[2])?.checked_mul(unit_ms).ok_or_else(too_far)?;
+    let deadline = given_ms.checked_add(base_ms).ok_or_else(too_far)?;
+    if !core.keys.contains(key) || !flags.allow(core.keys.deadline(key), deadline) {
+        return Ok(Reply::Int(0));
+    }
+    match u64::try_from(deadline) {
+        Ok(later) if deadline > now_ms => core.keys.set_deadline(key, Some(later)),
+        _ => drop(core.keys.remove(key)),
+    }
+    core.keys.touch(key);
+    Ok(Reply::Int(1))
+}
+
+fn time_left(core: &mut Core, key: &[u8], left: fn(u64, u64) -> u64) -> Outcome {
+    let now_ms = core.keys.now_ms;
+    Ok(Reply::Int(match core.keys.get(key) {
+        None => -2,
+        Some(entry) => entry
+            .deadline
+            .map_or(-1, |deadline| left(deadline, now_ms).cast_signed()),
+    }))
+}
+
+fn persist(core: &mut Core, args: Args<'_>) -> Outcome {
+    let had_deadline = core.keys.deadline(args[1]).is_some();
+    if had_deadline {
+        core.keys.set_deadline(args[1], None);
+        core.keys.touch(args[1]);
+    }
+    Ok(Reply::flag(had_deadline))
+}
+
+fn keys(core: &mut Core, args: Args<'_>) -> Outcome {
+    let len = core.keys.len();
+    let page = core.keys.scan(0, len, |key, _| {
+        glob::matches(args[1], key).then(|| Reply::bulk(key))
+    });
+    Ok(Reply::Array(page.found))
+}
+
+/// The options that `SCAN` and its siblings share.
+pub(super) struct ScanOptions<'a> {
+    pub(super) cursor: usize,
+    pub(super) count: usize,
+    pattern: Option<&'a [u8]>,
+    type_name: Option<&'a [u8]>,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// Reads the cursor at `at` and the options behind it.
+    pub(super) fn parse(args: Args<'a>, at: usize) -> Outcome<ScanOptions<'a>> {
+        let cursor = std::str::from_utf8(args[at])
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok());
+        let cursor = cursor.ok_or(Failure::new("ERR invalid cursor"))?;
+        let cursor = usize::try_from(cursor).unwrap_or(usize::MAX);
+        let mut parsed = ScanOptions {
+            cursor,
+            count: 10,
+            pattern: None,
+            type_name: None,
+        };
+        let mut options = Options::after(args, at + 1);
+        while let Some(word) = options.next_word() {
+            match word.as_str() {
+                "count" => {
+                    let count = int(options.value()?)?;
+                    parsed.count = usize::try_from(count)
+                        .ok()
+                        .filter(|count| *count > 0)
+                        .ok_or(Failure::SYNTAX)?;
+                }
+                "match" => parsed.pattern = Some(options.value()?),
+                "type" if at == 1 => parsed.type_name = Some(options.value()?),
+                _ => return Err(Failure::SYNTAX),
+            }
+        }
+        Ok(parsed)
+    }
+
+    pub(super) fn wants(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+
+    /// The answer for a key that is not there.
+    pub(super) fn nothing(&self) -> Reply {
+        ScanOptions::reply(0, vec![])
+    }
+
+    pub(super) fn reply(cursor: usize, found: Vec<Reply>) -> Reply {
+        Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Array(found)])
+    }
+}
+
+fn scan(core: &mut Core, args: Args<'_>) -> Outcome {
+    let options = ScanOptions::parse(args, 1)?;
+    let page = core.keys.scan(options.cursor, options.count, |key, entry| {
+        let typed = options
+            .type_name
+            .is_none_or(|name| name.eq_ignore_ascii_case(entry.value.type_name().as_bytes()));
+        (typed && options.wants(key)).then(|| Reply::bulk(key))
+    });
+    Ok(ScanOptions::reply(page.cursor, page.found))
+}
+
+fn rename(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (from, to) = (args[1], args[2]);
+    if from == to {
+        return if core.keys.contains(from) {
+            Ok(Reply::OK)
+        } else {
+            Err(Failure::NO_SUCH_KEY)
+        };
+    }
+    let entry = core.keys.remove(from).ok_or(Failure::NO_SUCH_KEY)?;
+    core.keys.put(to, entry.value, entry.deadline);
+    core.keys.touch(from);
+    core.keys.touch(to);
+    Ok(Reply::OK)
+}
+
+fn flush(core: &mut Core, args: Args<'_>) -> Outcome {
+    let known = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
+    if args.len() > 2 || args.get(1).is_some_and(|word| !known(word)) {
+        return Err(Failure::SYNTAX);
+    }
+    core.keys.clear();
+    Ok(Reply::OK)
+}
+
+fn memory_usage(core: &mut Core, args: Args<'_>) -> Outcome {
+    let samples_are_named = match &args[3..] {
+        [] => true,
+        [word, count] if word.eq_ignore_ascii_case(b"samples") => {
+            read_int(count).ok_or(Failure::NOT_AN_INTEGER)? >= 0
+        }
+        _ => false,
+    };
+    if !samples_are_named {
+        return Err(Failure::SYNTAX);
+    }
+    Ok(core.keys.memory_of(args[2]).map_or(Reply::Null, Reply::len))
+}
+
+fn memory_stats(core: &mut Core, _: Args<'_>) -> Outcome {
+    let count = core.keys.len();
+    let total = core.keys.memory();
+    let per_key = total.checked_div(count).unwrap_or(0);
+    let facts = [
+        ("peak.allocated", core.peak_memory()),
+        ("total.allocated", total),
+        ("keys.count", count),
+        ("keys.bytes-per-key", per_key),
+        ("dataset.bytes", total),
+    ];
+    Ok(Reply::Map(
+        facts
+            .map(|(name, value)| (Reply::bulk(name), Reply::len(value)))
+            .into(),
+    ))
+}

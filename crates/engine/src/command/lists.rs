@@ -1,0 +1,180 @@
+//! Lists.
+
+use super::options::places;
+use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
+use crate::core::Core;
+use crate::number::{int, positive};
+use crate::reply::{Failure, Outcome, Reply};
+use crate::store::{End, List};
+
+pub(super) const COMMANDS: &[Command] = &[
+    data("lpush", -3, GROW_FAST, Keys::ONE, |core, args| {
+        push(core, args, End::Left)
+    }),
+    data("rpush", -3, GROW_FAST, Keys::ONE, |core, args| {
+        push(core, args, End::Right)
+    }),
+    data("lpushx", -3, GROW_FAST, Keys::ONE, |core, args| {
+        push_existing(core, args, End::Left)
+    }),
+    data("rpushx", -3, GROW_FAST, Keys::ONE, |core, args| {
+        push_existing(core, args, End::Right)
+    }),
+    data("lpop", -2, WRITE_FAST, Keys::ONE, |core, args| {
+        pop(core, args, End::Left, "lpop")
+    }),
+    data("rpop", -2, WRITE_FAST, Keys::ONE, |core, args| {
+        pop(core, args, End::Right, "rpop")
+    }),
+    data("lrange", 4, READ, Keys::ONE, lrange),
+    data("ltrim", 4, WRITE, Keys::ONE, ltrim),
+    data("llen", 2, READ_FAST, Keys::ONE, llen),
+    data("lindex", 3, READ, Keys::ONE, lindex),
+    data("lset", 4, GROW, Keys::ONE, lset),
+    data("lrem", 4, WRITE, Keys::ONE, lrem),
+    data("lmove", 5, GROW, Keys::TWO, lmove),
+];
+
+fn push(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
+    let length = core.keys.upsert(args[1], |list: &mut List| {
+        args[2..].iter().for_each(|item| list.push(end, item));
+        list.len()
+    })?;
+    core.keys.touch(args[1]);
+    Ok(Reply::len(length))
+}
+
+fn push_existing(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
+    if core.keys.read::<List>(args[1])?.is_none() {
+        return Ok(Reply::Int(0));
+    }
+    push(core, args, end)
+}
+
+fn pop(core: &mut Core, args: Args<'_>, end: End, command: &str) -> Outcome {
+    let key = args[1];
+    let count = match args {
+        [_, _] => None,
+        [_, _, count] => Some(positive(count)?),
+        _ => return Err(Failure::arity(command)),
+    };
+    let most = count.unwrap_or(1);
+    let popped = core.keys.update(key, |list: &mut List| {
+        (0..most.min(list.len()))
+            .filter_map(|_| list.pop(end))
+            .collect::<Vec<_>>()
+    })?;
+    if popped.as_ref().is_some_and(|items| !items.is_empty()) {
+        core.keys.touch(key);
+    }
+    Ok(match (popped, count) {
+        (None, None) => Reply::Null,
+        (None, Some(_)) => Reply::NullArray,
+        (Some(items), None) => Reply::bulk_or_null(items.into_iter().next().map(Vec::from)),
+        (Some(items), Some(_)) => Reply::bulks(items),
+    })
+}
+
+fn lrange(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (start, stop) = (int(args[2])?, int(args[3])?);
+    let Some(list) = core.keys.read::<List>(args[1])? else {
+        return Ok(Reply::Array(vec![]));
+    };
+    Ok(Reply::bulks(list.range(places(start, stop, list.len()))))
+}
+
+fn ltrim(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (start, stop) = (int(args[2])?, int(args[3])?);
+    let trimmed = core.keys.update(args[1], |list: &mut List| {
+        list.keep(places(start, stop, list.len()));
+    })?;
+    if trimmed.is_some() {
+        core.keys.touch(args[1]);
+    }
+    Ok(Reply::OK)
+}
+
+fn llen(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(Reply::len(core.keys.read::<List>(args[1])?.map_or(0, List::len)))
+}
+
+/// The place of an index that may count from the end.
+fn place(index: i64, len: usize) -> Option<usize> {
+    let index = if index < 0 {
+        index.checked_add_unsigned(len as u64)?
+    } else {
+        index
+    };
+    usize::try_from(index).ok().filter(|place| *place < len)
+}
+
+fn lindex(core: &mut Core, args: Args<'_>) -> Outcome {
+    let list = core.keys.read::<List>(args[1])?;
+    let Some(list) = list else { return Ok(Reply::Null) };
+    let item = place(int(args[2])?, list.len()).and_then(|place| list.get(place));
+    Ok(item.map_or(Reply::Null, Reply::bulk))
+}
+
+fn lset(core: &mut Core, args: Args<'_>) -> Outcome {
+    let length = core
+        .keys
+        .read::<List>(args[1])?
+        .ok_or(Failure::NO_SUCH_KEY)?
+        .len();
+    let place = place(int(args[2])?, length).ok_or(Failure::new("ERR index out of range"))?;
+    core.keys
+        .update(args[1], |list: &mut List| list.set(place, args[3]))?;
+    core.keys.touch(args[1]);
+    Ok(Reply::OK)
+}
+
+fn lrem(core: &mut Core, args: Args<'_>) -> Outcome {
+    let count = int(args[2])?;
+    let end = if count < 0 { End::Right } else { End::Left };
+    let most = if count == 0 {
+        usize::MAX
+    } else {
+        count.unsigned_abs() as usize
+    };
+    let removed = core
+        .keys
+        .update(args[1], |list: &mut List| list.remove(args[3], end, most))?;
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        core.keys.touch(args[1]);
+    }
+    Ok(Reply::len(removed))
+}
+
+fn end(word: &[u8]) -> Outcome<End> {
+    match word {
+        word if word.eq_ignore_ascii_case(b"left") => Ok(End::Left),
+        word if word.eq_ignore_ascii_case(b"right") => Ok(End::Right),
+        _ => Err(Failure::SYNTAX),
+    }
+}
+
+fn lmove(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (source, target) = (args[1], args[2]);
+    let (from, to) = (end(args[3])?, end(args[4])?);
+    if core.keys.read::<List>(source)?.is_none() {
+        return Ok(Reply::Null);
+    }
+    core.keys.read::<List>(target)?;
+    if source == target {
+        // In place: a list of one must not be removed, and lose its deadline, on the way.
+        let turned = core.keys.update(source, |list: &mut List| {
+            let item = list.pop(from)?;
+            list.push(to, &item);
+            Some(item)
+        })?;
+        core.keys.touch(source);
+        return Ok(Reply::bulk_or_null(turned.flatten().map(Vec::from)));
+    }
+    let popped = core.keys.update(source, |list: &mut List| list.pop(from))?;
+    let item = popped.flatten().expect("a list that is there holds an item");
+    core.keys.upsert(target, |list: &mut List| list.push(to, &item))?;
+    core.keys.touch(source);
+    core.keys.touch(target);
+    Ok(Reply::Bulk(item.into()))
+}

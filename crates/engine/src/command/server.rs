@@ -1,0 +1,472 @@
+//! The server and the connection.
+
+use super::{ADMIN, Args, CONTROL, Command, Flags, Keys, Run, all, container, data, lookup, session};
+use crate::core::Core;
+use crate::glob;
+use crate::number::{int, read_int};
+use crate::reply::{Failure, Outcome, Reply};
+use crate::session::{Protocol, Session};
+use crate::slot::key_slot;
+use crate::turn::Turn;
+
+use super::info::{client_line, info};
+
+/// The version of Redis whose behaviour this store follows.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+const GREETING: Flags = CONTROL.and(Flags::NO_AUTH);
+
+pub(super) const COMMANDS: &[Command] = &[
+    data("ping", -1, Flags::FAST, Keys::None, ping),
+    data("echo", 2, Flags::FAST, Keys::None, |_, args| {
+        Ok(Reply::bulk(args[1]))
+    }),
+    session("hello", -1, GREETING, Keys::None, hello),
+    session("auth", -2, GREETING, Keys::None, auth),
+    data("select", 2, Flags::FAST, Keys::None, select),
+    session("reset", 1, GREETING, Keys::None, reset),
+    session("quit", -1, GREETING, Keys::None, quit),
+    container(
+        "client",
+        &[
+            session("id", 2, CONTROL, Keys::None, |turn, _| {
+                Ok(Reply::Int(turn.session.id.cast_signed()))
+            }),
+            session("getname", 2, CONTROL, Keys::None, client_getname),
+            session("setname", 3, CONTROL, Keys::None, |turn, args| {
+                set_name(turn, args[2])
+            }),
+            session("setinfo", 4, CONTROL, Keys::None, |_, _| Ok(Reply::OK)),
+            session("info", 2, CONTROL, Keys::None, client_info),
+            session("list", -2, ADMIN, Keys::None, client_list),
+            session("kill", -3, ADMIN, Keys::None, client_kill),
+        ],
+    ),
+    container(
+        "config",
+        &[
+            data("get", -3, ADMIN, Keys::None, config_get),
+            data("set", -4, ADMIN, Keys::None, config_set),
+            data("resetstat", 2, ADMIN, Keys::None, |core, _| {
+                core.commands = 0;
+                Ok(Reply::OK)
+            }),
+        ],
+    ),
+    Command {
+        name: "command",
+        arity: -1,
+        flags: Flags::NONE,
+        keys: Keys::None,
+        run: Run::Data(command),
+    },
+    data("info", -1, Flags::NONE, Keys::None, info),
+    data("time", 1, Flags::FAST, Keys::None, time),
+    session("monitor", 1, ADMIN, Keys::None, monitor),
+    container(
+        "cluster",
+        &[data("keyslot", 3, Flags::NONE, Keys::None, |_, args| {
+            Ok(Reply::Int(key_slot(args[2]).into()))
+        })],
+    ),
+    // Redis drops connections that speak HTTP: a web page could make a browser send commands otherwise.
+    session("post", -1, GREETING, Keys::None, drop_http),
+    session("host:", -1, GREETING, Keys::None, drop_http),
+];
+
+fn drop_http(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    tracing::warn!("a client spoke HTTP to the store and was dropped");
+    turn.session.closing = true;
+    Ok(Reply::Nothing)
+}
+
+fn ping(_: &mut Core, args: Args<'_>) -> Outcome {
+    match args {
+        [_] => Ok(Reply::Simple("PONG".into())),
+        [_, text] => Ok(Reply::bulk(text)),
+        _ => Err(Failure::arity("ping")),
+    }
+}
+
+/// Compares without telling by its duration how much of a password was right.
+fn same_secret(given: &[u8], expected: &[u8]) -> bool {
+    let digest = |bytes: &[u8]| sha1_smol::Sha1::from(bytes).digest().bytes();
+    let (given, expected) = (digest(given), digest(expected));
+    given.iter().zip(expected).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
+}
+
+fn sign_in(turn: &mut Turn<'_>, user: &[u8], password: &[u8]) -> Outcome<()> {
+    let expected = turn.core().settings.password.clone();
+    let right = expected.is_none_or(|expected| same_secret(password, expected.as_bytes()));
+    if user != b"default" || !right {
+        return Err(Failure::new(
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ));
+    }
+    turn.session.authenticated = true;
+    Ok(())
+}
+
+fn auth(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+    match args {
+        [_, password] => {
+            if turn.core().settings.password.is_none() {
+                return Err(Failure::new(
+                    "ERR AUTH <password> called without any password configured for the default user. Are \
+                     you sure your configuration is correct?",
+                ));
+            }
+            sign_in(turn, b"default", password)?;
+        }
+        [_, user, password] => sign_in(turn, user, password)?,
+        _ => return Err(Failure::SYNTAX),
+    }
+    Ok(Reply::OK)
+}
+
+fn hello(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+    let protocol = args.get(1).map(|version| hello_protocol(version)).transpose()?;
+    let mut rest = args.get(2..).unwrap_or_default();
+    let mut name = None;
+    while let Some((word, values)) = rest.split_first() {
+        rest = match (word.to_ascii_lowercase().as_slice(), values) {
+            (b"auth", [user, password, rest @ ..]) => {
+                sign_in(turn, user, password)?;
+                rest
+            }
+            (b"setname", [value, rest @ ..]) => {
+                name = Some(*value);
+                rest
+            }
+            _ => {
+                let word = super::printable(word, 128);
+                return Err(format!("ERR Syntax error in HELLO option '{word}'").into());
+            }
+        };
+    }
+    if !turn.session.authenticated {
+        return Err(Failure::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+             version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        set_name(turn, name)?;
+    }
+    turn.session.protocol = protocol.unwrap_or(turn.session.protocol);
+    Ok(greeting(turn.session))
+}
+
+fn hello_protocol(version: &[u8]) -> Outcome<Protocol> {
+    let version = read_int(version);
+    let version = version.ok_or(Failure::new(
+        "ERR Protocol version is not an integer or out of range",
+    ))?;
+    match version {
+        2 => Ok(Protocol::Resp2),
+        3 => Ok(Protocol::Resp3),
+        _ => Err(Failure::new("NOPROTO unsupported protocol version")),
+    }
+}
+
+fn greeting(session: &Session) -> Reply {
+    let protocol = if session.protocol == Protocol::Resp2 { 2 } else { 3 };
+    let facts = [
+        ("server", Reply::bulk("redis")),
+        ("version", Reply::bulk(REDIS_VERSION)),
+        ("proto", Reply::Int(protocol)),
+        ("id", Reply::Int(session.id.cast_signed())),
+        ("mode", Reply::bulk("standalone")),
+        ("role", Reply::bulk("master")),
+        ("modules", Reply::Array(vec![])),
+    ];
+    Reply::Map(facts.map(|(name, value)| (Reply::bulk(name), value)).into())
+}
+
+fn select(_: &mut Core, args: Args<'_>) -> Outcome {
+    match int(args[1])? {
+        0 => Ok(Reply::OK),
+        _ => Err(Failure::new("ERR DB index is out of range")),
+    }
+}
+
+fn reset(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    let mut core = turn.state.core.lock();
+    turn.session.forget(&mut core);
+    turn.session.protocol = Protocol::Resp2;
+    turn.session.authenticated = core.settings.password.is_none();
+    Ok(Reply::Simple("RESET".into()))
+}
+
+fn quit(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    turn.session.closing = true;
+    Ok(Reply::OK)
+}
+
+fn client_getname(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    let core = turn.core();
+    let client = core.clients.connected.get(&turn.session.id);
+    Ok(match client {
+        Some(client) if !client.name.is_empty() => Reply::bulk(&client.name),
+        _ => Reply::Null,
+    })
+}
+
+fn set_name(turn: &mut Turn<'_>, name: &[u8]) -> Outcome {
+    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Err(Failure::new(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        ));
+    }
+    let id = turn.session.id;
+    if let Some(client) = turn.core().clients.connected.get_mut(&id) {
+        client.name = String::from_utf8_lossy(name).into_owned();
+    }
+    Ok(Reply::OK)
+}
+
+fn client_info(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    let core = turn.core();
+    let client = core.clients.connected.get(&turn.session.id);
+    let line = client.map(|client| client_line(turn.session.id, client, core.now_us));
+    Ok(Reply::Text(line.unwrap_or_default()))
+}
+
+fn client_list(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+    let wanted = match &args[2..] {
+        [] => ClientType::Any,
+        [word, kind] if word.eq_ignore_ascii_case(b"type") => ClientType::parse(kind)?,
+        _ => return Err(Failure::SYNTAX),
+    };
+    let core = turn.core();
+    let clients = core
+        .clients
+        .connected
+        .iter()
+        .filter(|(_, client)| wanted.fits(client.subscribed));
+    Ok(Reply::Text(
+        clients
+            .map(|(id, client)| client_line(*id, client, core.now_us))
+            .collect(),
+    ))
+}
+
+#[derive(Clone, Copy)]
+enum ClientType {
+    Any,
+    Normal,
+    Subscribed,
+    /// Types that this store never has, such as replicas.
+    Absent,
+}
+
+impl ClientType {
+    fn parse(word: &[u8]) -> Outcome<ClientType> {
+        match word.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(ClientType::Normal),
+            b"pubsub" => Ok(ClientType::Subscribed),
+            b"master" | b"replica" | b"slave" => Ok(ClientType::Absent),
+            _ => Err(format!("ERR Unknown client type '{}'", super::printable(word, 128)).into()),
+        }
+    }
+
+    fn fits(self, subscribed: bool) -> bool {
+        match self {
+            ClientType::Any => true,
+            ClientType::Normal => !subscribed,
+            ClientType::Subscribed => subscribed,
+            ClientType::Absent => false,
+        }
+    }
+}
+
+fn client_kill(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+    let own_id = turn.session.id;
+    if let [_, _, address] = args {
+        let core = turn.core();
+        let found = core
+            .clients
+            .connected
+            .iter()
+            .find(|(_, client)| client.address.as_bytes() == *address);
+        let (id, client) = found.ok_or(Failure::new("ERR No such client"))?;
+        client.kill.notify_one();
+        let own = *id == own_id;
+        drop(core);
+        turn.session.closing |= own;
+        return Ok(Reply::OK);
+    }
+    let (mut wanted_id, mut wanted_type, mut wanted_address, mut skip_me) =
+        (None, ClientType::Any, None, true);
+    for pair in args[2..].chunks(2) {
+        let [word, value] = pair else {
+            return Err(Failure::SYNTAX);
+        };
+        match word.to_ascii_lowercase().as_slice() {
+            b"id" => {
+                wanted_id = Some(
+                    read_int(value)
+                        .filter(|id| *id > 0)
+                        .ok_or(Failure::new("ERR client-id should be greater than 0"))?,
+                );
+            }
+            b"type" => wanted_type = ClientType::parse(value)?,
+            b"addr" => wanted_address = Some(*value),
+            b"skipme" if value.eq_ignore_ascii_case(b"yes") => skip_me = true,
+            b"skipme" if value.eq_ignore_ascii_case(b"no") => skip_me = false,
+            _ => return Err(Failure::SYNTAX),
+        }
+    }
+    let mut killed = 0;
+    let core = turn.core();
+    for (id, client) in &core.clients.connected {
+        let wanted = wanted_id.is_none_or(|wanted| wanted.unsigned_abs() == *id)
+            && wanted_type.fits(client.subscribed)
+            && wanted_address.is_none_or(|address| client.address.as_bytes() == address)
+            && !(skip_me && *id == own_id);
+        if wanted {
+            client.kill.notify_one();
+            killed += 1;
+        }
+    }
+    Ok(Reply::Int(killed))
+}
+
+/// The parameters that apply to this store, and what they are.
+fn parameters(core: &Core) -> Vec<(&'static str, String)> {
+    let settings = &core.settings;
+    vec![
+        ("maxmemory", settings.max_memory_bytes.to_string()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("maxclients", settings.max_clients.to_string()),
+        ("proto-max-bulk-len", settings.max_value_bytes.to_string()),
+        (
+            "busy-reply-threshold",
+            settings.busy_after.as_millis().to_string(),
+        ),
+        ("lua-time-limit", settings.busy_after.as_millis().to_string()),
+        ("save", String::new()),
+        ("appendonly", "no".into()),
+        ("databases", "1".into()),
+    ]
+}
+
+fn config_get(core: &mut Core, args: Args<'_>) -> Outcome {
+    let wanted = |name: &str| {
+        args[2..]
+            .iter()
+            .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+    };
+    let found = parameters(core).into_iter().filter(|(name, _)| wanted(name));
+    Ok(Reply::Map(
+        found
+            .map(|(name, value)| (Reply::bulk(name), Reply::bulk(value)))
+            .collect(),
+    ))
+}
+
+fn config_set(core: &mut Core, args: Args<'_>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(Failure::arity("config|set"));
+    }
+    let mut next = core.settings.clone();
+    for pair in args[2..].chunks_exact(2) {
+        let name = String::from_utf8_lossy(pair[0]).to_ascii_lowercase();
+        let target = match name.as_str() {
+            "maxmemory" => &mut next.max_memory_bytes,
+            "maxclients" => &mut next.max_clients,
+            _ => {
+                let name = super::printable(pair[0], 128);
+                return Err(
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into(),
+                );
+            }
+        };
+        *target = memory_size(pair[1]).ok_or_else(|| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - argument must be a memory value")
+        })?;
+    }
+    core.settings = next;
+    Ok(Reply::OK)
+}
+
+/// Bytes as configuration spells them: `100`, `64kb`, `2gb`.
+fn memory_size(text: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+fn command(_: &mut Core, args: Args<'_>) -> Outcome {
+    let Some(sub) = args.get(1) else {
+        return Ok(Reply::Array(all().map(describe).collect()));
+    };
+    match sub.to_ascii_lowercase().as_slice() {
+        b"count" if args.len() > 2 => Err(Failure::arity("command|count")),
+        b"count" => Ok(Reply::len(all().count())),
+        b"info" if args.len() == 2 => Ok(Reply::Array(all().map(describe).collect())),
+        b"info" => Ok(Reply::Array(
+            args[2..]
+                .iter()
+                .map(|name| lookup(name).map_or(Reply::NullArray, describe))
+                .collect(),
+        )),
+        _ => {
+            let sub = super::printable(sub, 128);
+            Err(format!("ERR unknown subcommand '{sub}'. Try COMMAND HELP.").into())
+        }
+    }
+}
+
+fn describe(command: &Command) -> Reply {
+    let (first, last, step) = match command.keys {
+        Keys::Span { first, last, step } => (first as i64, i64::from(last), step as i64),
+        Keys::None | Keys::Counted { .. } => (0, 0, 0),
+    };
+    let subcommands = match command.run {
+        Run::Container(subcommands) => subcommands.iter().map(describe).collect(),
+        _ => vec![],
+    };
+    Reply::Array(vec![
+        Reply::bulk(command.name),
+        Reply::Int(command.arity.into()),
+        Reply::Set(
+            command
+                .flags
+                .names()
+                .map(|name| Reply::Simple(name.into()))
+                .collect(),
+        ),
+        Reply::Int(first),
+        Reply::Int(last),
+        Reply::Int(step),
+        Reply::Set(vec![]),
+        Reply::Array(vec![]),
+        Reply::Array(vec![]),
+        Reply::Array(subcommands),
+    ])
+}
+
+fn time(core: &mut Core, _: Args<'_>) -> Outcome {
+    let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
+    Ok(Reply::bulks([seconds.to_string(), micros.to_string()]))
+}
+
+fn monitor(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    let mailbox = turn.session.mailbox.clone();
+    let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot monitor"))?;
+    let id = turn.session.id;
+    turn.core().hub.monitor(id, mailbox);
+    Ok(Reply::OK)
+}

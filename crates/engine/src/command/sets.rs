@@ -1,0 +1,189 @@
+//! Sets.
+
+use std::collections::HashSet;
+
+use rand::RngExt;
+
+use super::keys::ScanOptions;
+use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
+use crate::core::Core;
+use crate::number::{int, positive};
+use crate::reply::{Failure, Outcome, Reply};
+use crate::store::{Scan, Set};
+
+pub(super) const COMMANDS: &[Command] = &[
+    data("sadd", -3, GROW_FAST, Keys::ONE, sadd),
+    data("srem", -3, WRITE_FAST, Keys::ONE, srem),
+    data("smembers", 2, READ, Keys::ONE, smembers),
+    data("sismember", 3, READ_FAST, Keys::ONE, sismember),
+    data("smismember", -3, READ_FAST, Keys::ONE, smismember),
+    data("scard", 2, READ_FAST, Keys::ONE, scard),
+    data("spop", -2, WRITE_FAST, Keys::ONE, spop),
+    data("srandmember", -2, READ, Keys::ONE, srandmember),
+    data("sinter", -2, READ, Keys::REST, sinter),
+    data("sunion", -2, READ, Keys::REST, sunion),
+    data("sdiff", -2, READ, Keys::REST, sdiff),
+    data("sscan", -3, READ, Keys::ONE, sscan),
+];
+
+fn sadd(core: &mut Core, args: Args<'_>) -> Outcome {
+    let members = &args[2..];
+    let added = core.keys.upsert(args[1], |set: &mut Set| {
+        members.iter().filter(|m| set.add(m)).count()
+    })?;
+    if added > 0 {
+        core.keys.touch(args[1]);
+    }
+    Ok(Reply::len(added))
+}
+
+fn srem(core: &mut Core, args: Args<'_>) -> Outcome {
+    let members = &args[2..];
+    let removed = core.keys.update(args[1], |set: &mut Set| {
+        members.iter().filter(|m| set.remove(m)).count()
+    })?;
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        core.keys.touch(args[1]);
+    }
+    Ok(Reply::len(removed))
+}
+
+fn members<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Reply {
+    Reply::Set(items.into_iter().map(Reply::bulk).collect())
+}
+
+fn smembers(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(members(
+        core.keys.read::<Set>(args[1])?.into_iter().flat_map(Set::iter),
+    ))
+}
+
+fn sismember(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(Reply::flag(
+        core.keys
+            .read::<Set>(args[1])?
+            .is_some_and(|set| set.contains(args[2])),
+    ))
+}
+
+fn smismember(core: &mut Core, args: Args<'_>) -> Outcome {
+    let set = core.keys.read::<Set>(args[1])?;
+    let is_member = |member: &&[u8]| Reply::flag(set.is_some_and(|set| set.contains(member)));
+    Ok(Reply::Array(args[2..].iter().map(is_member).collect()))
+}
+
+fn scard(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(Reply::len(core.keys.read::<Set>(args[1])?.map_or(0, Set::len)))
+}
+
+fn spop(core: &mut Core, args: Args<'_>) -> Outcome {
+    let key = args[1];
+    let count = match args {
+        [_, _] => None,
+        [_, _, count] => Some(positive(count)?),
+        _ => return Err(Failure::SYNTAX),
+    };
+    let popped = core.keys.update(key, |set: &mut Set| {
+        let most = count.unwrap_or(1).min(set.len());
+        (0..most)
+            .filter_map(|_| set.take_at(rand::rng().random_range(..set.len())))
+            .collect::<Vec<_>>()
+    })?;
+    let popped = popped.unwrap_or_default();
+    if !popped.is_empty() {
+        core.keys.touch(key);
+    }
+    Ok(match count {
+        None => Reply::bulk_or_null(popped.into_iter().next().map(Vec::from)),
+        Some(_) => members(popped.iter().map(AsRef::as_ref)),
+    })
+}
+
+fn srandmember(core: &mut Core, args: Args<'_>) -> Outcome {
+    let count = match args {
+        [_, _] => None,
+        [_, _, count] => Some(int(count)?),
+        _ => return Err(Failure::SYNTAX),
+    };
+    if count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
+        return Err(Failure::new("ERR value is out of range"));
+    }
+    let max_reply_items = core.settings.max_reply_items;
+    let set = core.keys.read::<Set>(args[1])?;
+    let (Some(set), Some(count)) = (set, count) else {
+        let any = set.and_then(|set| set.at(rand::rng().random_range(..set.len())));
+        return Ok(match count {
+            Some(_) => Reply::Array(vec![]),
+            None => any.map_or(Reply::Null, Reply::bulk),
+        });
+    };
+    let indexes = if count < 0 {
+        // With repetition a small set can be asked for a huge answer, which has to be bounded.
+        let count = count.unsigned_abs() as usize;
+        if count > max_reply_items {
+            return Err(Failure::new("ERR value is out of range"));
+        }
+        (0..count)
+            .map(|_| rand::rng().random_range(..set.len()))
+            .collect()
+    } else {
+        let count = (count as usize).min(set.len());
+        rand::seq::index::sample(&mut rand::rng(), set.len(), count).into_vec()
+    };
+    Ok(Reply::bulks(
+        indexes.into_iter().filter_map(|index| set.at(index)),
+    ))
+}
+
+type Members = HashSet<Vec<u8>>;
+
+/// Copies of all named sets; a key that is missing is an empty one.
+fn sets(core: &mut Core, keys: Args<'_>) -> Outcome<Vec<Members>> {
+    keys.iter()
+        .map(|key| {
+            let set = core.keys.read::<Set>(key)?;
+            Ok(set.into_iter().flat_map(Set::iter).map(<[u8]>::to_vec).collect())
+        })
+        .collect()
+}
+
+fn combined(core: &mut Core, keys: Args<'_>, combine: fn(Members, Members) -> Members) -> Outcome {
+    let result = sets(core, keys)?.into_iter().reduce(combine).unwrap_or_default();
+    Ok(Reply::Set(result.into_iter().map(Reply::Bulk).collect()))
+}
+
+fn sinter(core: &mut Core, args: Args<'_>) -> Outcome {
+    combined(core, &args[1..], |mut left, right| {
+        left.retain(|member| right.contains(member));
+        left
+    })
+}
+
+fn sunion(core: &mut Core, args: Args<'_>) -> Outcome {
+    combined(core, &args[1..], |mut left, right| {
+        left.extend(right);
+        left
+    })
+}
+
+fn sdiff(core: &mut Core, args: Args<'_>) -> Outcome {
+    combined(core, &args[1..], |mut left, right| {
+        left.retain(|member| !right.contains(member));
+        left
+    })
+}
+
+fn sscan(core: &mut Core, args: Args<'_>) -> Outcome {
+    let options = ScanOptions::parse(args, 2)?;
+    let Some(set) = core.keys.read::<Set>(args[1])? else {
+        return Ok(options.nothing());
+    };
+    let page = Scan::page(options.cursor, options.count, set.len(), |index| {
+        set.at(index).filter(|member| options.wants(member))
+    });
+    Ok(ScanOptions::reply(
+        page.cursor,
+        page.found.into_iter().map(Reply::bulk).collect(),
+    ))
+}

@@ -1,0 +1,450 @@
+//! Sorted sets.
+
+use std::ops::Range;
+
+use super::keys::ScanOptions;
+use super::options::{Options, places};
+use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
+use crate::core::Core;
+use crate::number::{float, int, parse_decimal, positive, write_float};
+use crate::reply::{Failure, Outcome, Reply};
+use crate::store::{Bound, End, Scan, SortedSet};
+
+pub(super) const COMMANDS: &[Command] = &[
+    data("zadd", -4, GROW_FAST, Keys::ONE, zadd),
+    data("zrem", -3, WRITE_FAST, Keys::ONE, zrem),
+    data("zscore", 3, READ_FAST, Keys::ONE, zscore),
+    data("zmscore", -3, READ_FAST, Keys::ONE, zmscore),
+    data("zincrby", 4, GROW_FAST, Keys::ONE, zincrby),
+    data("zcard", 2, READ_FAST, Keys::ONE, zcard),
+    data("zcount", 4, READ_FAST, Keys::ONE, zcount),
+    data("zrange", -4, READ, Keys::ONE, zrange),
+    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| {
+        by_score(core, args, Direction::Up)
+    }),
+    data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
+        by_score(core, args, Direction::Down)
+    }),
+    data("zrevrange", -4, READ, Keys::ONE, zrevrange),
+    data("zrank", 3, READ_FAST, Keys::ONE, |core, args| {
+        rank(core, args, Direction::Up)
+    }),
+    data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| {
+        rank(core, args, Direction::Down)
+    }),
+    data("zremrangebyrank", 4, WRITE, Keys::ONE, zremrangebyrank),
+    data("zremrangebyscore", 4, WRITE, Keys::ONE, zremrangebyscore),
+    data("zpopmin", -2, WRITE_FAST, Keys::ONE, |core, args| {
+        pop(core, args, End::Left)
+    }),
+    data("zpopmax", -2, WRITE_FAST, Keys::ONE, |core, args| {
+        pop(core, args, End::Right)
+    }),
+    data("zscan", -3, READ, Keys::ONE, zscan),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+const NOT_A_NUMBER: Failure = Failure::new("ERR resulting score is not a number (NaN)");
+
+#[derive(Default)]
+struct AddFlags {
+    only_new: bool,
+    only_existing: bool,
+    only_greater: bool,
+    only_less: bool,
+    count_changed: bool,
+    increment: bool,
+}
+
+impl AddFlags {
+    /// The flags, and how many words they took.
+    fn parse(args: Args<'_>) -> Outcome<(AddFlags, usize)> {
+        let mut flags = AddFlags::default();
+        let mut words = 0;
+        let mut options = Options::after(args, 2);
+        while let Some(word) = options.next_word() {
+            match word.as_str() {
+                "nx" => flags.only_new = true,
+                "xx" => flags.only_existing = true,
+                "gt" => flags.only_greater = true,
+                "lt" => flags.only_less = true,
+                "ch" => flags.count_changed = true,
+                "incr" => flags.increment = true,
+                _ => break,
+            }
+            words += 1;
+        }
+        Ok((flags, words))
+    }
+
+    fn check(&self, pairs: usize) -> Outcome<()> {
+        if self.only_new && self.only_existing {
+            return Err(Failure::new(
+                "ERR XX and NX options at the same time are not compatible",
+            ));
+        }
+        let ordered = usize::from(self.only_greater) + usize::from(self.only_less);
+        if ordered > 1 || (ordered > 0 && self.only_new) {
+            return Err(Failure::new(
+                "ERR GT, LT, and/or NX options at the same time are not compatible",
+            ));
+        }
+        if self.increment && pairs > 1 {
+            return Err(Failure::new(
+                "ERR INCR option supports a single increment-element pair",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The score that a member gets, or `None` where it stays as it is.
+    fn decide(&self, current: Option<f64>, given: f64) -> Outcome<Option<f64>> {
+        let Some(current) = current else {
+            return Ok((!self.only_existing).then_some(given));
+        };
+        if self.only_new {
+            return Ok(None);
+        }
+        let next = if self.increment { current + given } else { given };
+        if next.is_nan() {
+            return Err(NOT_A_NUMBER);
+        }
+        let held_back = (self.only_greater && next <= current) || (self.only_less && next >= current);
+        Ok((!held_back).then_some(next))
+    }
+}
+
+fn zadd(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (flags, words) = AddFlags::parse(args)?;
+    let pairs = &args[2 + words..];
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
+        return Err(Failure::SYNTAX);
+    }
+    flags.check(pairs.len() / 2)?;
+    add(core, args[1], &flags, pairs)
+}
+
+fn zincrby(core: &mut Core, args: Args<'_>) -> Outcome {
+    let flags = AddFlags {
+        increment: true,
+        ..AddFlags::default()
+    };
+    add(core, args[1], &flags, &args[2..])
+}
+
+fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcome {
+    // All scores are read before the first is written: a wrong one must change nothing.
+    let scores = pairs
+        .iter()
+        .step_by(2)
+        .map(|text| float(text))
+        .collect::<Outcome<Vec<f64>>>()?;
+    if core.keys.read::<SortedSet>(key)?.is_none() && flags.only_existing {
+        return Ok(if flags.increment {
+            Reply::Null
+        } else {
+            Reply::Int(0)
+        });
+    }
+    let members = pairs.iter().skip(1).step_by(2);
+    let (mut added, mut updated, mut last) = (0, 0, None);
+    core.keys.upsert(key, |set: &mut SortedSet| -> Outcome<()> {
+        for (member, given) in members.zip(scores) {
+            let current = set.score(member);
+            last = flags.decide(current, given)?;
+            let Some(next) = last else { continue };
+            added += usize::from(current.is_none());
+            if current.is_some_and(|current| current != next) {
+                updated += 1;
+            }
+            if current != Some(next) {
+                set.set(member, next);
+            }
+        }
+        Ok(())
+    })??;
+    if added + updated > 0 {
+        core.keys.touch(key);
+    }
+    if flags.increment {
+        return Ok(last.map_or(Reply::Null, Reply::Double));
+    }
+    Ok(Reply::len(if flags.count_changed {
+        added + updated
+    } else {
+        added
+    }))
+}
+
+fn zrem(core: &mut Core, args: Args<'_>) -> Outcome {
+    let members = &args[2..];
+    let removed = core.keys.update(args[1], |set: &mut SortedSet| {
+        members.iter().filter(|member| set.remove(member)).count()
+    })?;
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        core.keys.touch(args[1]);
+    }
+    Ok(Reply::len(removed))
+}
+
+fn score(set: Option<&SortedSet>, member: &[u8]) -> Reply {
+    set.and_then(|set| set.score(member))
+        .map_or(Reply::Null, Reply::Double)
+}
+
+fn zscore(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(score(core.keys.read(args[1])?, args[2]))
+}
+
+fn zmscore(core: &mut Core, args: Args<'_>) -> Outcome {
+    let set = core.keys.read(args[1])?;
+    Ok(Reply::Array(
+        args[2..].iter().map(|member| score(set, member)).collect(),
+    ))
+}
+
+fn zcard(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(Reply::len(
+        core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len),
+    ))
+}
+
+fn bound(text: &[u8]) -> Outcome<Bound> {
+    let (exclusive, number) = match text {
+        [b'(', number @ ..] => (true, number),
+        number => (false, number),
+    };
+    // An empty number is zero, as `strtod` reads it.
+    let score = if number.is_empty() {
+        Some(0.0)
+    } else {
+        parse_decimal(number)
+    };
+    let score = score.ok_or(Failure::new("ERR min or max is not a float"))?;
+    Ok(Bound { score, exclusive })
+}
+
+fn zcount(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (min, max) = (bound(args[2])?, bound(args[3])?);
+    let set = core.keys.read::<SortedSet>(args[1])?;
+    Ok(Reply::len(set.map_or(0, |set| set.places(min, max).len())))
+}
+
+/// What a range command asks for, whichever way it is spelt.
+struct RangeQuery {
+    span: Span,
+    direction: Direction,
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+enum Span {
+    Ranks(i64, i64),
+    Scores(Bound, Bound),
+}
+
+impl RangeQuery {
+    fn answer(&self, set: Option<&SortedSet>) -> Reply {
+        let Some(set) = set else {
+            return self.reply(std::iter::empty());
+        };
+        let places = self.limited(self.places(set));
+        let items = set.range(places).map(|ranked| (&*ranked.member, ranked.score));
+        match self.direction {
+            Direction::Up => self.reply(items),
+            Direction::Down => self.reply(items.rev()),
+        }
+    }
+
+    fn places(&self, set: &SortedSet) -> Range<usize> {
+        match self.span {
+            Span::Scores(min, max) => set.places(min, max),
+            Span::Ranks(start, stop) => {
+                let chosen = places(start, stop, set.len());
+                match self.direction {
+                    Direction::Up => chosen,
+                    Direction::Down => set.len() - chosen.end..set.len() - chosen.start,
+                }
+            }
+        }
+    }
+
+    fn limited(&self, places: Range<usize>) -> Range<usize> {
+        let Some((offset, count)) = self.limit else {
+            return places;
+        };
+        let Ok(offset) = usize::try_from(offset) else {
+            return places.start..places.start;
+        };
+        let offset = offset.min(places.len());
+        let count = usize::try_from(count)
+            .unwrap_or(usize::MAX)
+            .min(places.len() - offset);
+        match self.direction {
+            Direction::Up => places.start + offset..places.start + offset + count,
+            Direction::Down => places.end - offset - count..places.end - offset,
+        }
+    }
+
+    fn reply<'a>(&self, items: impl Iterator<Item = (&'a [u8], f64)>) -> Reply {
+        if self.with_scores {
+            Reply::Scored(items.map(|(member, score)| (member.to_vec(), score)).collect())
+        } else {
+            Reply::bulks(items.map(|(member, _)| member))
+        }
+    }
+}
+
+fn zrange(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (mut by_score, mut direction, mut limit, mut with_scores) = (false, Direction::Up, None, false);
+    let mut options = Options::after(args, 4);
+    while let Some(word) = options.next_word() {
+        match word.as_str() {
+            "byscore" => by_score = true,
+            "rev" => direction = Direction::Down,
+            "withscores" => with_scores = true,
+            "limit" => limit = Some((int(options.value()?)?, int(options.value()?)?)),
+            _ => return Err(Failure::SYNTAX),
+        }
+    }
+    if limit.is_some() && !by_score {
+        return Err(Failure::new(
+            "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        ));
+    }
+    let span = match (by_score, direction) {
+        (false, _) => Span::Ranks(int(args[2])?, int(args[3])?),
+        (true, Direction::Up) => Span::Scores(bound(args[2])?, bound(args[3])?),
+        (true, Direction::Down) => Span::Scores(bound(args[3])?, bound(args[2])?),
+    };
+    let query = RangeQuery {
+        span,
+        direction,
+        limit,
+        with_scores,
+    };
+    Ok(query.answer(core.keys.read(args[1])?))
+}
+
+fn zrevrange(core: &mut Core, args: Args<'_>) -> Outcome {
+    let with_scores = match &args[4..] {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"withscores") => true,
+        _ => return Err(Failure::SYNTAX),
+    };
+    let span = Span::Ranks(int(args[2])?, int(args[3])?);
+    let query = RangeQuery {
+        span,
+        direction: Direction::Down,
+        limit: None,
+        with_scores,
+    };
+    Ok(query.answer(core.keys.read(args[1])?))
+}
+
+fn by_score(core: &mut Core, args: Args<'_>, direction: Direction) -> Outcome {
+    let (mut limit, mut with_scores) = (None, false);
+    let mut options = Options::after(args, 4);
+    while let Some(word) = options.next_word() {
+        match word.as_str() {
+            "withscores" => with_scores = true,
+            "limit" => limit = Some((int(options.value()?)?, int(options.value()?)?)),
+            _ => return Err(Failure::SYNTAX),
+        }
+    }
+    let (min, max) = match direction {
+        Direction::Up => (args[2], args[3]),
+        Direction::Down => (args[3], args[2]),
+    };
+    let span = Span::Scores(bound(min)?, bound(max)?);
+    let query = RangeQuery {
+        span,
+        direction,
+        limit,
+        with_scores,
+    };
+    Ok(query.answer(core.keys.read(args[1])?))
+}
+
+fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> Outcome {
+    let Some(set) = core.keys.read::<SortedSet>(args[1])? else {
+        return Ok(Reply::Null);
+    };
+    let rank = set.rank(args[2]).map(|rank| match direction {
+        Direction::Up => rank,
+        Direction::Down => set.len() - 1 - rank,
+    });
+    Ok(rank.map_or(Reply::Null, Reply::len))
+}
+
+fn remove_places(core: &mut Core, key: &[u8], places: impl FnOnce(&SortedSet) -> Range<usize>) -> Outcome {
+    let removed = core.keys.update(key, |set: &mut SortedSet| {
+        let places = places(set);
+        places.clone().rev().for_each(|place| drop(set.take(place)));
+        places.len()
+    })?;
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        core.keys.touch(key);
+    }
+    Ok(Reply::len(removed))
+}
+
+fn zremrangebyrank(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (start, stop) = (int(args[2])?, int(args[3])?);
+    remove_places(core, args[1], |set| places(start, stop, set.len()))
+}
+
+fn zremrangebyscore(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (min, max) = (bound(args[2])?, bound(args[3])?);
+    remove_places(core, args[1], |set| set.places(min, max))
+}
+
+fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
+    let count = match args {
+        [_, _] => None,
+        [_, _, count] => Some(positive(count)?),
+        _ => return Err(Failure::SYNTAX),
+    };
+    let popped = core.keys.update(args[1], |set: &mut SortedSet| {
+        let most = count.unwrap_or(1).min(set.len());
+        let mut take = || set.take(if end == End::Left { 0 } else { set.len() - 1 });
+        (0..most)
+            .map(|_| take())
+            .map(|ranked| (ranked.member.to_vec(), ranked.score))
+            .collect::<Vec<_>>()
+    })?;
+    let popped = popped.unwrap_or_default();
+    if !popped.is_empty() {
+        core.keys.touch(args[1]);
+    }
+    if count.is_some() {
+        return Ok(Reply::Scored(popped));
+    }
+    // Without a count RESP3 answers one flat pair, not an array of pairs.
+    let flat = popped
+        .into_iter()
+        .flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
+    Ok(Reply::Array(flat.collect()))
+}
+
+fn zscan(core: &mut Core, args: Args<'_>) -> Outcome {
+    let options = ScanOptions::parse(args, 2)?;
+    let Some(set) = core.keys.read::<SortedSet>(args[1])? else {
+        return Ok(options.nothing());
+    };
+    let page = Scan::page(options.cursor, options.count, set.len(), |index| {
+        set.at(index).filter(|(member, _)| options.wants(member))
+    });
+    let flat = page
+        .found
+        .into_iter()
+        .flat_map(|(member, score)| [Reply::bulk(member), Reply::Bulk(write_float(score).into_bytes())]);
+    Ok(ScanOptions::reply(page.cursor, flat.collect()))
+}

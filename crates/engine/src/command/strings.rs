@@ -1,0 +1,285 @@
+//! Strings and counters.
+
+use super::options::{Deadline, Options, places};
+use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
+use crate::core::Core;
+use crate::long_double::LongDouble;
+use crate::number::int;
+use crate::reply::{Failure, Outcome, Reply};
+use crate::store::{Str, Value};
+
+pub(super) const COMMANDS: &[Command] = &[
+    data("get", 2, READ_FAST, Keys::ONE, get),
+    data("set", -3, GROW, Keys::ONE, set),
+    data("setnx", 3, GROW_FAST, Keys::ONE, setnx),
+    data("setex", 4, GROW, Keys::ONE, setex),
+    data("psetex", 4, GROW, Keys::ONE, psetex),
+    data("getset", 3, GROW_FAST, Keys::ONE, getset),
+    data("getdel", 2, WRITE_FAST, Keys::ONE, getdel),
+    data("getex", -2, WRITE_FAST, Keys::ONE, getex),
+    data("mget", -2, READ_FAST, Keys::REST, mget),
+    data(
+        "mset",
+        -3,
+        GROW,
+        Keys::Span {
+            first: 1,
+            last: -1,
+            step: 2,
+        },
+        mset,
+    ),
+    data("append", 3, GROW_FAST, Keys::ONE, append),
+    data("strlen", 2, READ_FAST, Keys::ONE, strlen),
+    data("getrange", 4, READ, Keys::ONE, getrange),
+    data("incr", 2, GROW_FAST, Keys::ONE, |core, args| {
+        add(core, args[1], 1)
+    }),
+    data("decr", 2, GROW_FAST, Keys::ONE, |core, args| {
+        add(core, args[1], -1)
+    }),
+    data("incrby", 3, GROW_FAST, Keys::ONE, |core, args| {
+        add(core, args[1], int(args[2])?)
+    }),
+    data("decrby", 3, GROW_FAST, Keys::ONE, decrby),
+    data("incrbyfloat", 3, GROW_FAST, Keys::ONE, incrbyfloat),
+];
+
+fn value_of(core: &mut Core, key: &[u8]) -> Outcome<Reply> {
+    Ok(Reply::bulk_or_null(core.keys.read::<Str>(key)?.map(Str::to_vec)))
+}
+
+fn put(core: &mut Core, key: &[u8], value: &[u8], deadline: Option<u64>) {
+    core.keys.put(key, Value::Str(Str::new(value)), deadline);
+    core.keys.touch(key);
+}
+
+fn get(core: &mut Core, args: Args<'_>) -> Outcome {
+    value_of(core, args[1])
+}
+
+#[derive(Default)]
+struct SetOptions<'a> {
+    only_if: Option<Existence>,
+    get: bool,
+    keep_ttl: bool,
+    deadline: Option<Deadline<'a>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existence {
+    Missing,
+    Present,
+}
+
+impl<'a> SetOptions<'a> {
+    fn parse(args: Args<'a>) -> Outcome<SetOptions<'a>> {
+        let mut parsed = SetOptions::default();
+        let mut options = Options::after(args, 3);
+        while let Some(word) = options.next_word() {
+            match word.as_str() {
+                "nx" if parsed.only_if != Some(Existence::Present) => {
+                    parsed.only_if = Some(Existence::Missing);
+                }
+                "xx" if parsed.only_if != Some(Existence::Missing) => {
+                    parsed.only_if = Some(Existence::Present);
+                }
+                "get" => parsed.get = true,
+                "keepttl" if parsed.deadline.is_none() => parsed.keep_ttl = true,
+                "ex" | "px" | "exat" | "pxat" if !parsed.keep_ttl && parsed.deadline.is_none() => {
+                    parsed.deadline = Deadline::from_option(&word, options.value()?);
+                }
+                _ => return Err(Failure::SYNTAX),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn set(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (key, value) = (args[1], args[2]);
+    let options = SetOptions::parse(args)?;
+    let deadline = options
+        .deadline
+        .map(|deadline| deadline.resolve(core, "set"))
+        .transpose()?;
+    let old = if options.get {
+        Some(value_of(core, key)?)
+    } else {
+        None
+    };
+    let present = core.keys.contains(key);
+    let wanted = match options.only_if {
+        None => true,
+        Some(Existence::Missing) => !present,
+        Some(Existence::Present) => present,
+    };
+    if wanted {
+        let kept = if options.keep_ttl {
+            core.keys.deadline(key)
+        } else {
+            None
+        };
+        put(core, key, value, deadline.or(kept));
+    }
+    Ok(old.unwrap_or(if wanted { Reply::OK } else { Reply::Null }))
+}
+
+fn setnx(core: &mut Core, args: Args<'_>) -> Outcome {
+    let missing = !core.keys.contains(args[1]);
+    if missing {
+        put(core, args[1], args[2], None);
+    }
+    Ok(Reply::flag(missing))
+}
+
+fn setex(core: &mut Core, args: Args<'_>) -> Outcome {
+    set_for(core, args, "ex", "setex")
+}
+
+fn psetex(core: &mut Core, args: Args<'_>) -> Outcome {
+    set_for(core, args, "px", "psetex")
+}
+
+fn set_for(core: &mut Core, args: Args<'_>, unit: &str, command: &str) -> Outcome {
+    let deadline = Deadline::from_option(unit, args[2])
+        .ok_or(Failure::SYNTAX)?
+        .resolve(core, command)?;
+    put(core, args[1], args[3], Some(deadline));
+    Ok(Reply::OK)
+}
+
+fn getset(core: &mut Core, args: Args<'_>) -> Outcome {
+    let old = value_of(core, args[1])?;
+    put(core, args[1], args[2], None);
+    Ok(old)
+}
+
+fn getdel(core: &mut Core, args: Args<'_>) -> Outcome {
+    let old = value_of(core, args[1])?;
+    if core.keys.remove(args[1]).is_some() {
+        core.keys.touch(args[1]);
+    }
+    Ok(old)
+}
+
+fn getex(core: &mut Core, args: Args<'_>) -> Outcome {
+    let key = args[1];
+    let mut deadline = None;
+    let mut persist = false;
+    let mut options = Options::after(args, 2);
+    while let Some(word) = options.next_word() {
+        match word.as_str() {
+            "persist" if deadline.is_none() => persist = true,
+            "ex" | "px" | "exat" | "pxat" if !persist && deadline.is_none() => {
+                deadline = Deadline::from_option(&word, options.value()?);
+            }
+            _ => return Err(Failure::SYNTAX),
+        }
+    }
+    let value = value_of(core, key)?;
+    if value == Reply::Null {
+        return Ok(value);
+    }
+    if let Some(deadline) = deadline {
+        let deadline = deadline.resolve(core, "getex")?;
+        if deadline <= core.keys.now_ms {
+            core.keys.remove(key);
+        } else {
+            core.keys.set_deadline(key, Some(deadline));
+        }
+        core.keys.touch(key);
+    } else if persist && core.keys.deadline(key).is_some() {
+        core.keys.set_deadline(key, None);
+        core.keys.touch(key);
+    }
+    Ok(value)
+}
+
+fn mget(core: &mut Core, args: Args<'_>) -> Outcome {
+    let values = args[1..]
+        .iter()
+        .map(|key| value_of(core, key).unwrap_or(Reply::Null));
+    Ok(Reply::Array(values.collect()))
+}
+
+fn mset(core: &mut Core, args: Args<'_>) -> Outcome {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("mset"));
+    }
+    for pair in args[1..].chunks_exact(2) {
+        put(core, pair[0], pair[1], None);
+    }
+    Ok(Reply::OK)
+}
+
+fn append(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (key, tail) = (args[1], args[2]);
+    let before = core.keys.read::<Str>(key)?.map(Str::len);
+    let length = before.unwrap_or(0) + tail.len();
+    if length > core.settings.max_value_bytes {
+        return Err(Failure::new(
+            "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        ));
+    }
+    if before.is_some() {
+        core.keys.update(key, |value: &mut Str| value.append(tail))?;
+        core.keys.touch(key);
+    } else {
+        put(core, key, tail, None);
+    }
+    Ok(Reply::len(length))
+}
+
+fn strlen(core: &mut Core, args: Args<'_>) -> Outcome {
+    Ok(Reply::len(core.keys.read::<Str>(args[1])?.map_or(0, Str::len)))
+}
+
+fn getrange(core: &mut Core, args: Args<'_>) -> Outcome {
+    let (start, stop) = (int(args[2])?, int(args[3])?);
+    let Some(value) = core.keys.read::<Str>(args[1])? else {
+        return Ok(Reply::bulk(""));
+    };
+    let bytes = value.to_vec();
+    // Unlike lists, a stop that lies before the beginning still names the first byte.
+    let empty = start < 0 && stop < 0 && start > stop;
+    let before_all = stop < 0 && stop.unsigned_abs() > bytes.len() as u64;
+    let stop = if before_all { 0 } else { stop };
+    let range = if empty {
+        0..0
+    } else {
+        places(start, stop, bytes.len())
+    };
+    Ok(Reply::bulk(&bytes[range]))
+}
+
+fn add(core: &mut Core, key: &[u8], by: i64) -> Outcome {
+    let current = match core.keys.read::<Str>(key)? {
+        Some(value) => value.as_int().ok_or(Failure::NOT_AN_INTEGER)?,
+        None => 0,
+    };
+    let sum = current.checked_add(by).ok_or(Failure::OVERFLOW)?;
+    core.keys.upsert(key, |value: &mut Str| *value = Str::Int(sum))?;
+    core.keys.touch(key);
+    Ok(Reply::Int(sum))
+}
+
+fn decrby(core: &mut Core, args: Args<'_>) -> Outcome {
+    let by = int(args[2])?
+        .checked_neg()
+        .ok_or(Failure::new("ERR decrement would overflow"))?;
+    add(core, args[1], by)
+}
+
+fn incrbyfloat(core: &mut Core, args: Args<'_>) -> Outcome {
+    let key = args[1];
+    let current = match core.keys.read::<Str>(key)? {
+        Some(value) => LongDouble::read(&value.to_vec()).ok_or(Failure::NOT_A_FLOAT)?,
+        None => LongDouble::ZERO,
+    };
+    let by = LongDouble::read(args[2]).ok_or(Failure::NOT_A_FLOAT)?;
+    let sum = current.plus(by)?.write().into_bytes();
+    core.keys.upsert(key, |value: &mut Str| *value = Str::new(&sum))?;
+    core.keys.touch(key);
+    Ok(Reply::Bulk(sum))
+}

@@ -1,0 +1,104 @@
+//! Transactions.
+
+use super::{Args, CONTROL, Command, Flags, Keys, resolve, session};
+use crate::reply::{Failure, Outcome, Reply};
+use crate::session::Transaction;
+use crate::turn::Turn;
+
+const QUICK: Flags = CONTROL.and(Flags::FAST);
+
+pub(super) const COMMANDS: &[Command] = &[
+    session("multi", 1, QUICK, Keys::None, multi),
+    session("exec", 1, CONTROL, Keys::None, exec),
+    session("discard", 1, QUICK, Keys::None, discard),
+    session("watch", -2, QUICK, Keys::REST, watch),
+    session("unwatch", 1, QUICK, Keys::None, |turn, _| {
+        turn.unwatch();
+        Ok(Reply::OK)
+    }),
+];
+
+fn multi(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    if turn.session.transaction.is_some() {
+        return Err(Failure::new("ERR MULTI calls can not be nested"));
+    }
+    turn.session.transaction = Some(Transaction::default());
+    Ok(Reply::OK)
+}
+
+fn discard(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    turn.session
+        .transaction
+        .take()
+        .ok_or(Failure::new("ERR DISCARD without MULTI"))?;
+    turn.unwatch();
+    Ok(Reply::OK)
+}
+
+fn watch(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+    if turn.session.transaction.is_some() {
+        return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    for key in &args[1..] {
+        if turn.session.watches.iter().all(|watch| &*watch.key != *key) {
+            let watch = turn.core().keys.watch(key);
+            turn.session.watches.push(watch);
+        }
+    }
+    Ok(Reply::OK)
+}
+
+fn exec(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+    let transaction = turn
+        .session
+        .transaction
+        .take()
+        .ok_or(Failure::new("ERR EXEC without MULTI"))?;
+    let changed = turn
+        .session
+        .watches
+        .iter()
+        .any(|watch| turn.state.core.lock().keys.is_changed(watch));
+    turn.unwatch();
+    if transaction.broken {
+        return Err(Failure::new(
+            "EXECABORT Transaction discarded because of previous errors.",
+        ));
+    }
+    if changed {
+        return Ok(Reply::NullArray);
+    }
+    Ok(turn.run_all(&transaction.queue))
+}
+
+impl Turn<'_> {
+    fn unwatch(&mut self) {
+        let watches = std::mem::take(&mut self.session.watches);
+        let mut core = self.core();
+        watches.iter().for_each(|watch| core.keys.unwatch(watch));
+    }
+
+    /// Runs queued commands one after the other. They were admitted when they were queued.
+    fn run_all(&mut self, queue: &[Vec<Vec<u8>>]) -> Reply {
+        let mut replies = Vec::with_capacity(queue.len());
+        for words in queue {
+            let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let outcome = resolve(&args).and_then(|command| self.run(command, &args));
+            replies.push(outcome.unwrap_or_else(Reply::from));
+        }
+        Reply::Array(replies)
+    }
+
+    /// A pipeline that is to be atomic: all commands are looked at before the first one runs.
+    pub(crate) fn transact(&mut self, queue: &[Vec<&[u8]>]) -> Reply {
+        self.session.transaction = Some(Transaction::default());
+        for args in queue {
+            if let Reply::Error(text) = self.take(args) {
+                tracing::debug!("refused while queueing: {text}");
+            }
+        }
+        let reply = exec(self, &[]).unwrap_or_else(Reply::from);
+        let verdict = self.core().judge();
+        verdict.map_or_else(Reply::from, |()| reply)
+    }
+}

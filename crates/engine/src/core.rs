@@ -1,0 +1,147 @@
+//! What a command works on: the keyspace, the subscribers, the clients and the time.
+
+use crate::clock::Clock;
+use crate::command::{Args, Flags, Run, lookup, resolve};
+use crate::config::Config;
+use crate::guard::{Changes, Guard};
+use crate::hub::Hub;
+use crate::reply::{Failure, Outcome, Reply};
+use crate::session::Clients;
+use crate::store::Keyspace;
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) keys: Keyspace,
+    pub(crate) hub: Hub,
+    pub(crate) clients: Clients,
+    pub(crate) settings: Config,
+    pub(crate) now_us: u64,
+    pub(crate) started_us: u64,
+    pub(crate) commands: u64,
+    peak_memory: usize,
+    script: Option<ScriptFrame>,
+}
+
+/// What the running script was given, and what it has done.
+#[derive(Debug)]
+struct ScriptFrame {
+    keys: Vec<Vec<u8>>,
+    /// The store was full when the script began: its writes are refused until one was let through.
+    began_full: bool,
+    wrote: bool,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Config) -> Core {
+        let mut keys = Keyspace::default();
+        if settings.guard.is_some() {
+            keys.report_touched();
+        }
+        let now_us = settings.clock.now_us();
+        Core {
+            keys,
+            hub: Hub::default(),
+            clients: Clients::default(),
+            settings,
+            now_us,
+            started_us: now_us,
+            commands: 0,
+            peak_memory: 0,
+            script: None,
+        }
+    }
+
+    /// Fixes the time for what comes next.
+    pub(crate) fn begin(&mut self) {
+        self.now_us = self.clock().now_us();
+        self.keys.now_ms = self.now_us / 1000;
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.settings.clock
+    }
+
+    pub(crate) fn peak_memory(&mut self) -> usize {
+        self.peak_memory = self.peak_memory.max(self.keys.memory());
+        self.peak_memory
+    }
+
+    /// Whether the store holds more than it may. Keys whose time is over are not held against it.
+    pub(crate) fn is_full(&mut self) -> bool {
+        const SWEEP: usize = 10_000;
+        let limit = self.settings.max_memory_bytes;
+        let over = |core: &Core| limit > 0 && core.keys.memory() > limit;
+        if over(self) {
+            self.peak_memory();
+            self.keys.sweep(SWEEP);
+        }
+        over(self)
+    }
+
+    pub(crate) fn guard(&self) -> Option<Guard> {
+        self.settings.guard.clone()
+    }
+
+    /// Shows the guard what was changed, if there is a guard and anything was.
+    pub(crate) fn judge(&mut self) -> Outcome<()> {
+        let Some(guard) = self.guard() else { return Ok(()) };
+        let mut keys = self.keys.take_touched();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        guard.check(&mut Changes { core: self, keys })
+    }
+
+    pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> Outcome<()> {
+        self.settings.strict.admit(keys)?;
+        let began_full = self.is_full();
+        let keys = keys.iter().map(|key| key.to_vec()).collect();
+        self.script = Some(ScriptFrame {
+            keys,
+            began_full,
+            wrote: false,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn leave_script(&mut self) {
+        self.script = None;
+    }
+
+    /// Runs a command that the current script calls; says whether it was let through to write.
+    pub(crate) fn call_from_script(&mut self, args: Args<'_>) -> (Outcome<Reply>, bool) {
+        let wrote_before = self.script.as_ref().is_some_and(|frame| frame.wrote);
+        let outcome = self.admit_from_script(args).and_then(|run| run(self, args));
+        let wrote = self.script.as_ref().is_some_and(|frame| frame.wrote);
+        (outcome, wrote && !wrote_before)
+    }
+
+    fn admit_from_script(&mut self, args: Args<'_>) -> Outcome<fn(&mut Core, Args<'_>) -> Outcome> {
+        let named = lookup(args[0]).ok_or(Failure::new("ERR Unknown Redis command called from script"))?;
+        let command = resolve(args).map_err(|failure| match named.run {
+            Run::Container(_) if !failure.0.contains("number of arguments") => {
+                Failure::new("ERR Unknown Redis command called from script")
+            }
+            _ => Failure::new("ERR Wrong number of args calling Redis command from script"),
+        })?;
+        let run = match command.run {
+            Run::Data(run) if !command.flags.has(Flags::NOSCRIPT) => run,
+            _ => return Err(Failure::new("ERR This Redis command is not allowed from script")),
+        };
+        let frame = self
+            .script
+            .as_mut()
+            .ok_or(Failure::new("ERR no script is running"))?;
+        for key in command.keys.of(args) {
+            self.settings.strict.allow(&frame.keys, key)?;
+        }
+        if frame.began_full && !frame.wrote && command.flags.has(Flags::DENYOOM) {
+            return Err(Failure::OUT_OF_MEMORY);
+        }
+        frame.wrote |= command.flags.has(Flags::WRITE);
+        self.commands += 1;
+        Ok(run)
+    }
+}

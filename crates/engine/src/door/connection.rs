@@ -1,0 +1,143 @@
+//! The door for redis-rs: no socket, and no detour through bytes.
+
+use std::fmt;
+
+use redis::aio::ConnectionLike;
+use redis::{Arg, Cmd, Pipeline, RedisFuture, RedisResult, Value};
+
+use super::request::RequestParser;
+use crate::engine::Engine;
+use crate::number::write_float;
+use crate::reply::Reply;
+use crate::session::Session;
+
+/// A handle to an engine that redis-rs takes for a connection. Clones may be used at the same time, so
+/// commands that would leave something behind on a connection (WATCH, SUBSCRIBE, MONITOR…) are refused;
+/// an atomic [`Pipeline`] is a transaction as usual.
+#[derive(Clone)]
+pub struct Connection {
+    engine: Engine,
+    session: Session,
+}
+
+impl Connection {
+    pub(crate) fn new(engine: Engine) -> Connection {
+        let session = engine.handle_session();
+        Connection { engine, session }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let reply = with_words(command, |words| self.engine.take(&mut self.session, words));
+            to_value(reply)?.extract_error()
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            if pipeline.is_transaction() {
+                return Ok(vec![self.transact(pipeline)?]);
+            }
+            let wanted = pipeline.cmd_iter().enumerate().filter_map(|(index, command)| {
+                let reply = with_words(command, |words| self.engine.take(&mut self.session, words));
+                (offset..offset + count).contains(&index).then(|| to_value(reply))
+            });
+            wanted.collect()
+        })
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+impl Connection {
+    fn transact(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {
+        let packed: Vec<Vec<Vec<u8>>> = pipeline
+            .cmd_iter()
+            .map(|command| with_words(command, |words| words.iter().map(|word| word.to_vec()).collect()))
+            .collect();
+        let queue: Vec<Vec<&[u8]>> = packed
+            .iter()
+            .map(|words| words.iter().map(Vec::as_slice).collect())
+            .collect();
+        let session = &mut self.session;
+        let reply = self
+            .engine
+            .transact(session, |turn| turn.transact(&queue))
+            .unwrap_or_else(Reply::from);
+        match to_value(reply)? {
+            error @ Value::ServerError(_) => error.extract_error(),
+            replies => Ok(replies),
+        }
+    }
+}
+
+/// Lends a command's words. Commands have few, so they stand on the stack.
+fn with_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
+    const FEW: usize = 16;
+    let mut few: [&[u8]; FEW] = [b""; FEW];
+    let mut count = 0;
+    for word in command.args_iter() {
+        match word {
+            Arg::Simple(word) if count < FEW => few[count] = word,
+            _ => return with_packed_words(command, run),
+        }
+        count += 1;
+    }
+    run(&few[..count])
+}
+
+/// The long way, for commands with many words, or with a cursor, which only the packed form shows.
+fn with_packed_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
+    let packed = command.get_packed_command();
+    let mut parser = RequestParser::new(packed.len(), packed.len());
+    parser
+        .parse(&packed)
+        .ok()
+        .flatten()
+        .expect("redis-rs packs whole, well-formed commands");
+    run(&parser.words(&packed))
+}
+
+/// A reply as redis-rs would have read it from a RESP2 connection.
+fn to_value(reply: Reply) -> RedisResult<Value> {
+    let values = |items: Vec<Reply>| items.into_iter().map(to_value).collect::<RedisResult<Vec<_>>>();
+    Ok(match reply {
+        Reply::Null | Reply::NullArray | Reply::Nothing => Value::Nil,
+        Reply::Int(value) => Value::Int(value),
+        Reply::Bulk(bytes) => Value::BulkString(bytes),
+        Reply::Text(text) => Value::BulkString(text.into_bytes()),
+        Reply::Double(value) => Value::BulkString(write_float(value).into_bytes()),
+        Reply::Simple(text) if text == "OK" => Value::Okay,
+        Reply::Simple(text) => Value::SimpleString(text.into_owned()),
+        // Only redis-rs can make its errors, and only from bytes.
+        Reply::Error(text) => redis::parse_redis_value(format!("-{text}\r\n").as_bytes())?,
+        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Several(items) => {
+            Value::Array(values(items)?)
+        }
+        Reply::Map(pairs) => Value::Array(values(
+            pairs.into_iter().flat_map(|(key, value)| [key, value]).collect(),
+        )?),
+        Reply::Scored(pairs) => Value::Array(
+            pairs
+                .into_iter()
+                .flat_map(|(member, score)| [member, write_float(score).into_bytes()])
+                .map(Value::BulkString)
+                .collect(),
+        ),
+    })
+}

@@ -1,0 +1,319 @@
+//! Reads requests from bytes: RESP arrays of bulk strings, and inline commands as a person types them.
+
+use std::ops::Range;
+
+/// Lines longer than this are refused, and nothing is kept of them.
+const MAX_LINE: usize = 64 * 1024;
+const MAX_WORDS: i64 = 1024 * 1024;
+/// What a client may send before it has signed in.
+const MAX_STRANGER_WORDS: i64 = 10;
+const MAX_STRANGER_WORD: i64 = 16 * 1024;
+
+/// Why a connection has to be closed, in Redis's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ERR Protocol error: {0}")]
+pub struct ProtocolError(String);
+
+impl ProtocolError {
+    fn new(text: impl Into<String>) -> ProtocolError {
+        ProtocolError(text.into())
+    }
+}
+
+/// Finds requests in a buffer that grows from its end.
+///
+/// Between two calls it remembers how far it came, so that a long request which arrives in many pieces is
+/// read once. It allocates for words that it has seen, never for a count that a client claims.
+#[derive(Debug)]
+pub struct RequestParser {
+    max_word: usize,
+    max_request: usize,
+    trusted: bool,
+    at: usize,
+    words_left: usize,
+    pending_word: Option<usize>,
+    words: Vec<Word>,
+}
+
+#[derive(Debug)]
+enum Word {
+    /// Stands in the buffer.
+    There(Range<usize>),
+    /// Was written with quotes and escapes.
+    Spelt(Vec<u8>),
+}
+
+impl RequestParser {
+    pub fn new(max_word: usize, max_request: usize) -> RequestParser {
+        RequestParser {
+            max_word,
+            max_request,
+            trusted: true,
+            at: 0,
+            words_left: 0,
+            pending_word: None,
+            words: Vec::new(),
+        }
+    }
+
+    /// Whether the client has signed in; one that has not may only send little.
+    pub fn set_trusted(&mut self, trusted: bool) {
+        self.trusted = trusted;
+    }
+
+    /// Looks for a whole request at the beginning of `buffer`, which must start where it did at the last
+    /// call. Returns its length; [`words`](Self::words) then gives its words, if it has any, and the caller
+    /// drops that many bytes and calls [`done`](Self::done).
+    pub fn parse(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if self.at == 0 {
+            match buffer.first() {
+                None => return Ok(None),
+                Some(b'*') => {}
+                Some(_) => return self.parse_inline(buffer),
+            }
+            let Some((count, at)) = self.number_line(buffer, 1, "mbulk")? else {
+                return Ok(None);
+            };
+            let count = count
+                .filter(|count| *count <= MAX_WORDS)
+                .ok_or_else(|| ProtocolError::new("invalid multibulk length"))?;
+            if !self.trusted && count > MAX_STRANGER_WORDS {
+                return Err(ProtocolError::new("unauthenticated multibulk length"));
+            }
+            self.at = at;
+            self.words_left = usize::try_from(count).unwrap_or(0);
+        }
+        while self.words_left > 0 {
+            if !self.parse_word(buffer)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.at))
+    }
+
+    pub fn words<'a>(&'a self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
+        let bytes = |word: &'a Word| match word {
+            Word::There(range) => &buffer[range.clone()],
+            Word::Spelt(bytes) => bytes,
+        };
+        self.words.iter().map(bytes).collect()
+    }
+
+    /// Gets ready for the next request.
+    pub fn done(&mut self) {
+        self.at = 0;
+        self.words.clear();
+    }
+
+    fn parse_word(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
+        let length = match self.pending_word {
+            Some(length) => length,
+            None => {
+                match buffer.get(self.at) {
+                    None => return Ok(false),
+                    Some(b'$') => {}
+                    Some(&other) => {
+                        let other = char::from(other).escape_default();
+                        return Err(ProtocolError::new(format!("expected '$', got '{other}'")));
+                    }
+                }
+                let Some((length, at)) = self.number_line(buffer, self.at + 1, "bulk")? else {
+                    return Ok(false);
+                };
+                let length = length.filter(|length| (0..=self.max_word as i64).contains(length));
+                let length = length.ok_or_else(|| ProtocolError::new("invalid bulk length"))?;
+                if !self.trusted && length > MAX_STRANGER_WORD {
+                    return Err(ProtocolError::new("unauthenticated bulk length"));
+                }
+                self.at = at;
+                self.pending_word = Some(length as usize);
+                length as usize
+            }
+        };
+        if self.at + length > self.max_request {
+            return Err(ProtocolError::new("too big request"));
+        }
+        if buffer.len() < self.at + length + 2 {
+            return Ok(false);
+        }
+        self.words.push(Word::There(self.at..self.at + length));
+        self.at += length + 2;
+        self.words_left -= 1;
+        self.pending_word = None;
+        Ok(true)
+    }
+
+    /// The number on the line that starts at `start`, and where the next line begins.
+    fn number_line(
+        &self,
+        buffer: &[u8],
+        start: usize,
+        what: &str,
+    ) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {
+        let Some(length) = memchr::memchr(b'\r', &buffer[start.min(buffer.len())..]) else {
+            if buffer.len() - start.min(buffer.len()) > MAX_LINE {
+                return Err(ProtocolError::new(format!("too big {what} count string")));
+            }
+            return Ok(None);
+        };
+        let end = start + length;
+        if buffer.len() < end + 2 {
+            return Ok(None);
+        }
+        Ok(Some((crate::number::read_int(&buffer[start..end]), end + 2)))
+    }
+
+    fn parse_inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let Some(end) = memchr::memchr(b'\n', &buffer[..buffer.len().min(MAX_LINE + 1)]) else {
+            if buffer.len() > MAX_LINE {
+                return Err(ProtocolError::new("too big inline request"));
+            }
+            return Ok(None);
+        };
+        let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
+        let words = split_inline(line).ok_or_else(|| ProtocolError::new("unbalanced quotes in request"))?;
+        self.words = words.into_iter().map(Word::Spelt).collect();
+        Ok(Some(end + 1))
+    }
+}
+
+/// Splits a line into words by spaces, with `"…"` (and escapes in it) and `'…'`; `None` when a quote is not
+/// closed, or closed in the middle of a word.
+fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() {
+        let mut word = Vec::new();
+        loop {
+            rest = match rest {
+                [] => break,
+                [space, ..] if space.is_ascii_whitespace() => break,
+                [quote @ (b'"' | b'\''), tail @ ..] => {
+                    let after = read_quoted(*quote, tail, &mut word)?;
+                    if after.first().is_some_and(|byte| !byte.is_ascii_whitespace()) {
+                        return None;
+                    }
+                    after
+                }
+                [byte, tail @ ..] => {
+                    word.push(*byte);
+                    tail
+                }
+            };
+        }
+        words.push(word);
+        rest = rest.trim_ascii_start();
+    }
+    Some(words)
+}
+
+/// Reads up to the closing quote into `word`; what follows it.
+fn read_quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let hex = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    loop {
+        rest = match rest {
+            [] => return None,
+            [byte, tail @ ..] if *byte == quote => return Some(tail),
+            [b'\\', b'\'', tail @ ..] if quote == b'\'' => {
+                word.push(b'\'');
+                tail
+            }
+            [b'\\', b'x', high, low, tail @ ..]
+                if quote == b'"' && hex(*high).is_some() && hex(*low).is_some() =>
+            {
+                word.push(hex(*high)? * 16 + hex(*low)?);
+                tail
+            }
+            [b'\\', escaped, tail @ ..] if quote == b'"' => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                tail
+            }
+            [byte, tail @ ..] => {
+                word.push(*byte);
+                tail
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Found = Option<(usize, Vec<Vec<u8>>)>;
+
+    fn parse(bytes: &[u8]) -> Result<Found, ProtocolError> {
+        let mut parser = RequestParser::new(1024, 4096);
+        let length = parser.parse(bytes)?;
+        Ok(length.map(|length| {
+            (
+                length,
+                parser.words(bytes).into_iter().map(<[u8]>::to_vec).collect(),
+            )
+        }))
+    }
+
+    fn words(bytes: &[u8]) -> Vec<String> {
+        let (_, words) = parse(bytes).unwrap().unwrap();
+        words
+            .into_iter()
+            .map(|word| String::from_utf8(word).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn requests_are_found_wherever_they_are_cut() {
+        let bytes = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\na\r\nbc\r\nPING\r\n";
+        let mut parser = RequestParser::new(1024, 4096);
+        for end in 0..34 {
+            let whole = parser.parse(&bytes[..end]).unwrap();
+            assert_eq!(whole, (end >= 31).then_some(31), "{end}");
+        }
+        assert_eq!(parser.words(bytes), [&b"SET"[..], b"k", b"a\r\nbc"]);
+    }
+
+    #[test]
+    fn inline_commands_may_be_quoted() {
+        assert_eq!(words(b"SET  k \"a b\\n\\x41\"\r\n"), ["SET", "k", "a b\nA"]);
+        assert_eq!(words(b"ECHO 'it\\'s'\n"), ["ECHO", "it's"]);
+        assert_eq!(words(b"\r\n"), Vec::<String>::new());
+        assert_eq!(
+            parse(b"ECHO \"a\r\n").unwrap_err().to_string(),
+            "ERR Protocol error: unbalanced quotes in request"
+        );
+        assert!(parse(b"ECHO \"a\"b\r\n").is_err());
+    }
+
+    #[test]
+    fn hostile_lengths_are_refused() {
+        for (bytes, text) in [
+            (&b"*1048577\r\n"[..], "invalid multibulk length"),
+            (b"*x\r\n", "invalid multibulk length"),
+            (b"*1\r\n$-1\r\n", "invalid bulk length"),
+            (b"*1\r\n$1025\r\n", "invalid bulk length"),
+            (b"*1\r\n+x\r\n", "expected '$', got '+'"),
+        ] {
+            assert_eq!(parse(bytes).unwrap_err(), ProtocolError::new(text));
+        }
+        assert!(parse(&vec![b'a'; MAX_LINE + 1]).is_err());
+        assert!(parse(&[&b"*"[..], &vec![b'1'; MAX_LINE + 2]].concat()).is_err());
+        assert_eq!(parse(b"*-5\r\n").unwrap(), Some((5, vec![])));
+    }
+
+    #[test]
+    fn strangers_may_send_little() {
+        let mut parser = RequestParser::new(1 << 20, 1 << 20);
+        parser.set_trusted(false);
+        assert!(parser.parse(b"*11\r\n").is_err());
+        let mut parser = RequestParser::new(1 << 20, 1 << 20);
+        parser.set_trusted(false);
+        assert!(parser.parse(b"*1\r\n$16385\r\n").is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! Pub/sub: who listens to which channel.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use crate::glob;
+
+/// Something that a connection is sent without having asked for it just now.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivery {
+    Message {
+        channel: Bytes,
+        pattern: Option<Bytes>,
+        payload: Bytes,
+    },
+    /// A command, as `MONITOR` shows it.
+    Line(Bytes),
+}
+
+/// The sending end of one subscriber's bounded queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Mailbox {
+    sender: mpsc::Sender<Delivery>,
+    missed: Arc<AtomicU64>,
+    /// Woken when a delivery is lost: a socket's task may be stuck in a write, and must end all the same.
+    on_loss: Option<Arc<Notify>>,
+}
+
+/// The receiving end, with the number of deliveries that found the queue full.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) receiver: mpsc::Receiver<Delivery>,
+    pub(crate) missed: Arc<AtomicU64>,
+}
+
+pub(crate) fn mailbox(capacity: usize, on_loss: Option<Arc<Notify>>) -> (Mailbox, Inbox) {
+    let (sender, receiver) = mpsc::channel(capacity.max(1));
+    let missed = Arc::new(AtomicU64::new(0));
+    (
+        Mailbox {
+            sender,
+            missed: Arc::clone(&missed),
+            on_loss,
+        },
+        Inbox { receiver, missed },
+    )
+}
+
+impl Mailbox {
+    pub(crate) fn deliver(&self, delivery: Delivery) {
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(delivery) {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            if let Some(kill) = &self.on_loss {
+                kill.notify_one();
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    channels: Listeners,
+    patterns: Listeners,
+    monitors: HashMap<u64, Mailbox>,
+}
+
+type Listeners = HashMap<Bytes, HashMap<u64, Mailbox>>;
+
+/// Whether a subscription names a channel or a pattern of channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Channel,
+    Pattern,
+}
+
+impl Hub {
+    fn listeners(&mut self, topic: Topic) -> &mut Listeners {
+        match topic {
+            Topic::Channel => &mut self.channels,
+            Topic::Pattern => &mut self.patterns,
+        }
+    }
+
+    pub(crate) fn subscribe(&mut self, topic: Topic, name: Bytes, subscriber: u64, mailbox: Mailbox) {
+        self.listeners(topic)
+            .entry(name)
+            .or_default()
+            .insert(subscriber, mailbox);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, topic: Topic, name: &[u8], subscriber: u64) {
+        let listeners = self.listeners(topic);
+        if let Some(subscribers) = listeners.get_mut(name) {
+            subscribers.remove(&subscriber);
+            if subscribers.is_empty() {
+                listeners.remove(name);
+            }
+        }
+    }
+
+    /// Delivers a message; says to how many.
+    pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
+        let direct = self.channels.get(channel);
+        let by_pattern = self
+            .patterns
+            .iter()
+            .filter(|(pattern, _)| glob::matches(pattern, channel));
+        let mut shared: Option<(Bytes, Bytes)> = None;
+        let mut count = 0;
+        let all = direct
+            .map(|to| (None, to))
+            .into_iter()
+            .chain(by_pattern.map(|(p, to)| (Some(p), to)));
+        for (pattern, subscribers) in all {
+            for mailbox in subscribers.values() {
+                let copy = || (Bytes::copy_from_slice(channel), Bytes::copy_from_slice(payload));
+                let (channel, payload) = shared.get_or_insert_with(copy).clone();
+                mailbox.deliver(Delivery::Message {
+                    channel,
+                    pattern: pattern.cloned(),
+                    payload,
+                });
+                count += 1;
+            }
+        }
+        count
+    }
+
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Bytes> {
+        self.channels.keys()
+    }
+
+    pub(crate) fn subscribers(&self, channel: &[u8]) -> usize {
+        self.channels.get(channel).map_or(0, HashMap::len)
+    }
+
+    pub(crate) fn patterns(&self) -> usize {
+        self.patterns.len()
+    }
+
+    pub(crate) fn monitor(&mut self, subscriber: u64, mailbox: Mailbox) {
+        self.monitors.insert(subscriber, mailbox);
+    }
+
+    pub(crate) fn end_monitor(&mut self, subscriber: u64) {
+        self.monitors.remove(&subscriber);
+    }
+
+    pub(crate) fn is_monitored(&self) -> bool {
+        !self.monitors.is_empty()
+    }
+
+    pub(crate) fn show(&self, line: &Bytes) {
+        for mailbox in self.monitors.values() {
+            mailbox.deliver(Delivery::Line(line.clone()));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Values between Lua and Redis, both ways, by Redis's rules.
+
+use mlua::{Lua, Result, Table, Value};
+
+use crate::number::write_float;
+use crate::reply::Reply;
+
+/// Deeper tables are refused: a table can hold itself.
+const MAX_DEPTH: usize = 64;
+
+/// A reply as a script sees it.
+pub(super) fn to_lua(lua: &Lua, reply: Reply) -> Result<Value> {
+    Ok(match reply {
+        Reply::Null | Reply::NullArray | Reply::Nothing => Value::Boolean(false),
+        Reply::Int(value) => Value::Number(value as f64),
+        Reply::Bulk(bytes) => Value::String(lua.create_string(bytes)?),
+        Reply::Text(text) => Value::String(lua.create_string(text)?),
+        Reply::Double(value) => Value::String(lua.create_string(write_float(value))?),
+        Reply::Simple(text) => field(lua, "ok", &text)?,
+        Reply::Error(text) => field(lua, "err", &text)?,
+        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Several(items) => {
+            sequence(lua, items)?
+        }
+        Reply::Map(pairs) => sequence(lua, pairs.into_iter().flat_map(|(key, value)| [key, value]))?,
+        Reply::Scored(pairs) => sequence(
+            lua,
+            pairs
+                .into_iter()
+                .flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]),
+        )?,
+    })
+}
+
+fn field(lua: &Lua, name: &str, text: &str) -> Result<Value> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set(name, text)?;
+    Ok(Value::Table(table))
+}
+
+fn sequence(lua: &Lua, items: impl IntoIterator<Item = Reply>) -> Result<Value> {
+    let items = items
+        .into_iter()
+        .map(|item| to_lua(lua, item))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Value::Table(lua.create_sequence_from(items)?))
+}
+
+/// What a script returns, as a reply.
+pub(super) fn to_reply(value: &Value, depth: usize) -> Result<Reply> {
+    if depth > MAX_DEPTH {
+        return Ok(Reply::Error("ERR reached lua stack limit".into()));
+    }
+    Ok(match value {
+        Value::String(text) => Reply::bulk(text.as_bytes()),
+        Value::Integer(number) => Reply::Int(*number),
+        Value::Number(number) => Reply::Int(*number as i64),
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Table(table) => table_to_reply(table, depth)?,
+        _ => Reply::Null,
+    })
+}
+
+fn table_to_reply(table: &Table, depth: usize) -> Result<Reply> {
+    if let Value::String(text) = table.raw_get::<Value>("err")? {
+        return Ok(Reply::Error(one_line(&text.as_bytes()).into()));
+    }
+    if let Value::String(text) = table.raw_get::<Value>("ok")? {
+        return Ok(Reply::Simple(one_line(&text.as_bytes()).into()));
+    }
+    match table.raw_get::<Value>("double")? {
+        Value::Number(value) => return Ok(Reply::Double(value)),
+        Value::Integer(value) => return Ok(Reply::Double(value as f64)),
+        _ => {}
+    }
+    let mut items = Vec::with_capacity(table.raw_len());
+    loop {
+        // A hole ends the answer, as in Redis.
+        match table.raw_get::<Value>(items.len() + 1)? {
+            Value::Nil => return Ok(Reply::Array(items)),
+            item => items.push(to_reply(&item, depth + 1)?),
+        }
+    }
+}
+
+pub(super) fn one_line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).replace(['\r', '\n'], " ")
+}

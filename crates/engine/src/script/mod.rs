@@ -1,0 +1,270 @@
+//! Lua 5.1: scripts cached by their hash in one state that is made once and reused.
+
+mod convert;
+mod watchdog;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use mlua::chunk::ChunkMode;
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState,
+};
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::number::write_float;
+use crate::reply::{Failure, Outcome, Reply};
+use convert::{one_line, to_lua, to_reply};
+
+pub(crate) use watchdog::Watchdog;
+
+/// A script's hash: forty hexadecimal digits.
+pub(crate) type Sha = [u8; 40];
+
+/// What scripts are called in errors, as in Redis.
+const SOURCE: &str = "@user_script";
+
+/// How many instructions pass between two looks at the watchdog.
+const PERIOD: u32 = 10_000;
+
+pub(crate) struct Scripts {
+    lua: Lua,
+    run: Function,
+    environment: Table,
+    loaded: IndexMap<Sha, Function>,
+    most: usize,
+    core: Arc<Mutex<Core>>,
+    watchdog: Arc<Watchdog>,
+}
+
+impl Scripts {
+    pub(crate) fn new(
+        core: Arc<Mutex<Core>>,
+        watchdog: Arc<Watchdog>,
+        memory: usize,
+        most: usize,
+    ) -> Scripts {
+        let build = || -> Result<(Lua, Function, Table)> {
+            let lua = Lua::new_with(
+                StdLib::MATH | StdLib::STRING | StdLib::TABLE,
+                LuaOptions::default(),
+            )?;
+            let (run, environment) = prelude(&lua, &core, &watchdog)?;
+            lua.set_memory_limit(memory)?;
+            keep_watch(&lua, &watchdog, PERIOD)?;
+            Ok((lua, run, environment))
+        };
+        let (lua, run, environment) = build().expect("the prelude is part of this crate and loads");
+        Scripts {
+            lua,
+            run,
+            environment,
+            loaded: IndexMap::new(),
+            most,
+            core,
+            watchdog,
+        }
+    }
+
+    /// Compiles a script and keeps it; says its hash.
+    pub(crate) fn load(&mut self, body: &[u8]) -> Outcome<Sha> {
+        let sha = sha1(body);
+        if self.loaded.contains_key(&sha) {
+            return Ok(sha);
+        }
+        let chunk = self.lua.load(body).set_name(SOURCE).set_mode(ChunkMode::Text);
+        let function = chunk
+            .set_environment(self.environment.clone())
+            .into_function()
+            .map_err(|error| {
+                let text = compile_error(&error);
+                Failure::from(format!("ERR Error compiling script (new function): {text}"))
+            })?;
+        if self.loaded.len() >= self.most {
+            self.loaded.shift_remove_index(0);
+        }
+        self.loaded.insert(sha, function);
+        Ok(sha)
+    }
+
+    pub(crate) fn exists(&self, sha: &[u8]) -> bool {
+        normal(sha).is_some_and(|sha| self.loaded.contains_key(&sha))
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.loaded.clear();
+    }
+
+    /// Runs a loaded script. It is atomic: the caller holds the store's lock.
+    pub(crate) fn run(&mut self, sha: &[u8], keys: &[&[u8]], argv: &[&[u8]]) -> Outcome {
+        const MISSING: Failure = Failure::new("NOSCRIPT No matching script. Please use EVAL.");
+        let sha = normal(sha).ok_or(MISSING)?;
+        let script = self.loaded.get(&sha).ok_or(MISSING)?.clone();
+        self.core.lock().enter_script(keys)?;
+        self.watchdog.begin();
+        let outcome = self.call(script, keys, argv);
+        let verdict = self.watchdog.verdict();
+        self.watchdog.end();
+        self.core.lock().leave_script();
+        if let Some(failure) = verdict {
+            // The hook stopped it, and is still set to stop whatever runs next.
+            keep_watch(&self.lua, &self.watchdog, PERIOD).map_err(|error| internal(&error))?;
+            return Err(failure);
+        }
+        let sha = String::from_utf8_lossy(&sha);
+        match outcome.map_err(|error| internal(&error))? {
+            (true, value) => to_reply(&value, 0).map_err(|error| internal(&error)),
+            (false, error) => Err(script_error(&error, &sha)),
+        }
+    }
+
+    fn call(&self, script: Function, keys: &[&[u8]], argv: &[&[u8]]) -> Result<(bool, Value)> {
+        let words = |words: &[&[u8]]| -> Result<Table> {
+            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+            for word in words {
+                table.raw_push(self.lua.create_string(word)?)?;
+            }
+            Ok(table)
+        };
+        self.run.call((script, words(keys)?, words(argv)?))
+    }
+}
+
+/// Sets the hook that counts instructions. Once the script has to stop, the hook sets itself anew for every
+/// single instruction, so that no `pcall` of the script gets further than its next one.
+fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
+    let watchdog = Arc::clone(watchdog);
+    lua.set_hook(
+        HookTriggers::new().every_nth_instruction(period),
+        move |lua, _| {
+            if !watchdog.count(u64::from(period)) {
+                return Ok(VmState::Continue);
+            }
+            if period > 1 {
+                keep_watch(lua, &watchdog, 1)?;
+            }
+            Err(mlua::Error::runtime("stopped"))
+        },
+    )
+}
+
+fn prelude(lua: &Lua, core: &Arc<Mutex<Core>>, watchdog: &Arc<Watchdog>) -> Result<(Function, Table)> {
+    let (core, watchdog) = (Arc::clone(core), Arc::clone(watchdog));
+    let store = Arc::new(move |words: &MultiValue| call(&core, &watchdog, words));
+    let store_pcall = Arc::clone(&store);
+    let call = lua.create_function(move |lua, words: MultiValue| match store(&words) {
+        Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
+        Ok(reply) => to_lua(lua, reply),
+    })?;
+    let pcall = lua.create_function(move |lua, words: MultiValue| {
+        to_lua(lua, store_pcall(&words).unwrap_or_else(Reply::from))
+    })?;
+    let text = lua.create_function(|_, error: mlua::Error| {
+        let failed = error.downcast_ref::<CallFailed>();
+        Ok(failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string))
+    })?;
+    let log = lua.create_function(|_, (level, text): (i64, LuaString)| {
+        let text = one_line(&text.as_bytes());
+        match level {
+            ..=1 => tracing::debug!(target: "hob_engine::script", "{text}"),
+            2 => tracing::info!(target: "hob_engine::script", "{text}"),
+            _ => tracing::warn!(target: "hob_engine::script", "{text}"),
+        }
+        Ok(())
+    })?;
+    let sha1hex = lua.create_function(|_, text: LuaString| {
+        Ok(String::from_utf8_lossy(&sha1(&text.as_bytes())).into_owned())
+    })?;
+    let line = lua.create_function(|lua, ()| {
+        let line = |frame: &mlua::debug::Debug<'_>| {
+            let in_script = frame.source().source.is_some_and(|source| source == SOURCE);
+            in_script.then(|| frame.current_line()).flatten()
+        };
+        Ok((0..)
+            .map_while(|level| lua.inspect_stack(level, line))
+            .find_map(|line| line))
+    })?;
+    let loader = lua.load(include_str!("prelude.lua")).set_name("=prelude");
+    loader.call((call, pcall, text, log, sha1hex, line))
+}
+
+/// One `redis.call`: its words as Redis would write them, then the command.
+fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> Outcome {
+    enum Word {
+        Text(mlua::BorrowedBytes),
+        Number(String),
+    }
+    if words.is_empty() {
+        return Err(Failure::new(
+            "ERR Please specify at least one argument for this redis lib call",
+        ));
+    }
+    let read = |value: &Value| match value {
+        Value::String(text) => Ok(Word::Text(text.as_bytes())),
+        Value::Integer(number) => Ok(Word::Number(write_float(*number as f64))),
+        Value::Number(number) => Ok(Word::Number(write_float(*number))),
+        _ => Err(Failure::new(
+            "ERR Lua redis lib command arguments must be strings or integers",
+        )),
+    };
+    let words = words.iter().map(read).collect::<Outcome<Vec<Word>>>()?;
+    let args: Vec<&[u8]> = words
+        .iter()
+        .map(|word| match word {
+            Word::Text(text) => text.as_ref(),
+            Word::Number(text) => text.as_bytes(),
+        })
+        .collect();
+    let (outcome, first_write) = core.lock().call_from_script(&args);
+    if first_write {
+        watchdog.wrote();
+    }
+    outcome
+}
+
+/// A command that a script called has failed, with this text.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct CallFailed(Cow<'static, str>);
+
+fn sha1(bytes: &[u8]) -> Sha {
+    let hex = sha1_smol::Sha1::from(bytes).digest().to_string();
+    hex.into_bytes().try_into().expect("a SHA-1 has forty digits")
+}
+
+/// A hash in lower case, if it is one.
+fn normal(sha: &[u8]) -> Option<Sha> {
+    Some(Sha::try_from(sha).ok()?.map(|digit| digit.to_ascii_lowercase()))
+}
+
+/// The text of an error that a script ended with, with the place it happened at.
+fn script_error(error: &Value, sha: &str) -> Failure {
+    let Value::Table(table) = error else {
+        return Failure::new("ERR execution failure");
+    };
+    let text = match table.raw_get::<Value>("err") {
+        Ok(Value::String(text)) => one_line(&text.as_bytes()),
+        _ => "ERR unknown error".into(),
+    };
+    match table.raw_get::<Option<i64>>("line") {
+        Ok(Some(line)) => format!("{text} script: {sha}, on {SOURCE}:{line}.").into(),
+        _ => text.into(),
+    }
+}
+
+fn compile_error(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::SyntaxError { message, .. } => one_line(message.as_bytes()),
+        other => one_line(other.to_string().as_bytes()),
+    }
+}
+
+fn internal(error: &mlua::Error) -> Failure {
+    format!(
+        "ERR Error running script: {}",
+        one_line(error.to_string().as_bytes())
+    )
+    .into()
+}

@@ -1,0 +1,141 @@
+//! One connection's side of the conversation: protocol, password, transaction, subscriptions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+use tokio::sync::Notify;
+
+use crate::core::Core;
+use crate::hub::{Mailbox, Topic};
+use crate::store::Watch;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+/// Where a connection's commands come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A handle in this process. Its clones share one connection, so nothing may stay on it.
+    Handle,
+    Socket,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    pub(crate) origin: Origin,
+    pub(crate) protocol: Protocol,
+    pub(crate) authenticated: bool,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) watches: Vec<Watch>,
+    pub(crate) channels: BTreeSet<Bytes>,
+    pub(crate) patterns: BTreeSet<Bytes>,
+    /// Where messages for this connection go; only sockets have one.
+    pub(crate) mailbox: Option<Mailbox>,
+    pub(crate) closing: bool,
+}
+
+/// Commands between MULTI and EXEC.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transaction {
+    pub(crate) queue: Vec<Vec<Vec<u8>>>,
+    pub(crate) queued_bytes: usize,
+    /// A command was refused while queueing: EXEC will refuse the rest.
+    pub(crate) broken: bool,
+}
+
+impl Session {
+    pub(crate) fn new(id: u64, origin: Origin, authenticated: bool, mailbox: Option<Mailbox>) -> Session {
+        Session {
+            id,
+            origin,
+            protocol: Protocol::Resp2,
+            authenticated,
+            transaction: None,
+            watches: Vec::new(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            mailbox,
+            closing: false,
+        }
+    }
+
+    /// Drops everything that was left on the connection: transaction, watches, subscriptions, name.
+    pub(crate) fn forget(&mut self, core: &mut Core) {
+        self.transaction = None;
+        for watch in self.watches.drain(..) {
+            core.keys.unwatch(&watch);
+        }
+        for topic in [Topic::Channel, Topic::Pattern] {
+            let id = self.id;
+            for name in std::mem::take(self.topics(topic)) {
+                core.hub.unsubscribe(topic, &name, id);
+            }
+        }
+        core.hub.end_monitor(self.id);
+        if let Some(client) = core.clients.connected.get_mut(&self.id) {
+            client.name.clear();
+            client.subscribed = false;
+        }
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+
+    pub(crate) fn topics(&mut self, topic: Topic) -> &mut BTreeSet<Bytes> {
+        match topic {
+            Topic::Channel => &mut self.channels,
+            Topic::Pattern => &mut self.patterns,
+        }
+    }
+
+    /// In RESP2 a subscriber may only manage its subscriptions: replies and messages look alike there.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.protocol == Protocol::Resp2 && self.subscriptions() > 0
+    }
+}
+
+/// The connections of the listener, as `CLIENT LIST` shows them.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    next_id: u64,
+    pub(crate) connected: IndexMap<u64, Client>,
+    pub(crate) accepted: u64,
+    pub(crate) rejected: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) address: String,
+    pub(crate) local_address: String,
+    pub(crate) name: String,
+    pub(crate) since_us: u64,
+    pub(crate) active_us: u64,
+    pub(crate) last_command: &'static str,
+    pub(crate) subscribed: bool,
+    /// Wakes the connection's task so that it ends.
+    pub(crate) kill: Arc<Notify>,
+}
+
+impl Clients {
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(crate) fn join(&mut self, id: u64, client: Client) {
+        self.accepted += 1;
+        self.connected.insert(id, client);
+    }
+
+    pub(crate) fn leave(&mut self, id: u64) {
+        self.connected.swap_remove(&id);
+    }
+}

@@ -1,0 +1,12 @@
+//! The data: the keyspace and the five types of value.
+
+pub(crate) mod keyspace;
+mod ranks;
+pub(crate) mod sorted_set;
+pub(crate) mod value;
+mod watch;
+
+pub(crate) use keyspace::{Keyspace, Scan};
+pub(crate) use sorted_set::{Bound, SortedSet};
+pub(crate) use value::{End, Hash, List, Set, Str, Value};
+pub(crate) use watch::Watch;

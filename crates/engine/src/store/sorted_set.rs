@@ -1,0 +1,144 @@
+//! A sorted set: scores by member, and the members in order of score, then bytes.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::ranks::Ranks;
+use super::value::{allocation, table};
+
+#[derive(Debug, Default)]
+pub(crate) struct SortedSet {
+    scores: IndexMap<Arc<[u8]>, f64>,
+    order: Ranks<Ranked>,
+    payload: usize,
+}
+
+/// A member at its place. Scores are never NaN, so the order is total.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranked {
+    pub(crate) score: f64,
+    pub(crate) member: Arc<[u8]>,
+}
+
+impl Ranked {
+    fn compare(&self, score: f64, member: &[u8]) -> Ordering {
+        // `partial_cmp`, not `total_cmp`: -0 and 0 are the same score.
+        self.score
+            .partial_cmp(&score)
+            .unwrap_or(Ordering::Equal)
+            .then_with(|| (*self.member).cmp(member))
+    }
+}
+
+/// An end of a range of scores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub(crate) score: f64,
+    pub(crate) exclusive: bool,
+}
+
+impl SortedSet {
+    pub(crate) fn score(&self, member: &[u8]) -> Option<f64> {
+        self.scores.get(member).copied()
+    }
+
+    pub(crate) fn set(&mut self, member: &[u8], score: f64) {
+        let shared = match self.scores.get_full_mut(member) {
+            Some((_, shared, old)) => {
+                let shared = Arc::clone(shared);
+                let before = std::mem::replace(old, score);
+                self.take_out_of_order(before, member);
+                shared
+            }
+            None => {
+                let shared: Arc<[u8]> = member.into();
+                self.scores.insert(Arc::clone(&shared), score);
+                self.payload += shared_allocation(member);
+                shared
+            }
+        };
+        self.order.insert(
+            Ranked {
+                score,
+                member: shared,
+            },
+            |other| other.compare(score, member),
+        );
+    }
+
+    pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
+        let Some(score) = self.scores.swap_remove(member) else {
+            return false;
+        };
+        self.take_out_of_order(score, member);
+        self.payload -= shared_allocation(member);
+        true
+    }
+
+    fn take_out_of_order(&mut self, score: f64, member: &[u8]) {
+        let place = self
+            .order
+            .partition(|other| other.compare(score, member) == Ordering::Less);
+        self.order.remove(place);
+    }
+
+    /// Takes the member at `place` out.
+    pub(crate) fn take(&mut self, place: usize) -> Ranked {
+        let taken = self.order.remove(place);
+        self.scores.swap_remove(&taken.member);
+        self.payload -= shared_allocation(&taken.member);
+        taken
+    }
+
+    pub(crate) fn rank(&self, member: &[u8]) -> Option<usize> {
+        let score = self.score(member)?;
+        Some(
+            self.order
+                .partition(|other| other.compare(score, member) == Ordering::Less),
+        )
+    }
+
+    /// The places whose scores lie between the bounds.
+    pub(crate) fn places(&self, min: Bound, max: Bound) -> std::ops::Range<usize> {
+        let below = |bound: Bound, score: f64, inclusive_side: bool| {
+            if bound.exclusive == inclusive_side {
+                score <= bound.score
+            } else {
+                score < bound.score
+            }
+        };
+        let start = self.order.partition(|other| below(min, other.score, true));
+        let end = self.order.partition(|other| below(max, other.score, false));
+        start..end.max(start)
+    }
+
+    pub(crate) fn range(&self, places: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = &Ranked> {
+        self.order.range(places)
+    }
+
+    /// A member by its place in the order that `SCAN` walks.
+    pub(crate) fn at(&self, index: usize) -> Option<(&[u8], f64)> {
+        self.scores
+            .get_index(index)
+            .map(|(member, score)| (member.as_ref(), *score))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.scores.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.scores.is_empty()
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        table::<(Arc<[u8]>, f64)>(self.scores.capacity()) + self.order.memory() + self.payload
+    }
+}
+
+fn shared_allocation(member: &[u8]) -> usize {
+    const COUNTS: usize = 2 * size_of::<usize>();
+    allocation(member.len() + COUNTS)
+}

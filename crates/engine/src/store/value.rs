@@ -1,0 +1,356 @@
+//! The five types of value, each with an honest account of the memory it holds.
+
+use std::collections::VecDeque;
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::sorted_set::SortedSet;
+use crate::number::read_int;
+
+pub(crate) type Bytes = Box<[u8]>;
+
+/// What an allocation of `bytes` takes: its header, rounded up to the allocator's grain.
+pub(crate) fn allocation(bytes: usize) -> usize {
+    if bytes == 0 {
+        0
+    } else {
+        (bytes + 8).next_multiple_of(16).max(32)
+    }
+}
+
+/// What a hash table of this capacity takes, its index and its entries together.
+pub(crate) fn table<T>(capacity: usize) -> usize {
+    const HASH: usize = size_of::<u64>();
+    // The index holds a word and a control byte per bucket, and is kept at most seven eighths full.
+    let buckets = if capacity == 0 {
+        0
+    } else {
+        (capacity * 8 / 7).next_power_of_two()
+    };
+    allocation(capacity * (size_of::<T>() + HASH)) + allocation(buckets * 9)
+}
+
+#[derive(Debug)]
+pub(crate) enum Value {
+    Str(Str),
+    Hash(Box<Hash>),
+    List(Box<List>),
+    Set(Box<Set>),
+    SortedSet(Box<SortedSet>),
+}
+
+impl Value {
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Value::Str(_) => Str::NAME,
+            Value::Hash(_) => Hash::NAME,
+            Value::List(_) => List::NAME,
+            Value::Set(_) => Set::NAME,
+            Value::SortedSet(_) => SortedSet::NAME,
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Value::Str(value) => value.memory(),
+            Value::Hash(value) => allocation(size_of::<Hash>()) + value.memory(),
+            Value::List(value) => allocation(size_of::<List>()) + value.memory(),
+            Value::Set(value) => allocation(size_of::<Set>()) + value.memory(),
+            Value::SortedSet(value) => allocation(size_of::<SortedSet>()) + value.memory(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Value::Str(_) => false,
+            Value::Hash(value) => value.is_empty(),
+            Value::List(value) => value.is_empty(),
+            Value::Set(value) => value.is_empty(),
+            Value::SortedSet(value) => value.is_empty(),
+        }
+    }
+}
+
+/// A type of value, so that one accessor of the keyspace serves all five.
+pub(crate) trait Kind: Sized {
+    const NAME: &'static str;
+    fn empty() -> Value;
+    fn of(value: &Value) -> Option<&Self>;
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+}
+
+macro_rules! kind {
+    ($type:ty, $variant:ident, $name:literal, $empty:expr) => {
+        impl Kind for $type {
+            const NAME: &'static str = $name;
+            fn empty() -> Value {
+                Value::$variant($empty)
+            }
+            fn of(value: &Value) -> Option<&Self> {
+                if let Value::$variant(value) = value {
+                    Some(value)
+                } else {
+                    None
+                }
+            }
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                if let Value::$variant(value) = value {
+                    Some(value)
+                } else {
+                    None
+                }
+            }
+        }
+    };
+}
+
+kind!(Str, Str, "string", Str::new(b""));
+kind!(Hash, Hash, "hash", Box::default());
+kind!(List, List, "list", Box::default());
+kind!(Set, Set, "set", Box::default());
+kind!(SortedSet, SortedSet, "zset", Box::default());
+
+/// A string, kept as a number while it reads as one, so that counters take no allocation.
+#[derive(Clone, Debug)]
+pub(crate) enum Str {
+    Int(i64),
+    Raw(Vec<u8>),
+}
+
+impl Str {
+    pub(crate) fn new(bytes: &[u8]) -> Str {
+        read_int(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int)
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Str::Int(value) => itoa::Buffer::new().format(*value).as_bytes().to_vec(),
+            Str::Raw(bytes) => bytes.clone(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Str::Int(value) => itoa::Buffer::new().format(*value).len(),
+            Str::Raw(bytes) => bytes.len(),
+        }
+    }
+
+    pub(crate) fn append(&mut self, tail: &[u8]) {
+        let mut bytes = match self {
+            Str::Int(_) => self.to_vec(),
+            Str::Raw(bytes) => std::mem::take(bytes),
+        };
+        bytes.extend_from_slice(tail);
+        *self = Str::Raw(bytes);
+    }
+
+    /// The number that this string spells. A `Raw` may spell one too, after an append.
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        match self {
+            Str::Int(value) => Some(*value),
+            Str::Raw(bytes) => read_int(bytes),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Str::Int(_) => 0,
+            Str::Raw(bytes) => allocation(bytes.capacity()),
+        }
+    }
+}
+
+/// Fields and their values, in an order that `SCAN` can walk (see `Keyspace::scan`).
+#[derive(Debug, Default)]
+pub(crate) struct Hash {
+    fields: IndexMap<Bytes, Bytes>,
+    payload: usize,
+}
+
+impl Hash {
+    pub(crate) fn get(&self, field: &[u8]) -> Option<&[u8]> {
+        self.fields.get(field).map(AsRef::as_ref)
+    }
+
+    /// Whether the field is new.
+    pub(crate) fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.payload += allocation(value.len());
+        if let Some(old) = self.fields.get_mut(field) {
+            self.payload -= allocation(old.len());
+            *old = value.into();
+            return false;
+        }
+        self.payload += allocation(field.len());
+        self.fields.insert(field.into(), value.into());
+        true
+    }
+
+    pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
+        let Some((field, value)) = self.fields.swap_remove_entry(field) else {
+            return false;
+        };
+        self.payload -= allocation(field.len()) + allocation(value.len());
+        true
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.fields
+            .iter()
+            .map(|(field, value)| (field.as_ref(), value.as_ref()))
+    }
+
+    pub(crate) fn at(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        self.fields
+            .get_index(index)
+            .map(|(field, value)| (field.as_ref(), value.as_ref()))
+    }
+
+    fn memory(&self) -> usize {
+        table::<(Bytes, Bytes)>(self.fields.capacity()) + self.payload
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    items: VecDeque<Bytes>,
+    payload: usize,
+}
+
+impl List {
+    pub(crate) fn push(&mut self, end: End, item: &[u8]) {
+        self.payload += allocation(item.len());
+        match end {
+            End::Left => self.items.push_front(item.into()),
+            End::Right => self.items.push_back(item.into()),
+        }
+    }
+
+    pub(crate) fn pop(&mut self, end: End) -> Option<Bytes> {
+        let item = match end {
+            End::Left => self.items.pop_front(),
+            End::Right => self.items.pop_back(),
+        }?;
+        self.payload -= allocation(item.len());
+        Some(item)
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
+        self.items.get(index).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn set(&mut self, index: usize, item: &[u8]) {
+        self.payload += allocation(item.len());
+        self.payload -= allocation(self.items[index].len());
+        self.items[index] = item.into();
+    }
+
+    pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
+        let weight = |item: Bytes| allocation(item.len());
+        let mut gone: usize = self.items.drain(range.end..).map(weight).sum();
+        gone += self.items.drain(..range.start).map(weight).sum::<usize>();
+        self.payload -= gone;
+    }
+
+    /// Removes up to `most` items equal to `item`, looking from one end; says how many.
+    pub(crate) fn remove(&mut self, item: &[u8], end: End, most: usize) -> usize {
+        let mut found = Vec::new();
+        let fits = |&(_, candidate): &(usize, &Bytes)| candidate.as_ref() == item;
+        let items = self.items.iter().enumerate();
+        match end {
+            End::Left => found.extend(items.filter(fits).take(most).map(|(index, _)| index)),
+            End::Right => found.extend(items.rev().filter(fits).take(most).map(|(index, _)| index)),
+        }
+        found.sort_unstable();
+        let mut index = 0;
+        self.items.retain(|_| {
+            index += 1;
+            found.binary_search(&(index - 1)).is_err()
+        });
+        self.payload -= found.len() * allocation(item.len());
+        found.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn range(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
+        self.items.range(range).map(AsRef::as_ref)
+    }
+
+    fn memory(&self) -> usize {
+        allocation(self.items.capacity() * size_of::<Bytes>()) + self.payload
+    }
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Left,
+    Right,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Set {
+    members: IndexSet<Bytes>,
+    payload: usize,
+}
+
+impl Set {
+    pub(crate) fn add(&mut self, member: &[u8]) -> bool {
+        if self.members.contains(member) {
+            return false;
+        }
+        self.payload += allocation(member.len());
+        self.members.insert(member.into())
+    }
+
+    pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
+        let removed = self.members.swap_remove(member);
+        self.payload -= if removed { allocation(member.len()) } else { 0 };
+        removed
+    }
+
+    pub(crate) fn take_at(&mut self, index: usize) -> Option<Bytes> {
+        let member = self.members.swap_remove_index(index)?;
+        self.payload -= allocation(member.len());
+        Some(member)
+    }
+
+    pub(crate) fn contains(&self, member: &[u8]) -> bool {
+        self.members.contains(member)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.members.iter().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn at(&self, index: usize) -> Option<&[u8]> {
+        self.members.get_index(index).map(AsRef::as_ref)
+    }
+
+    fn memory(&self) -> usize {
+        table::<Bytes>(self.members.capacity()) + self.payload
+    }
+}

@@ -1,0 +1,158 @@
+//! One command's turn: from its words to its reply, in the order in which Redis decides.
+
+use parking_lot::MutexGuard;
+
+use crate::command::{Args, Command, Flags, Run, resolve};
+use crate::core::Core;
+use crate::engine::State;
+use crate::reply::{Failure, Outcome, Reply};
+use crate::session::{Origin, Session};
+
+pub(crate) struct Turn<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) session: &'a mut Session,
+}
+
+/// Commands that a transaction does not queue.
+const NOT_QUEUED: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+/// Commands that a subscriber may use in RESP2.
+const CONFINED: [&str; 6] = [
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "punsubscribe",
+    "ping",
+    "quit",
+];
+/// Commands that leave something behind on the connection, which clones of a handle would share.
+const NOT_SHARED: [&str; 11] = [
+    "watch",
+    "unwatch",
+    "multi",
+    "exec",
+    "discard",
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "punsubscribe",
+    "monitor",
+    "reset",
+];
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(state: &'a mut State, session: &'a mut Session) -> Turn<'a> {
+        Turn { state, session }
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.state.core.lock()
+    }
+
+    /// Takes one command and answers it.
+    pub(crate) fn take(&mut self, args: Args<'_>) -> Reply {
+        let admitted = match self.admit(args) {
+            Ok(admitted) => admitted,
+            Err(failure) => {
+                if let Some(transaction) = &mut self.session.transaction {
+                    transaction.broken = true;
+                }
+                return failure.into();
+            }
+        };
+        if self.session.transaction.is_some() && !NOT_QUEUED.contains(&admitted.name) {
+            return self.queue(args);
+        }
+        let reply = self.run(admitted, args).unwrap_or_else(Reply::from);
+        let verdict = self.core().judge();
+        verdict.map_or_else(Reply::from, |()| reply)
+    }
+
+    /// Finds the command and checks everything that does not depend on its data.
+    fn admit(&mut self, args: Args<'_>) -> Outcome<&'static Command> {
+        let command = resolve(args)?;
+        if !self.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
+            return Err(Failure::new("NOAUTH Authentication required."));
+        }
+        if self.session.origin == Origin::Handle && NOT_SHARED.contains(&command.name) {
+            let name = command.name.to_ascii_uppercase();
+            return Err(format!("ERR {name} is not allowed on a shared handle").into());
+        }
+        let mut core = self.core();
+        core.begin();
+        core.commands += 1;
+        if command.flags.has(Flags::DENYOOM) && core.is_full() {
+            return Err(Failure::OUT_OF_MEMORY);
+        }
+        drop(core);
+        if self.session.is_confined() && !CONFINED.contains(&command.name) && command.name != "reset" {
+            let name = command.name;
+            return Err(format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+                 allowed in this context"
+            )
+            .into());
+        }
+        self.show_to_monitors(command, args);
+        Ok(command)
+    }
+
+    pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+        match command.run {
+            // Among a RESP2 subscriber's messages, the answer to a PING has to look like one.
+            Run::Data(_) if self.session.is_confined() => {
+                let text = args.get(1).copied().unwrap_or_default();
+                Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
+            }
+            Run::Data(run) => run(&mut self.core(), args),
+            Run::Session(run) => run(self, args),
+            Run::Container(_) => Err(Failure::SYNTAX),
+        }
+    }
+
+    fn queue(&mut self, args: Args<'_>) -> Reply {
+        let limit = self.core().settings.max_command_bytes;
+        let Some(transaction) = &mut self.session.transaction else {
+            return Failure::SYNTAX.into();
+        };
+        const PER_WORD: usize = size_of::<Vec<u8>>();
+        transaction.queued_bytes += args.iter().map(|word| word.len() + PER_WORD).sum::<usize>();
+        if transaction.queued_bytes > limit {
+            transaction.broken = true;
+            return Reply::Error("ERR the transaction is too large".into());
+        }
+        transaction
+            .queue
+            .push(args.iter().map(|word| word.to_vec()).collect());
+        Reply::QUEUED
+    }
+
+    fn show_to_monitors(&self, command: &Command, args: Args<'_>) {
+        let core = self.core();
+        if !core.hub.is_monitored() || command.flags.has(Flags::ADMIN) {
+            return;
+        }
+        let address = core
+            .clients
+            .connected
+            .get(&self.session.id)
+            .map_or("in-process", |client| &client.address);
+        let words = args.iter().enumerate().map(|(at, word)| {
+            let secret = at > 0 && matches!(command.name, "auth" | "hello");
+            if secret {
+                "\"(redacted)\"".to_owned()
+            } else {
+                quoted(word)
+            }
+        });
+        let words: Vec<String> = words.collect();
+        let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
+        let line = format!("{seconds}.{micros:06} [0 {address}] {}", words.join(" "));
+        core.hub.show(&line.into());
+    }
+}
+
+/// A word as `MONITOR` shows it.
+fn quoted(word: &[u8]) -> String {
+    let escaped: String = word.escape_ascii().map(char::from).collect();
+    format!("\"{}\"", escaped.replace("\\'", "'"))
+}
