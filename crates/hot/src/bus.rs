@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hob_engine::{Engine, Event, Subscriber};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
@@ -61,11 +62,15 @@ impl Topic {
 
 /// Makes subscriptions. All of one process share one connection, opened with the first.
 #[derive(Clone)]
-pub struct Bus {
-    shared: Arc<Shared>,
+pub struct Bus(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Embedded(Engine),
+    Remote(Arc<Remote>),
 }
 
-struct Shared {
+struct Remote {
     source: Source,
     line: OnceLock<Line>,
     ids: AtomicU64,
@@ -78,6 +83,10 @@ struct Line {
 }
 
 impl Bus {
+    pub(crate) fn on_engine(engine: Engine) -> Self {
+        Self(Kind::Embedded(engine))
+    }
+
     pub(crate) fn on_server(target: Target, dialer: Dialer) -> Self {
         Self::over(Source::server(target, dialer))
     }
@@ -87,24 +96,40 @@ impl Bus {
     }
 
     fn over(source: Source) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                source,
-                line: OnceLock::new(),
-                ids: AtomicU64::new(0),
-            }),
-        }
+        let remote = Remote {
+            source,
+            line: OnceLock::new(),
+            ids: AtomicU64::new(0),
+        };
+        Self(Kind::Remote(Arc::new(remote)))
     }
 
     /// Listens to topics. Once this returns, every message published later is heard or reported missed.
     pub async fn subscribe(&self, topics: &[Topic], deadline: Duration) -> Result<Subscription> {
-        let line = self
-            .shared
-            .line
-            .get_or_init(|| Line::open(self.shared.source.clone()));
+        match &self.0 {
+            Kind::Embedded(engine) => Ok(Subscription(listen_to(engine, topics))),
+            Kind::Remote(remote) => remote.subscribe(topics, deadline).await.map(Subscription),
+        }
+    }
+}
+
+fn listen_to(engine: &Engine, topics: &[Topic]) -> Ear {
+    let mut subscriber = engine.subscriber();
+    for topic in topics {
+        match topic {
+            Topic::Channel(name) => subscriber.subscribe(name),
+            Topic::Pattern(pattern) => subscriber.psubscribe(pattern),
+        }
+    }
+    Ear::Embedded(Box::new(subscriber))
+}
+
+impl Remote {
+    async fn subscribe(&self, topics: &[Topic], deadline: Duration) -> Result<Ear> {
+        let line = self.line.get_or_init(|| Line::open(self.source.clone()));
         let asked = Instant::now();
         let mailbox = Arc::new(Mailbox::new(QUEUE));
-        let id = self.shared.ids.fetch_add(1, Relaxed);
+        let id = self.ids.fetch_add(1, Relaxed);
         let (ready, listening) = oneshot::channel();
         let order = Order::Subscribe {
             id,
@@ -113,14 +138,14 @@ impl Bus {
             ready,
         };
         // Dropped when the deadline passes first, and then takes its order back.
-        let subscription = Subscription {
+        let wire = Wire {
             id,
             mailbox,
             orders: line.orders.clone(),
         };
         let _ = line.orders.send(order);
         match timeout_at(asked + deadline, listening).await {
-            Ok(Ok(())) => Ok(subscription),
+            Ok(Ok(())) => Ok(Ear::Remote(wire)),
             _ => Err(Error::Unavailable {
                 waited: asked.elapsed(),
                 reason: "no subscription yet".to_owned(),
@@ -145,7 +170,17 @@ impl Drop for Line {
 
 /// Hears the messages of its topics; dropping it unsubscribes.
 #[derive(Debug)]
-pub struct Subscription {
+pub struct Subscription(Ear);
+
+#[derive(Debug)]
+enum Ear {
+    Embedded(Box<Subscriber>),
+    Remote(Wire),
+}
+
+/// One subscriber's end of the switchboard.
+#[derive(Debug)]
+struct Wire {
     id: u64,
     mailbox: Arc<Mailbox>,
     orders: mpsc::UnboundedSender<Order>,
@@ -154,11 +189,31 @@ pub struct Subscription {
 impl Subscription {
     /// The next event; `None` once the store's handle is gone.
     pub async fn next(&mut self) -> Option<BusEvent> {
-        self.mailbox.take().await
+        match &mut self.0 {
+            Ear::Embedded(subscriber) => subscriber.next().await.map(BusEvent::from),
+            Ear::Remote(wire) => wire.mailbox.take().await,
+        }
     }
 }
 
-impl Drop for Subscription {
+impl From<Event> for BusEvent {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Message {
+                channel,
+                pattern,
+                payload,
+            } => Self::Message {
+                channel,
+                pattern,
+                payload,
+            },
+            Event::Missed(_) => Self::Missed,
+        }
+    }
+}
+
+impl Drop for Wire {
     fn drop(&mut self) {
         let _ = self.orders.send(Order::Unsubscribe { id: self.id });
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_engine::Engine;
 use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
@@ -11,6 +12,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::dial::Dialer;
+use crate::embedded::Embedded;
 use crate::error::{Error, Result};
 use crate::health::Health;
 use crate::link::{Link, Target};
@@ -47,6 +49,7 @@ struct Shared {
 
 #[derive(Clone)]
 pub(crate) enum Store {
+    Embedded(Arc<Embedded>),
     Single(Arc<Link>),
     Cluster(Arc<Cluster>),
 }
@@ -60,7 +63,12 @@ impl Hot {
         let single =
             |target, dialer: Dialer| Store::Single(Arc::new(Link::open(target, dialer, meter.clone())));
         let (store, bus) = match address {
-            Address::Embedded => return Err(Error::Address("no embedded store in this build".to_owned())),
+            Address::Embedded => {
+                let engine = Engine::default();
+                let bus = Bus::on_engine(engine.clone());
+                meter.embedded();
+                (Store::Embedded(Arc::new(Embedded::owned(engine))), bus)
+            }
             Address::Server { host, db, access } => {
                 let dialer = Dialer::new(access, *db)?;
                 let target = Target::Host(host.clone());
@@ -101,6 +109,21 @@ impl Hot {
         let hot = Self::open(address)?;
         hot.ping().await?;
         Ok(hot)
+    }
+
+    /// The store in an engine of this process, which the caller keeps swept.
+    #[must_use]
+    pub fn embedded(engine: &Engine) -> Self {
+        let meter = Meter::new();
+        meter.embedded();
+        let store = Store::Embedded(Arc::new(Embedded::over(engine)));
+        let bus = Bus::on_engine(engine.clone());
+        Self::over(Shared {
+            store,
+            name: Address::Embedded.to_string(),
+            meter,
+            bus,
+        })
     }
 
     fn over(shared: Shared) -> Self {
@@ -209,7 +232,11 @@ impl Hot {
     /// How the connection is doing.
     #[must_use]
     pub fn health(&self) -> Health {
-        Health::from_reading(self.shared.name.clone(), self.shared.meter.reading(), false)
+        Health::from_reading(
+            self.shared.name.clone(),
+            self.shared.meter.reading(),
+            self.is_embedded(),
+        )
     }
 
     /// Publishes a message; returns how many heard it, on a Cluster how many on the node that took it.
@@ -224,6 +251,10 @@ impl Hot {
         u64::from_redis_value(value).map_err(Error::reply)
     }
 
+    fn is_embedded(&self) -> bool {
+        matches!(self.shared.store, Store::Embedded(_))
+    }
+
     pub(crate) fn until(&self) -> Instant {
         Instant::now() + self.deadline
     }
@@ -231,6 +262,7 @@ impl Hot {
     async fn answer(&self, call: &Call) -> Result<Value> {
         let deadline = self.until();
         match &self.shared.store {
+            Store::Embedded(engine) => engine.call(call).await,
             Store::Single(link) => loop {
                 match link.call(call, deadline).await {
                     Err(error) if refused_for_now(link, &error, deadline) => sleep(PAUSE).await,
@@ -243,6 +275,7 @@ impl Hot {
 
     async fn answer_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
         match &self.shared.store {
+            Store::Embedded(engine) => engine.call_all(calls).await,
             Store::Single(link) => call_all_on(link, calls, deadline).await,
             Store::Cluster(cluster) => cluster.call_all(calls, deadline).await,
         }

@@ -7,6 +7,7 @@ mod clock;
 mod cluster;
 pub mod counter;
 mod dial;
+mod embedded;
 pub mod epoch;
 mod error;
 mod health;
@@ -31,10 +32,10 @@ pub use bus::{Bus, BusEvent, Subscription, Topic};
 pub use clock::{CLOCK, Clock};
 pub use error::{Error, Result};
 pub use health::{Connection, Health, Operations, Server, State, Summary};
+pub use hob_engine::key_slot;
 pub use hot::{DEFAULT_DEADLINE, Hot};
 pub use reply::Reply;
 pub use script::{Call, Script};
-pub use slot::key_slot;
 
 /// What replies are read with, so that users need no dependency on the `redis` crate of their own.
 pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};

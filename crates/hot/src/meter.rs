@@ -180,6 +180,14 @@ impl Meter {
         self.told().server = valkey.or_else(redis);
     }
 
+    pub(crate) fn embedded(&self) {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.told().server = Some(Server {
+            kind: "embedded",
+            version,
+        });
+    }
+
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,10 +1,9 @@
 //! Which hash slot of a Cluster a command belongs to.
 
+use hob_engine::key_slot;
 use redis::{Arg, Cmd};
 
 use crate::error::{Error, Result};
-
-pub(crate) const SLOTS: usize = 16384;
 
 /// Where a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,32 +47,6 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
     }
 }
 
-/// The slot of a key: CRC16 of its hash tag, or of all of it.
-#[must_use]
-pub fn key_slot(key: &[u8]) -> u16 {
-    let crc = hash_tag(key).iter().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
-        })
-    });
-    crc % SLOTS as u16
-}
-
-fn hash_tag(key: &[u8]) -> &[u8] {
-    let Some(open) = key.iter().position(|byte| *byte == b'{') else {
-        return key;
-    };
-    let inside = &key[open + 1..];
-    match inside.iter().position(|byte| *byte == b'}') {
-        Some(0) | None => key,
-        Some(close) => &inside[..close],
-    }
-}
-
 fn argument(command: &Cmd, index: usize) -> Option<&[u8]> {
     match command.args_iter().nth(index)? {
         Arg::Simple(bytes) => Some(bytes),
@@ -91,20 +64,6 @@ fn unroutable(name: &[u8], reason: &'static str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slots_are_those_that_redis_computes() {
-        for (key, slot) in [
-            ("123456789", 12739),
-            ("foo", 12182),
-            ("{foo}.bar", 12182),
-            ("", 0),
-        ] {
-            assert_eq!(key_slot(key.as_bytes()), slot, "{key:?}");
-        }
-        assert_eq!(key_slot(b"foo{}{bar}"), 8363, "an empty tag is no tag");
-        assert_eq!(key_slot(b"foo{{bar}}"), key_slot(b"{bar"));
-    }
 
     #[test]
     fn a_command_goes_to_its_first_key() {

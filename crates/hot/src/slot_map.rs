@@ -1,10 +1,11 @@
 //! Which master owns which slots, as `CLUSTER SLOTS` tells it.
 
+use hob_engine::SLOTS;
 use redis::{Cmd, FromRedisValue, Value};
 
 use crate::address::Host;
 use crate::error::{Error, Result};
-use crate::slot::{Route, SLOTS};
+use crate::slot::Route;
 
 const NOBODY: u16 = u16::MAX;
 
@@ -28,7 +29,7 @@ impl SlotMap {
         let ranges = Vec::<Vec<Value>>::from_redis_value(answer).map_err(Error::reply)?;
         let mut map = Self {
             masters: Vec::new(),
-            owners: vec![NOBODY; SLOTS].into(),
+            owners: vec![NOBODY; usize::from(SLOTS)].into(),
         };
         for range in ranges {
             map.add(range, asked)?;

@@ -1,5 +1,6 @@
 //! One test on every store: `every_store!` turns an `async fn(store: Store)` into one test per store.
 
+use hob_engine::{Config, Engine, Strict};
 use hob_hot::Hot;
 
 use crate::cluster::RedisCluster;
@@ -25,6 +26,8 @@ pub struct Store {
 /// What is behind a [`Store`].
 #[derive(Debug)]
 pub enum Server {
+    /// The embedded store, strict: scripts may touch their KEYS only, and tagged ones one slot only.
+    Embedded(Engine),
     /// One redis-server.
     Redis(Box<RedisServer>),
     /// Three masters.
@@ -32,6 +35,23 @@ pub enum Server {
 }
 
 impl Store {
+    /// The embedded store, in either layout.
+    pub fn embedded(layout: Layout) -> Self {
+        let strict = match layout {
+            Layout::Plain => Strict::Keys,
+            Layout::Tagged => Strict::KeysOfOneSlot,
+        };
+        let engine = Engine::new(Config {
+            strict,
+            ..Config::default()
+        });
+        Self {
+            hot: Hot::embedded(&engine),
+            layout,
+            server: Server::Embedded(engine),
+        }
+    }
+
     /// A redis-server, keys as documented.
     pub async fn redis() -> Self {
         let server = RedisServer::start();
@@ -120,7 +140,7 @@ pub fn run(test: impl Future<Output = ()>) {
         .block_on(test);
 }
 
-/// Makes one test per store of each function: a redis-server, and a Cluster.
+/// Makes one test per store of each function: the embedded store in both layouts, a redis-server, a Cluster.
 ///
 /// ```
 /// hob_testkit::every_store! {
@@ -141,6 +161,16 @@ macro_rules! every_store {
             use super::*;
 
             async fn on_any_store($store: $crate::Store) $body
+
+            #[test]
+            fn embedded_plain() {
+                $crate::run(async { on_any_store($crate::Store::embedded($crate::Layout::Plain)).await });
+            }
+
+            #[test]
+            fn embedded_tagged() {
+                $crate::run(async { on_any_store($crate::Store::embedded($crate::Layout::Tagged)).await });
+            }
 
             #[test]
             fn on_redis() {

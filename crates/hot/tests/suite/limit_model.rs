@@ -172,27 +172,16 @@ impl Model {
             .map(|window| micros(window.period))
             .max()
             .unwrap();
-        // What the two logs drop takes its time with it.
+        // What a log drops is gone, also for a clock that goes back; with its newest entry goes its time.
         match self.rule.algorithm() {
-            Algorithm::FixedLog
-                if self
-                    .passed
-                    .first()
-                    .is_some_and(|(start, _)| now >= start + longest) =>
-            {
-                self.forget();
-            }
-            Algorithm::SlidingLog if self.passed.last().is_some_and(|(last, _)| now >= last + longest) => {
-                self.forget();
-            }
-            _ => {}
+            Algorithm::FixedLog if self.is_over(&self.rule.windows()[0], now) => self.passed.clear(),
+            Algorithm::SlidingLog => self.passed.retain(|(time, _)| time + longest > now),
+            _ => return now,
+        }
+        if self.passed.is_empty() {
+            self.seen_us = 0;
         }
         now
-    }
-
-    fn forget(&mut self) {
-        self.passed.clear();
-        self.seen_us = 0;
     }
 
     fn check(&mut self, now: u64, cost: u32, decision: Decision) {
