@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use hob_engine::{Engine, Event, Subscriber};
@@ -16,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::cluster::Cluster;
 use crate::dial::Dialer;
 use crate::error::{Error, Result};
+use crate::hot::Hot;
 use crate::link::Target;
 use crate::mailbox::Mailbox;
 use crate::switchboard::{Order, Source, Switchboard};
@@ -60,9 +60,33 @@ impl Topic {
     }
 }
 
-/// Makes subscriptions. All of one process share one connection, opened with the first.
+/// Publishes and subscribes, within the deadline of the handle that it came from.
+#[derive(Clone, Debug)]
+pub struct Bus(Hot);
+
+impl Bus {
+    pub(crate) fn of(hot: &Hot) -> Self {
+        Self(hot.clone())
+    }
+
+    /// Publishes a message; returns how many heard it, on a Cluster how many on the node that took it.
+    pub async fn publish(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Result<u64> {
+        self.0.publish(channel.as_ref(), payload.as_ref()).await
+    }
+
+    /// Listens to topics. Once this returns, every message published later is heard or reported missed.
+    pub async fn subscribe(&self, topics: &[Topic]) -> Result<Subscription> {
+        self.0
+            .lines()
+            .subscribe(topics, self.0.until())
+            .await
+            .map(Subscription)
+    }
+}
+
+/// Makes subscriptions. All of one handle and its clones share one connection, opened with the first.
 #[derive(Clone)]
-pub struct Bus(Kind);
+pub(crate) struct Lines(Kind);
 
 #[derive(Clone)]
 enum Kind {
@@ -82,7 +106,7 @@ struct Line {
     task: AbortHandle,
 }
 
-impl Bus {
+impl Lines {
     pub(crate) fn on_engine(engine: Engine) -> Self {
         Self(Kind::Embedded(engine))
     }
@@ -104,11 +128,10 @@ impl Bus {
         Self(Kind::Remote(Arc::new(remote)))
     }
 
-    /// Listens to topics. Once this returns, every message published later is heard or reported missed.
-    pub async fn subscribe(&self, topics: &[Topic], deadline: Duration) -> Result<Subscription> {
+    async fn subscribe(&self, topics: &[Topic], deadline: Instant) -> Result<Ear> {
         match &self.0 {
-            Kind::Embedded(engine) => Ok(Subscription(listen_to(engine, topics))),
-            Kind::Remote(remote) => remote.subscribe(topics, deadline).await.map(Subscription),
+            Kind::Embedded(engine) => Ok(listen_to(engine, topics)),
+            Kind::Remote(remote) => remote.subscribe(topics, deadline).await,
         }
     }
 }
@@ -125,7 +148,7 @@ fn listen_to(engine: &Engine, topics: &[Topic]) -> Ear {
 }
 
 impl Remote {
-    async fn subscribe(&self, topics: &[Topic], deadline: Duration) -> Result<Ear> {
+    async fn subscribe(&self, topics: &[Topic], deadline: Instant) -> Result<Ear> {
         let line = self.line.get_or_init(|| Line::open(self.source.clone()));
         let asked = Instant::now();
         let mailbox = Arc::new(Mailbox::new(QUEUE));
@@ -144,7 +167,7 @@ impl Remote {
             orders: line.orders.clone(),
         };
         let _ = line.orders.send(order);
-        match timeout_at(asked + deadline, listening).await {
+        match timeout_at(deadline, listening).await {
             Ok(Ok(())) => Ok(Ear::Remote(wire)),
             _ => Err(Error::Unavailable {
                 waited: asked.elapsed(),
@@ -216,11 +239,5 @@ impl From<Event> for BusEvent {
 impl Drop for Wire {
     fn drop(&mut self) {
         let _ = self.orders.send(Order::Unsubscribe { id: self.id });
-    }
-}
-
-impl std::fmt::Debug for Bus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bus").finish_non_exhaustive()
     }
 }

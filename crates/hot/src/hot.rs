@@ -8,7 +8,7 @@ use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::address::Address;
-use crate::bus::Bus;
+use crate::bus::{Bus, Lines};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::dial::Dialer;
@@ -44,7 +44,7 @@ struct Shared {
     store: Store,
     name: String,
     meter: Arc<Meter>,
-    bus: Bus,
+    lines: Lines,
 }
 
 #[derive(Clone)]
@@ -62,19 +62,19 @@ impl Hot {
         let name = address.to_string();
         let single =
             |target, dialer: Dialer| Store::Single(Arc::new(Link::open(target, dialer, meter.clone())));
-        let (store, bus) = match address {
+        let (store, lines) = match address {
             Address::Embedded => {
                 let engine = Engine::default();
-                let bus = Bus::on_engine(engine.clone());
+                let lines = Lines::on_engine(engine.clone());
                 meter.embedded();
-                (Store::Embedded(Arc::new(Embedded::owned(engine))), bus)
+                (Store::Embedded(Arc::new(Embedded::owned(engine))), lines)
             }
             Address::Server { host, db, access } => {
                 let dialer = Dialer::new(access, *db)?;
                 let target = Target::Host(host.clone());
                 (
                     single(target.clone(), dialer.clone()),
-                    Bus::on_server(target, dialer),
+                    Lines::on_server(target, dialer),
                 )
             }
             Address::Sentinel {
@@ -87,20 +87,23 @@ impl Hot {
                 let target = Target::Master(Sentinels::new(sentinels.clone(), master.clone()));
                 (
                     single(target.clone(), dialer.clone()),
-                    Bus::on_server(target, dialer),
+                    Lines::on_server(target, dialer),
                 )
             }
             Address::Cluster { seeds, access } => {
                 let dialer = Dialer::new(access, 0)?;
                 let cluster = Arc::new(Cluster::open(seeds.clone(), dialer.clone(), meter.clone()));
-                (Store::Cluster(cluster.clone()), Bus::on_cluster(&cluster, dialer))
+                (
+                    Store::Cluster(cluster.clone()),
+                    Lines::on_cluster(&cluster, dialer),
+                )
             }
         };
         Ok(Self::over(Shared {
             store,
             name,
             meter,
-            bus,
+            lines,
         }))
     }
 
@@ -117,12 +120,12 @@ impl Hot {
         let meter = Meter::new();
         meter.embedded();
         let store = Store::Embedded(Arc::new(Embedded::over(engine)));
-        let bus = Bus::on_engine(engine.clone());
+        let lines = Lines::on_engine(engine.clone());
         Self::over(Shared {
             store,
             name: Address::Embedded.to_string(),
             meter,
-            bus,
+            lines,
         })
     }
 
@@ -210,7 +213,7 @@ impl Hot {
                 store: Store::Single(link),
                 name: host.to_string(),
                 meter: self.shared.meter.clone(),
-                bus: self.shared.bus.clone(),
+                lines: self.shared.lines.clone(),
             }),
             ..self.clone()
         };
@@ -219,8 +222,8 @@ impl Hot {
 
     /// Messages between nodes.
     #[must_use]
-    pub fn bus(&self) -> &Bus {
-        &self.shared.bus
+    pub fn bus(&self) -> Bus {
+        Bus::of(self)
     }
 
     /// The store's address or, of a handle from [`masters`](Self::masters), the master's.
@@ -239,16 +242,16 @@ impl Hot {
         )
     }
 
-    /// Publishes a message; returns how many heard it, on a Cluster how many on the node that took it.
-    pub async fn publish(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Result<u64> {
+    pub(crate) async fn publish(&self, channel: &[u8], payload: &[u8]) -> Result<u64> {
         let mut command = redis::cmd("PUBLISH");
-        command.arg(channel.as_ref()).arg(payload.as_ref());
-        let value = self
-            .shared
-            .meter
-            .time(Kind::Publish, self.answer(&command.into()))
-            .await?;
+        command.arg(channel).arg(payload);
+        let call = Call::from(command);
+        let value = self.shared.meter.time(Kind::Publish, self.answer(&call)).await?;
         u64::from_redis_value(value).map_err(Error::reply)
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.shared.lines
     }
 
     fn is_embedded(&self) -> bool {

@@ -33,6 +33,16 @@ pub(crate) enum Target {
     Master(Sentinels),
 }
 
+impl Target {
+    /// The server to connect to now. Asking the sentinels has limits of its own.
+    pub(crate) async fn resolve(&self, dialer: &Dialer) -> Result<Host, String> {
+        match self {
+            Self::Host(host) => Ok(host.clone()),
+            Self::Master(sentinels) => sentinels.master(dialer).await,
+        }
+    }
+}
+
 /// A reconnecting connection to one server; dropping it ends its task.
 pub(crate) struct Link {
     state: watch::Receiver<State>,
@@ -100,7 +110,7 @@ impl Link {
     pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
         let mut live = self.live(deadline).await?;
         let answer = timeout_at(deadline, live.connection.req_packed_command(command)).await;
-        self.judge(answer, live.number, deadline).and_then(refusal)
+        self.judge(answer, live.number).and_then(refusal)
     }
 
     /// Runs a pipeline; each of its commands has an answer of its own.
@@ -112,7 +122,7 @@ impl Link {
         let mut live = self.live(deadline).await?;
         let count = commands.len();
         let answer = timeout_at(deadline, live.connection.req_packed_commands(commands, 0, count)).await;
-        let values = self.judge(answer, live.number, deadline)?;
+        let values = self.judge(answer, live.number)?;
         Ok(values.into_iter().map(refusal).collect())
     }
 
@@ -173,7 +183,6 @@ impl Link {
         &self,
         answer: Result<Result<T, RedisError>, tokio::time::error::Elapsed>,
         number: u64,
-        deadline: Instant,
     ) -> Result<T> {
         match answer {
             Ok(Ok(value)) => Ok(value),
@@ -183,10 +192,7 @@ impl Link {
             }
             Err(_) => {
                 self.report(Trouble::Silent(number));
-                let late = deadline.elapsed().as_millis();
-                Err(Error::interrupted(format!(
-                    "no answer by the deadline, {late} ms ago"
-                )))
+                Err(Error::interrupted("no answer within the deadline"))
             }
         }
     }
@@ -227,23 +233,21 @@ impl Keeper {
         let mut backoff = Backoff::default();
         for number in 1.. {
             self.meter.connecting();
-            let attempt = timeout(CONNECT_LIMIT, self.dial()).await;
-            let reason =
-                match attempt.unwrap_or_else(|_| Err(format!("no connection within {CONNECT_LIMIT:?}"))) {
-                    Ok((connection, driver)) => {
-                        backoff.reset();
-                        let _up = self.meter.connected();
-                        self.state.send_replace(State::Up(Live {
-                            number,
-                            connection: connection.clone(),
-                        }));
-                        self.hold(number, connection, driver).await
-                    }
-                    Err(reason) => {
-                        self.meter.connect_failed();
-                        reason
-                    }
-                };
+            let reason = match self.dial().await {
+                Ok((connection, driver)) => {
+                    backoff.reset();
+                    let _up = self.meter.connected();
+                    self.state.send_replace(State::Up(Live {
+                        number,
+                        connection: connection.clone(),
+                    }));
+                    self.hold(number, connection, driver).await
+                }
+                Err(reason) => {
+                    self.meter.connect_failed();
+                    reason
+                }
+            };
             tracing::warn!(%reason, "hot state connection down");
             self.meter.last_error(&reason);
             self.state.send_replace(State::Down {
@@ -256,17 +260,18 @@ impl Keeper {
     /// Connects and makes sure that the server would serve: it lets us in, has loaded its data and, with
     /// sentinels, is the master.
     async fn dial(&self) -> Result<(MultiplexedConnection, Driver), String> {
-        let host = match &self.target {
-            Target::Host(host) => host.clone(),
-            Target::Master(sentinels) => sentinels.master(&self.dialer).await?,
-        };
+        let host = self.target.resolve(&self.dialer).await?;
         let told = |error: RedisError| format!("{host}: {error}");
-        let (connection, mut driver) = self.dialer.commands(&host).await.map_err(told)?;
-        tokio::select! {
-            served = self.check(connection.clone()) => served.map_err(told)?,
-            () = &mut driver => return Err(format!("{host}: closed the connection")),
-        }
-        Ok((connection, driver))
+        let dialling = async {
+            let (connection, mut driver) = self.dialer.commands(&host).await.map_err(told)?;
+            tokio::select! {
+                served = self.check(connection.clone()) => served.map_err(told)?,
+                () = &mut driver => return Err(format!("{host}: closed the connection")),
+            }
+            Ok((connection, driver))
+        };
+        let late = |_| Err(format!("{host}: no connection within {CONNECT_LIMIT:?}"));
+        timeout(CONNECT_LIMIT, dialling).await.unwrap_or_else(late)
     }
 
     async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {

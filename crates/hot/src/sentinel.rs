@@ -1,11 +1,16 @@
 //! Asking sentinels who the master is.
 
+use std::time::Duration;
+
 use redis::aio::ConnectionLike;
 use redis::{FromRedisValue, RedisError, Value};
 use tokio::time::timeout;
 
 use crate::address::Host;
-use crate::dial::{CONNECT_LIMIT, Dialer};
+use crate::dial::Dialer;
+
+/// How long one sentinel may take; a silent one must not keep us from asking the next.
+const ASK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The sentinels of one master.
 #[derive(Clone)]
@@ -56,7 +61,7 @@ impl Sentinels {
             }
         };
         let limit = std::io::Error::from(std::io::ErrorKind::TimedOut);
-        match timeout(CONNECT_LIMIT, question).await.map_err(|_| limit)?? {
+        match timeout(ASK_LIMIT, question).await.map_err(|_| limit)?? {
             Value::Nil => Ok(None),
             answer => {
                 let (name, port) = <(String, u16)>::from_redis_value(answer)?;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use redis::aio::{PubSub, PubSubSink, PubSubStream};
+use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
+use crate::address::Host;
 use crate::backoff::Backoff;
 use crate::bus::{BusEvent, Topic};
 use crate::cluster::Cluster;
@@ -68,28 +69,23 @@ impl Source {
         Self::Cluster { cluster, dialer }
     }
 
-    /// Connects; on a Cluster to another node at each attempt, since all hear every message.
-    async fn connect(&self, attempt: usize) -> Result<PubSub, String> {
-        let told = |error: RedisError| error.to_string();
+    /// The node to subscribe on; on a Cluster another one at each attempt, since all hear every message.
+    async fn host(&self, attempt: usize) -> Result<Host, String> {
         match self {
-            Self::Server {
-                target: Target::Host(host),
-                dialer,
-            } => dialer.subscriptions(host).await.map_err(told),
-            Self::Server {
-                target: Target::Master(sentinels),
-                dialer,
-            } => {
-                let host = sentinels.master(dialer).await?;
-                dialer.subscriptions(&host).await.map_err(told)
-            }
-            Self::Cluster { cluster, dialer } => {
+            Self::Server { target, dialer } => target.resolve(dialer).await,
+            Self::Cluster { cluster, .. } => {
                 let hosts = cluster.hosts();
-                let host = hosts
+                hosts
                     .get(attempt % hosts.len().max(1))
-                    .ok_or("no node is known")?;
-                dialer.subscriptions(host).await.map_err(told)
+                    .cloned()
+                    .ok_or_else(|| "no node is known".to_owned())
             }
+        }
+    }
+
+    fn dialer(&self) -> &Dialer {
+        match self {
+            Self::Server { dialer, .. } | Self::Cluster { dialer, .. } => dialer,
         }
     }
 }
@@ -125,17 +121,17 @@ impl Switchboard {
 
     /// A connection that listens to everything that anybody asked for so far.
     async fn connect(&mut self) -> Result<(PubSubSink, PubSubStream), String> {
+        let host = self.source.host(self.attempt).await?;
+        let topics: Vec<Topic> = self.listeners.keys().cloned().collect();
         let connecting = async {
-            let (mut sink, stream) = self.source.connect(self.attempt).await?.split();
-            let topics: Vec<Topic> = self.listeners.keys().cloned().collect();
-            listen(&mut sink, &topics)
-                .await
-                .map_err(|error| error.to_string())?;
+            let (mut sink, stream) = self.source.dialer().subscriptions(&host).await?.split();
+            listen(&mut sink, &topics).await?;
             Ok((sink, stream))
         };
-        timeout(CONNECT_LIMIT, connecting)
-            .await
-            .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+        match timeout(CONNECT_LIMIT, connecting).await {
+            Ok(connected) => connected.map_err(|error: RedisError| format!("{host}: {error}")),
+            Err(_) => Err(format!("{host}: no connection within {CONNECT_LIMIT:?}")),
+        }
     }
 
     /// Tells new subscribers that they are listening, and old ones that they were not for a while.

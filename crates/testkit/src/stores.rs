@@ -5,6 +5,7 @@ use hob_hot::Hot;
 
 use crate::cluster::RedisCluster;
 use crate::redis_server::RedisServer;
+use crate::wait::LIMIT;
 
 /// How keys are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +123,12 @@ impl Store {
 
 async fn connect(url: &str) -> Hot {
     let address = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
-    let hot = Hot::connect(&address)
-        .await
-        .unwrap_or_else(|error| panic!("{url}: {error}"));
     // A test's patience, not a service's: a busy machine is no reason to fail.
-    hot.with_deadline(crate::LIMIT)
+    let hot = Hot::open(&address)
+        .unwrap_or_else(|error| panic!("{url}: {error}"))
+        .with_deadline(LIMIT);
+    hot.ping().await.unwrap_or_else(|error| panic!("{url}: {error}"));
+    hot
 }
 
 /// Runs one test's future; called by `every_store!`.

@@ -77,7 +77,7 @@ every_store! {
         store.hot().run::<()>(cmd("SET").arg(&key).arg(1)).await.unwrap();
         store.hot().run::<i64>(ADD.on(&[&key]).arg(1)).await.unwrap();
         store.hot().batch(&[cmd("GET").arg(&key).into(), cmd("GET").arg(&key).into()]).await;
-        store.hot().publish("channel", "x").await.unwrap();
+        store.hot().bus().publish("channel", "x").await.unwrap();
         let health = store.hot().health();
         assert!(health.is_healthy(), "{health:?}");
         let operations = &health.operations;
