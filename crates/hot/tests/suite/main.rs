@@ -4,6 +4,7 @@ mod batch;
 mod bus;
 mod counter;
 mod epoch;
+mod embedded;
 mod failure;
 mod lease;
 mod limit;
