@@ -61,6 +61,7 @@ mod script;
 mod sentinel;
 mod slot;
 mod slot_map;
+mod survey;
 mod switchboard;
 
 pub use address::{Access, Address, Host, Secret, Tls};

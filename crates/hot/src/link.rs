@@ -80,13 +80,14 @@ impl Link {
         // One unhandled report is as good as many: the loop looks at the connection anyway.
         let (trouble, reports) = mpsc::channel(16);
         let follows_master = matches!(target, Target::Master(_));
-        meter.link_opened();
+        let counted = Counted::new(&meter);
         let keeper = Keeper {
             target,
             dialer,
             meter,
             state,
             reports,
+            _counted: counted,
         };
         let task = tokio::spawn(keeper.run()).abort_handle();
         Self {
@@ -224,12 +225,11 @@ struct Keeper {
     meter: Arc<Meter>,
     state: watch::Sender<State>,
     reports: mpsc::Receiver<Trouble>,
+    _counted: Counted,
 }
 
 impl Keeper {
     async fn run(mut self) {
-        // The meter must hear of the end even when the task is aborted in mid-connection.
-        let _closing = Closing(self.meter.clone());
         let mut backoff = Backoff::default();
         for number in 1.. {
             self.meter.connecting();
@@ -329,9 +329,17 @@ async fn ping(mut connection: MultiplexedConnection) -> bool {
     )
 }
 
-struct Closing(Arc<Meter>);
+/// Counts a link for as long as its task lives, however that ends.
+struct Counted(Arc<Meter>);
 
-impl Drop for Closing {
+impl Counted {
+    fn new(meter: &Arc<Meter>) -> Self {
+        meter.link_opened();
+        Self(meter.clone())
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.link_closed();
     }

@@ -3,8 +3,8 @@
 mod batch;
 mod bus;
 mod counter;
-mod epoch;
 mod embedded;
+mod epoch;
 mod failure;
 mod lease;
 mod limit;
