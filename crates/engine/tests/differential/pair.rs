@@ -142,7 +142,7 @@ impl Pair {
         let queued = redis == Frame::Line("+QUEUED".into());
         if name == b"EXEC" && !redis.is_error() {
             let queue = self.queues[client].take().unwrap_or_default();
-            agree(words, redis.items().len(), engine.items().len())?;
+            agree(words, &redis.items().len(), &engine.items().len())?;
             for (index, words) in queue.iter().enumerate().take(redis.items().len()) {
                 self.compare(words, &redis.items()[index], &engine.items()[index], slack_ms)?;
                 self.hear_published(words, &redis.items()[index])?;
@@ -207,9 +207,9 @@ impl Pair {
         match name.as_slice() {
             b"PTTL" | b"PEXPIRETIME" => close(words, redis, engine, slack_ms),
             b"TTL" | b"EXPIRETIME" => close(words, redis, engine, 1 + slack_ms / 1000),
-            b"TIME" => agree(words, redis.items().len(), engine.items().len()),
+            b"TIME" => agree(words, &redis.items().len(), &engine.items().len()),
             // Redis also tells of a key whose time is over but which it has not swept yet.
-            b"MEMORY" => agree(words, redis.is_error(), engine.is_error()),
+            b"MEMORY" => agree(words, &redis.is_error(), &engine.is_error()),
             b"SRANDMEMBER" => same_shape(words, redis, engine),
             b"KEYS" | b"HGETALL" | b"HKEYS" | b"HVALS" | b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF"
             | b"SPOP" | b"PUBSUB" => agree(words, &sorted(&name, redis), &sorted(&name, engine)),
@@ -222,7 +222,7 @@ impl Pair {
             return Ok(());
         }
         let (redis, engine) = (self.redis.walk(words), self.engine.walk(words));
-        agree(words, redis, engine)
+        agree(words, &redis, &engine)
     }
 
     fn pop_any(&mut self, key: &[u8]) -> Check {
@@ -324,7 +324,7 @@ fn sorted(name: &[u8], frame: &Frame) -> Frame {
     Frame::List(*sign, groups.concat())
 }
 
-fn agree<T: PartialEq + fmt::Debug>(words: &Words, redis: T, engine: T) -> Check {
+fn agree<T: PartialEq + fmt::Debug>(words: &Words, redis: &T, engine: &T) -> Check {
     if redis == engine {
         return Ok(());
     }
@@ -349,7 +349,7 @@ fn same_shape(words: &Words, redis: &Frame, engine: &Frame) -> Check {
         Frame::List(sign, items) => (sign.to_string(), items.len()),
         Frame::Line(line) => (line.clone(), 0),
     };
-    agree(words, shape(redis), shape(engine))
+    agree(words, &shape(redis), &shape(engine))
 }
 
 struct Line<'a>(&'a Words);
