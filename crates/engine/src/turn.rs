@@ -52,12 +52,7 @@ impl<'a> Turn<'a> {
     pub(crate) fn take(&mut self, args: Args<'_>) -> Reply {
         let admitted = match self.admit(args) {
             Ok(admitted) => admitted,
-            Err(failure) => {
-                if let Some(transaction) = &mut self.session.transaction {
-                    transaction.broken = true;
-                }
-                return failure.into();
-            }
+            Err(failure) => return self.refuse(args, failure),
         };
         if self.session.transaction.is_some() && !NOT_QUEUED.contains(&admitted.name) {
             return self.queue(args);
@@ -94,6 +89,20 @@ impl<'a> Turn<'a> {
         }
         self.show_to_monitors(command, args);
         Ok(command)
+    }
+
+    /// A command that was not admitted breaks the transaction it came in.
+    fn refuse(&mut self, args: Args<'_>, failure: Failure) -> Reply {
+        if args[0].eq_ignore_ascii_case(b"exec") {
+            self.session.transaction = None;
+            self.unwatch();
+            let why = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
+            return Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into());
+        }
+        if let Some(transaction) = &mut self.session.transaction {
+            transaction.broken = true;
+        }
+        failure.into()
     }
 
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> Outcome {

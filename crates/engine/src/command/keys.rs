@@ -186,7 +186,7 @@ fn persist(core: &mut Core, args: Args<'_>) -> Outcome {
 fn keys(core: &mut Core, args: Args<'_>) -> Outcome {
     let len = core.keys.len();
     let page = core.keys.scan(0, len, |key, _| {
-        glob::matches(args[1], key).then(|| Reply::bulk(key))
+        glob::selects(args[1], key).then(|| Reply::bulk(key))
     });
     Ok(Reply::Array(page.found))
 }
@@ -232,7 +232,7 @@ impl<'a> ScanOptions<'a> {
     }
 
     pub(super) fn wants(&self, name: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+        self.pattern.is_none_or(|pattern| glob::selects(pattern, name))
     }
 
     /// The answer for a key that is not there.

@@ -294,8 +294,11 @@ fn unknown_command(args: Args<'_>) -> Failure {
     format!("ERR unknown command '{name}', with args beginning with: {beginning}").into()
 }
 
-/// Bytes as they may stand in an error line.
+/// Bytes as they may stand in an error line. A NUL ends them, as in Redis, whose texts are C strings.
 pub(crate) fn printable(bytes: &[u8], most: usize) -> String {
-    let bytes = &bytes[..bytes.len().min(most)];
+    let bytes = bytes[..bytes.len().min(most)]
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default();
     String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ")
 }

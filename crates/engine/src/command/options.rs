@@ -60,6 +60,12 @@ impl<'a> Deadline<'a> {
         })
     }
 
+    /// Whether `word` may follow: the same kind of deadline again is allowed and replaces it.
+    pub(super) fn agrees(before: Option<Deadline<'_>>, word: &str) -> bool {
+        let kind = |deadline: Deadline<'_>| (deadline.unit_ms, deadline.absolute);
+        before.is_none_or(|before| Deadline::from_option(word, b"").map(kind) == Some(kind(before)))
+    }
+
     /// Unix milliseconds. Times that are not after the beginning of all counting are refused.
     pub(super) fn resolve(self, core: &Core, command: &str) -> Outcome<u64> {
         let given = int(self.text)?;

@@ -106,8 +106,10 @@ fn srandmember(core: &mut Core, args: Args<'_>) -> Outcome {
         [_, _, count] => Some(int(count)?),
         _ => return Err(Failure::SYNTAX),
     };
-    if count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
-        return Err(Failure::new("ERR value is out of range"));
+    if count == Some(i64::MIN) {
+        return Err(Failure::new(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
     }
     let max_reply_items = core.settings.max_reply_items;
     let set = core.keys.read::<Set>(args[1])?;

@@ -18,14 +18,18 @@ pub(super) const COMMANDS: &[Command] = &[
     data("zincrby", 4, GROW_FAST, Keys::ONE, zincrby),
     data("zcard", 2, READ_FAST, Keys::ONE, zcard),
     data("zcount", 4, READ_FAST, Keys::ONE, zcount),
-    data("zrange", -4, READ, Keys::ONE, zrange),
+    data("zrange", -4, READ, Keys::ONE, |core, args| {
+        range(core, args, Named::Nothing)
+    }),
     data("zrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        by_score(core, args, Direction::Up)
+        range(core, args, Named::Scores(Direction::Up))
     }),
     data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        by_score(core, args, Direction::Down)
+        range(core, args, Named::Scores(Direction::Down))
     }),
-    data("zrevrange", -4, READ, Keys::ONE, zrevrange),
+    data("zrevrange", -4, READ, Keys::ONE, |core, args| {
+        range(core, args, Named::Ranks(Direction::Down))
+    }),
     data("zrank", 3, READ_FAST, Keys::ONE, |core, args| {
         rank(core, args, Direction::Up)
     }),
@@ -301,18 +305,35 @@ impl RangeQuery {
     }
 }
 
-fn zrange(core: &mut Core, args: Args<'_>) -> Outcome {
-    let (mut by_score, mut direction, mut limit, mut with_scores) = (false, Direction::Up, None, false);
+/// What a command's name says of the range; `ZRANGE` leaves it to its options.
+#[derive(Clone, Copy)]
+enum Named {
+    Nothing,
+    Ranks(Direction),
+    Scores(Direction),
+}
+
+fn range(core: &mut Core, args: Args<'_>, named: Named) -> Outcome {
+    let (mut by_score, mut direction) = match named {
+        Named::Nothing => (None, None),
+        Named::Ranks(direction) => (Some(false), Some(direction)),
+        Named::Scores(direction) => (Some(true), Some(direction)),
+    };
+    let (mut limit, mut with_scores) = (None, false);
     let mut options = Options::after(args, 4);
     while let Some(word) = options.next_word() {
         match word.as_str() {
-            "byscore" => by_score = true,
-            "rev" => direction = Direction::Down,
+            "byscore" if by_score.is_none() => by_score = Some(true),
+            "rev" if direction.is_none() => direction = Some(Direction::Down),
             "withscores" => with_scores = true,
-            "limit" => limit = Some((int(options.value()?)?, int(options.value()?)?)),
+            "limit" => {
+                let (offset, count) = (options.value()?, options.value()?);
+                limit = Some((int(offset)?, int(count)?));
+            }
             _ => return Err(Failure::SYNTAX),
         }
     }
+    let (by_score, direction) = (by_score.unwrap_or(false), direction.unwrap_or(Direction::Up));
     if limit.is_some() && !by_score {
         return Err(Failure::new(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
@@ -323,46 +344,6 @@ fn zrange(core: &mut Core, args: Args<'_>) -> Outcome {
         (true, Direction::Up) => Span::Scores(bound(args[2])?, bound(args[3])?),
         (true, Direction::Down) => Span::Scores(bound(args[3])?, bound(args[2])?),
     };
-    let query = RangeQuery {
-        span,
-        direction,
-        limit,
-        with_scores,
-    };
-    Ok(query.answer(core.keys.read(args[1])?))
-}
-
-fn zrevrange(core: &mut Core, args: Args<'_>) -> Outcome {
-    let with_scores = match &args[4..] {
-        [] => false,
-        [word] if word.eq_ignore_ascii_case(b"withscores") => true,
-        _ => return Err(Failure::SYNTAX),
-    };
-    let span = Span::Ranks(int(args[2])?, int(args[3])?);
-    let query = RangeQuery {
-        span,
-        direction: Direction::Down,
-        limit: None,
-        with_scores,
-    };
-    Ok(query.answer(core.keys.read(args[1])?))
-}
-
-fn by_score(core: &mut Core, args: Args<'_>, direction: Direction) -> Outcome {
-    let (mut limit, mut with_scores) = (None, false);
-    let mut options = Options::after(args, 4);
-    while let Some(word) = options.next_word() {
-        match word.as_str() {
-            "withscores" => with_scores = true,
-            "limit" => limit = Some((int(options.value()?)?, int(options.value()?)?)),
-            _ => return Err(Failure::SYNTAX),
-        }
-    }
-    let (min, max) = match direction {
-        Direction::Up => (args[2], args[3]),
-        Direction::Down => (args[3], args[2]),
-    };
-    let span = Span::Scores(bound(min)?, bound(max)?);
     let query = RangeQuery {
         span,
         direction,
@@ -442,9 +423,20 @@ fn zscan(core: &mut Core, args: Args<'_>) -> Outcome {
     let page = Scan::page(options.cursor, options.count, set.len(), |index| {
         set.at(index).filter(|(member, _)| options.wants(member))
     });
-    let flat = page
-        .found
-        .into_iter()
-        .flat_map(|(member, score)| [Reply::bulk(member), Reply::Bulk(write_float(score).into_bytes())]);
+    let flat = page.found.into_iter().flat_map(|(member, score)| {
+        [
+            Reply::bulk(member),
+            Reply::Bulk(scanned_score(score).into_bytes()),
+        ]
+    });
     Ok(ScanOptions::reply(page.cursor, flat.collect()))
+}
+
+/// A score in `ZSCAN`'s answer, where Redis spells whole numbers out as long as the set is small.
+fn scanned_score(score: f64) -> String {
+    const SPELT_OUT: f64 = (1u64 << 62) as f64;
+    if score.fract() == 0.0 && score.abs() <= SPELT_OUT {
+        return (score as i64).to_string();
+    }
+    write_float(score)
 }

@@ -86,7 +86,9 @@ impl<'a> SetOptions<'a> {
                 }
                 "get" => parsed.get = true,
                 "keepttl" if parsed.deadline.is_none() => parsed.keep_ttl = true,
-                "ex" | "px" | "exat" | "pxat" if !parsed.keep_ttl && parsed.deadline.is_none() => {
+                "ex" | "px" | "exat" | "pxat"
+                    if !parsed.keep_ttl && Deadline::agrees(parsed.deadline, &word) =>
+                {
                     parsed.deadline = Deadline::from_option(&word, options.value()?);
                 }
                 _ => return Err(Failure::SYNTAX),
@@ -171,7 +173,7 @@ fn getex(core: &mut Core, args: Args<'_>) -> Outcome {
     while let Some(word) = options.next_word() {
         match word.as_str() {
             "persist" if deadline.is_none() => persist = true,
-            "ex" | "px" | "exat" | "pxat" if !persist && deadline.is_none() => {
+            "ex" | "px" | "exat" | "pxat" if !persist && Deadline::agrees(deadline, &word) => {
                 deadline = Deadline::from_option(&word, options.value()?);
             }
             _ => return Err(Failure::SYNTAX),

@@ -72,7 +72,7 @@ fn exec(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
 }
 
 impl Turn<'_> {
-    fn unwatch(&mut self) {
+    pub(crate) fn unwatch(&mut self) {
         let watches = std::mem::take(&mut self.session.watches);
         let mut core = self.core();
         watches.iter().for_each(|watch| core.keys.unwatch(watch));

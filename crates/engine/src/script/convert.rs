@@ -53,11 +53,21 @@ pub(super) fn to_reply(value: &Value, depth: usize) -> Result<Reply> {
     Ok(match value {
         Value::String(text) => Reply::bulk(text.as_bytes()),
         Value::Integer(number) => Reply::Int(*number),
-        Value::Number(number) => Reply::Int(*number as i64),
+        Value::Number(number) => Reply::Int(truncated(*number)),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(table) => table_to_reply(table, depth)?,
         _ => Reply::Null,
     })
+}
+
+/// Cuts the fraction off. What does not fit becomes the smallest integer, as on the processors Redis runs on.
+fn truncated(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) {
+        number as i64
+    } else {
+        i64::MIN
+    }
 }
 
 fn table_to_reply(table: &Table, depth: usize) -> Result<Reply> {

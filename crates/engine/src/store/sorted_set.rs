@@ -45,6 +45,8 @@ impl SortedSet {
     }
 
     pub(crate) fn set(&mut self, member: &[u8], score: f64) {
+        // Redis keeps the scores of small sets as integers, which know no negative zero.
+        let score = if score == 0.0 { 0.0 } else { score };
         let shared = match self.scores.get_full_mut(member) {
             Some((_, shared, old)) => {
                 let shared = Arc::clone(shared);
