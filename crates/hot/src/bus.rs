@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hob_engine::{Engine, Event, Subscriber};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -103,6 +103,7 @@ struct Remote {
 /// The running switchboard.
 struct Line {
     orders: mpsc::UnboundedSender<Order>,
+    trouble: watch::Receiver<String>,
     task: AbortHandle,
 }
 
@@ -171,7 +172,7 @@ impl Remote {
             Ok(Ok(())) => Ok(Ear::Remote(wire)),
             _ => Err(Error::Unavailable {
                 waited: asked.elapsed(),
-                reason: "no subscription yet".to_owned(),
+                reason: line.trouble.borrow().clone(),
             }),
         }
     }
@@ -180,8 +181,13 @@ impl Remote {
 impl Line {
     fn open(source: Source) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
-        let task = tokio::spawn(Switchboard::new(source, inbox).run()).abort_handle();
-        Self { orders, task }
+        let (telling, trouble) = watch::channel("not connected yet".to_owned());
+        let task = tokio::spawn(Switchboard::new(source, inbox, telling).run()).abort_handle();
+        Self {
+            orders,
+            trouble,
+            task,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::address::Host;
@@ -51,6 +51,8 @@ pub(crate) struct Switchboard {
     subscribers: HashMap<u64, Subscriber>,
     listeners: HashMap<Topic, HashSet<u64>>,
     attempt: usize,
+    /// Why there was no connection the last time.
+    trouble: watch::Sender<String>,
 }
 
 struct Subscriber {
@@ -91,13 +93,18 @@ impl Source {
 }
 
 impl Switchboard {
-    pub(crate) fn new(source: Source, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+    pub(crate) fn new(
+        source: Source,
+        orders: mpsc::UnboundedReceiver<Order>,
+        trouble: watch::Sender<String>,
+    ) -> Self {
         Self {
             source,
             orders,
             subscribers: HashMap::new(),
             listeners: HashMap::new(),
             attempt: 0,
+            trouble,
         }
     }
 
@@ -105,15 +112,16 @@ impl Switchboard {
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
         loop {
-            match self.connect().await {
+            let reason = match self.connect().await {
                 Ok((sink, stream)) => {
                     backoff.reset();
                     self.announce();
-                    let reason = self.serve(sink, stream).await;
-                    tracing::warn!(reason, "bus connection down");
+                    self.serve(sink, stream).await.to_owned()
                 }
-                Err(reason) => tracing::warn!(%reason, "no bus connection"),
-            }
+                Err(reason) => reason,
+            };
+            tracing::warn!(%reason, "bus connection down");
+            self.trouble.send_replace(reason);
             self.attempt += 1;
             self.wait(backoff.next()).await;
         }

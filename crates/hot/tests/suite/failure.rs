@@ -163,6 +163,13 @@ fn a_wrong_password_is_an_error_that_health_shows() {
             .await;
             assert_eq!(health.state, State::Reconnecting);
             assert!(health.connection.last_error.is_some() && !health.is_healthy());
+            let deaf = hot
+                .bus()
+                .subscribe(&[Topic::channel("c")])
+                .await
+                .unwrap_err()
+                .to_string();
+            assert!(deaf.contains("AUTH") || deaf.contains("uthentication"), "{deaf}");
         }
         connect(&server.url())
             .await
