@@ -26,9 +26,15 @@ pub struct Count {
 
 /// Adds to `counter`, a plain string (C6) whose window starts with its first increment and whose end stands
 /// in `ends`.
-pub async fn add(hot: &Hot, counter: &str, ends: &str, by: i64, window: Duration) -> Result<Count> {
+pub async fn add(
+    hot: &Hot,
+    counter: impl AsRef<[u8]>,
+    ends: impl AsRef<[u8]>,
+    by: i64,
+    window: Duration,
+) -> Result<Count> {
     let call = ADD
-        .on(&[counter, ends])
+        .on(&[counter.as_ref(), ends.as_ref()])
         .arg(by)
         .arg(millis(window))
         .arg(hot.clock().us());
@@ -47,7 +53,7 @@ pub async fn add(hot: &Hot, counter: &str, ends: &str, by: i64, window: Duration
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets<'a> {
     /// The keys of the bucket before, the believed one and the next.
-    pub keys: [&'a str; 3],
+    pub keys: [&'a [u8]; 3],
     /// The believed bucket's start, in Unix milliseconds; a multiple of `width`.
     pub start_unix_ms: u64,
     /// A bucket's length.

@@ -24,9 +24,9 @@ static CHECK: Script = Script::with(&[CLOCK, HOLDS], include_str!("lease/check.l
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseKeys<'a> {
     /// The lease's hash.
-    pub lease: &'a str,
+    pub lease: &'a [u8],
     /// The marker of the tag that the lease belongs to.
-    pub marker: &'a str,
+    pub marker: &'a [u8],
 }
 
 /// What asking for a lease gave.
@@ -93,7 +93,12 @@ pub async fn take(
 }
 
 /// Holds a lease for `hold` from now on; `None` when it is over.
-pub async fn renew(hot: &Hot, lease: &str, fence: Fence, hold: Duration) -> Result<Option<Lease>> {
+pub async fn renew(
+    hot: &Hot,
+    lease: impl AsRef<[u8]>,
+    fence: Fence,
+    hold: Duration,
+) -> Result<Option<Lease>> {
     let call = RENEW
         .on(&[lease])
         .arg(fence.get())
@@ -111,7 +116,7 @@ pub async fn renew(hot: &Hot, lease: &str, fence: Fence, hold: Duration) -> Resu
 }
 
 /// Gives a lease back; [`Hold::Over`] when there was nothing left to give.
-pub async fn release(hot: &Hot, lease: &str, fence: Fence) -> Result<Hold> {
+pub async fn release(hot: &Hot, lease: impl AsRef<[u8]>, fence: Fence) -> Result<Hold> {
     let reply: Reply = hot
         .run(RELEASE.on(&[lease]).arg(fence.get()).arg(hot.clock().us()))
         .await?;
@@ -123,7 +128,7 @@ pub async fn release(hot: &Hot, lease: &str, fence: Fence) -> Result<Hold> {
 }
 
 /// Whether a fence still holds its lease.
-pub async fn check(hot: &Hot, lease: &str, fence: Fence) -> Result<Hold> {
+pub async fn check(hot: &Hot, lease: impl AsRef<[u8]>, fence: Fence) -> Result<Hold> {
     let reply: Reply = hot
         .run(CHECK.on(&[lease]).arg(fence.get()).arg(hot.clock().us()))
         .await?;

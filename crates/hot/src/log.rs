@@ -19,9 +19,9 @@ const MOST_AT_ONCE: usize = 1000;
 #[derive(Clone, Copy, Debug)]
 pub struct Log<'a> {
     /// The list, newest first.
-    pub list: &'a str,
+    pub list: &'a [u8],
     /// The number of its newest entry, in the same slot.
-    pub sequence: &'a str,
+    pub sequence: &'a [u8],
     /// How many entries are kept.
     pub most: u32,
     /// How long after the newest entry.

@@ -24,11 +24,11 @@ static SWEPT: Script = Script::new(include_str!("members/swept.lua"));
 #[derive(Clone, Copy, Debug)]
 pub struct MemberKeys<'a> {
     /// Sorted set of live incarnations by the end of their lease.
-    pub live: &'a str,
+    pub live: &'a [u8],
     /// Hash of node names by incarnation.
-    pub info: &'a str,
+    pub info: &'a [u8],
     /// Sorted set of dead incarnations by the end of the claim to sweep them.
-    pub dead: &'a str,
+    pub dead: &'a [u8],
 }
 
 /// One life of a node, random, so that a restarted node is never taken for its former self.

@@ -39,7 +39,7 @@ every_store! {
         // Three hours of one entity, as a service names them.
         let keys = ["499999", "500000", "500001"].map(|hour| format!("{}:{hour}", store.key("hourly", "all")));
         let buckets = Buckets {
-            keys: keys.each_ref().map(String::as_str),
+            keys: keys.each_ref().map(String::as_bytes),
             start_unix_ms: 500_000 * HOUR_MS,
             width: Duration::from_millis(HOUR_MS),
         };

@@ -28,8 +28,8 @@ impl Tag {
 
     fn keys(&self) -> LeaseKeys<'_> {
         LeaseKeys {
-            lease: &self.lease,
-            marker: &self.marker,
+            lease: self.lease.as_bytes(),
+            marker: self.marker.as_bytes(),
         }
     }
 

@@ -9,7 +9,7 @@ use hob_testkit::every_store;
 every_store! {
     async fn a_reader_gets_what_follows_and_knows_what_it_missed(store: Store) {
         let (list, sequence) = (store.key("log", "1"), store.key("sequence", "1"));
-        let log = Log { list: &list, sequence: &sequence, most: 3, keep: Duration::from_secs(60) };
+        let log = Log { list: list.as_bytes(), sequence: sequence.as_bytes(), most: 3, keep: Duration::from_secs(60) };
         let hot = store.hot();
         assert_eq!(log.read(hot, 0, 10).await.unwrap().newest, 0);
         let second = log.append(hot, &["a", "b"]).await.unwrap();
@@ -28,7 +28,7 @@ every_store! {
 
     async fn numbers_grow_even_when_the_log_was_lost(store: Store) {
         let (list, sequence) = (store.key("log", "1"), store.key("sequence", "1"));
-        let log = Log { list: &list, sequence: &sequence, most: 100, keep: Duration::from_secs(60) };
+        let log = Log { list: list.as_bytes(), sequence: sequence.as_bytes(), most: 100, keep: Duration::from_secs(60) };
         let before = log.append(store.hot(), &["a", "b", "c"]).await.unwrap();
         store.flush_all().await;
         let after = log.append(store.hot(), &["d"]).await.unwrap();
@@ -44,7 +44,7 @@ every_store! {
 
     async fn an_append_is_bounded(store: Store) {
         let (list, sequence) = (store.key("log", "1"), store.key("sequence", "1"));
-        let log = Log { list: &list, sequence: &sequence, most: 10, keep: Duration::from_secs(60) };
+        let log = Log { list: list.as_bytes(), sequence: sequence.as_bytes(), most: 10, keep: Duration::from_secs(60) };
         for entries in [vec![], vec!["x"; 1001]] {
             assert!(matches!(log.append(store.hot(), &entries).await, Err(Error::Misuse(_))));
         }

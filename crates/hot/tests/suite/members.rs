@@ -26,9 +26,9 @@ impl Group {
 
     fn keys(&self) -> MemberKeys<'_> {
         MemberKeys {
-            live: &self.live,
-            info: &self.info,
-            dead: &self.dead,
+            live: self.live.as_bytes(),
+            info: self.info.as_bytes(),
+            dead: self.dead.as_bytes(),
         }
     }
 }
