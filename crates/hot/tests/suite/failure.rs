@@ -311,6 +311,34 @@ fn a_silent_sentinel_does_not_hide_the_next() {
     });
 }
 
+/// The sentinel of the other tests wants no password and gets none; this one does.
+#[test]
+fn a_sentinel_that_asks_for_the_password_gets_it() {
+    run(async {
+        let set = SentinelSet::start();
+        let (master, replica) = (set.master(), set.replica());
+        set.sentinel()
+            .command::<()>(&["SENTINEL", "SET", "mymaster", "auth-pass", "secret"]);
+        for node in [replica, master] {
+            node.command::<()>(&["CONFIG", "SET", "masterauth", "secret"]);
+        }
+        master.command::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
+        set.sentinel()
+            .command::<()>(&["ACL", "SETUSER", "default", "resetpass", ">secret"]);
+        let url = set.url().replacen("//", "//:secret@", 1);
+        let hot = connect(&url).await;
+        assert_eq!(hot.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
+        let locked = Hot::open(&address(&set.url()))
+            .unwrap()
+            .with_deadline(Duration::from_secs(1));
+        let error = locked.ping().await.unwrap_err().to_string();
+        assert!(
+            error.contains("AUTH") || error.contains("uthentication"),
+            "{error}"
+        );
+    });
+}
+
 #[test]
 fn a_frozen_master_is_left_after_its_failover() {
     run(async {
