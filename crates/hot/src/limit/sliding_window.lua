@@ -1,18 +1,20 @@
 -- Let a request pass while, in every window, the count of this calendar window plus the part of the one
 -- before that a sliding window still covers stays within the limit. Two numbers per window, whatever the
 -- traffic; the one before is taken as evenly spread.
--- KEYS  1 hash: seen_ms, and per window "limit/window_ms": the window's number, its count, the count before
+-- KEYS  1 string "seen_ms;limit/window_ms=number of the calendar window,its count,the count before;…"
 -- ARGV  cost, now_us ('' = the store's clock), then limit and window_ms of each window
 -- Returns {'allowed' | 'denied', index of the window told, remaining, reset_ms, retry_ms}
 -- TTL: the end of the calendar window after this one, when neither number counts any more.
-local cost = tonumber(ARGV[1])
-local now = math.max(clock_ms(ARGV[2]), tonumber(redis.call('HGET', KEYS[1], 'seen_ms') or 0))
+local cost, clock = tonumber(ARGV[1]), clock_ms(ARGV[2])
+local state = redis.call('GET', KEYS[1]) or ''
+local now = math.max(clock, tonumber(string.match(state, '^%d+')) or 0)
 
-local function load_counts(name, number)
-  local stored = redis.call('HMGET', KEYS[1], name .. ':number', name .. ':count', name .. ':before')
-  local age = stored[1] and number - stored[1]
-  if age == 0 then return tonumber(stored[2]), tonumber(stored[3]) end
-  if age == 1 then return 0, tonumber(stored[2]) end
+-- The counts of calendar window `number` and of the one before it.
+local function counts(name, number)
+  local stored, count, before = string.match(state, name .. '(%d+),(%d+),(%d+)')
+  local age = stored and number - stored
+  if age == 0 then return tonumber(count), tonumber(before) end
+  if age == 1 then return 0, tonumber(count) end
   return 0, 0
 end
 
@@ -25,40 +27,34 @@ local function wait(count, before, limit, window_ms, elapsed)
   return window_ms - elapsed + window_ms - math.floor((limit - cost) * window_ms / count)
 end
 
-local windows = {}
+local windows, denied = {}, false
 for at = 3, #ARGV, 2 do
   local limit, window_ms = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local number = math.floor(now / window_ms)
   local elapsed = now - number * window_ms
-  local name = ARGV[at] .. '/' .. ARGV[at + 1]
-  local count, before = load_counts(name, number)
+  local name = ';' .. ARGV[at] .. '/' .. ARGV[at + 1] .. '='
+  local count, before = counts(name, number)
   local retry = cost > 0 and wait(count, before, limit, window_ms, elapsed) or 0
-  windows[#windows + 1] = {
-    index = #windows + 1, name = name, number = number, count = count, before = before, window = window_ms,
-    retry = retry, limit = limit, elapsed = elapsed,
-    used = before * (window_ms - elapsed) + count * window_ms,
-    remaining = 0, reset = 0,
-  }
+  denied = denied or retry > 0
+  windows[#windows + 1] =
+    { index = #windows + 1, name = name, number = number, count = count, before = before, limit = limit,
+      window = window_ms, left = window_ms - elapsed, retry = retry, reset = 0 }
 end
 
-local denied = false
-for _, window in ipairs(windows) do denied = denied or window.retry > 0 end
-local keep_until = now
+local keep_until, written = now, int(now)
 for _, window in ipairs(windows) do
-  if not denied then
-    window.count = window.count + cost
-    window.used = window.used + cost * window.window
+  if not denied then window.count = window.count + cost end
+  local used = window.before * window.left + window.count * window.window
+  window.remaining = math.floor((window.limit * window.window - used) / window.window)
+  if window.count > 0 then
+    window.reset = window.left + window.window
+  elseif window.before > 0 then
+    window.reset = window.left
   end
-  window.remaining = math.floor((window.limit * window.window - window.used) / window.window)
-  local left = window.window - window.elapsed
-  if window.count > 0 then window.reset = left + window.window elseif window.before > 0 then window.reset = left end
-  keep_until = math.max(keep_until, now + left + window.window)
+  keep_until = math.max(keep_until, now + window.left + window.window)
+  written = written .. string.format('%s%.0f,%.0f,%.0f', window.name, window.number, window.count, window.before)
 end
 if not denied and cost > 0 then
-  for _, window in ipairs(windows) do
-    redis.call('HSET', KEYS[1], 'seen_ms', int(now), window.name .. ':number', int(window.number),
-      window.name .. ':count', int(window.count), window.name .. ':before', int(window.before))
-  end
-  collect_at(KEYS[1], keep_until, now, ARGV[2])
+  redis.call('SET', KEYS[1], written, 'PX', int(keep_until - clock))
 end
 return answer(verdict(windows))
