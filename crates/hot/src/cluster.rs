@@ -114,7 +114,7 @@ impl Cluster {
         let mut groups: HashMap<Option<Host>, Vec<(usize, Route)>> = HashMap::new();
         for (index, route) in waiting {
             let owner = match &map {
-                Map::Known(known) => known.slots.owner(route).cloned(),
+                Map::Known(known) => known.host(route).cloned(),
                 Map::Unknown(_) => None,
             };
             groups.entry(owner).or_default().push((index, route));
@@ -224,7 +224,7 @@ impl Cluster {
     async fn link(&self, route: Route, deadline: Instant) -> Result<(Host, Arc<Link>)> {
         loop {
             let known = self.survey.known(deadline).await?;
-            if let Some(host) = known.slots.owner(route)
+            if let Some(host) = known.host(route)
                 && let Some(link) = known.links.get(host)
             {
                 let soon = deadline.min(Instant::now() + 4 * PAUSE);

@@ -1,6 +1,6 @@
 //! Which hash slot of a Cluster a command belongs to.
 
-use hob_engine::key_slot;
+use hob_engine::{SLOTS, key_slot};
 use redis::{Arg, Cmd};
 
 use crate::error::{Error, Result};
@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 pub(crate) enum Route {
     /// On the master of this slot.
     Slot(u16),
-    /// On any master.
-    Any,
+    /// On any master; on this slot's if it is there, so that messages of one channel keep their order.
+    Near(u16),
 }
 
 /// Reads the route of a command from its name and its first key. That all keys share the slot is the
@@ -22,7 +22,8 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
         b"EVAL" | b"EVALSHA" if argument(command, 2) == Some(b"0") => None,
         b"EVAL" | b"EVALSHA" => Some(3),
         b"MEMORY" | b"OBJECT" => Some(2),
-        b"PING" | b"ECHO" | b"TIME" | b"PUBLISH" | b"CLUSTER" | b"COMMAND" | b"ROLE" => None,
+        b"PUBLISH" => return Ok(Route::Near(key_slot(argument(command, 1).unwrap_or_default()))),
+        b"PING" | b"ECHO" | b"TIME" | b"CLUSTER" | b"COMMAND" | b"ROLE" => None,
         b"FLUSHALL" | b"FLUSHDB" | b"DBSIZE" | b"KEYS" | b"SCAN" | b"SCRIPT" | b"INFO" | b"CONFIG"
         | b"CLIENT" => {
             return Err(unroutable(
@@ -39,7 +40,7 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
         _ => Some(1),
     };
     match key_at {
-        None => Ok(Route::Any),
+        None => Ok(Route::Near(rand::random_range(0..SLOTS))),
         Some(at) => match argument(command, at) {
             Some(key) => Ok(Route::Slot(key_slot(key))),
             None => Err(unroutable(&name, "it names no key")),
@@ -73,14 +74,18 @@ mod tests {
             route(redis::cmd("EVALSHA").arg("sha").arg(1).arg("foo").arg("x")).unwrap(),
             foo
         );
-        assert_eq!(
-            route(redis::cmd("EVALSHA").arg("sha").arg(0)).unwrap(),
-            Route::Any
-        );
         assert_eq!(route(redis::cmd("MEMORY").arg("USAGE").arg("foo")).unwrap(), foo);
+    }
+
+    #[test]
+    fn what_has_no_key_goes_anywhere_and_a_message_where_its_channel_went_before() {
+        assert!(matches!(
+            route(redis::cmd("EVALSHA").arg("sha").arg(0)).unwrap(),
+            Route::Near(_)
+        ));
         assert_eq!(
-            route(redis::cmd("PUBLISH").arg("c").arg("m")).unwrap(),
-            Route::Any
+            route(redis::cmd("PUBLISH").arg("foo").arg("m")).unwrap(),
+            Route::Near(12182)
         );
     }
 

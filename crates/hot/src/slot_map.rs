@@ -5,7 +5,6 @@ use redis::{Cmd, FromRedisValue, Value};
 
 use crate::address::Host;
 use crate::error::{Error, Result};
-use crate::slot::Route;
 
 const NOBODY: u16 = u16::MAX;
 
@@ -82,13 +81,9 @@ impl SlotMap {
         &self.masters
     }
 
-    /// The master for a route; any for a command without a key.
-    pub(crate) fn owner(&self, route: Route) -> Option<&Host> {
-        let index = match route {
-            Route::Slot(slot) => usize::from(self.owners[usize::from(slot)]),
-            Route::Any => rand::random_range(0..self.masters.len()),
-        };
-        self.masters.get(index)
+    /// The master of a slot, if it has one.
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Host> {
+        self.masters.get(usize::from(self.owners[usize::from(slot)]))
     }
 }
 
@@ -121,16 +116,16 @@ mod tests {
         ]);
         let map = SlotMap::read(answer, &asked()).unwrap();
         assert_eq!(map.masters().len(), 2);
-        assert_eq!(map.owner(Route::Slot(100)).unwrap().name, "a");
+        assert_eq!(map.owner(100).unwrap().name, "a");
         assert_eq!(
-            map.owner(Route::Slot(101)).unwrap(),
+            map.owner(101).unwrap(),
             &Host {
                 name: "seed".into(),
                 port: 2
             }
         );
-        assert_eq!(map.owner(Route::Slot(16001)).unwrap().name, "a");
-        assert_eq!(map.owner(Route::Slot(16383)), None, "nobody serves it");
+        assert_eq!(map.owner(16001).unwrap().name, "a");
+        assert_eq!(map.owner(16383), None, "nobody serves it");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::dial::{CONNECT_LIMIT, Dialer};
 use crate::error::{Error, Result};
 use crate::link::{Link, Target};
 use crate::meter::Meter;
+use crate::slot::Route;
 use crate::slot_map::SlotMap;
 
 /// The least time between two looks at the map.
@@ -40,6 +41,22 @@ pub(crate) enum Map {
 pub(crate) struct Known {
     pub(crate) slots: SlotMap,
     pub(crate) links: HashMap<Host, Arc<Link>>,
+}
+
+impl Known {
+    /// The master that a route leads to.
+    pub(crate) fn host(&self, route: Route) -> Option<&Host> {
+        match route {
+            Route::Slot(slot) => self.slots.owner(slot),
+            Route::Near(slot) => {
+                let near = self.slots.owner(slot);
+                let up = |host: &&Host| self.links.get(*host).is_some_and(|link| link.is_up());
+                near.filter(up)
+                    .or_else(|| self.slots.masters().iter().find(up))
+                    .or(near)
+            }
+        }
+    }
 }
 
 impl Survey {
