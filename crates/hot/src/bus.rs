@@ -86,15 +86,12 @@ impl Bus {
 
 /// Makes subscriptions. All of one handle and its clones share one connection, opened with the first.
 #[derive(Clone)]
-pub(crate) struct Lines(Kind);
-
-#[derive(Clone)]
-enum Kind {
+pub(crate) enum Lines {
     Embedded(Engine),
     Remote(Arc<Remote>),
 }
 
-struct Remote {
+pub(crate) struct Remote {
     source: Source,
     line: OnceLock<Line>,
     ids: AtomicU64,
@@ -109,7 +106,7 @@ struct Line {
 
 impl Lines {
     pub(crate) fn on_engine(engine: Engine) -> Self {
-        Self(Kind::Embedded(engine))
+        Self::Embedded(engine)
     }
 
     pub(crate) fn on_server(target: Target, dialer: Dialer) -> Self {
@@ -126,13 +123,13 @@ impl Lines {
             line: OnceLock::new(),
             ids: AtomicU64::new(0),
         };
-        Self(Kind::Remote(Arc::new(remote)))
+        Self::Remote(Arc::new(remote))
     }
 
     async fn subscribe(&self, topics: &[Topic], deadline: Instant) -> Result<Ear> {
-        match &self.0 {
-            Kind::Embedded(engine) => Ok(listen_to(engine, topics)),
-            Kind::Remote(remote) => remote.subscribe(topics, deadline).await,
+        match self {
+            Self::Embedded(engine) => Ok(listen_to(engine, topics)),
+            Self::Remote(remote) => remote.subscribe(topics, deadline).await,
         }
     }
 }

@@ -7,7 +7,7 @@ use hob_engine::Engine;
 use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
-use crate::address::Address;
+use crate::address::{Address, Host};
 use crate::bus::{Bus, Lines};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
@@ -47,9 +47,8 @@ struct Shared {
     lines: Lines,
 }
 
-#[derive(Clone)]
-pub(crate) enum Store {
-    Embedded(Arc<Embedded>),
+enum Store {
+    Embedded(Embedded),
     Single(Arc<Link>),
     Cluster(Arc<Cluster>),
 }
@@ -59,23 +58,17 @@ impl Hot {
     /// Must be called inside a tokio runtime.
     pub fn open(address: &Address) -> Result<Self> {
         let meter = Meter::new();
-        let name = address.to_string();
-        let single =
-            |target, dialer: Dialer| Store::Single(Arc::new(Link::open(target, dialer, meter.clone())));
         let (store, lines) = match address {
             Address::Embedded => {
                 let engine = Engine::default();
-                let lines = Lines::on_engine(engine.clone());
                 meter.embedded();
-                (Store::Embedded(Arc::new(Embedded::owned(engine))), lines)
+                (
+                    Store::Embedded(Embedded::owned(engine.clone())),
+                    Lines::on_engine(engine),
+                )
             }
             Address::Server { host, db, access } => {
-                let dialer = Dialer::new(access, *db)?;
-                let target = Target::Host(host.clone());
-                (
-                    single(target.clone(), dialer.clone()),
-                    Lines::on_server(target, dialer),
-                )
+                one_server(Target::Host(host.clone()), Dialer::new(access, *db)?, &meter)
             }
             Address::Sentinel {
                 sentinels,
@@ -83,12 +76,8 @@ impl Hot {
                 db,
                 access,
             } => {
-                let dialer = Dialer::new(access, *db)?;
-                let target = Target::Master(Sentinels::new(sentinels.clone(), master.clone()));
-                (
-                    single(target.clone(), dialer.clone()),
-                    Lines::on_server(target, dialer),
-                )
+                let sentinels = Sentinels::new(sentinels.clone(), master.clone());
+                one_server(Target::Master(sentinels), Dialer::new(access, *db)?, &meter)
             }
             Address::Cluster { seeds, access } => {
                 let dialer = Dialer::new(access, 0)?;
@@ -99,6 +88,7 @@ impl Hot {
                 )
             }
         };
+        let name = address.to_string();
         Ok(Self::over(Shared {
             store,
             name,
@@ -119,7 +109,7 @@ impl Hot {
     pub fn embedded(engine: &Engine) -> Self {
         let meter = Meter::new();
         meter.embedded();
-        let store = Store::Embedded(Arc::new(Embedded::over(engine)));
+        let store = Store::Embedded(Embedded::over(engine));
         let lines = Lines::on_engine(engine.clone());
         Self::over(Shared {
             store,
@@ -208,7 +198,7 @@ impl Hot {
             return Ok(vec![self.clone()]);
         };
         let masters = cluster.masters(self.until()).await?;
-        let handle = |(host, link): (crate::address::Host, Arc<Link>)| Self {
+        let handle = |(host, link): (Host, Arc<Link>)| Self {
             shared: Arc::new(Shared {
                 store: Store::Single(link),
                 name: host.to_string(),
@@ -283,6 +273,12 @@ impl Hot {
             Store::Cluster(cluster) => cluster.call_all(calls, deadline).await,
         }
     }
+}
+
+/// One connection for commands and one, when it is wanted, for the bus.
+fn one_server(target: Target, dialer: Dialer, meter: &Arc<Meter>) -> (Store, Lines) {
+    let link = Link::open(target.clone(), dialer.clone(), meter.clone());
+    (Store::Single(Arc::new(link)), Lines::on_server(target, dialer))
 }
 
 /// Runs calls on one server, and again those that it refused for a moment without doing anything.
