@@ -20,6 +20,7 @@ mod process;
 mod program;
 mod redis_server;
 mod sentinel;
+mod stores;
 mod tls;
 mod wait;
 
@@ -31,4 +32,5 @@ pub use fantoccini;
 pub use postgres::Postgres;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use sentinel::SentinelSet;
+pub use stores::{Layout, Server, Store, run};
 pub use wait::{Condition, LIMIT, wait_for};

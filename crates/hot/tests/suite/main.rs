@@ -1,0 +1,13 @@
+//! The contract of hot state on every store, and how it behaves when servers are hurt.
+
+mod batch;
+mod bus;
+mod counter;
+mod embedded;
+mod epoch;
+mod failure;
+mod lease;
+mod limit;
+mod limit_model;
+mod log;
+mod members;
