@@ -1,7 +1,6 @@
 //! Makes a machine ready for the tests: finds what is missing, and installs it where `apt-get` exists.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -61,11 +60,19 @@ const BROWSER: Need = Need {
 pub(crate) fn run(extent: Extent) -> Result<clients::Clients> {
     add_rust_components()?;
     let mut missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.present)()).collect();
-    if extent == Extent::Whole && !(BROWSER.present)() {
+    let lacks_browser = extent == Extent::Whole && !(BROWSER.present)();
+    if lacks_browser && !chromium_is_a_snap() {
         missing.push(&BROWSER);
     }
     if !missing.is_empty() {
         install(&missing)?;
+    }
+    if lacks_browser && chromium_is_a_snap() {
+        bail!(
+            "missing: {}; Ubuntu has Chromium only as a snap, which cannot work in temporary folders: \
+             install Google Chrome and the chromedriver of its version, or leave the browser out with --quick",
+            BROWSER.name
+        );
     }
     clients::install()
 }
@@ -97,12 +104,6 @@ fn install(missing: &[&Need]) -> Result<()> {
     let packages_line = packages.join(" ");
     if !on_path("apt-get") {
         bail!("missing: {names}; install it (on Debian these packages: {packages_line}) and run this again");
-    }
-    if packages.contains(&"chromium") && chromium_is_a_snap() {
-        bail!(
-            "missing: {names}; Ubuntu has Chromium only as a snap, which cannot work in temporary folders: \
-             install Google Chrome and the chromedriver of its version, or leave the browser out with --quick"
-        );
     }
     let Some(mut shell) = root_shell() else {
         bail!("missing: {names}; run: sudo apt-get install --no-install-recommends {packages_line}");
@@ -163,6 +164,5 @@ fn chromium() -> bool {
 }
 
 fn chromium_is_a_snap() -> bool {
-    fs::read_to_string(Path::new("/etc/os-release"))
-        .is_ok_and(|release| release.lines().any(|line| line == "ID=ubuntu"))
+    fs::read_to_string("/etc/os-release").is_ok_and(|release| release.lines().any(|line| line == "ID=ubuntu"))
 }

@@ -5,6 +5,9 @@
 //! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
 //! What takes longer is `async`, so that the code under test goes on meanwhile.
 //!
+//! Suites that drive a browser live in modules named `browser`, long ones in modules named `slow`: by these
+//! names `cargo xtask test --quick` leaves them out.
+//!
 //! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
 
 mod browser;

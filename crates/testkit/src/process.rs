@@ -151,6 +151,9 @@ impl Process {
         let mut next = vec![root];
         while let Some(pid) = next.pop() {
             self.send(&[pid], Signal::STOP);
+            until(format_args!("{} to freeze", self.name), || {
+                !matches!(state(pid), Some('R' | 'S' | 'D'))
+            });
             next.extend(children(pid));
             frozen.push(pid);
         }
@@ -203,19 +206,30 @@ fn family(root: Pid) -> Vec<Pid> {
     all
 }
 
+/// Listed by the thread that started them.
 fn children(pid: Pid) -> Vec<Pid> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children", pid = pid.as_raw_pid()));
-    let numbers = list.unwrap_or_default();
-    numbers
-        .split_whitespace()
-        .filter_map(|number| Pid::from_raw(number.parse().ok()?))
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())) else {
+        return Vec::new();
+    };
+    let lists = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(parse_pid).collect::<Vec<_>>())
         .collect()
+}
+
+fn parse_pid(number: &str) -> Option<Pid> {
+    Pid::from_raw(number.parse().ok()?)
 }
 
 /// A zombie does not count: nobody may ever collect an orphan's remains.
 fn lives(pid: Pid) -> bool {
-    fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).is_ok_and(|stat| {
-        let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        !state.starts_with(['Z', 'X'])
-    })
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// The letter that the kernel has for what the process is doing, if it exists.
+fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }

@@ -39,6 +39,7 @@ impl SentinelSet {
                 .is_some_and(|status| status == "up")
         });
         let sentinel = until_free(|| launch(&master, &replica));
+        hurry(&sentinel);
         let set = Self {
             sentinel,
             nodes: [master, replica],
@@ -101,6 +102,21 @@ impl SentinelSet {
             self.sentinel.command(&["SENTINEL", "REPLICAS", NAME]);
         matches!(&replicas[..], [replica] if replica["flags"] == "slave" && replica["master-link-status"] == "ok")
     }
+}
+
+/// Shortens the periods in which the Sentinel looks around, so that a node that returns is taken back within
+/// seconds, not half a minute; and lets it work on when a busy machine makes it miss its own beat, which it
+/// would take for a broken clock. Redis before 7 refuses the command, and takes its time.
+fn hurry(sentinel: &RedisServer) {
+    let periods = [
+        "INFO-PERIOD",
+        "500",
+        "PUBLISH-PERIOD",
+        "500",
+        "TILT-TRIGGER",
+        "60000",
+    ];
+    let _ = sentinel.try_command::<()>(&[&["SENTINEL", "DEBUG"][..], &periods].concat());
 }
 
 fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, Taken> {

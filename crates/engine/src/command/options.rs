@@ -53,11 +53,7 @@ impl<'a> Deadline<'a> {
             "pxat" => (1, true),
             _ => return None,
         };
-        Some(Deadline {
-            text,
-            unit_ms,
-            absolute,
-        })
+        Some(Deadline { text, unit_ms, absolute })
     }
 
     /// Whether `word` may follow: the same kind of deadline again is allowed and replaces it.
@@ -74,11 +70,7 @@ impl<'a> Deadline<'a> {
             return Err(too_far());
         }
         let given_ms = given.checked_mul(self.unit_ms).ok_or_else(too_far)?;
-        let base_ms = if self.absolute {
-            0
-        } else {
-            core.keys.now_ms.cast_signed()
-        };
+        let base_ms = if self.absolute { 0 } else { core.keys.now_ms.cast_signed() };
         let deadline = given_ms.checked_add(base_ms).ok_or_else(too_far)?;
         Ok(deadline.unsigned_abs())
     }

@@ -18,32 +18,18 @@ pub(super) const COMMANDS: &[Command] = &[
     data("zincrby", 4, GROW_FAST, Keys::ONE, zincrby),
     data("zcard", 2, READ_FAST, Keys::ONE, zcard),
     data("zcount", 4, READ_FAST, Keys::ONE, zcount),
-    data("zrange", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, Named::Nothing)
-    }),
-    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, Named::Scores(Direction::Up))
-    }),
+    data("zrange", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Nothing)),
+    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Scores(Direction::Up))),
     data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
         range(core, args, Named::Scores(Direction::Down))
     }),
-    data("zrevrange", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, Named::Ranks(Direction::Down))
-    }),
-    data("zrank", 3, READ_FAST, Keys::ONE, |core, args| {
-        rank(core, args, Direction::Up)
-    }),
-    data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| {
-        rank(core, args, Direction::Down)
-    }),
+    data("zrevrange", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Ranks(Direction::Down))),
+    data("zrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Up)),
+    data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Down)),
     data("zremrangebyrank", 4, WRITE, Keys::ONE, zremrangebyrank),
     data("zremrangebyscore", 4, WRITE, Keys::ONE, zremrangebyscore),
-    data("zpopmin", -2, WRITE_FAST, Keys::ONE, |core, args| {
-        pop(core, args, End::Left)
-    }),
-    data("zpopmax", -2, WRITE_FAST, Keys::ONE, |core, args| {
-        pop(core, args, End::Right)
-    }),
+    data("zpopmin", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Left)),
+    data("zpopmax", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Right)),
     data("zscan", -3, READ, Keys::ONE, zscan),
 ];
 
@@ -88,20 +74,14 @@ impl AddFlags {
 
     fn check(&self, pairs: usize) -> Outcome<()> {
         if self.only_new && self.only_existing {
-            return Err(Failure::new(
-                "ERR XX and NX options at the same time are not compatible",
-            ));
+            return Err(Failure::new("ERR XX and NX options at the same time are not compatible"));
         }
         let ordered = usize::from(self.only_greater) + usize::from(self.only_less);
         if ordered > 1 || (ordered > 0 && self.only_new) {
-            return Err(Failure::new(
-                "ERR GT, LT, and/or NX options at the same time are not compatible",
-            ));
+            return Err(Failure::new("ERR GT, LT, and/or NX options at the same time are not compatible"));
         }
         if self.increment && pairs > 1 {
-            return Err(Failure::new(
-                "ERR INCR option supports a single increment-element pair",
-            ));
+            return Err(Failure::new("ERR INCR option supports a single increment-element pair"));
         }
         Ok(())
     }
@@ -134,26 +114,15 @@ fn zadd(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn zincrby(core: &mut Core, args: Args<'_>) -> Outcome {
-    let flags = AddFlags {
-        increment: true,
-        ..AddFlags::default()
-    };
+    let flags = AddFlags { increment: true, ..AddFlags::default() };
     add(core, args[1], &flags, &args[2..])
 }
 
 fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcome {
     // All scores are read before the first is written: a wrong one must change nothing.
-    let scores = pairs
-        .iter()
-        .step_by(2)
-        .map(|text| float(text))
-        .collect::<Outcome<Vec<f64>>>()?;
+    let scores = pairs.iter().step_by(2).map(|text| float(text)).collect::<Outcome<Vec<f64>>>()?;
     if core.keys.read::<SortedSet>(key)?.is_none() && flags.only_existing {
-        return Ok(if flags.increment {
-            Reply::Null
-        } else {
-            Reply::Int(0)
-        });
+        return Ok(if flags.increment { Reply::Null } else { Reply::Int(0) });
     }
     let members = pairs.iter().skip(1).step_by(2);
     let (mut added, mut updated, mut last) = (0, 0, None);
@@ -178,18 +147,14 @@ fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcom
     if flags.increment {
         return Ok(last.map_or(Reply::Null, Reply::Double));
     }
-    Ok(Reply::len(if flags.count_changed {
-        added + updated
-    } else {
-        added
-    }))
+    Ok(Reply::len(if flags.count_changed { added + updated } else { added }))
 }
 
 fn zrem(core: &mut Core, args: Args<'_>) -> Outcome {
     let members = &args[2..];
-    let removed = core.keys.update(args[1], |set: &mut SortedSet| {
-        members.iter().filter(|member| set.remove(member)).count()
-    })?;
+    let removed = core
+        .keys
+        .update(args[1], |set: &mut SortedSet| members.iter().filter(|member| set.remove(member)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         core.keys.touch(args[1]);
@@ -198,8 +163,7 @@ fn zrem(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn score(set: Option<&SortedSet>, member: &[u8]) -> Reply {
-    set.and_then(|set| set.score(member))
-        .map_or(Reply::Null, Reply::Double)
+    set.and_then(|set| set.score(member)).map_or(Reply::Null, Reply::Double)
 }
 
 fn zscore(core: &mut Core, args: Args<'_>) -> Outcome {
@@ -208,15 +172,11 @@ fn zscore(core: &mut Core, args: Args<'_>) -> Outcome {
 
 fn zmscore(core: &mut Core, args: Args<'_>) -> Outcome {
     let set = core.keys.read(args[1])?;
-    Ok(Reply::Array(
-        args[2..].iter().map(|member| score(set, member)).collect(),
-    ))
+    Ok(Reply::Array(args[2..].iter().map(|member| score(set, member)).collect()))
 }
 
 fn zcard(core: &mut Core, args: Args<'_>) -> Outcome {
-    Ok(Reply::len(
-        core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len),
-    ))
+    Ok(Reply::len(core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len)))
 }
 
 fn bound(text: &[u8]) -> Outcome<Bound> {
@@ -225,11 +185,7 @@ fn bound(text: &[u8]) -> Outcome<Bound> {
         number => (false, number),
     };
     // An empty number is zero, as `strtod` reads it.
-    let score = if number.is_empty() {
-        Some(0.0)
-    } else {
-        parse_decimal(number)
-    };
+    let score = if number.is_empty() { Some(0.0) } else { parse_decimal(number) };
     let score = score.ok_or(Failure::new("ERR min or max is not a float"))?;
     Ok(Bound { score, exclusive })
 }
@@ -287,9 +243,7 @@ impl RangeQuery {
             return places.start..places.start;
         };
         let offset = offset.min(places.len());
-        let count = usize::try_from(count)
-            .unwrap_or(usize::MAX)
-            .min(places.len() - offset);
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(places.len() - offset);
         match self.direction {
             Direction::Up => places.start + offset..places.start + offset + count,
             Direction::Down => places.end - offset - count..places.end - offset,
@@ -344,12 +298,7 @@ fn range(core: &mut Core, args: Args<'_>, named: Named) -> Outcome {
         (true, Direction::Up) => Span::Scores(bound(args[2])?, bound(args[3])?),
         (true, Direction::Down) => Span::Scores(bound(args[3])?, bound(args[2])?),
     };
-    let query = RangeQuery {
-        span,
-        direction,
-        limit,
-        with_scores,
-    };
+    let query = RangeQuery { span, direction, limit, with_scores };
     Ok(query.answer(core.keys.read(args[1])?))
 }
 
@@ -396,10 +345,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
     let popped = core.keys.update(args[1], |set: &mut SortedSet| {
         let most = count.unwrap_or(1).min(set.len());
         let mut take = || set.take(if end == End::Left { 0 } else { set.len() - 1 });
-        (0..most)
-            .map(|_| take())
-            .map(|ranked| (ranked.member.to_vec(), ranked.score))
-            .collect::<Vec<_>>()
+        (0..most).map(|_| take()).map(|ranked| (ranked.member.to_vec(), ranked.score)).collect::<Vec<_>>()
     })?;
     let popped = popped.unwrap_or_default();
     if !popped.is_empty() {
@@ -409,9 +355,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
         return Ok(Reply::Scored(popped));
     }
     // Without a count RESP3 answers one flat pair, not an array of pairs.
-    let flat = popped
-        .into_iter()
-        .flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
+    let flat = popped.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
     Ok(Reply::Array(flat.collect()))
 }
 
@@ -423,12 +367,10 @@ fn zscan(core: &mut Core, args: Args<'_>) -> Outcome {
     let page = Scan::page(options.cursor, options.count, set.len(), |index| {
         set.at(index).filter(|(member, _)| options.wants(member))
     });
-    let flat = page.found.into_iter().flat_map(|(member, score)| {
-        [
-            Reply::bulk(member),
-            Reply::Bulk(scanned_score(score).into_bytes()),
-        ]
-    });
+    let flat = page
+        .found
+        .into_iter()
+        .flat_map(|(member, score)| [Reply::bulk(member), Reply::Bulk(scanned_score(score).into_bytes())]);
     Ok(ScanOptions::reply(page.cursor, flat.collect()))
 }
 

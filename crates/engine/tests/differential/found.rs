@@ -24,9 +24,7 @@ fn both_agree(lines: &[&str]) {
         })
         .collect();
     for protocol in ["2", "3"] {
-        Pair::connect(redis.port(), engine.port(), protocol)
-            .play(&steps)
-            .unwrap();
+        Pair::connect(redis.port(), engine.port(), protocol).play(&steps).unwrap();
     }
 }
 
@@ -56,33 +54,17 @@ fn discard_with_a_word_too_many_breaks_the_transaction() {
 
 #[test]
 fn a_negative_zero_is_zero_in_a_sorted_set() {
-    both_agree(&[
-        "ZADD z -0 a",
-        "ZRANGE z 0 -1 WITHSCORES",
-        "ZADD z INCR -0 b",
-        "ZSCORE z b",
-    ]);
+    both_agree(&["ZADD z -0 a", "ZRANGE z 0 -1 WITHSCORES", "ZADD z INCR -0 b", "ZSCORE z b"]);
 }
 
 #[test]
 fn zscan_spells_whole_scores_out() {
-    both_agree(&[
-        "ZADD z -99999999999999992 a 1e18 b 0.1 c",
-        "ZSCAN z 0",
-        "ZRANGE z 0 -1 WITHSCORES",
-    ]);
+    both_agree(&["ZADD z -99999999999999992 a 1e18 b 0.1 c", "ZSCAN z 0", "ZRANGE z 0 -1 WITHSCORES"]);
 }
 
 #[test]
 fn a_star_matches_the_key_without_a_name_but_not_such_a_channel() {
-    both_agree(&[
-        "SET '' v",
-        "KEYS *",
-        "KEYS **",
-        "SCAN 0 MATCH *",
-        "PSUBSCRIBE * news*",
-        "PUBLISH '' x",
-    ]);
+    both_agree(&["SET '' v", "KEYS *", "KEYS **", "SCAN 0 MATCH *", "PSUBSCRIBE * news*", "PUBLISH '' x"]);
 }
 
 #[test]
@@ -102,11 +84,7 @@ fn a_count_at_the_edge_of_integers_is_taken_or_refused_alike() {
 
 #[test]
 fn a_number_too_large_for_an_integer_becomes_the_smallest() {
-    both_agree(&[
-        "EVAL return(1e60) 0",
-        "EVAL return(-1e60) 0",
-        "EVAL return(0/0) 0",
-    ]);
+    both_agree(&["EVAL return(1e60) 0", "EVAL return(-1e60) 0", "EVAL return(0/0) 0"]);
 }
 
 #[test]

@@ -19,9 +19,7 @@ mod slow {
     fn random_sequences_answer_as_on_redis() {
         let redis = RedisServer::start();
         let engine = EngineServer::start();
-        let sequences = std::env::var("HOB_SEQUENCES")
-            .ok()
-            .and_then(|count| count.parse().ok());
+        let sequences = std::env::var("HOB_SEQUENCES").ok().and_then(|count| count.parse().ok());
         let config = Config {
             cases: sequences.unwrap_or(budget(400, 20_000)),
             max_shrink_iters: 4_000,

@@ -19,21 +19,13 @@ pub(crate) struct EngineServer {
 
 impl EngineServer {
     pub(crate) fn start() -> EngineServer {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = runtime
-            .block_on(Listener::bind(Engine::default(), loopback))
-            .unwrap();
+        let listener = runtime.block_on(Listener::bind(Engine::default(), loopback)).unwrap();
         let address = listener.address().unwrap();
         runtime.spawn(listener.serve(std::future::pending()));
-        EngineServer {
-            address,
-            _runtime: runtime,
-        }
+        EngineServer { address, _runtime: runtime }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -49,10 +41,8 @@ struct Side {
 
 impl Side {
     fn connect(port: u16, protocol: &str) -> Side {
-        let mut side = Side {
-            clients: [Wire::connect(port), Wire::connect(port)],
-            subscriber: Wire::connect(port),
-        };
+        let mut side =
+            Side { clients: [Wire::connect(port), Wire::connect(port)], subscriber: Wire::connect(port) };
         for wire in side.clients.iter_mut().chain([&mut side.subscriber]) {
             wire.ask(&["HELLO", protocol]);
         }
@@ -63,11 +53,7 @@ impl Side {
     /// All elements that a walk with cursors gives, each once. A refusal is an element too.
     fn walk(&mut self, words: &Words) -> BTreeSet<Frame> {
         let cursor_at = if words[0] == b"SCAN" { 1 } else { 2 };
-        let width = if matches!(words[0].as_slice(), b"HSCAN" | b"ZSCAN") {
-            2
-        } else {
-            1
-        };
+        let width = if matches!(words[0].as_slice(), b"HSCAN" | b"ZSCAN") { 2 } else { 1 };
         let mut words = words.clone();
         let mut found = BTreeSet::new();
         for _ in 0..10_000 {
@@ -76,11 +62,7 @@ impl Side {
                 found.insert(reply);
                 return found;
             };
-            found.extend(
-                page.items()
-                    .chunks(width)
-                    .map(|item| Frame::List('*', item.to_vec())),
-            );
+            found.extend(page.items().chunks(width).map(|item| Frame::List('*', item.to_vec())));
             if cursor == b"0" {
                 return found;
             }
@@ -159,10 +141,7 @@ impl Pair {
             _ => {}
         }
         if queued {
-            self.queues[client]
-                .as_mut()
-                .expect("only a transaction queues")
-                .push(words.clone());
+            self.queues[client].as_mut().expect("only a transaction queues").push(words.clone());
             return agree(words, &redis, &engine);
         }
         self.compare(words, &redis, &engine, slack_ms)?;
@@ -172,19 +151,12 @@ impl Pair {
     /// After a PUBLISH, the subscribers must have heard the same.
     fn hear_published(&mut self, words: &Words, reply: &Frame) -> Check {
         let inner = inner_command(words);
-        if !inner
-            .first()
-            .is_some_and(|name| name.eq_ignore_ascii_case(b"PUBLISH"))
-            || inner.len() != 3
-        {
+        if !inner.first().is_some_and(|name| name.eq_ignore_ascii_case(b"PUBLISH")) || inner.len() != 3 {
             return Ok(());
         }
         let direct = usize::from(self.channels.contains(&inner[1]));
-        let by_pattern = self
-            .patterns
-            .iter()
-            .filter(|pattern| hob_engine::glob_matches(pattern, &inner[1]))
-            .count();
+        let by_pattern =
+            self.patterns.iter().filter(|pattern| hob_engine::glob_matches(pattern, &inner[1])).count();
         if reply.is_error() {
             return Ok(());
         }
@@ -200,10 +172,7 @@ impl Pair {
 
     fn compare(&self, words: &Words, redis: &Frame, engine: &Frame, slack_ms: i64) -> Check {
         let words = &inner_command(words);
-        let name = words
-            .first()
-            .map(|name| name.to_ascii_uppercase())
-            .unwrap_or_default();
+        let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
         match name.as_slice() {
             b"PTTL" | b"PEXPIRETIME" => close(words, redis, engine, slack_ms),
             b"TTL" | b"EXPIRETIME" => close(words, redis, engine, 1 + slack_ms / 1000),
@@ -230,10 +199,7 @@ impl Pair {
             return Ok(());
         }
         let words = vec![b"SPOP".to_vec(), key.to_vec()];
-        let (redis, engine) = (
-            self.redis.clients[0].ask(&words),
-            self.engine.clients[0].ask(&words),
-        );
+        let (redis, engine) = (self.redis.clients[0].ask(&words), self.engine.clients[0].ask(&words));
         same_shape(&words, &redis, &engine)?;
         self.ask(0, &vec![b"SCARD".to_vec(), key.to_vec()])?;
         self.ask(0, &vec![b"DEL".to_vec(), key.to_vec()])
@@ -279,11 +245,7 @@ impl Pair {
         }
         for key in KEYS {
             let ask = |command: &str, rest: &[&str]| -> Words {
-                [&[command, key], rest]
-                    .concat()
-                    .iter()
-                    .map(|word| word.as_bytes().to_vec())
-                    .collect()
+                [&[command, key], rest].concat().iter().map(|word| word.as_bytes().to_vec()).collect()
             };
             for words in [
                 ask("TYPE", &[]),
@@ -328,10 +290,7 @@ fn agree<T: PartialEq + fmt::Debug>(words: &Words, redis: &T, engine: &T) -> Che
     if redis == engine {
         return Ok(());
     }
-    Err(TestCaseError::fail(format!(
-        "{}\n  redis  {redis:?}\n  engine {engine:?}",
-        Line(words)
-    )))
+    Err(TestCaseError::fail(format!("{}\n  redis  {redis:?}\n  engine {engine:?}", Line(words))))
 }
 
 /// Times that depend on when each server was asked.
@@ -356,9 +315,7 @@ struct Line<'a>(&'a Words);
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|word| write!(f, "\"{}\" ", word.escape_ascii()))
+        self.0.iter().try_for_each(|word| write!(f, "\"{}\" ", word.escape_ascii()))
     }
 }
 

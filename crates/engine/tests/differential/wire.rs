@@ -41,12 +41,8 @@ impl Wire {
     pub(crate) fn connect(port: u16) -> Wire {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
         stream.set_nodelay(true).expect("a TCP stream");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("a TCP stream");
-        Wire {
-            reader: BufReader::new(stream),
-        }
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP stream");
+        Wire { reader: BufReader::new(stream) }
     }
 
     pub(crate) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Frame {
@@ -62,9 +58,7 @@ impl Wire {
 
     pub(crate) fn read(&mut self) -> Frame {
         let mut line = Vec::new();
-        self.reader
-            .read_until(b'\n', &mut line)
-            .expect("the server answers");
+        self.reader.read_until(b'\n', &mut line).expect("the server answers");
         assert!(line.ends_with(b"\r\n"), "the server closed the connection");
         let line = String::from_utf8_lossy(&line[..line.len() - 2]).into_owned();
         let count: i64 = line[1..].parse().unwrap_or(0);
@@ -80,9 +74,7 @@ impl Wire {
 
     fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count + 2];
-        self.reader
-            .read_exact(&mut bytes)
-            .expect("the server sends what it announced");
+        self.reader.read_exact(&mut bytes).expect("the server sends what it announced");
         bytes.truncate(count);
         bytes
     }
