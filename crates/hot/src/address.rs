@@ -17,12 +17,7 @@ pub enum Address {
     /// One Redis or Valkey server.
     Server { host: Host, db: u32, access: Access },
     /// A master that a set of sentinels names.
-    Sentinel {
-        sentinels: Vec<Host>,
-        master: String,
-        db: u32,
-        access: Access,
-    },
+    Sentinel { sentinels: Vec<Host>, master: String, db: u32, access: Access },
     /// A Redis Cluster, entered through any of these nodes.
     Cluster { seeds: Vec<Host>, access: Access },
 }
@@ -94,21 +89,12 @@ impl Address {
             return Ok(Self::Embedded);
         }
         let port = match port {
-            Some(text) => text
-                .parse()
-                .map_err(|_| bad(format!("REDIS_PORT is not a port: {text:?}")))?,
+            Some(text) => text.parse().map_err(|_| bad(format!("REDIS_PORT is not a port: {text:?}")))?,
             None => DEFAULT_PORT,
         };
         let name = host.unwrap_or_else(|| "localhost".to_owned());
-        let access = Access {
-            password: password.map(Secret),
-            ..Access::default()
-        };
-        Ok(Self::Server {
-            host: Host { name, port },
-            db: 0,
-            access,
-        })
+        let access = Access { password: password.map(Secret), ..Access::default() };
+        Ok(Self::Server { host: Host { name, port }, db: 0, access })
     }
 
     /// Whether keys must carry hash tags, because scripts of several keys would cross slots.
@@ -164,37 +150,23 @@ impl<'a> Parts<'a> {
         if let Some(credentials) = credentials {
             let (name, secret) = credentials.split_once(':').unwrap_or((credentials, ""));
             user = Some(decode(name)?).filter(|name| !name.is_empty());
-            password = Some(decode(secret)?)
-                .filter(|secret| !secret.is_empty())
-                .map(Secret);
+            password = Some(decode(secret)?).filter(|secret| !secret.is_empty()).map(Secret);
         }
         let path = path.split('/').filter(|part| !part.is_empty()).collect();
-        Ok(Self {
-            user,
-            password,
-            hosts,
-            path,
-            query,
-        })
+        Ok(Self { user, password, hosts, path, query })
     }
 
     fn server(self, encrypted: bool) -> Result<Address> {
         let mut hosts = hosts(self.hosts, DEFAULT_PORT)?;
         if hosts.len() > 1 {
-            return Err(bad(
-                "redis:// takes one host; use redis+cluster:// or redis+sentinel://".to_owned(),
-            ));
+            return Err(bad("redis:// takes one host; use redis+cluster:// or redis+sentinel://".to_owned()));
         }
         let db = match self.path[..] {
             [] => 0,
             [db] => database(db)?,
             _ => return Err(bad("redis:// takes a path of one database number".to_owned())),
         };
-        Ok(Address::Server {
-            host: hosts.remove(0),
-            db,
-            access: self.access(encrypted)?,
-        })
+        Ok(Address::Server { host: hosts.remove(0), db, access: self.access(encrypted)? })
     }
 
     fn sentinel(self, encrypted: bool) -> Result<Address> {
@@ -203,17 +175,10 @@ impl<'a> Parts<'a> {
             [master] => (master, 0),
             [master, db] => (master, database(db)?),
             _ => {
-                return Err(bad(
-                    "redis+sentinel:// wants /mastername or /mastername/db".to_owned()
-                ));
+                return Err(bad("redis+sentinel:// wants /mastername or /mastername/db".to_owned()));
             }
         };
-        Ok(Address::Sentinel {
-            sentinels,
-            master: decode(master)?,
-            db,
-            access: self.access(encrypted)?,
-        })
+        Ok(Address::Sentinel { sentinels, master: decode(master)?, db, access: self.access(encrypted)? })
     }
 
     fn cluster(self, encrypted: bool) -> Result<Address> {
@@ -221,10 +186,7 @@ impl<'a> Parts<'a> {
         if !matches!(self.path[..], [] | ["0"]) {
             return Err(bad("a cluster has database 0 only".to_owned()));
         }
-        Ok(Address::Cluster {
-            seeds,
-            access: self.access(encrypted)?,
-        })
+        Ok(Address::Cluster { seeds, access: self.access(encrypted)? })
     }
 
     fn access(self, encrypted: bool) -> Result<Access> {
@@ -236,23 +198,16 @@ impl<'a> Parts<'a> {
                 _ => return Err(bad(format!("unknown parameter {name:?}; only ca=FILE is known"))),
             }
         }
-        Ok(Access {
-            user: self.user,
-            password: self.password,
-            tls: encrypted.then_some(Tls { ca_file }),
-        })
+        Ok(Access { user: self.user, password: self.password, tls: encrypted.then_some(Tls { ca_file }) })
     }
 }
 
 fn hosts(text: &str, default_port: u16) -> Result<Vec<Host>> {
-    text.split(',')
-        .map(|host| Host::parse(host, default_port))
-        .collect()
+    text.split(',').map(|host| Host::parse(host, default_port)).collect()
 }
 
 fn database(text: &str) -> Result<u32> {
-    text.parse()
-        .map_err(|_| bad(format!("{text:?} is not a database number")))
+    text.parse().map_err(|_| bad(format!("{text:?} is not a database number")))
 }
 
 fn bad(reason: String) -> Error {
@@ -280,9 +235,7 @@ fn decode(text: &str) -> Result<String> {
 impl Host {
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self> {
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (name, port) = rest
-                .split_once(']')
-                .ok_or_else(|| bad(format!("no ] in {text:?}")))?;
+            let (name, port) = rest.split_once(']').ok_or_else(|| bad(format!("no ] in {text:?}")))?;
             (name, port.strip_prefix(':'))
         } else {
             match text.rsplit_once(':') {
@@ -300,10 +253,7 @@ impl Host {
             Some(port) => port.parse().map_err(|_| bad(format!("{port:?} is not a port")))?,
             None => default_port,
         };
-        Ok(Self {
-            name: name.to_owned(),
-            port,
-        })
+        Ok(Self { name: name.to_owned(), port })
     }
 }
 
@@ -324,18 +274,8 @@ impl fmt::Display for Address {
         match self {
             Self::Embedded => f.write_str("embedded://"),
             Self::Server { host, db, access } => write!(f, "redis{}://{host}/{db}", s(access)),
-            Self::Sentinel {
-                sentinels,
-                master,
-                db,
-                access,
-            } => {
-                write!(
-                    f,
-                    "redis{}+sentinel://{}/{master}/{db}",
-                    s(access),
-                    list(sentinels)
-                )
+            Self::Sentinel { sentinels, master, db, access } => {
+                write!(f, "redis{}+sentinel://{}/{master}/{db}", s(access), list(sentinels))
             }
             Self::Cluster { seeds, access } => write!(f, "redis{}+cluster://{}", s(access), list(seeds)),
         }
@@ -347,10 +287,7 @@ mod tests {
     use super::*;
 
     fn host(name: &str, port: u16) -> Host {
-        Host {
-            name: name.into(),
-            port,
-        }
+        Host { name: name.into(), port }
     }
 
     fn parse(text: &str) -> Address {
@@ -359,16 +296,9 @@ mod tests {
 
     #[test]
     fn a_plain_url_gives_host_port_and_database() {
-        let Address::Server { host: at, db, access } = parse("redis://cache.local:6390/3") else {
-            panic!()
-        };
-        assert_eq!(
-            (at, db, access),
-            (host("cache.local", 6390), 3, Access::default())
-        );
-        let Address::Server { host: at, .. } = parse("redis://[::1]") else {
-            panic!()
-        };
+        let Address::Server { host: at, db, access } = parse("redis://cache.local:6390/3") else { panic!() };
+        assert_eq!((at, db, access), (host("cache.local", 6390), 3, Access::default()));
+        let Address::Server { host: at, .. } = parse("redis://[::1]") else { panic!() };
         assert_eq!(at, host("::1", 6379));
     }
 
@@ -384,20 +314,10 @@ mod tests {
 
     #[test]
     fn clusters_and_sentinels_take_several_hosts() {
-        let Address::Cluster { seeds, .. } = parse("redis+cluster://a:1,b:2") else {
-            panic!()
-        };
+        let Address::Cluster { seeds, .. } = parse("redis+cluster://a:1,b:2") else { panic!() };
         assert_eq!(seeds, [host("a", 1), host("b", 2)]);
         let address = parse("redis+sentinel://:secret@a,b:2/mymaster/4");
-        let Address::Sentinel {
-            sentinels,
-            master,
-            db,
-            ..
-        } = &address
-        else {
-            panic!()
-        };
+        let Address::Sentinel { sentinels, master, db, .. } = &address else { panic!() };
         assert_eq!(
             (sentinels.as_slice(), master.as_str(), *db),
             (&[host("a", 26379), host("b", 2)][..], "mymaster", 4)
@@ -419,24 +339,11 @@ mod tests {
             Address::from_vars(move |name| pairs.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
         };
         assert_eq!(vars(&[]).unwrap(), Address::Embedded);
-        assert_eq!(
-            vars(&[("REDIS_PASSWORD", "x")]).unwrap().to_string(),
-            "redis://localhost:6379/0"
-        );
-        assert_eq!(
-            vars(&[("REDIS_HOST", "h"), ("REDIS_PORT", "7")])
-                .unwrap()
-                .to_string(),
-            "redis://h:7/0"
-        );
+        assert_eq!(vars(&[("REDIS_PASSWORD", "x")]).unwrap().to_string(), "redis://localhost:6379/0");
+        assert_eq!(vars(&[("REDIS_HOST", "h"), ("REDIS_PORT", "7")]).unwrap().to_string(), "redis://h:7/0");
         let both = vars(&[("REDIS_HOST", "h"), ("HOB_HOT", "redis+cluster://c:1")]).unwrap();
         assert_eq!(both.to_string(), "redis+cluster://c:1");
-        assert!(
-            vars(&[("REDIS_PORT", "seven")])
-                .unwrap_err()
-                .to_string()
-                .contains("REDIS_PORT")
-        );
+        assert!(vars(&[("REDIS_PORT", "seven")]).unwrap_err().to_string().contains("REDIS_PORT"));
     }
 
     #[test]

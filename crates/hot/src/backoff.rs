@@ -36,10 +36,7 @@ mod tests {
         for attempt in 1..=100u64 {
             let bound = (50 * attempt).min(2000);
             let pause = u64::try_from(backoff.next().as_millis()).unwrap();
-            assert!(
-                (bound / 2..=bound).contains(&pause),
-                "attempt {attempt}: {pause} ms"
-            );
+            assert!((bound / 2..=bound).contains(&pause), "attempt {attempt}: {pause} ms");
         }
         backoff.reset();
         assert!(backoff.next() <= Duration::from_millis(50));

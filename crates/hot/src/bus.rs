@@ -76,11 +76,7 @@ impl Bus {
 
     /// Listens to topics. Once this returns, every message published later is heard or reported missed.
     pub async fn subscribe(&self, topics: &[Topic]) -> Result<Subscription> {
-        self.0
-            .lines()
-            .subscribe(topics, self.0.until())
-            .await
-            .map(Subscription)
+        self.0.lines().subscribe(topics, self.0.until()).await.map(Subscription)
     }
 }
 
@@ -118,11 +114,7 @@ impl Lines {
     }
 
     fn over(source: Source) -> Self {
-        let remote = Remote {
-            source,
-            line: OnceLock::new(),
-            ids: AtomicU64::new(0),
-        };
+        let remote = Remote { source, line: OnceLock::new(), ids: AtomicU64::new(0) };
         Self::Remote(Arc::new(remote))
     }
 
@@ -152,25 +144,13 @@ impl Remote {
         let mailbox = Arc::new(Mailbox::new(QUEUE));
         let id = self.ids.fetch_add(1, Relaxed);
         let (ready, listening) = oneshot::channel();
-        let order = Order::Subscribe {
-            id,
-            topics: topics.to_vec(),
-            mailbox: mailbox.clone(),
-            ready,
-        };
+        let order = Order::Subscribe { id, topics: topics.to_vec(), mailbox: mailbox.clone(), ready };
         // Dropped when the deadline passes first, and then takes its order back.
-        let wire = Wire {
-            id,
-            mailbox,
-            orders: line.orders.clone(),
-        };
+        let wire = Wire { id, mailbox, orders: line.orders.clone() };
         let _ = line.orders.send(order);
         match timeout_at(deadline, listening).await {
             Ok(Ok(())) => Ok(Ear::Remote(wire)),
-            _ => Err(Error::Unavailable {
-                waited: asked.elapsed(),
-                reason: line.trouble.borrow().clone(),
-            }),
+            _ => Err(Error::Unavailable { waited: asked.elapsed(), reason: line.trouble.borrow().clone() }),
         }
     }
 }
@@ -180,11 +160,7 @@ impl Line {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (telling, trouble) = watch::channel("not connected yet".to_owned());
         let task = tokio::spawn(Switchboard::new(source, inbox, telling).run()).abort_handle();
-        Self {
-            orders,
-            trouble,
-            task,
-        }
+        Self { orders, trouble, task }
     }
 }
 
@@ -225,15 +201,7 @@ impl Subscription {
 impl From<Event> for BusEvent {
     fn from(event: Event) -> Self {
         match event {
-            Event::Message {
-                channel,
-                pattern,
-                payload,
-            } => Self::Message {
-                channel,
-                pattern,
-                payload,
-            },
+            Event::Message { channel, pattern, payload } => Self::Message { channel, pattern, payload },
             Event::Missed(_) => Self::Missed,
         }
     }

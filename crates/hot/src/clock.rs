@@ -44,10 +44,7 @@ impl Clock {
     /// The script argument in microseconds; empty for the store's clock.
     #[must_use]
     pub fn us(&self) -> String {
-        self.0
-            .as_ref()
-            .map(|us| us.load(Relaxed).to_string())
-            .unwrap_or_default()
+        self.0.as_ref().map(|us| us.load(Relaxed).to_string()).unwrap_or_default()
     }
 }
 

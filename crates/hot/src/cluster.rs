@@ -130,12 +130,8 @@ impl Cluster {
         deadline: Instant,
     ) -> BoxFuture<'a, Vec<(usize, Result<Value>)>> {
         let groups = self.by_master(routed);
-        let sent = groups
-            .into_iter()
-            .map(move |group| self.send_group(calls, group, deadline));
-        join_all(sent)
-            .map(|groups| groups.into_iter().flatten().collect())
-            .boxed()
+        let sent = groups.into_iter().map(move |group| self.send_group(calls, group, deadline));
+        join_all(sent).map(|groups| groups.into_iter().flatten().collect()).boxed()
     }
 
     async fn send_group(
@@ -156,10 +152,7 @@ impl Cluster {
         let (host, answers) = match sent.await {
             Ok(sent) => sent,
             Err(error) => {
-                return group
-                    .into_iter()
-                    .map(|(at, _)| (at, Err(error.clone())))
-                    .collect();
+                return group.into_iter().map(|(at, _)| (at, Err(error.clone()))).collect();
             }
         };
         let (mut done, mut again) = (Vec::with_capacity(group.len()), Vec::new());
@@ -206,18 +199,9 @@ impl Cluster {
     /// node need not know it.
     async fn ask(&self, importer: &Host, call: &Call, deadline: Instant) -> Result<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
-        pipeline
-            .add_command(redis::cmd("ASKING"))
-            .add_command(call.with_source());
-        let answers = self
-            .survey
-            .link_to(importer)
-            .send_all(&pipeline, deadline)
-            .await?;
-        answers
-            .into_iter()
-            .nth(1)
-            .unwrap_or_else(|| Err(Error::reply("no answer after ASKING")))
+        pipeline.add_command(redis::cmd("ASKING")).add_command(call.with_source());
+        let answers = self.survey.link_to(importer).send_all(&pipeline, deadline).await?;
+        answers.into_iter().nth(1).unwrap_or_else(|| Err(Error::reply("no answer after ASKING")))
     }
 
     /// The link of a route's master, once it is up; the map may change meanwhile.
@@ -235,10 +219,7 @@ impl Cluster {
                 }
             } else if Instant::now() >= deadline {
                 let reason = "no master serves the slot".to_owned();
-                return Err(Error::Unavailable {
-                    waited: deadline.elapsed(),
-                    reason,
-                });
+                return Err(Error::Unavailable { waited: deadline.elapsed(), reason });
             }
             self.survey.mark_stale();
             sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now()))).await;
@@ -256,15 +237,8 @@ impl Drop for Cluster {
 fn redirection(detail: &str, answered: &Host) -> Option<Host> {
     let (_, address) = detail.split_once(' ')?;
     let (name, port) = address.rsplit_once(':')?;
-    let name = if name.is_empty() {
-        answered.name.clone()
-    } else {
-        name.trim_matches(['[', ']']).to_owned()
-    };
-    Some(Host {
-        name,
-        port: port.parse().ok()?,
-    })
+    let name = if name.is_empty() { answered.name.clone() } else { name.trim_matches(['[', ']']).to_owned() };
+    Some(Host { name, port: port.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -273,16 +247,8 @@ mod tests {
 
     #[test]
     fn a_redirection_names_a_host_or_means_the_one_that_answered() {
-        let here = Host {
-            name: "10.0.0.1".into(),
-            port: 1,
-        };
-        let to = |name: &str, port| {
-            Some(Host {
-                name: name.into(),
-                port,
-            })
-        };
+        let here = Host { name: "10.0.0.1".into(), port: 1 };
+        let to = |name: &str, port| Some(Host { name: name.into(), port });
         assert_eq!(redirection("3999 10.0.0.2:6381", &here), to("10.0.0.2", 6381));
         assert_eq!(redirection("3999 :6381", &here), to("10.0.0.1", 6381));
         assert_eq!(redirection("3999 ::1:6381", &here), to("::1", 6381));

@@ -33,17 +33,10 @@ pub async fn add(
     by: i64,
     window: Duration,
 ) -> Result<Count> {
-    let call = ADD
-        .on(&[counter.as_ref(), ends.as_ref()])
-        .arg(by)
-        .arg(millis(window))
-        .arg(hot.clock().us());
+    let call = ADD.on(&[counter.as_ref(), ends.as_ref()]).arg(by).arg(millis(window)).arg(hot.clock().us());
     let mut reply: Reply = hot.run(call).await?;
     match reply.word() {
-        "count" => Ok(Count {
-            count: reply.next()?,
-            left: Duration::from_millis(reply.next()?),
-        }),
+        "count" => Ok(Count { count: reply.next()?, left: Duration::from_millis(reply.next()?) }),
         _ => Err(reply.unexpected()),
     }
 }
@@ -78,26 +71,22 @@ pub enum Bucketed {
     },
 }
 
-/// Adds to the bucket that the store's clock is in, which is then kept for `keep` beyond its end (G9 P1).
+/// Adds to the bucket that the store's clock is in, which is kept for `keep` from its start on (G9 P1).
 pub async fn add_to_bucket(hot: &Hot, buckets: Buckets<'_>, by: i64, keep: Duration) -> Result<Bucketed> {
     let width_ms = millis(buckets.width);
-    if !buckets.start_unix_ms.is_multiple_of(width_ms) {
-        let start = buckets.start_unix_ms;
-        return Err(Error::Misuse(format!(
-            "no bucket of {width_ms} ms starts at {start}"
-        )));
+    let start = buckets.start_unix_ms;
+    if !start.is_multiple_of(width_ms) {
+        return Err(Error::Misuse(format!("no bucket of {width_ms} ms starts at {start}")));
+    }
+    if keep < buckets.width {
+        return Err(Error::Misuse("a bucket is kept at least until it is over".to_owned()));
     }
     let call = BUCKET.on(&buckets.keys).arg(buckets.start_unix_ms).arg(width_ms);
     let call = call.arg(by).arg(millis(keep)).arg(hot.clock().us());
     let mut reply: Reply = hot.run(call).await?;
     match reply.word() {
-        "count" => Ok(Bucketed::Counted {
-            start_unix_ms: reply.next()?,
-            count: reply.next()?,
-        }),
-        "stray" => Ok(Bucketed::Stray {
-            start_unix_ms: reply.next()?,
-        }),
+        "count" => Ok(Bucketed::Counted { start_unix_ms: reply.next()?, count: reply.next()? }),
+        "stray" => Ok(Bucketed::Stray { start_unix_ms: reply.next()? }),
         _ => Err(reply.unexpected()),
     }
 }

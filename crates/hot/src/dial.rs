@@ -50,27 +50,19 @@ impl Dialer {
     /// The same without credentials, for a sentinel that wants none.
     pub(crate) fn anonymous(&self) -> Self {
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();
-        Self {
-            info,
-            tls: self.tls.clone(),
-        }
+        Self { info, tls: self.tls.clone() }
     }
 
     /// The same credentials outside any numbered database, as a sentinel has none.
     pub(crate) fn without_database(&self) -> Self {
-        Self {
-            info: self.info.clone().set_db(0).set_skip_set_lib_name(),
-            tls: self.tls.clone(),
-        }
+        Self { info: self.info.clone().set_db(0).set_skip_set_lib_name(), tls: self.tls.clone() }
     }
 
     /// A connection for commands and the future that drives it.
     pub(crate) async fn commands(&self, host: &Host) -> Result<(MultiplexedConnection, Driver), RedisError> {
         let stream = self.stream(host).await?;
         // Deadlines are ours, per call: the library's own would hide which of the two fired.
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None);
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = MultiplexedConnection::new_with_config(&self.info, stream, config).await?;
         Ok((connection, Box::pin(driver)))
     }
@@ -83,9 +75,8 @@ impl Dialer {
     async fn stream(&self, host: &Host) -> io::Result<Stream> {
         let tcp = TcpStream::connect((host.name.as_str(), host.port)).await?;
         tcp.set_nodelay(true)?;
-        let keepalive = TcpKeepalive::new()
-            .with_time(Duration::from_secs(15))
-            .with_interval(Duration::from_secs(5));
+        let keepalive =
+            TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
         SockRef::from(&tcp).set_tcp_keepalive(&keepalive)?;
         let Some(tls) = &self.tls else {
             return Ok(Box::pin(tcp));
@@ -108,9 +99,7 @@ fn connector(tls: &Tls) -> Result<TlsConnector> {
                 CertificateDer::pem_file_iter(path).map_err(|e| refuse(format!("{shown}: {e}")))?;
             for certificate in certificates {
                 let certificate = certificate.map_err(|e| refuse(format!("{shown}: {e}")))?;
-                roots
-                    .add(certificate)
-                    .map_err(|e| refuse(format!("{shown}: {e}")))?;
+                roots.add(certificate).map_err(|e| refuse(format!("{shown}: {e}")))?;
             }
             if roots.is_empty() {
                 return Err(refuse(format!("{shown} holds no certificate")));

@@ -18,20 +18,14 @@ pub(crate) struct Embedded {
 impl Embedded {
     /// An engine that somebody else looks after.
     pub(crate) fn over(engine: &Engine) -> Self {
-        Self {
-            connection: engine.connection(),
-            sweeper: None,
-        }
+        Self { connection: engine.connection(), sweeper: None }
     }
 
     /// An engine of our own: expired keys are swept for as long as the handle lives.
     pub(crate) fn owned(engine: Engine) -> Self {
         let connection = engine.connection();
         let sweeper = tokio::spawn(async move { engine.keep_swept().await }).abort_handle();
-        Self {
-            connection,
-            sweeper: Some(sweeper),
-        }
+        Self { connection, sweeper: Some(sweeper) }
     }
 
     pub(crate) async fn call(&self, call: &Call) -> Result<Value> {
@@ -56,25 +50,14 @@ impl Embedded {
     }
 
     async fn send(&self, command: &Cmd) -> Result<Value> {
-        self.connection
-            .clone()
-            .req_packed_command(command)
-            .await
-            .map_err(refusal)
+        self.connection.clone().req_packed_command(command).await.map_err(refusal)
     }
 
     async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
         let count = commands.len();
-        let values = self
-            .connection
-            .clone()
-            .req_packed_commands(commands, 0, count)
-            .await
-            .map_err(refusal)?;
-        Ok(values
-            .into_iter()
-            .map(|value| value.extract_error().map_err(refusal))
-            .collect())
+        let values =
+            self.connection.clone().req_packed_commands(commands, 0, count).await.map_err(refusal)?;
+        Ok(values.into_iter().map(|value| value.extract_error().map_err(refusal)).collect())
     }
 }
 

@@ -108,12 +108,9 @@ impl<T> Outcome<T> {
         if found.is_empty() {
             return Ok(Self::Lost { found: None });
         }
-        let number = found
-            .parse()
-            .map_err(|_| Error::reply(format!("a marker names the epoch {found:?}")))?;
-        Ok(Self::Lost {
-            found: Some(Epoch::new(number)?),
-        })
+        let number =
+            found.parse().map_err(|_| Error::reply(format!("a marker names the epoch {found:?}")))?;
+        Ok(Self::Lost { found: Some(Epoch::new(number)?) })
     }
 }
 
@@ -139,9 +136,7 @@ pub async fn mark(hot: &Hot, marker: impl AsRef<[u8]>, epoch: Epoch) -> Result<M
         "already" => Ok(Mark::Already),
         "stale" => {
             let found: u32 = reply.next()?;
-            Ok(Mark::Stale {
-                found: Epoch::new(found)?,
-            })
+            Ok(Mark::Stale { found: Epoch::new(found)? })
         }
         _ => Err(reply.unexpected()),
     }

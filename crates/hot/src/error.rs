@@ -72,9 +72,7 @@ impl Error {
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn interrupted(reason: impl ToString) -> Self {
-        Self::Interrupted {
-            reason: reason.to_string(),
-        }
+        Self::Interrupted { reason: reason.to_string() }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
@@ -107,10 +105,7 @@ mod tests {
     use super::*;
 
     fn refused(code: &str, detail: &str) -> Error {
-        Error::Refused {
-            code: code.into(),
-            detail: detail.into(),
-        }
+        Error::Refused { code: code.into(), detail: detail.into() }
     }
 
     #[test]
@@ -124,13 +119,7 @@ mod tests {
     #[test]
     fn only_an_unanswered_call_may_have_happened() {
         assert!(!Error::interrupted("gone").did_not_happen());
-        assert!(
-            Error::Unavailable {
-                waited: Duration::ZERO,
-                reason: String::new()
-            }
-            .did_not_happen()
-        );
+        assert!(Error::Unavailable { waited: Duration::ZERO, reason: String::new() }.did_not_happen());
         assert!(refused("LOADING", "").did_not_happen());
     }
 }

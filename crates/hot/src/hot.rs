@@ -62,39 +62,23 @@ impl Hot {
             Address::Embedded => {
                 let engine = Engine::default();
                 meter.embedded();
-                (
-                    Store::Embedded(Embedded::owned(engine.clone())),
-                    Lines::on_engine(engine),
-                )
+                (Store::Embedded(Embedded::owned(engine.clone())), Lines::on_engine(engine))
             }
             Address::Server { host, db, access } => {
                 one_server(Target::Host(host.clone()), Dialer::new(access, *db)?, &meter)
             }
-            Address::Sentinel {
-                sentinels,
-                master,
-                db,
-                access,
-            } => {
+            Address::Sentinel { sentinels, master, db, access } => {
                 let sentinels = Sentinels::new(sentinels.clone(), master.clone());
                 one_server(Target::Master(sentinels), Dialer::new(access, *db)?, &meter)
             }
             Address::Cluster { seeds, access } => {
                 let dialer = Dialer::new(access, 0)?;
                 let cluster = Arc::new(Cluster::open(seeds.clone(), dialer.clone(), meter.clone()));
-                (
-                    Store::Cluster(cluster.clone()),
-                    Lines::on_cluster(&cluster, dialer),
-                )
+                (Store::Cluster(cluster.clone()), Lines::on_cluster(&cluster, dialer))
             }
         };
         let name = address.to_string();
-        Ok(Self::over(Shared {
-            store,
-            name,
-            meter,
-            lines,
-        }))
+        Ok(Self::over(Shared { store, name, meter, lines }))
     }
 
     /// Opens the store at an address and waits until it answers, within the default deadline.
@@ -111,38 +95,23 @@ impl Hot {
         meter.embedded();
         let store = Store::Embedded(Embedded::over(engine));
         let lines = Lines::on_engine(engine.clone());
-        Self::over(Shared {
-            store,
-            name: Address::Embedded.to_string(),
-            meter,
-            lines,
-        })
+        Self::over(Shared { store, name: Address::Embedded.to_string(), meter, lines })
     }
 
     fn over(shared: Shared) -> Self {
-        Self {
-            shared: Arc::new(shared),
-            deadline: DEFAULT_DEADLINE,
-            clock: Clock::store(),
-        }
+        Self { shared: Arc::new(shared), deadline: DEFAULT_DEADLINE, clock: Clock::store() }
     }
 
     /// The same store with another deadline per call.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self {
-            deadline,
-            ..self.clone()
-        }
+        Self { deadline, ..self.clone() }
     }
 
     /// The same store with another source of time for scripts; for tests.
     #[must_use]
     pub fn with_clock(&self, clock: Clock) -> Self {
-        Self {
-            clock,
-            ..self.clone()
-        }
+        Self { clock, ..self.clone() }
     }
 
     /// Where scripts called through this handle take the time from.
@@ -154,11 +123,7 @@ impl Hot {
     /// Runs one command or script.
     pub async fn run<T: FromRedisValue>(&self, call: impl Into<Call>) -> Result<T> {
         let call = call.into();
-        let kind = if call.script().is_some() {
-            Kind::Script
-        } else {
-            Kind::Command
-        };
+        let kind = if call.script().is_some() { Kind::Script } else { Kind::Command };
         let value = self.shared.meter.time(kind, self.answer(&call)).await?;
         T::from_redis_value(value).map_err(Error::reply)
     }
@@ -225,11 +190,7 @@ impl Hot {
     /// How the connection is doing.
     #[must_use]
     pub fn health(&self) -> Health {
-        Health::from_reading(
-            self.shared.name.clone(),
-            self.shared.meter.reading(),
-            self.is_embedded(),
-        )
+        Health::from_reading(self.shared.name.clone(), self.shared.meter.reading(), self.is_embedded())
     }
 
     pub(crate) async fn publish(&self, channel: &[u8], payload: &[u8]) -> Result<u64> {
@@ -297,9 +258,7 @@ async fn call_all_on(link: &Link, calls: &[Call], deadline: Instant) -> Vec<Resu
                     }
                 }
             }
-            Err(error) => sent
-                .into_iter()
-                .for_each(|at| answers[at] = Some(Err(error.clone()))),
+            Err(error) => sent.into_iter().for_each(|at| answers[at] = Some(Err(error.clone()))),
         }
         if !waiting.is_empty() {
             sleep(PAUSE).await;

@@ -36,11 +36,7 @@ pub struct Summary {
 impl Default for Latency {
     fn default() -> Self {
         let buckets = Box::new([const { AtomicU64::new(0) }; BUCKETS]);
-        Self {
-            buckets,
-            sum_us: AtomicU64::new(0),
-            max_us: AtomicU64::new(0),
-        }
+        Self { buckets, sum_us: AtomicU64::new(0), max_us: AtomicU64::new(0) }
     }
 }
 
@@ -58,13 +54,7 @@ impl Latency {
         let max_us = self.max_us.load(Relaxed);
         let quantile = |per_cent: u64| quantile(&counts, count, per_cent).min(max_us);
         let sum_us = self.sum_us.load(Relaxed);
-        Summary {
-            count,
-            sum_us,
-            max_us,
-            p50_us: quantile(50),
-            p99_us: quantile(99),
-        }
+        Summary { count, sum_us, max_us, p50_us: quantile(50), p99_us: quantile(99) }
     }
 }
 

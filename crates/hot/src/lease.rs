@@ -71,23 +71,13 @@ pub async fn take(
     epoch: Epoch,
 ) -> Result<Outcome<Take>> {
     let call = TAKE.on(&[keys.lease, keys.marker]);
-    let call = call
-        .arg(owner)
-        .arg(millis(hold))
-        .arg(epoch.get())
-        .arg(hot.clock().us());
+    let call = call.arg(owner).arg(millis(hold)).arg(epoch.get()).arg(hot.clock().us());
     Outcome::read(hot.run(call).await?, |mut reply| match reply.word() {
         "taken" => {
             let fence = Fence::from_u64(reply.next()?);
-            Ok(Take::Taken(Lease {
-                fence,
-                until_unix_ms: reply.next()?,
-            }))
+            Ok(Take::Taken(Lease { fence, until_unix_ms: reply.next()? }))
         }
-        "held" => Ok(Take::Held {
-            owner: reply.next()?,
-            left: Duration::from_millis(reply.next()?),
-        }),
+        "held" => Ok(Take::Held { owner: reply.next()?, left: Duration::from_millis(reply.next()?) }),
         _ => Err(reply.unexpected()),
     })
 }
@@ -99,17 +89,10 @@ pub async fn renew(
     fence: Fence,
     hold: Duration,
 ) -> Result<Option<Lease>> {
-    let call = RENEW
-        .on(&[lease])
-        .arg(fence.get())
-        .arg(millis(hold))
-        .arg(hot.clock().us());
+    let call = RENEW.on(&[lease]).arg(fence.get()).arg(millis(hold)).arg(hot.clock().us());
     let mut reply: Reply = hot.run(call).await?;
     match reply.word() {
-        "renewed" => Ok(Some(Lease {
-            fence,
-            until_unix_ms: reply.next()?,
-        })),
+        "renewed" => Ok(Some(Lease { fence, until_unix_ms: reply.next()? })),
         "over" => Ok(None),
         _ => Err(reply.unexpected()),
     }
@@ -117,9 +100,7 @@ pub async fn renew(
 
 /// Gives a lease back; [`Hold::Over`] when there was nothing left to give.
 pub async fn release(hot: &Hot, lease: impl AsRef<[u8]>, fence: Fence) -> Result<Hold> {
-    let reply: Reply = hot
-        .run(RELEASE.on(&[lease]).arg(fence.get()).arg(hot.clock().us()))
-        .await?;
+    let reply: Reply = hot.run(RELEASE.on(&[lease]).arg(fence.get()).arg(hot.clock().us())).await?;
     match reply.word() {
         "released" => Ok(Hold::Holds),
         "over" => Ok(Hold::Over),
@@ -129,9 +110,7 @@ pub async fn release(hot: &Hot, lease: impl AsRef<[u8]>, fence: Fence) -> Result
 
 /// Whether a fence still holds its lease.
 pub async fn check(hot: &Hot, lease: impl AsRef<[u8]>, fence: Fence) -> Result<Hold> {
-    let reply: Reply = hot
-        .run(CHECK.on(&[lease]).arg(fence.get()).arg(hot.clock().us()))
-        .await?;
+    let reply: Reply = hot.run(CHECK.on(&[lease]).arg(fence.get()).arg(hot.clock().us())).await?;
     match reply.word() {
         "holds" => Ok(Hold::Holds),
         "over" => Ok(Hold::Over),
@@ -141,7 +120,5 @@ pub async fn check(hot: &Hot, lease: impl AsRef<[u8]>, fence: Fence) -> Result<H
 
 /// A duration as a script argument, never zero: a lease that is over when it is taken helps nobody.
 pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis())
-        .unwrap_or(u64::MAX)
-        .clamp(1, 1 << 42)
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 42)
 }

@@ -16,10 +16,8 @@ pub use rule::{Algorithm, Rule, Window};
 
 const VERDICT: &str = include_str!("limit/verdict.lua");
 
-static FIXED_COUNTER: Script = Script::with(
-    &[CLOCK, counter::WINDOW, VERDICT],
-    include_str!("limit/fixed_counter.lua"),
-);
+static FIXED_COUNTER: Script =
+    Script::with(&[CLOCK, counter::WINDOW, VERDICT], include_str!("limit/fixed_counter.lua"));
 static FIXED_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/fixed_log.lua"));
 static SLIDING_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_log.lua"));
 static SLIDING_WINDOW: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_window.lua"));
@@ -104,9 +102,7 @@ impl Rule {
             call = match self.algorithm() {
                 Algorithm::Gcra => {
                     let (rate, per_us) = window.rate();
-                    call.arg(rate)
-                        .arg(per_us)
-                        .arg(window.most_at_once(Algorithm::Gcra))
+                    call.arg(rate).arg(per_us).arg(window.most_at_once(Algorithm::Gcra))
                 }
                 _ => call.arg(window.limit).arg(window.period_ms()),
             };
@@ -132,10 +128,7 @@ impl Rule {
         };
         match reply.word() {
             "allowed" => Ok(Decision::Allowed(quota)),
-            "denied" => Ok(Decision::Denied {
-                quota,
-                retry_after: unit(reply.next()?),
-            }),
+            "denied" => Ok(Decision::Denied { quota, retry_after: unit(reply.next()?) }),
             _ => Err(reply.unexpected()),
         }
     }

@@ -74,28 +74,14 @@ enum Trouble {
 impl Link {
     /// Starts dialling; must be called inside a tokio runtime.
     pub(crate) fn open(target: Target, dialer: Dialer, meter: Arc<Meter>) -> Self {
-        let (state, watched) = watch::channel(State::Down {
-            reason: "not connected yet".into(),
-        });
+        let (state, watched) = watch::channel(State::Down { reason: "not connected yet".into() });
         // One unhandled report is as good as many: the loop looks at the connection anyway.
         let (trouble, reports) = mpsc::channel(16);
         let follows_master = matches!(target, Target::Master(_));
         let counted = Counted::new(&meter);
-        let keeper = Keeper {
-            target,
-            dialer,
-            meter,
-            state,
-            reports,
-            _counted: counted,
-        };
+        let keeper = Keeper { target, dialer, meter, state, reports, _counted: counted };
         let task = tokio::spawn(keeper.run()).abort_handle();
-        Self {
-            state: watched,
-            trouble,
-            follows_master,
-            task,
-        }
+        Self { state: watched, trouble, follows_master, task }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -174,10 +160,7 @@ impl Link {
             State::Down { reason } => reason.to_string(),
             State::Up(_) => "connected too late".to_owned(),
         };
-        Err(Error::Unavailable {
-            waited: asked.elapsed(),
-            reason,
-        })
+        Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
 
     fn judge<T>(
@@ -237,10 +220,7 @@ impl Keeper {
                 Ok((connection, driver)) => {
                     backoff.reset();
                     let _up = self.meter.connected();
-                    self.state.send_replace(State::Up(Live {
-                        number,
-                        connection: connection.clone(),
-                    }));
+                    self.state.send_replace(State::Up(Live { number, connection: connection.clone() }));
                     self.hold(number, connection, driver).await
                 }
                 Err(reason) => {
@@ -250,9 +230,7 @@ impl Keeper {
             };
             tracing::warn!(%reason, "hot state connection down");
             self.meter.last_error(&reason);
-            self.state.send_replace(State::Down {
-                reason: reason.into(),
-            });
+            self.state.send_replace(State::Down { reason: reason.into() });
             sleep(backoff.next()).await;
         }
     }
@@ -275,10 +253,7 @@ impl Keeper {
     }
 
     async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
-        connection
-            .req_packed_command(&redis::cmd("PING"))
-            .await?
-            .extract_error()?;
+        connection.req_packed_command(&redis::cmd("PING")).await?.extract_error()?;
         if matches!(self.target, Target::Master(_)) {
             let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
             let role: String = redis::from_redis_value(role.into_iter().next().unwrap_or_default())?;
@@ -287,11 +262,7 @@ impl Keeper {
             }
         }
         // A server that hides INFO from us by its ACL still serves.
-        if let Ok(info) = redis::cmd("INFO")
-            .arg("server")
-            .query_async::<String>(&mut connection)
-            .await
-        {
+        if let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await {
             self.meter.server(&info);
         }
         Ok(())
@@ -323,10 +294,7 @@ impl Keeper {
 
 async fn ping(mut connection: MultiplexedConnection) -> bool {
     let ping = redis::cmd("PING");
-    matches!(
-        timeout(PROBE_LIMIT, connection.req_packed_command(&ping)).await,
-        Ok(Ok(_))
-    )
+    matches!(timeout(PROBE_LIMIT, connection.req_packed_command(&ping)).await, Ok(Ok(_)))
 }
 
 /// Counts a link for as long as its task lives, however that ends.

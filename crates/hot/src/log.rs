@@ -52,15 +52,10 @@ impl Log<'_> {
     /// Adds entries in order; returns the number of the last one.
     pub async fn append<E: AsRef<[u8]>>(&self, hot: &Hot, entries: &[E]) -> Result<u64> {
         if entries.is_empty() || entries.len() > MOST_AT_ONCE {
-            return Err(Error::Misuse(format!(
-                "1 to {MOST_AT_ONCE} entries can be appended at once"
-            )));
+            return Err(Error::Misuse(format!("1 to {MOST_AT_ONCE} entries can be appended at once")));
         }
         let mut call = APPEND.on(&[self.list, self.sequence]);
-        call = call
-            .arg(self.most.max(1))
-            .arg(millis(self.keep))
-            .arg(hot.clock().us());
+        call = call.arg(self.most.max(1)).arg(millis(self.keep)).arg(hot.clock().us());
         for entry in entries {
             call = call.arg(entry.as_ref());
         }
@@ -73,9 +68,7 @@ impl Log<'_> {
 
     /// Reads at most `most` entries after the one numbered `after`; 0 reads from the oldest that is kept.
     pub async fn read(&self, hot: &Hot, after: u64, most: u32) -> Result<Entries> {
-        let mut reply: Reply = hot
-            .run(READ.on(&[self.list, self.sequence]).arg(after).arg(most))
-            .await?;
+        let mut reply: Reply = hot.run(READ.on(&[self.list, self.sequence]).arg(after).arg(most)).await?;
         if reply.word() != "entries" {
             return Err(reply.unexpected());
         }
@@ -84,10 +77,6 @@ impl Log<'_> {
         while reply.left() > 0 {
             entries.push(reply.next()?);
         }
-        Ok(Entries {
-            newest,
-            first,
-            entries,
-        })
+        Ok(Entries { newest, first, entries })
     }
 }

@@ -25,11 +25,7 @@ struct Inside {
 
 impl Mailbox {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            inside: Mutex::default(),
-            changed: Notify::new(),
-            capacity,
-        }
+        Self { inside: Mutex::default(), changed: Notify::new(), capacity }
     }
 
     pub(crate) fn put(&self, event: BusEvent) {
@@ -79,11 +75,7 @@ mod tests {
     use super::*;
 
     fn message(text: &'static str) -> BusEvent {
-        BusEvent::Message {
-            channel: "c".into(),
-            pattern: None,
-            payload: text.into(),
-        }
+        BusEvent::Message { channel: "c".into(), pattern: None, payload: text.into() }
     }
 
     #[tokio::test]

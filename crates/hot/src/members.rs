@@ -105,11 +105,7 @@ pub async fn join(
     hold: Duration,
 ) -> Result<Beat> {
     let call = JOIN.on(&[keys.live, keys.info]);
-    let call = call
-        .arg(&incarnation.0)
-        .arg(node)
-        .arg(millis(hold))
-        .arg(hot.clock().us());
+    let call = call.arg(&incarnation.0).arg(node).arg(millis(hold)).arg(hot.clock().us());
     read_beat(hot.run(call).await?)
 }
 
@@ -121,30 +117,20 @@ pub async fn beat(
     hold: Duration,
 ) -> Result<Beat> {
     let call = BEAT.on(&[keys.live, keys.info]);
-    read_beat(
-        hot.run(call.arg(&incarnation.0).arg(millis(hold)).arg(hot.clock().us()))
-            .await?,
-    )
+    read_beat(hot.run(call.arg(&incarnation.0).arg(millis(hold)).arg(hot.clock().us())).await?)
 }
 
 /// Ends an incarnation at once, for a clean stop.
 pub async fn leave(hot: &Hot, keys: MemberKeys<'_>, incarnation: &Incarnation) -> Result<()> {
-    hot.run::<Reply>(LEAVE.on(&[keys.live]).arg(&incarnation.0))
-        .await
-        .map(drop)
+    hot.run::<Reply>(LEAVE.on(&[keys.live]).arg(&incarnation.0)).await.map(drop)
 }
 
 /// Lists who is live.
 pub async fn live(hot: &Hot, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
-    let mut reply: Reply = hot
-        .run(LIVE.on(&[keys.live, keys.info]).arg(hot.clock().us()))
-        .await?;
+    let mut reply: Reply = hot.run(LIVE.on(&[keys.live, keys.info]).arg(hot.clock().us())).await?;
     let mut members = Vec::with_capacity(reply.left() / 2);
     while reply.left() > 0 {
-        members.push(Member {
-            incarnation: Incarnation(reply.next()?),
-            node: reply.next()?,
-        });
+        members.push(Member { incarnation: Incarnation(reply.next()?), node: reply.next()? });
     }
     Ok(members)
 }
@@ -152,9 +138,7 @@ pub async fn live(hot: &Hot, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
 /// Claims at most `most` dead incarnations for `hold`: their traces are this caller's to sweep.
 pub async fn sweep(hot: &Hot, keys: MemberKeys<'_>, most: u32, hold: Duration) -> Result<Vec<Dead>> {
     let call = SWEEP.on(&[keys.live, keys.info, keys.dead]);
-    let mut reply: Reply = hot
-        .run(call.arg(most).arg(millis(hold)).arg(hot.clock().us()))
-        .await?;
+    let mut reply: Reply = hot.run(call.arg(most).arg(millis(hold)).arg(hot.clock().us())).await?;
     let mut dead = Vec::with_capacity(reply.left() / 3);
     while reply.left() > 0 {
         dead.push(Dead {
@@ -168,10 +152,7 @@ pub async fn sweep(hot: &Hot, keys: MemberKeys<'_>, most: u32, hold: Duration) -
 
 /// Reports a dead incarnation swept.
 pub async fn swept(hot: &Hot, keys: MemberKeys<'_>, dead: &Dead) -> Result<Swept> {
-    let call = SWEPT
-        .on(&[keys.info, keys.dead])
-        .arg(&dead.incarnation.0)
-        .arg(dead.claim);
+    let call = SWEPT.on(&[keys.info, keys.dead]).arg(&dead.incarnation.0).arg(dead.claim);
     let reply: Reply = hot.run(call).await?;
     match reply.word() {
         "forgotten" => Ok(Swept::Forgotten),
@@ -182,9 +163,7 @@ pub async fn swept(hot: &Hot, keys: MemberKeys<'_>, dead: &Dead) -> Result<Swept
 
 fn read_beat(mut reply: Reply) -> Result<Beat> {
     match reply.word() {
-        "alive" => Ok(Beat::Alive {
-            until_unix_ms: reply.next()?,
-        }),
+        "alive" => Ok(Beat::Alive { until_unix_ms: reply.next()? }),
         "dead" => Ok(Beat::Dead),
         _ => Err(reply.unexpected()),
     }

@@ -121,15 +121,11 @@ impl Meter {
     }
 
     pub(crate) fn link_opened(&self) {
-        self.exported
-            .links
-            .set((self.links.fetch_add(1, Relaxed) + 1) as f64);
+        self.exported.links.set((self.links.fetch_add(1, Relaxed) + 1) as f64);
     }
 
     pub(crate) fn link_closed(&self) {
-        self.exported
-            .links
-            .set((self.links.fetch_sub(1, Relaxed) - 1) as f64);
+        self.exported.links.set((self.links.fetch_sub(1, Relaxed) - 1) as f64);
     }
 
     pub(crate) fn connecting(&self) {
@@ -162,30 +158,17 @@ impl Meter {
     /// Reads what `INFO server` says of the server.
     pub(crate) fn server(&self, info: &str) {
         let field = |name: &str| {
-            let line = info
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.map(|value| value.trim().to_owned())
         };
-        let valkey = field("valkey_version").map(|version| Server {
-            kind: "valkey",
-            version,
-        });
-        let redis = || {
-            field("redis_version").map(|version| Server {
-                kind: "redis",
-                version,
-            })
-        };
+        let valkey = field("valkey_version").map(|version| Server { kind: "valkey", version });
+        let redis = || field("redis_version").map(|version| Server { kind: "redis", version });
         self.told().server = valkey.or_else(redis);
     }
 
     pub(crate) fn embedded(&self) {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        self.told().server = Some(Server {
-            kind: "embedded",
-            version,
-        });
+        self.told().server = Some(Server { kind: "embedded", version });
     }
 
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
@@ -233,9 +216,7 @@ impl Drop for Up {
 
 impl std::fmt::Debug for Operations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Operations")
-            .field("failed", &self.failed)
-            .finish_non_exhaustive()
+        f.debug_struct("Operations").field("failed", &self.failed).finish_non_exhaustive()
     }
 }
 

@@ -21,10 +21,7 @@ impl Reply {
     /// The next item.
     #[allow(clippy::should_implement_trait, reason = "each item may have another type")]
     pub fn next<T: FromRedisValue>(&mut self) -> Result<T> {
-        let item = self
-            .rest
-            .next()
-            .ok_or_else(|| Error::reply(format!("{:?} is too short", self.word)))?;
+        let item = self.rest.next().ok_or_else(|| Error::reply(format!("{:?} is too short", self.word)))?;
         T::from_redis_value(item).map_err(Error::reply)
     }
 

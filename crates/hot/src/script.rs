@@ -29,22 +29,14 @@ impl Script {
     /// A script in one piece.
     #[must_use]
     pub const fn new(source: &'static str) -> Self {
-        Self {
-            parts: &[],
-            whole: source,
-            assembled: OnceLock::new(),
-        }
+        Self { parts: &[], whole: source, assembled: OnceLock::new() }
     }
 
     /// A script behind fragments that it shares with others, such as [`CLOCK`](crate::CLOCK): each is Lua
     /// that declares local functions.
     #[must_use]
     pub const fn with(fragments: &'static [&'static str], source: &'static str) -> Self {
-        Self {
-            parts: fragments,
-            whole: source,
-            assembled: OnceLock::new(),
-        }
+        Self { parts: fragments, whole: source, assembled: OnceLock::new() }
     }
 
     /// A call on these keys; arguments follow with [`Call::arg`].
@@ -54,10 +46,7 @@ impl Script {
         for key in keys {
             command.arg(key.as_ref());
         }
-        Call {
-            command,
-            script: Some(self),
-        }
+        Call { command, script: Some(self) }
     }
 
     /// The whole Lua source as it is sent.
@@ -78,9 +67,7 @@ impl Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Script")
-            .field(&self.whole.lines().next().unwrap_or_default())
-            .finish()
+        f.debug_tuple("Script").field(&self.whole.lines().next().unwrap_or_default()).finish()
     }
 }
 
@@ -145,20 +132,14 @@ pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Pip
 /// Puts the answers of a second pipeline in their places; if there are none, its error.
 pub(crate) fn fill(answers: &mut [Result<Value>], places: Vec<usize>, second: Result<Vec<Result<Value>>>) {
     match second {
-        Ok(second) => places
-            .into_iter()
-            .zip(second)
-            .for_each(|(at, answer)| answers[at] = answer),
+        Ok(second) => places.into_iter().zip(second).for_each(|(at, answer)| answers[at] = answer),
         Err(error) => places.into_iter().for_each(|at| answers[at] = Err(error.clone())),
     }
 }
 
 impl From<Cmd> for Call {
     fn from(command: Cmd) -> Self {
-        Self {
-            command,
-            script: None,
-        }
+        Self { command, script: None }
     }
 }
 
@@ -185,9 +166,6 @@ mod tests {
         assert_eq!(call.command.get_packed_command(), by_name.get_packed_command());
         let mut by_source = redis::cmd("EVAL");
         by_source.arg(GREET.source()).arg(1).arg("k").arg("a").arg(7);
-        assert_eq!(
-            call.with_source().get_packed_command(),
-            by_source.get_packed_command()
-        );
+        assert_eq!(call.with_source().get_packed_command(), by_source.get_packed_command());
     }
 }

@@ -42,10 +42,9 @@ impl Sentinels {
     /// the password is offered only where it is asked for.
     async fn ask(&self, host: &Host, dialer: &Dialer) -> Result<Option<Host>, String> {
         match self.query(host, &dialer.anonymous()).await {
-            Err(error) if error.code() == Some("NOAUTH") => self
-                .query(host, &dialer.without_database())
-                .await
-                .map_err(|error| error.to_string()),
+            Err(error) if error.code() == Some("NOAUTH") => {
+                self.query(host, &dialer.without_database()).await.map_err(|error| error.to_string())
+            }
             answer => answer.map_err(|error| error.to_string()),
         }
     }

@@ -26,16 +26,10 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
         b"PING" | b"ECHO" | b"TIME" | b"CLUSTER" | b"COMMAND" | b"ROLE" => None,
         b"FLUSHALL" | b"FLUSHDB" | b"DBSIZE" | b"KEYS" | b"SCAN" | b"SCRIPT" | b"INFO" | b"CONFIG"
         | b"CLIENT" => {
-            return Err(unroutable(
-                &name,
-                "it concerns every master: call it on each of `Hot::masters`",
-            ));
+            return Err(unroutable(&name, "it concerns every master: call it on each of `Hot::masters`"));
         }
         b"MULTI" | b"EXEC" | b"WATCH" | b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SELECT" | b"AUTH" | b"MONITOR" => {
-            return Err(unroutable(
-                &name,
-                "it changes the connection, which all callers share",
-            ));
+            return Err(unroutable(&name, "it changes the connection, which all callers share"));
         }
         _ => Some(1),
     };
@@ -56,10 +50,7 @@ fn argument(command: &Cmd, index: usize) -> Option<&[u8]> {
 }
 
 fn unroutable(name: &[u8], reason: &'static str) -> Error {
-    Error::Unroutable {
-        command: String::from_utf8_lossy(name).into_owned(),
-        reason,
-    }
+    Error::Unroutable { command: String::from_utf8_lossy(name).into_owned(), reason }
 }
 
 #[cfg(test)]
@@ -70,23 +61,14 @@ mod tests {
     fn a_command_goes_to_its_first_key() {
         let foo = Route::Slot(12182);
         assert_eq!(route(redis::cmd("get").arg("foo")).unwrap(), foo);
-        assert_eq!(
-            route(redis::cmd("EVALSHA").arg("sha").arg(1).arg("foo").arg("x")).unwrap(),
-            foo
-        );
+        assert_eq!(route(redis::cmd("EVALSHA").arg("sha").arg(1).arg("foo").arg("x")).unwrap(), foo);
         assert_eq!(route(redis::cmd("MEMORY").arg("USAGE").arg("foo")).unwrap(), foo);
     }
 
     #[test]
     fn what_has_no_key_goes_anywhere_and_a_message_where_its_channel_went_before() {
-        assert!(matches!(
-            route(redis::cmd("EVALSHA").arg("sha").arg(0)).unwrap(),
-            Route::Near(_)
-        ));
-        assert_eq!(
-            route(redis::cmd("PUBLISH").arg("foo").arg("m")).unwrap(),
-            Route::Near(12182)
-        );
+        assert!(matches!(route(redis::cmd("EVALSHA").arg("sha").arg(0)).unwrap(), Route::Near(_)));
+        assert_eq!(route(redis::cmd("PUBLISH").arg("foo").arg("m")).unwrap(), Route::Near(12182));
     }
 
     #[test]

@@ -26,10 +26,7 @@ impl SlotMap {
     /// reached it.
     pub(crate) fn read(answer: Value, asked: &Host) -> Result<Self> {
         let ranges = Vec::<Vec<Value>>::from_redis_value(answer).map_err(Error::reply)?;
-        let mut map = Self {
-            masters: Vec::new(),
-            owners: vec![NOBODY; usize::from(SLOTS)].into(),
-        };
+        let mut map = Self { masters: Vec::new(), owners: vec![NOBODY; usize::from(SLOTS)].into() };
         for range in ranges {
             map.add(range, asked)?;
         }
@@ -41,11 +38,7 @@ impl SlotMap {
 
     fn add(&mut self, range: Vec<Value>, asked: &Host) -> Result<()> {
         let mut range = range.into_iter();
-        let mut field = || {
-            range
-                .next()
-                .ok_or_else(|| Error::reply("a short entry in CLUSTER SLOTS"))
-        };
+        let mut field = || range.next().ok_or_else(|| Error::reply("a short entry in CLUSTER SLOTS"));
         let first = usize::from_redis_value(field()?).map_err(Error::reply)?;
         let last = usize::from_redis_value(field()?).map_err(Error::reply)?;
         let master = Vec::<Value>::from_redis_value(field()?).map_err(Error::reply)?;
@@ -53,26 +46,14 @@ impl SlotMap {
             return Err(Error::reply("a master without address"));
         };
         let name = Option::<String>::from_redis_value(name.clone()).map_err(Error::reply)?;
-        let name = name
-            .filter(|name| !name.is_empty() && name != "?")
-            .unwrap_or_else(|| asked.name.clone());
-        let host = Host {
-            name,
-            port: u16::from_redis_value(port.clone()).map_err(Error::reply)?,
-        };
-        let index = self
-            .masters
-            .iter()
-            .position(|known| *known == host)
-            .unwrap_or_else(|| {
-                self.masters.push(host);
-                self.masters.len() - 1
-            });
+        let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.name.clone());
+        let host = Host { name, port: u16::from_redis_value(port.clone()).map_err(Error::reply)? };
+        let index = self.masters.iter().position(|known| *known == host).unwrap_or_else(|| {
+            self.masters.push(host);
+            self.masters.len() - 1
+        });
         let index = u16::try_from(index).map_err(Error::reply)?;
-        let slots = self
-            .owners
-            .get_mut(first..=last)
-            .ok_or_else(|| Error::reply("a slot out of range"))?;
+        let slots = self.owners.get_mut(first..=last).ok_or_else(|| Error::reply("a slot out of range"))?;
         slots.fill(index);
         Ok(())
     }
@@ -101,29 +82,17 @@ mod tests {
     }
 
     fn asked() -> Host {
-        Host {
-            name: "seed".into(),
-            port: 1,
-        }
+        Host { name: "seed".into(), port: 1 }
     }
 
     #[test]
     fn slots_belong_to_the_master_of_their_range() {
-        let answer = Value::Array(vec![
-            entry(0, 100, "a", 1),
-            entry(101, 16000, "", 2),
-            entry(16001, 16001, "a", 1),
-        ]);
+        let answer =
+            Value::Array(vec![entry(0, 100, "a", 1), entry(101, 16000, "", 2), entry(16001, 16001, "a", 1)]);
         let map = SlotMap::read(answer, &asked()).unwrap();
         assert_eq!(map.masters().len(), 2);
         assert_eq!(map.owner(100).unwrap().name, "a");
-        assert_eq!(
-            map.owner(101).unwrap(),
-            &Host {
-                name: "seed".into(),
-                port: 2
-            }
-        );
+        assert_eq!(map.owner(101).unwrap(), &Host { name: "seed".into(), port: 2 });
         assert_eq!(map.owner(16001).unwrap().name, "a");
         assert_eq!(map.owner(16383), None, "nobody serves it");
     }
@@ -131,12 +100,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_no_map_is_refused() {
         let far = Value::Array(vec![entry(0, 20000, "a", 1)]);
-        for answer in [
-            Value::Nil,
-            Value::Array(vec![]),
-            Value::Array(vec![Value::Array(vec![Value::Int(1)])]),
-            far,
-        ] {
+        for answer in
+            [Value::Nil, Value::Array(vec![]), Value::Array(vec![Value::Array(vec![Value::Int(1)])]), far]
+        {
             assert!(SlotMap::read(answer, &asked()).is_err());
         }
     }

@@ -51,9 +51,7 @@ impl Known {
             Route::Near(slot) => {
                 let near = self.slots.owner(slot);
                 let up = |host: &&Host| self.links.get(*host).is_some_and(|link| link.is_up());
-                near.filter(up)
-                    .or_else(|| self.slots.masters().iter().find(up))
-                    .or(near)
+                near.filter(up).or_else(|| self.slots.masters().iter().find(up)).or(near)
             }
         }
     }
@@ -62,13 +60,7 @@ impl Known {
 impl Survey {
     pub(crate) fn new(seeds: Vec<Host>, dialer: Dialer, meter: Arc<Meter>) -> Self {
         let map = watch::Sender::new(Map::Unknown("not connected yet".into()));
-        Self {
-            seeds,
-            dialer,
-            meter,
-            map,
-            stale: Notify::new(),
-        }
+        Self { seeds, dialer, meter, map, stale: Notify::new() }
     }
 
     /// What is known at this moment.
@@ -108,10 +100,7 @@ impl Survey {
             Map::Unknown(reason) => reason.to_string(),
             Map::Known(_) => "connected too late".to_owned(),
         };
-        Err(Error::Unavailable {
-            waited: asked.elapsed(),
-            reason,
-        })
+        Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
 
     /// A link to a node that a redirection named, known or not.
@@ -127,21 +116,14 @@ impl Survey {
             found = Some(link.clone());
             let mut links = known.links.clone();
             links.insert(host.clone(), link);
-            *map = Map::Known(Arc::new(Known {
-                slots: known.slots.clone(),
-                links,
-            }));
+            *map = Map::Known(Arc::new(Known { slots: known.slots.clone(), links }));
             true
         });
         found.unwrap_or_else(|| Arc::new(self.open_link(host)))
     }
 
     fn open_link(&self, host: &Host) -> Link {
-        Link::open(
-            Target::Host(host.clone()),
-            self.dialer.clone(),
-            self.meter.clone(),
-        )
+        Link::open(Target::Host(host.clone()), self.dialer.clone(), self.meter.clone())
     }
 
     /// Reads the map at the start, at every sign of change, and now and then.
@@ -174,11 +156,9 @@ impl Survey {
     async fn survey(&self) -> Result<SlotMap, String> {
         let mut said = Vec::new();
         let links: Vec<(Host, Arc<Link>)> = match &*self.map.borrow() {
-            Map::Known(known) => known
-                .links
-                .iter()
-                .map(|(host, link)| (host.clone(), link.clone()))
-                .collect(),
+            Map::Known(known) => {
+                known.links.iter().map(|(host, link)| (host.clone(), link.clone())).collect()
+            }
             Map::Unknown(_) => Vec::new(),
         };
         let question = SlotMap::question();
@@ -209,10 +189,8 @@ impl Survey {
                 () = driver => Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
             }
         };
-        let answer = asked
-            .await
-            .inspect_err(|_| self.meter.connect_failed())
-            .map_err(|error| error.to_string())?;
+        let answer =
+            asked.await.inspect_err(|_| self.meter.connect_failed()).map_err(|error| error.to_string())?;
         SlotMap::read(answer, host).map_err(|error| error.to_string())
     }
 
@@ -226,16 +204,8 @@ impl Survey {
                 Map::Known(known) => known.links.clone(),
                 Map::Unknown(_) => HashMap::new(),
             };
-            let link = |host: &Host| {
-                old.get(host)
-                    .cloned()
-                    .unwrap_or_else(|| Arc::new(self.open_link(host)))
-            };
-            let links = slots
-                .masters()
-                .iter()
-                .map(|host| (host.clone(), link(host)))
-                .collect();
+            let link = |host: &Host| old.get(host).cloned().unwrap_or_else(|| Arc::new(self.open_link(host)));
+            let links = slots.masters().iter().map(|host| (host.clone(), link(host))).collect();
             *map = Map::Known(Arc::new(Known { slots, links }));
             true
         });

@@ -34,15 +34,8 @@ pub(crate) enum Source {
 /// What subscribers ask of the switchboard.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Subscribe {
-        id: u64,
-        topics: Vec<Topic>,
-        mailbox: Arc<Mailbox>,
-        ready: oneshot::Sender<()>,
-    },
-    Unsubscribe {
-        id: u64,
-    },
+    Subscribe { id: u64, topics: Vec<Topic>, mailbox: Arc<Mailbox>, ready: oneshot::Sender<()> },
+    Unsubscribe { id: u64 },
 }
 
 pub(crate) struct Switchboard {
@@ -77,10 +70,7 @@ impl Source {
             Self::Server { target, dialer } => target.resolve(dialer).await,
             Self::Cluster { cluster, .. } => {
                 let hosts = cluster.hosts();
-                hosts
-                    .get(attempt % hosts.len().max(1))
-                    .cloned()
-                    .ok_or_else(|| "no node is known".to_owned())
+                hosts.get(attempt % hosts.len().max(1)).cloned().ok_or_else(|| "no node is known".to_owned())
             }
         }
     }
@@ -98,14 +88,7 @@ impl Switchboard {
         orders: mpsc::UnboundedReceiver<Order>,
         trouble: watch::Sender<String>,
     ) -> Self {
-        Self {
-            source,
-            orders,
-            subscribers: HashMap::new(),
-            listeners: HashMap::new(),
-            attempt: 0,
-            trouble,
-        }
+        Self { source, orders, subscribers: HashMap::new(), listeners: HashMap::new(), attempt: 0, trouble }
     }
 
     /// Runs until the bus is dropped.
@@ -194,10 +177,8 @@ impl Switchboard {
         match self.register(order) {
             Change::Listen(topics) => {
                 listen(sink, &topics).await?;
-                if let Some(ready) = self
-                    .subscribers
-                    .get_mut(&id)
-                    .and_then(|subscriber| subscriber.ready.take())
+                if let Some(ready) =
+                    self.subscribers.get_mut(&id).and_then(|subscriber| subscriber.ready.take())
                 {
                     let _ = ready.send(());
                 }
@@ -210,12 +191,7 @@ impl Switchboard {
     /// Notes an order; returns the topics that this makes the first, or leaves without, a listener.
     fn register(&mut self, order: Order) -> Change {
         match order {
-            Order::Subscribe {
-                id,
-                topics,
-                mailbox,
-                ready,
-            } => {
+            Order::Subscribe { id, topics, mailbox, ready } => {
                 let mut fresh = Vec::new();
                 for topic in &topics {
                     let listeners = self.listeners.entry(topic.clone()).or_default();
@@ -224,22 +200,11 @@ impl Switchboard {
                     }
                     listeners.insert(id);
                 }
-                self.subscribers.insert(
-                    id,
-                    Subscriber {
-                        topics,
-                        mailbox,
-                        ready: Some(ready),
-                    },
-                );
+                self.subscribers.insert(id, Subscriber { topics, mailbox, ready: Some(ready) });
                 Change::Listen(fresh)
             }
             Order::Unsubscribe { id } => {
-                let topics = self
-                    .subscribers
-                    .remove(&id)
-                    .map(|gone| gone.topics)
-                    .unwrap_or_default();
+                let topics = self.subscribers.remove(&id).map(|gone| gone.topics).unwrap_or_default();
                 let left = topics.into_iter().filter(|topic| {
                     let Some(listeners) = self.listeners.get_mut(topic) else {
                         return false;
@@ -256,18 +221,12 @@ impl Switchboard {
         let bytes = |value: redis::RedisResult<Vec<u8>>| Bytes::from(value.unwrap_or_default());
         let channel = bytes(message.get_channel());
         let pattern = message.from_pattern().then(|| bytes(message.get_pattern()));
-        let topic = pattern
-            .clone()
-            .map_or_else(|| Topic::Channel(channel.clone()), Topic::Pattern);
+        let topic = pattern.clone().map_or_else(|| Topic::Channel(channel.clone()), Topic::Pattern);
         let Some(listeners) = self.listeners.get(&topic) else {
             return;
         };
         let payload = Bytes::copy_from_slice(message.get_payload_bytes());
-        let event = BusEvent::Message {
-            channel,
-            pattern,
-            payload,
-        };
+        let event = BusEvent::Message { channel, pattern, payload };
         for subscriber in listeners.iter().filter_map(|id| self.subscribers.get(id)) {
             subscriber.mailbox.put(event.clone());
         }

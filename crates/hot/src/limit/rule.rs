@@ -58,9 +58,7 @@ impl Rule {
         }
         let fixed = matches!(algorithm, Algorithm::FixedCounter | Algorithm::FixedLog);
         if fixed && windows.len() > 1 {
-            return refuse(format!(
-                "{algorithm} has one window; use sliding_window or gcra for several"
-            ));
+            return refuse(format!("{algorithm} has one window; use sliding_window or gcra for several"));
         }
         for (index, window) in windows.iter().enumerate() {
             window.check(algorithm).map_err(Error::Misuse)?;
@@ -86,11 +84,7 @@ impl Rule {
     /// The largest cost that can ever pass.
     #[must_use]
     pub fn most_at_once(&self) -> u32 {
-        self.windows
-            .iter()
-            .map(|window| window.most_at_once(self.algorithm))
-            .min()
-            .unwrap_or(0)
+        self.windows.iter().map(|window| window.most_at_once(self.algorithm)).min().unwrap_or(0)
     }
 }
 
@@ -98,20 +92,13 @@ impl Window {
     /// At most `limit` requests in any `period`.
     #[must_use]
     pub fn new(limit: u32, period: Duration) -> Self {
-        Self {
-            limit,
-            period,
-            burst: None,
-        }
+        Self { limit, period, burst: None }
     }
 
     /// The same with a burst.
     #[must_use]
     pub fn with_burst(self, burst: u32) -> Self {
-        Self {
-            burst: Some(burst),
-            ..self
-        }
+        Self { burst: Some(burst), ..self }
     }
 
     /// How many requests can pass at once.
@@ -129,10 +116,8 @@ impl Window {
 
     /// Requests per microseconds in lowest terms, which is what keeps GCRA's products small.
     pub(crate) fn rate(&self) -> (u64, u64) {
-        let (limit, per_us) = (
-            u64::from(self.limit),
-            u64::try_from(self.period.as_micros()).unwrap_or(u64::MAX),
-        );
+        let (limit, per_us) =
+            (u64::from(self.limit), u64::try_from(self.period.as_micros()).unwrap_or(u64::MAX));
         let divisor = gcd(limit, per_us);
         (limit / divisor, per_us / divisor)
     }
@@ -144,10 +129,7 @@ impl Window {
         }
         let whole_ms = self.period.subsec_nanos().is_multiple_of(1_000_000);
         if !whole_ms || self.period.is_zero() || self.period > Duration::from_secs(366 * 86_400) {
-            return Err(format!(
-                "a period is 1 ms to 366 days in whole milliseconds, not {:?}",
-                self.period
-            ));
+            return Err(format!("a period is 1 ms to 366 days in whole milliseconds, not {:?}", self.period));
         }
         match algorithm {
             Algorithm::FixedLog | Algorithm::SlidingLog if self.limit > MOST_LOGGED => Err(format!(
@@ -193,20 +175,11 @@ impl fmt::Display for Window {
 
 struct Period(u64);
 
-const UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1000),
-    ("ms", 1),
-];
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, ms) = UNITS
-            .iter()
-            .find(|(_, ms)| self.0.is_multiple_of(*ms))
-            .unwrap_or(&UNITS[4]);
+        let (unit, ms) = UNITS.iter().find(|(_, ms)| self.0.is_multiple_of(*ms)).unwrap_or(&UNITS[4]);
         write!(f, "{}{unit}", self.0 / ms)
     }
 }
@@ -227,18 +200,10 @@ impl FromStr for Window {
         let (count, unit) = period.split_at(digits);
         let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?;
         // "/s" is one second.
-        let count: u64 = if count.is_empty() {
-            1
-        } else {
-            count.parse().map_err(|_| refuse())?
-        };
+        let count: u64 = if count.is_empty() { 1 } else { count.parse().map_err(|_| refuse())? };
         let period_ms = count.checked_mul(*unit_ms).ok_or_else(refuse)?;
         let limit = limit.trim().parse().map_err(|_| refuse())?;
-        Ok(Self {
-            limit,
-            period: Duration::from_millis(period_ms),
-            burst,
-        })
+        Ok(Self { limit, period: Duration::from_millis(period_ms), burst })
     }
 }
 
@@ -247,9 +212,7 @@ mod tests {
     use super::*;
 
     fn windows(text: &str) -> Vec<Window> {
-        text.split(',')
-            .map(|window| window.trim().parse().unwrap())
-            .collect()
+        text.split(',').map(|window| window.trim().parse().unwrap()).collect()
     }
 
     #[test]
@@ -261,16 +224,9 @@ mod tests {
             read.iter().map(Window::to_string).collect::<Vec<_>>(),
             ["20/1s", "500/1m burst 50", "7/90m", "3/250ms"]
         );
-        for text in [
-            "20",
-            "20/",
-            "20/s5",
-            "/1s",
-            "20/1y",
-            "20/1s burst x",
-            "-1/1s",
-            "1/99999999999999999999d",
-        ] {
+        for text in
+            ["20", "20/", "20/s5", "/1s", "20/1y", "20/1s burst x", "-1/1s", "1/99999999999999999999d"]
+        {
             assert!(text.parse::<Window>().is_err(), "{text}");
         }
     }

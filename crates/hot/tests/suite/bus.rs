@@ -7,10 +7,7 @@ use hob_testkit::{LIMIT, every_store, wait_for};
 
 /// The next event; fails the test after a generous while.
 async fn next(subscription: &mut Subscription) -> BusEvent {
-    tokio::time::timeout(LIMIT, subscription.next())
-        .await
-        .unwrap()
-        .unwrap()
+    tokio::time::timeout(LIMIT, subscription.next()).await.unwrap().unwrap()
 }
 
 /// The channel and payload of the next message.

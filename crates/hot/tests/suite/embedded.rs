@@ -12,14 +12,10 @@ static ONE: Script = Script::new("return 1");
 fn an_embedded_store_of_ones_own_forgets_expired_keys_by_itself() {
     run(async {
         let hot = Hot::connect(&Address::Embedded).await.unwrap();
-        let calls: Vec<_> = (0..100)
-            .map(|at| cmd("SET").arg(at).arg("x").arg("PX").arg(1).into())
-            .collect();
+        let calls: Vec<_> = (0..100).map(|at| cmd("SET").arg(at).arg("x").arg("PX").arg(1).into()).collect();
         assert!(hot.batch(&calls).await.iter().all(Result::is_ok));
-        wait_for("the keys to be swept", LIMIT, async || {
-            hot.run::<i64>(cmd("DBSIZE")).await.unwrap() == 0
-        })
-        .await;
+        wait_for("the keys to be swept", LIMIT, async || hot.run::<i64>(cmd("DBSIZE")).await.unwrap() == 0)
+            .await;
         let health = hot.health();
         assert!(health.is_healthy());
         assert_eq!(health.server.unwrap().kind, "embedded");
@@ -33,11 +29,7 @@ fn handles_to_one_engine_share_its_keys_and_its_bus() {
         let (one, other) = (Hot::embedded(&engine), Hot::embedded(&engine));
         one.run::<()>(cmd("SET").arg("k").arg("v")).await.unwrap();
         assert_eq!(other.run::<String>(cmd("GET").arg("k")).await.unwrap(), "v");
-        let mut subscription = other
-            .bus()
-            .subscribe(&[hob_hot::Topic::channel("c")])
-            .await
-            .unwrap();
+        let mut subscription = other.bus().subscribe(&[hob_hot::Topic::channel("c")]).await.unwrap();
         assert_eq!(one.bus().publish("c", "x").await.unwrap(), 1);
         assert!(subscription.next().await.is_some());
     });
@@ -59,9 +51,7 @@ fn operations_are_reported_to_the_metrics_facade() {
         let line = format!("hob_hot_operation_seconds_count{{kind=\"{kind}\"}} 1");
         assert!(text.contains(&line), "{text}");
     }
-    let names: BTreeSet<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-        .collect();
+    let names: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert!(names.iter().all(|name| name.starts_with("hob_hot_")), "{names:?}");
 }

@@ -18,19 +18,13 @@ struct Tag {
 
 impl Tag {
     async fn new(store: &Store, name: &str) -> Self {
-        let tag = Self {
-            lease: store.key("lease", name),
-            marker: store.key("marker", name),
-        };
+        let tag = Self { lease: store.key("lease", name), marker: store.key("marker", name) };
         mark(store.hot(), &tag.marker, epoch()).await.unwrap();
         tag
     }
 
     fn keys(&self) -> LeaseKeys<'_> {
-        LeaseKeys {
-            lease: self.lease.as_bytes(),
-            marker: self.marker.as_bytes(),
-        }
+        LeaseKeys { lease: self.lease.as_bytes(), marker: self.marker.as_bytes() }
     }
 
     async fn take(&self, hot: &Hot, owner: &str) -> Take {
@@ -183,8 +177,7 @@ impl Model {
     }
 
     fn holds(&self, owner: u8, now: u64) -> bool {
-        self.live(now)
-            .is_some_and(|(_, fence, _)| Some(fence) == self.fences[usize::from(owner)])
+        self.live(now).is_some_and(|(_, fence, _)| Some(fence) == self.fences[usize::from(owner)])
     }
 }
 
@@ -200,17 +193,12 @@ async fn follow(store: &Store, case: u32, steps: &[Step]) {
             Step::Rewind { ms } => clock_ms -= ms,
             Step::Take { owner, hold_ms } => {
                 let hold = Duration::from_millis(hold_ms);
-                let answer = take(&hot, tag.keys(), &owner.to_string(), hold, epoch())
-                    .await
-                    .unwrap();
+                let answer = take(&hot, tag.keys(), &owner.to_string(), hold, epoch()).await.unwrap();
                 match (model.live(now), answer) {
                     (Some((holder, _, until)), Outcome::Done(Take::Held { owner: told, left }))
                         if holder != owner =>
                     {
-                        assert_eq!(
-                            (told, left),
-                            (holder.to_string(), Duration::from_millis(until - now))
-                        );
+                        assert_eq!((told, left), (holder.to_string(), Duration::from_millis(until - now)));
                     }
                     (live, Outcome::Done(Take::Taken(lease))) => {
                         assert_eq!(lease.until_unix_ms, now + hold_ms);
@@ -230,9 +218,7 @@ async fn follow(store: &Store, case: u32, steps: &[Step]) {
                 let Some(fence) = model.fences[usize::from(owner)] else {
                     continue;
                 };
-                let answer = renew(&hot, &tag.lease, fence, Duration::from_millis(hold_ms))
-                    .await
-                    .unwrap();
+                let answer = renew(&hot, &tag.lease, fence, Duration::from_millis(hold_ms)).await.unwrap();
                 let expected = model.holds(owner, now).then_some(now + hold_ms);
                 assert_eq!(answer.map(|lease| lease.until_unix_ms), expected, "{steps:?}");
                 if let (Some(until), Some(held)) = (expected, &mut model.held) {
@@ -246,11 +232,7 @@ async fn follow(store: &Store, case: u32, steps: &[Step]) {
                 };
                 let held = model.holds(owner, now);
                 let expected = if held { Hold::Holds } else { Hold::Over };
-                assert_eq!(
-                    release(&hot, &tag.lease, fence).await.unwrap(),
-                    expected,
-                    "{steps:?}"
-                );
+                assert_eq!(release(&hot, &tag.lease, fence).await.unwrap(), expected, "{steps:?}");
                 if held {
                     model.held = None;
                 }
@@ -259,16 +241,8 @@ async fn follow(store: &Store, case: u32, steps: &[Step]) {
                 let Some(fence) = model.fences[usize::from(owner)] else {
                     continue;
                 };
-                let expected = if model.holds(owner, now) {
-                    Hold::Holds
-                } else {
-                    Hold::Over
-                };
-                assert_eq!(
-                    check(&hot, &tag.lease, fence).await.unwrap(),
-                    expected,
-                    "{steps:?}"
-                );
+                let expected = if model.holds(owner, now) { Hold::Holds } else { Hold::Over };
+                assert_eq!(check(&hot, &tag.lease, fence).await.unwrap(), expected, "{steps:?}");
             }
         }
         clock.set(Duration::from_millis(clock_ms));

@@ -9,14 +9,7 @@ use hob_testkit::{Store, every_store};
 const START: Duration = Duration::from_secs(1_800_000_000);
 
 pub(crate) fn rule(algorithm: Algorithm, windows: &str) -> Rule {
-    Rule::new(
-        algorithm,
-        windows
-            .split(',')
-            .map(|window| window.trim().parse().unwrap())
-            .collect(),
-    )
-    .unwrap()
+    Rule::new(algorithm, windows.split(',').map(|window| window.trim().parse().unwrap()).collect()).unwrap()
 }
 
 pub(crate) fn keys(store: &Store, algorithm: Algorithm, identifier: &str) -> Vec<String> {
@@ -36,11 +29,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 fn allowed(limit: u32, remaining: u32, reset_after: Duration) -> Decision {
-    Decision::Allowed(Quota {
-        limit,
-        remaining,
-        reset_after,
-    })
+    Decision::Allowed(Quota { limit, remaining, reset_after })
 }
 
 every_store! {

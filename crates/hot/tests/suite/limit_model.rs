@@ -67,25 +67,15 @@ fn step() -> impl Strategy<Value = Step> {
 fn windows(most: usize) -> impl Strategy<Value = Vec<Window>> {
     let window =
         (1..12u32, 60_000..200_000u64, prop::option::of(3..15u32)).prop_map(|(limit, period_ms, burst)| {
-            Window {
-                limit: limit.max(3),
-                period: Duration::from_millis(period_ms),
-                burst,
-            }
+            Window { limit: limit.max(3), period: Duration::from_millis(period_ms), burst }
         });
     prop::collection::vec(window, 1..=most).prop_filter("periods differ", |windows| {
-        windows
-            .iter()
-            .all(|a| windows.iter().filter(|b| a.period == b.period).count() == 1)
+        windows.iter().all(|a| windows.iter().filter(|b| a.period == b.period).count() == 1)
     })
 }
 
 fn compare(store: &Store, algorithm: Algorithm, most_windows: usize) {
-    let config = Config {
-        cases: budget(10, 1000),
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: budget(10, 1000), failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let handle = tokio::runtime::Handle::current();
     let case = std::cell::Cell::new(0);
@@ -106,11 +96,7 @@ async fn follow(store: &Store, rule: &Rule, case: u32, steps: &[Step]) {
     let mut clock_us = START_US;
     let clock = Clock::driven(Duration::from_micros(clock_us));
     let hot = store.hot().with_clock(clock.clone());
-    let mut model = Model {
-        rule: rule.clone(),
-        passed: Vec::new(),
-        seen_us: 0,
-    };
+    let mut model = Model { rule: rule.clone(), passed: Vec::new(), seen_us: 0 };
     let mut refused = None;
     for step in steps {
         let costs = match *step {
@@ -155,23 +141,13 @@ struct Model {
 impl Model {
     /// The resolution of the algorithm's clock.
     fn unit(&self) -> u64 {
-        if self.rule.algorithm() == Algorithm::Gcra {
-            1
-        } else {
-            1000
-        }
+        if self.rule.algorithm() == Algorithm::Gcra { 1 } else { 1000 }
     }
 
     /// The time that a script sees: in its own unit, never before what it has stored.
     fn now(&mut self, clock_us: u64) -> u64 {
         let now = (clock_us / self.unit() * self.unit()).max(self.seen_us);
-        let longest = self
-            .rule
-            .windows()
-            .iter()
-            .map(|window| micros(window.period))
-            .max()
-            .unwrap();
+        let longest = self.rule.windows().iter().map(|window| micros(window.period)).max().unwrap();
         // What a log drops is gone, also for a clock that goes back; with its newest entry goes its time.
         match self.rule.algorithm() {
             Algorithm::FixedLog if self.is_over(&self.rule.windows()[0], now) => self.passed.clear(),
@@ -185,17 +161,8 @@ impl Model {
     }
 
     fn check(&mut self, now: u64, cost: u32, decision: Decision) {
-        let fits = self
-            .rule
-            .windows()
-            .iter()
-            .all(|window| self.fits(window, now, cost));
-        assert_eq!(
-            decision.is_allowed(),
-            fits || cost == 0,
-            "{decision:?} {:?}",
-            self.passed
-        );
+        let fits = self.rule.windows().iter().all(|window| self.fits(window, now, cost));
+        assert_eq!(decision.is_allowed(), fits || cost == 0, "{decision:?} {:?}", self.passed);
         if decision.is_allowed() && cost > 0 {
             // A fixed counter is set back by the first request of a new window, not by time alone.
             if self.rule.algorithm() == Algorithm::FixedCounter && self.is_over(&self.rule.windows()[0], now)
@@ -222,50 +189,27 @@ impl Model {
         );
         match decision {
             Decision::Allowed(_) => {
-                let least = self
-                    .rule
-                    .windows()
-                    .iter()
-                    .map(|window| self.remaining(window, now))
-                    .min()
-                    .unwrap();
+                let least =
+                    self.rule.windows().iter().map(|window| self.remaining(window, now)).min().unwrap();
                 assert_eq!(told.remaining, least, "{:?}", self.passed);
             }
             Decision::Denied { retry_after, .. } => {
-                let all_fit = |at| {
-                    self.rule
-                        .windows()
-                        .iter()
-                        .all(|window| self.fits(window, at, cost))
-                };
+                let all_fit = |at| self.rule.windows().iter().all(|window| self.fits(window, at, cost));
                 let retry = micros(retry_after);
-                assert!(
-                    all_fit(now + retry),
-                    "{decision:?} is too early, {:?}",
-                    self.passed
-                );
-                assert!(
-                    !all_fit(now + retry - self.unit()),
-                    "{decision:?} is too late, {:?}",
-                    self.passed
-                );
+                assert!(all_fit(now + retry), "{decision:?} is too early, {:?}", self.passed);
+                assert!(!all_fit(now + retry - self.unit()), "{decision:?} is too late, {:?}", self.passed);
             }
         }
     }
 
     /// Whether a fixed window, which starts with its first request, has ended.
     fn is_over(&self, window: &Window, at: u64) -> bool {
-        self.passed
-            .first()
-            .is_none_or(|(start, _)| at >= start + micros(window.period))
+        self.passed.first().is_none_or(|(start, _)| at >= start + micros(window.period))
     }
 
     fn remaining(&self, window: &Window, at: u64) -> u32 {
         let most = window.most_at_once(self.rule.algorithm());
-        (0..=most)
-            .rev()
-            .find(|cost| self.fits(window, at, *cost))
-            .unwrap_or(0)
+        (0..=most).rev().find(|cost| self.fits(window, at, *cost)).unwrap_or(0)
     }
 
     fn is_reset(&self, window: &Window, now: u64, after: u64) -> bool {

@@ -17,19 +17,11 @@ struct Group {
 impl Group {
     fn new(store: &Store) -> Self {
         let key = |name| store.key(name, "nodes");
-        Self {
-            live: key("live"),
-            info: key("info"),
-            dead: key("dead"),
-        }
+        Self { live: key("live"), info: key("info"), dead: key("dead") }
     }
 
     fn keys(&self) -> MemberKeys<'_> {
-        MemberKeys {
-            live: self.live.as_bytes(),
-            info: self.info.as_bytes(),
-            dead: self.dead.as_bytes(),
-        }
+        MemberKeys { live: self.live.as_bytes(), info: self.info.as_bytes(), dead: self.dead.as_bytes() }
     }
 }
 
