@@ -42,37 +42,22 @@ impl Store {
             Layout::Plain => Strict::Keys,
             Layout::Tagged => Strict::KeysOfOneSlot,
         };
-        let engine = Engine::new(Config {
-            strict,
-            ..Config::default()
-        });
-        Self {
-            hot: Hot::embedded(&engine),
-            layout,
-            server: Server::Embedded(engine),
-        }
+        let engine = Engine::new(Config { strict, ..Config::default() });
+        Self { hot: Hot::embedded(&engine), layout, server: Server::Embedded(engine) }
     }
 
     /// A redis-server, keys as documented.
     pub async fn redis() -> Self {
         let server = RedisServer::start();
         let hot = connect(&server.url()).await;
-        Self {
-            hot,
-            layout: Layout::Plain,
-            server: Server::Redis(Box::new(server)),
-        }
+        Self { hot, layout: Layout::Plain, server: Server::Redis(Box::new(server)) }
     }
 
     /// A Redis Cluster, keys tagged.
     pub async fn cluster() -> Self {
         let cluster = RedisCluster::start();
         let hot = connect(&cluster.url()).await;
-        Self {
-            hot,
-            layout: Layout::Tagged,
-            server: Server::Cluster(cluster),
-        }
+        Self { hot, layout: Layout::Tagged, server: Server::Cluster(cluster) }
     }
 
     /// The handle.
@@ -109,11 +94,7 @@ impl Store {
     }
 
     async fn everywhere(&self, command: hob_hot::Cmd) {
-        let masters = self
-            .hot
-            .masters()
-            .await
-            .unwrap_or_else(|error| panic!("no masters: {error}"));
+        let masters = self.hot.masters().await.unwrap_or_else(|error| panic!("no masters: {error}"));
         for master in masters {
             let done = master.run::<()>(command.clone()).await;
             done.unwrap_or_else(|error| panic!("{}: {error}", master.name()));
@@ -124,22 +105,15 @@ impl Store {
 async fn connect(url: &str) -> Hot {
     let address = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
     // A test's patience, not a service's: a busy machine is no reason to fail.
-    let hot = Hot::open(&address)
-        .unwrap_or_else(|error| panic!("{url}: {error}"))
-        .with_deadline(LIMIT);
+    let hot = Hot::open(&address).unwrap_or_else(|error| panic!("{url}: {error}")).with_deadline(LIMIT);
     hot.ping().await.unwrap_or_else(|error| panic!("{url}: {error}"));
     hot
 }
 
 /// Runs one test's future; called by `every_store!`.
 pub fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime
-        .unwrap_or_else(|error| panic!("no runtime: {error}"))
-        .block_on(test);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(test);
 }
 
 /// Makes one test per store of each function: the embedded store in both layouts, a redis-server, a Cluster.

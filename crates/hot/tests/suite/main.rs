@@ -2,6 +2,7 @@
 
 mod batch;
 mod bus;
+mod cluster;
 mod counter;
 mod embedded;
 mod epoch;
@@ -11,3 +12,4 @@ mod limit;
 mod limit_model;
 mod log;
 mod members;
+mod sentinel;
