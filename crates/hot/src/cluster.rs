@@ -206,20 +206,21 @@ impl Cluster {
 
     /// The link of a route's master, once it is up; the map may change meanwhile.
     async fn link(&self, route: Route, deadline: Instant) -> Result<(Host, Arc<Link>)> {
+        let asked = Instant::now();
         loop {
             let known = self.survey.known(deadline).await?;
+            let mut reason = "no master serves the slot".to_owned();
             if let Some(host) = known.host(route)
                 && let Some(link) = known.links.get(host)
             {
-                let soon = deadline.min(Instant::now() + 4 * PAUSE);
-                match link.ready(soon).await {
+                match link.ready(deadline.min(Instant::now() + 4 * PAUSE)).await {
                     Ok(()) => return Ok((host.clone(), link.clone())),
-                    Err(error) if Instant::now() >= deadline => return Err(error),
-                    Err(_) => {}
+                    Err(Error::Unavailable { reason: why, .. }) => reason = why,
+                    Err(error) => return Err(error),
                 }
-            } else if Instant::now() >= deadline {
-                let reason = "no master serves the slot".to_owned();
-                return Err(Error::Unavailable { waited: deadline.elapsed(), reason });
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Unavailable { waited: asked.elapsed(), reason });
             }
             self.survey.mark_stale();
             sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now()))).await;

@@ -20,12 +20,8 @@ pub(crate) enum Kind {
     Publish,
 }
 
-const KINDS: [(Kind, &str); 4] = [
-    (Kind::Command, "command"),
-    (Kind::Batch, "batch"),
-    (Kind::Script, "script"),
-    (Kind::Publish, "publish"),
-];
+/// The names of the kinds, in their order.
+const KINDS: [&str; 4] = ["command", "batch", "script", "publish"];
 
 /// What serves the hot state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,7 +70,7 @@ pub(crate) struct Up(Arc<Meter>);
 
 impl Meter {
     pub(crate) fn new() -> Arc<Self> {
-        let operations = KINDS.map(|(_, name)| Operations {
+        let operations = KINDS.map(|name| Operations {
             latency: Latency::default(),
             failed: AtomicU64::new(0),
             seconds: metrics::histogram!("hob_hot_operation_seconds", "kind" => name),
