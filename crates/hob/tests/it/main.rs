@@ -1,0 +1,4 @@
+//! The real binary, as a person runs it.
+
+mod program;
+mod serve;
