@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use mlua::chunk::ChunkMode;
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{
     Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState,
 };
@@ -49,8 +50,11 @@ impl Scripts {
     ) -> Scripts {
         let build = || -> Result<(Lua, Function, Table)> {
             let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
-            let (run, environment) = prelude(&lua, &core, &watchdog)?;
-            lua.set_memory_limit(memory)?;
+            let (run, environment) = prelude(&lua, &core, &watchdog, memory)?;
+            // A script's heap is small and short-lived: marking the little that lasts each time it doubles
+            // would cost more than the scripts do.
+            let rarely = GcIncParams::default().pause(1000);
+            lua.gc_set_mode(GcMode::Incremental(rarely));
             keep_watch(&lua, &watchdog)?;
             Ok((lua, run, environment))
         };
@@ -120,8 +124,21 @@ impl Scripts {
             }
             Ok(table)
         };
-        self.run.call((script, words(keys)?, words(argv)?))
+        let (keys, argv) = (words(keys)?, words(argv)?);
+        self.lua.set_memory_limit(self.memory)?;
+        let outcome = self.run.call((script, keys, argv));
+        self.lua.set_memory_limit(0)?;
+        outcome
     }
+}
+
+/// Makes Lua values without the memory limit, under which each of them would have to be made in a protected
+/// call. A reply is bounded by what the store holds; what the script does with it is limited again.
+fn unlimited<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    lua.set_memory_limit(0)?;
+    let made = make();
+    lua.set_memory_limit(memory)?;
+    made
 }
 
 /// Sets the hook that counts instructions, and fails once the script has to stop. A `pcall` of the script's
@@ -137,16 +154,22 @@ fn stopped() -> mlua::Error {
     mlua::Error::external(CallFailed("ERR the script has to stop".into()))
 }
 
-fn prelude(lua: &Lua, core: &Arc<Mutex<Core>>, watchdog: &Arc<Watchdog>) -> Result<(Function, Table)> {
+fn prelude(
+    lua: &Lua,
+    core: &Arc<Mutex<Core>>,
+    watchdog: &Arc<Watchdog>,
+    memory: usize,
+) -> Result<(Function, Table)> {
     let (core, watchdog, dog) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
     let store = Arc::new(move |words: &MultiValue| call(&core, &watchdog, words));
     let store_pcall = Arc::clone(&store);
     let call = lua.create_function(move |lua, words: MultiValue| match store(&words) {
         Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
-        Ok(reply) => to_lua(lua, reply),
+        Ok(reply) => unlimited(lua, memory, || to_lua(lua, reply)),
     })?;
     let pcall = lua.create_function(move |lua, words: MultiValue| {
-        to_lua(lua, store_pcall(&words).unwrap_or_else(Reply::from))
+        let reply = store_pcall(&words).unwrap_or_else(Reply::from);
+        unlimited(lua, memory, || to_lua(lua, reply))
     })?;
     let go_on = lua.create_function(move |_, ()| if dog.has_to_stop() { Err(stopped()) } else { Ok(()) })?;
     let text = lua.create_function(|_, error: mlua::Error| {
