@@ -26,11 +26,7 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need {
         name: "Redis (redis-server, redis-cli, redis-benchmark)",
-        present: || {
-            ["redis-server", "redis-cli", "redis-benchmark"]
-                .iter()
-                .all(|name| on_path(name))
-        },
+        present: || ["redis-server", "redis-cli", "redis-benchmark"].iter().all(|name| on_path(name)),
         packages: &["redis-server", "redis-tools"],
     },
     Need {
@@ -43,11 +39,7 @@ const NEEDS: &[Need] = &[
         present: || step::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])),
         packages: &["python3", "python3-venv"],
     },
-    Need {
-        name: "Node.js with npm",
-        present: || runs("node") && runs("npm"),
-        packages: &["nodejs", "npm"],
-    },
+    Need { name: "Node.js with npm", present: || runs("node") && runs("npm"), packages: &["nodejs", "npm"] },
 ];
 
 const BROWSER: Need = Need {
@@ -86,20 +78,13 @@ fn add_rust_components() -> Result<()> {
         if !on_path("rustup") {
             bail!("cargo {subcommand} is missing: install {component} for this Rust toolchain");
         }
-        step::run(
-            component,
-            Command::new("rustup").args(["component", "add", component]),
-        )?;
+        step::run(component, Command::new("rustup").args(["component", "add", component]))?;
     }
     Ok(())
 }
 
 fn install(missing: &[&Need]) -> Result<()> {
-    let names = missing
-        .iter()
-        .map(|need| need.name)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let names = missing.iter().map(|need| need.name).collect::<Vec<_>>().join(", ");
     let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
     let packages_line = packages.join(" ");
     if !on_path("apt-get") {
@@ -113,22 +98,16 @@ fn install(missing: &[&Need]) -> Result<()> {
         shell.args(["-c", include_str!("apt.sh"), "apt"]).args(packages),
     )?;
     match missing.iter().find(|need| !(need.present)()) {
-        Some(need) => bail!(
-            "{} is still missing after apt-get installed {}",
-            need.name,
-            need.packages.join(" ")
-        ),
+        Some(need) => {
+            bail!("{} is still missing after apt-get installed {}", need.name, need.packages.join(" "))
+        }
         None => Ok(()),
     }
 }
 
 /// A shell with the rights to install packages, if this user can have one without being asked.
 fn root_shell() -> Option<Command> {
-    if Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| output.stdout == b"0\n")
-    {
+    if Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
         return Some(Command::new("sh"));
     }
     step::succeeds(Command::new("sudo").args(["-n", "true"])).then(|| {
@@ -149,18 +128,13 @@ fn runs(name: &str) -> bool {
 
 /// Debian keeps the server's binaries off the PATH, in a folder per version.
 fn debian_postgres() -> bool {
-    fs::read_dir("/usr/lib/postgresql").is_ok_and(|versions| {
-        versions
-            .flatten()
-            .any(|version| version.path().join("bin/initdb").is_file())
-    })
+    fs::read_dir("/usr/lib/postgresql")
+        .is_ok_and(|versions| versions.flatten().any(|version| version.path().join("bin/initdb").is_file()))
 }
 
 /// Asks for the version, since Ubuntu's `chromium-browser` is a script that only recommends the snap.
 fn chromium() -> bool {
-    ["chromium", "chromium-browser", "google-chrome"]
-        .iter()
-        .any(|name| runs(name))
+    ["chromium", "chromium-browser", "google-chrome"].iter().any(|name| runs(name))
 }
 
 fn chromium_is_a_snap() -> bool {
