@@ -145,9 +145,9 @@ impl Keyspace {
     }
 
     /// The name of a channel, by index, for ids that were checked.
-    pub fn channel(&self, channel: usize, ids: &[&str], env: &dyn Fn(&str) -> Option<String>) -> String {
-        if let Some(name) = self.schema.channels[channel].env.as_deref().and_then(env) {
-            return name;
+    pub fn channel(&self, channel: usize, ids: &[&str]) -> String {
+        if let Some(name) = &self.schema.channels[channel].renamed {
+            return name.clone();
         }
         let name = self.channels[channel].render(ids, Shard(0), &self.schema.ids);
         String::from_utf8_lossy(&name).into_owned()

@@ -36,6 +36,14 @@ pub struct Prefix {
     pub value: String,
 }
 
+impl Prefix {
+    /// Whether a text may stand before every key: nothing in it has a meaning of its own.
+    pub fn accepts(text: &str) -> bool {
+        let strange = |char: char| char.is_control() || " {}<>*?[]\\%\"'".contains(char);
+        !text.contains(strange)
+    }
+}
+
 /// A number of the contract that an environment variable may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit<T> {
@@ -276,6 +284,8 @@ pub struct Channel {
     pub pattern: Pattern,
     /// The variable that replaces the whole name, prefix included.
     pub env: Option<String>,
+    /// What that variable says, after [`Schema::apply_env`].
+    pub renamed: Option<String>,
     pub payload: Value,
     pub contract: Vec<String>,
     pub purpose: Option<String>,
@@ -319,8 +329,19 @@ impl Schema {
 
     /// Takes the prefix, the limits and the channel names that the environment sets.
     pub fn apply_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), BadEnv> {
-        if let Some(text) = self.prefix.env.as_deref().and_then(env) {
+        if let Some((variable, text)) = self.prefix.env.as_ref().and_then(|name| Some((name, env(name)?))) {
+            if !Prefix::accepts(&text) {
+                let expected = "a prefix without braces, stars, spaces or control characters";
+                return Err(BadEnv {
+                    variable: variable.clone(),
+                    text,
+                    expected,
+                });
+            }
             self.prefix.value = text;
+        }
+        for channel in &mut self.channels {
+            channel.renamed = channel.env.as_deref().and_then(env);
         }
         read_count(&mut self.shards, env)?;
         for family in &mut self.families {

@@ -79,6 +79,7 @@ pub(super) fn read_channel(
         name: name.to_owned(),
         pattern: read_pattern(pattern, names, reader)?,
         env,
+        renamed: None,
         payload,
         contract: texts(table, "contract", reader),
         purpose: table.text("purpose", reader),

@@ -161,7 +161,7 @@ fn read_prefix(head: &Table<'_>, reader: &mut Reader<'_>) -> Prefix {
             )
         }
     };
-    if value.contains(['{', '}', '<', '>', '*', '?', '[', ']', '\\']) || value.chars().any(char::is_control) {
+    if !Prefix::accepts(&value) {
         reader.wrong(
             item.at,
             format!("the prefix {value:?} holds a character of its own meaning"),
