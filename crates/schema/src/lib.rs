@@ -9,6 +9,7 @@ mod error;
 mod id;
 mod json_schema;
 mod keyspace;
+pub mod lint;
 mod model;
 mod overlap;
 mod pattern;
