@@ -5,6 +5,8 @@
 //! a layout; a [`Catalog`] of several schemas tells which family a key belongs to.
 
 mod catalog;
+pub mod check;
+pub mod docs;
 mod error;
 mod id;
 mod json_schema;
@@ -14,6 +16,7 @@ mod model;
 mod overlap;
 mod pattern;
 mod read;
+pub mod sample;
 mod shape;
 mod source;
 mod units;
