@@ -1,0 +1,170 @@
+//! A headless Chromium, driven through chromedriver.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fantoccini::wd::Capabilities;
+use fantoccini::{Client, ClientBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::port::{Port, Taken, until_free};
+use crate::process::Process;
+use crate::program;
+use crate::wait::until;
+
+/// As root, Chromium runs only without its sandbox; the rest keeps it quiet and off the network.
+const FLAGS: &[&str] = &[
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+];
+
+/// The colours that the user prefers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Light,
+    Dark,
+}
+
+/// Whether pages may run scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scripts {
+    On,
+    Off,
+}
+
+/// How a browser's window is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    pub width: u32,
+    pub height: u32,
+    pub scheme: Scheme,
+    pub scripts: Scripts,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            width: 1280,
+            height: 800,
+            scheme: Scheme::Light,
+            scripts: Scripts::On,
+        }
+    }
+}
+
+/// A chromedriver of one's own.
+#[derive(Debug)]
+pub struct Browser {
+    // Ends before its port and its folder are given back.
+    process: Process,
+    port: Port,
+    chromium: PathBuf,
+    profiles: AtomicUsize,
+    folder: TempDir,
+}
+
+impl Browser {
+    pub fn start() -> Self {
+        until_free(Self::launch)
+    }
+
+    /// Where chromedriver listens: `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port.number())
+    }
+
+    /// Opens a window with a fresh profile. It closes with [`Client::close`], at the latest with the browser.
+    pub async fn open(&self, window: Window) -> Client {
+        let profile = self
+            .folder
+            .path()
+            .join(self.profiles.fetch_add(1, Ordering::Relaxed).to_string());
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(capabilities(&self.chromium, &profile, window))
+            .connect(&self.url())
+            .await;
+        client.unwrap_or_else(|error| panic!("cannot open a window: {error}\n{}", self.process.log()))
+    }
+
+    fn launch() -> Result<Self, Taken> {
+        let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+        let chromium = program::find(&["chromium", "google-chrome", "chromium-browser"], "chromium");
+        let port = Port::reserve();
+        let mut command = Command::new(program::find(&["chromedriver"], "chromium-driver"));
+        command
+            .arg(format!("--port={}", port.number()))
+            .env("TMPDIR", folder.path());
+        let process = Process::start(folder.path(), command);
+        let browser = Self {
+            process,
+            port,
+            chromium,
+            profiles: AtomicUsize::new(0),
+            folder,
+        };
+        browser.wait_until_ready()?;
+        Ok(browser)
+    }
+
+    fn wait_until_ready(&self) -> Result<(), Taken> {
+        until(
+            format_args!("chromedriver on port {} to be ready", self.port.number()),
+            || {
+                if let Some(status) = self.process.ended() {
+                    let log = self.process.log();
+                    assert!(
+                        log.contains("ddress already in use"),
+                        "chromedriver ended ({status}):\n{log}"
+                    );
+                    return Some(Err(Taken));
+                }
+                let said = self.process.log().contains("started successfully");
+                (said && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number())).is_ok())
+                    .then_some(Ok(()))
+            },
+        )
+    }
+}
+
+/// Writes what the window shows into `file`, as a PNG.
+pub async fn screenshot(client: &Client, file: &Path) {
+    let png = client
+        .screenshot()
+        .await
+        .unwrap_or_else(|error| panic!("cannot take a screenshot: {error}"));
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)
+            .unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
+    }
+    fs::write(file, png).unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+}
+
+fn capabilities(chromium: &Path, profile: &Path, window: Window) -> Capabilities {
+    let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
+    flags.push(format!("--window-size={},{}", window.width, window.height));
+    flags.push(format!("--user-data-dir={}", profile.display()));
+    if window.scheme == Scheme::Dark {
+        flags.push("--blink-settings=preferredColorScheme=0".to_owned());
+    }
+    let mut preferences = json!({});
+    if window.scripts == Scripts::Off {
+        preferences["profile.managed_default_content_settings.javascript"] = json!(2);
+    }
+    let options = json!({ "binary": chromium, "args": flags, "prefs": preferences });
+    let mut capabilities = Capabilities::new();
+    capabilities.insert("browserName".to_owned(), Value::from("chrome"));
+    capabilities.insert("goog:chromeOptions".to_owned(), options);
+    capabilities
+}

@@ -1,0 +1,175 @@
+//! A Redis Cluster of three masters.
+//!
+//! The usual way of making one takes seconds: nodes meet by gossip, and a master waits two seconds before it
+//! serves. Here every node finds its peers in a `nodes.conf` written beforehand, and begins as the replica
+//! of a master that never existed: a replica does not wait, and takes the slots over by a command.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::port::{Port, Taken, until_free};
+use crate::redis_server::{RedisOptions, RedisServer};
+use crate::wait::{LIMIT, until, wait_for};
+
+const MASTERS: usize = 3;
+const SLOTS: u16 = 16_384;
+
+/// The first slot of each master, and one past the last.
+const BOUNDS: [u16; MASTERS + 1] = [0, 5461, 10_923, SLOTS];
+
+const BUS_OFFSET: u16 = 10_000;
+
+/// Three masters that share the slots evenly.
+#[derive(Debug)]
+pub struct RedisCluster {
+    masters: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts a cluster with nothing special about it.
+    pub fn start() -> Self {
+        Self::start_with(&RedisOptions::default())
+    }
+
+    /// Starts a cluster whose masters all have these options.
+    pub fn start_with(options: &RedisOptions) -> Self {
+        let cluster = until_free(|| Self::launch(options));
+        cluster.take_over();
+        until("the cluster to be whole", || cluster.check_whole());
+        cluster
+    }
+
+    /// `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`, with the password if there is one.
+    pub fn url(&self) -> String {
+        let addresses = self
+            .masters
+            .iter()
+            .map(|master| format!("127.0.0.1:{}", master.port()));
+        let addresses = addresses.collect::<Vec<_>>().join(",");
+        format!("redis+cluster://{}{addresses}", self.masters[0].credentials())
+    }
+
+    /// Each master, to be asked or hurt by itself.
+    pub fn masters(&self) -> &[RedisServer] {
+        &self.masters
+    }
+
+    /// The master that holds `key`.
+    pub fn master_of(&self, key: &str) -> &RedisServer {
+        let slot: u16 = self.masters[0].command(&["CLUSTER", "KEYSLOT", key]);
+        let master = BOUNDS
+            .iter()
+            .rposition(|first| *first <= slot)
+            .expect("slots begin at 0");
+        &self.masters[master]
+    }
+
+    /// Loses all data of all masters.
+    pub fn flush_all(&self) {
+        self.masters.iter().for_each(RedisServer::flush_all);
+    }
+
+    /// Waits until every master sees every slot served, as after one was restarted.
+    pub async fn wait_until_whole(&self) {
+        wait_for("the cluster to be whole", LIMIT, async || self.check_whole()).await;
+    }
+
+    fn check_whole(&self) -> Result<(), String> {
+        self.masters.iter().try_for_each(|master| {
+            let info: String = master
+                .try_command(&["CLUSTER", "INFO"])
+                .map_err(|error| error.to_string())?;
+            let whole = [
+                "cluster_state:ok",
+                "cluster_slots_ok:16384",
+                "cluster_known_nodes:3",
+            ];
+            if whole.iter().all(|line| info.contains(line)) {
+                Ok(())
+            } else {
+                Err(format!("port {}: {info}", master.port()))
+            }
+        })
+    }
+
+    fn launch(options: &RedisOptions) -> Result<Self, Taken> {
+        let ports: Vec<Port> = (0..MASTERS).map(|_| Port::reserve()).collect();
+        let numbers: Vec<u16> = ports.iter().map(Port::number).collect();
+        let mut options = options.clone();
+        let cluster = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-require-full-coverage",
+            "no",
+        ];
+        options.arguments.extend(cluster.map(str::to_owned));
+        let launched = ports.into_iter().enumerate().map(|(myself, port)| {
+            let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+            let path = folder.path().join("nodes.conf");
+            fs::write(&path, nodes_conf(myself, &numbers))
+                .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+            RedisServer::launch(folder, port, &options, &[])
+        });
+        Ok(Self {
+            masters: launched.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Makes masters of the nodes. Until all know of all, slots without a known owner must not count as a
+    /// failure: a master that has once failed does wait its two seconds.
+    fn take_over(&self) {
+        for (index, node) in self.masters.iter().enumerate() {
+            until("a node to serve as a replica", || {
+                info_has(node, "cluster_state:ok")
+            });
+            node.command::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+            node.command::<()>(&["CLUSTER", "FORGET", &ghost_id(index)]);
+        }
+        for node in &self.masters {
+            until("a node to know every slot's master", || {
+                info_has(node, "cluster_slots_ok:16384")
+            });
+        }
+        for node in &self.masters {
+            node.command::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);
+        }
+    }
+}
+
+fn info_has(node: &RedisServer, line: &str) -> bool {
+    node.command::<String>(&["CLUSTER", "INFO"]).contains(line)
+}
+
+/// What node `myself` knows at its birth.
+fn nodes_conf(myself: usize, ports: &[u16]) -> String {
+    let mut conf = String::new();
+    for (index, port) in ports.iter().enumerate() {
+        let (id, bus, epoch) = (node_id(index), port + BUS_OFFSET, index + 1);
+        let slots = format!("{}-{}", BOUNDS[index], BOUNDS[index + 1] - 1);
+        let lines = if index == myself {
+            let ghost = ghost_id(index);
+            format!(
+                "{id} 127.0.0.1:{port}@{bus} myself,slave {ghost} 0 0 {epoch} connected\n\
+                 {ghost} :0@0 master,noaddr - 0 0 {epoch} disconnected {slots}"
+            )
+        } else {
+            format!("{id} 127.0.0.1:{port}@{bus} master - 0 0 {epoch} connected {slots}")
+        };
+        writeln!(conf, "{lines}").expect("a String takes everything");
+    }
+    // A different epoch for each, so that the masters do not have to settle who is to change theirs.
+    writeln!(conf, "vars currentEpoch {} lastVoteEpoch 0", MASTERS + 1 + myself)
+        .expect("a String takes everything");
+    conf
+}
+
+fn node_id(index: usize) -> String {
+    format!("{index:040x}")
+}
+
+/// The master that never existed.
+fn ghost_id(index: usize) -> String {
+    format!("{:040x}", 0xdead_0000 + index)
+}

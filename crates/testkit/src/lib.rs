@@ -1,0 +1,31 @@
+//! Real servers for tests, each in a temporary folder and on ports of its own: Redis, a Redis Cluster, a
+//! Sentinel set, PostgreSQL, a browser. They start in a blink, can be hurt in every way that servers are
+//! hurt in real life, and are gone when the test is, however it ends.
+//!
+//! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
+//! What takes longer is `async`, so that the code under test goes on meanwhile.
+//!
+//! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
+
+mod browser;
+mod budget;
+mod clients;
+mod cluster;
+mod port;
+mod postgres;
+mod process;
+mod program;
+mod redis_server;
+mod sentinel;
+mod tls;
+mod wait;
+
+pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
+pub use budget::budget;
+pub use clients::{node_modules, python};
+pub use cluster::RedisCluster;
+pub use fantoccini;
+pub use postgres::Postgres;
+pub use redis_server::{Connections, RedisOptions, RedisServer};
+pub use sentinel::SentinelSet;
+pub use wait::{Condition, LIMIT, wait_for};

@@ -1,0 +1,59 @@
+//! Finds the programs that the kit starts, or says what to install.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The first of `names` on the PATH.
+pub(crate) fn find(names: &[&str], package: &str) -> PathBuf {
+    names
+        .iter()
+        .find_map(|name| on_path(name))
+        .unwrap_or_else(|| missing(names[0], package))
+}
+
+/// One of PostgreSQL's server programs, which Debian keeps off the PATH in a folder per version.
+pub(crate) fn find_postgres(name: &str) -> PathBuf {
+    let debian = || {
+        let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+        let newest = versions.max_by_key(|folder| folder.file_name().to_str()?.parse::<u32>().ok())?;
+        Some(newest.path().join("bin").join(name)).filter(|path| path.is_file())
+    };
+    debian()
+        .or_else(|| on_path(name))
+        .unwrap_or_else(|| missing(name, "postgresql"))
+}
+
+/// Ends the test with the one line that helps.
+pub(crate) fn missing(what: &str, package: &str) -> ! {
+    panic!("{what} is missing: run `cargo xtask test`, or install the Debian package {package}");
+}
+
+/// Where `cargo xtask test` puts what it installs for the tests, and the kit what it keeps between them.
+pub(crate) fn store() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/testkit"))
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    #[should_panic(
+        expected = "no-such-server is missing: run `cargo xtask test`, or install the Debian package some-package"
+    )]
+    fn a_missing_program_is_named_with_its_package() {
+        find(&["no-such-server"], "some-package");
+    }
+
+    #[test]
+    fn the_first_name_that_exists_is_taken() {
+        assert!(find(&["no-such-server", "sh"], "dash").ends_with("sh"));
+    }
+}

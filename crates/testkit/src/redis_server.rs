@@ -1,0 +1,264 @@
+//! One redis-server, and the ways to hurt it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use redis::{Client, Connection, FromRedisValue, RedisResult};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::port::{Port, Taken, until_free};
+use crate::process::Process;
+use crate::program;
+use crate::tls::Identity;
+use crate::wait::until;
+
+/// How long the kit itself waits for an answer before it asks again.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a server has beyond a TCP port and a Unix socket.
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    pub password: Option<String>,
+    /// Also listen with TLS, on a port of its own.
+    pub tls: bool,
+    /// More of redis-server's arguments, such as `["--maxmemory", "10mb"]`.
+    pub arguments: Vec<String>,
+}
+
+/// Which connections to cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    Normal,
+    PubSub,
+}
+
+/// A redis-server of one's own on 127.0.0.1, without persistence.
+#[derive(Debug)]
+pub struct RedisServer {
+    // Ends before its ports and its folder are given back.
+    process: Process,
+    port: Port,
+    tls: Option<(Port, Identity)>,
+    password: Option<String>,
+    folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server with nothing special about it.
+    pub fn start() -> Self {
+        Self::start_with(&RedisOptions::default())
+    }
+
+    pub fn start_with(options: &RedisOptions) -> Self {
+        until_free(|| {
+            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+            Self::launch(folder, Port::reserve(), options, &[])
+        })
+    }
+
+    /// Starts a server in `folder`, its command line beginning with `first` (a configuration file).
+    pub(crate) fn launch(
+        folder: TempDir,
+        port: Port,
+        options: &RedisOptions,
+        first: &[&str],
+    ) -> Result<Self, Taken> {
+        let mut command = Command::new(program::find(&["redis-server"], "redis-server"));
+        command
+            .args(first)
+            .args(["--bind", "127.0.0.1", "--port", &port.number().to_string()]);
+        command
+            .args(["--save", "", "--appendonly", "no", "--unixsocket"])
+            .arg(socket(folder.path()));
+        if let Some(password) = &options.password {
+            command.args(["--requirepass", password]);
+        }
+        let tls = options
+            .tls
+            .then(|| (Port::reserve(), Identity::create(folder.path())));
+        if let Some((port, identity)) = &tls {
+            command.args(tls_arguments(port, identity));
+        }
+        command.args(&options.arguments);
+        let process = Process::start(folder.path(), command);
+        let server = Self {
+            process,
+            port,
+            tls,
+            password: options.password.clone(),
+            folder,
+        };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// `redis://127.0.0.1:PORT/`, with the password if there is one.
+    pub fn url(&self) -> String {
+        format!("redis://{}127.0.0.1:{}/", self.credentials(), self.port())
+    }
+
+    /// `rediss://localhost:PORT/`, for a server started with TLS.
+    pub fn tls_url(&self) -> String {
+        let (port, _) = self.tls();
+        format!("rediss://{}localhost:{}/", self.credentials(), port.number())
+    }
+
+    /// The authority to trust for [`tls_url`](Self::tls_url), in PEM.
+    pub fn authority_pem(&self) -> &str {
+        &self.tls().1.authority_pem
+    }
+
+    /// The URL of the Unix socket.
+    pub fn unix_url(&self) -> String {
+        let password = self.password.as_ref().map(|password| format!("?pass={password}"));
+        format!(
+            "redis+unix://{}{}",
+            socket(self.folder.path()).display(),
+            password.unwrap_or_default()
+        )
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The process's number.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A new connection, for what the test itself has to ask.
+    pub fn connect(&self) -> Connection {
+        self.try_connect()
+            .unwrap_or_else(|error| panic!("cannot connect to {}: {error}", self.url()))
+    }
+
+    /// Sends one command, such as `["CONFIG", "SET", "maxmemory", "10mb"]`.
+    pub fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.try_command(words)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    pub(crate) fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        command.query(&mut self.try_connect()?)
+    }
+
+    /// Asks the server to end, and waits until it has.
+    pub fn stop(&self) {
+        self.process.stop(Signal::TERM);
+    }
+
+    /// `kill -9`.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Starts a stopped or killed server again, empty, on the same port.
+    pub fn restart(&self) {
+        self.process.restart();
+        self.wait_until_ready()
+            .unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
+    }
+
+    /// SIGSTOP: connections stay open, nothing is answered.
+    pub fn freeze(&self) {
+        self.process.freeze();
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.process.thaw();
+    }
+
+    /// Loses all data.
+    pub fn flush_all(&self) {
+        self.command::<()>(&["FLUSHALL"]);
+    }
+
+    /// Loses all scripts.
+    pub fn flush_scripts(&self) {
+        self.command::<()>(&["SCRIPT", "FLUSH"]);
+    }
+
+    /// Closes the connections of a kind from the server's side, and answers how many there were.
+    pub fn cut(&self, connections: Connections) -> usize {
+        let kind = match connections {
+            Connections::Normal => "normal",
+            Connections::PubSub => "pubsub",
+        };
+        self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
+    }
+
+    /// What redis-server reports about itself under `section`, by name.
+    pub fn info(&self, section: &str) -> redis::InfoDict {
+        self.command(&["INFO", section])
+    }
+
+    /// A port that answers may be somebody else's server: ours tells our process's number.
+    fn wait_until_ready(&self) -> Result<(), Taken> {
+        until(
+            format_args!("redis-server on port {} to answer", self.port()),
+            || {
+                if let Some(status) = self.process.ended() {
+                    let log = self.process.log();
+                    assert!(
+                        log.contains("Address already in use"),
+                        "redis-server ended ({status}):\n{log}"
+                    );
+                    return Ok(Err(Taken));
+                }
+                match self.try_command::<redis::InfoDict>(&["INFO", "server"]) {
+                    Ok(info) if info.get::<u32>("process_id") == Some(self.process.id()) => Ok(Ok(())),
+                    Ok(_) => Err("another server".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                }
+            },
+        )
+    }
+
+    fn try_connect(&self) -> RedisResult<Connection> {
+        let connection = Client::open(self.url())?.get_connection_with_timeout(ANSWER_LIMIT)?;
+        connection.set_read_timeout(Some(ANSWER_LIMIT))?;
+        Ok(connection)
+    }
+
+    /// The beginning of a URL's authority: `:password@`, or nothing.
+    pub(crate) fn credentials(&self) -> String {
+        self.password
+            .as_ref()
+            .map(|password| format!(":{password}@"))
+            .unwrap_or_default()
+    }
+
+    fn tls(&self) -> &(Port, Identity) {
+        self.tls
+            .as_ref()
+            .expect("the server was not started with RedisOptions::tls")
+    }
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("redis.sock")
+}
+
+fn tls_arguments(port: &Port, identity: &Identity) -> Vec<OsString> {
+    vec![
+        "--tls-port".into(),
+        port.number().to_string().into(),
+        "--tls-cert-file".into(),
+        identity.certificate.as_os_str().to_owned(),
+        "--tls-key-file".into(),
+        identity.key.as_os_str().to_owned(),
+        "--tls-ca-cert-file".into(),
+        identity.authority.as_os_str().to_owned(),
+        "--tls-auth-clients".into(),
+        "no".into(),
+    ]
+}

@@ -1,0 +1,124 @@
+//! A master, its replica, and a Sentinel that promotes the replica when the master is gone.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::port::{Port, Taken, until_free};
+use crate::redis_server::{RedisOptions, RedisServer};
+use crate::wait::{LIMIT, until, wait_for};
+
+/// The name under which the Sentinel knows the master.
+const NAME: &str = "mymaster";
+
+/// Two Redis servers watched by one Sentinel, which is its own quorum: no votes to split, so that a failover
+/// takes a few seconds each time.
+#[derive(Debug)]
+pub struct SentinelSet {
+    sentinel: RedisServer,
+    nodes: [RedisServer; 2],
+}
+
+impl SentinelSet {
+    pub fn start() -> Self {
+        // The default delay of five seconds hopes for further replicas to serve with the same transfer.
+        let arguments = ["--repl-diskless-sync-delay", "0"].map(str::to_owned).to_vec();
+        let master = RedisServer::start_with(&RedisOptions {
+            arguments: arguments.clone(),
+            ..RedisOptions::default()
+        });
+        let address = ["--replicaof".to_owned(), format!("127.0.0.1 {}", master.port())];
+        let replica = RedisServer::start_with(&RedisOptions {
+            arguments: arguments.into_iter().chain(address).collect(),
+            ..RedisOptions::default()
+        });
+        until("the replica to follow the master", || {
+            replica
+                .info("replication")
+                .get::<String>("master_link_status")
+                .is_some_and(|status| status == "up")
+        });
+        let sentinel = until_free(|| launch(&master, &replica));
+        let set = Self {
+            sentinel,
+            nodes: [master, replica],
+        };
+        until("the Sentinel to see both nodes", || set.quorum_is_well());
+        set
+    }
+
+    /// `redis+sentinel://127.0.0.1:PORT/mymaster`.
+    pub fn url(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/{NAME}", self.sentinel.port())
+    }
+
+    /// The Sentinel itself.
+    pub fn sentinel(&self) -> &RedisServer {
+        &self.sentinel
+    }
+
+    /// The node that the Sentinel now calls the master. After the master was hurt that is the same node until
+    /// the failover is over.
+    pub fn master(&self) -> &RedisServer {
+        let port = self.master_port();
+        let master = self.nodes.iter().find(|node| node.port() == port);
+        master.unwrap_or_else(|| panic!("the Sentinel names port {port}, which is neither node's"))
+    }
+
+    /// The other node.
+    pub fn replica(&self) -> &RedisServer {
+        let port = self.master_port();
+        let replica = self.nodes.iter().find(|node| node.port() != port);
+        replica.expect("there are two nodes")
+    }
+
+    /// Waits until the Sentinel has made another node than `old` the master, and that node takes writes.
+    pub async fn wait_for_failover(&self, old: &RedisServer) {
+        wait_for("the failover", LIMIT, async || {
+            let master = self.master();
+            if master.port() == old.port() {
+                return Err("the same master".to_owned());
+            }
+            let role = master.try_command::<redis::InfoDict>(&["INFO", "replication"]);
+            let role = role.map_err(|error| error.to_string())?.get::<String>("role");
+            if role.as_deref() == Some("master") {
+                Ok(())
+            } else {
+                Err(format!("{role:?}"))
+            }
+        })
+        .await;
+    }
+
+    fn master_port(&self) -> u16 {
+        self.sentinel
+            .command::<(String, u16)>(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME])
+            .1
+    }
+
+    fn quorum_is_well(&self) -> bool {
+        let replicas: Vec<std::collections::HashMap<String, String>> =
+            self.sentinel.command(&["SENTINEL", "REPLICAS", NAME]);
+        matches!(&replicas[..], [replica] if replica["flags"] == "slave" && replica["master-link-status"] == "ok")
+    }
+}
+
+fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, Taken> {
+    let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+    let conf = folder.path().join("sentinel.conf");
+    let (master, replica) = (master.port(), replica.port());
+    let lines = format!(
+        "sentinel monitor {NAME} 127.0.0.1 {master} 1\n\
+         sentinel down-after-milliseconds {NAME} 1000\n\
+         sentinel failover-timeout {NAME} 3000\n\
+         sentinel known-replica {NAME} 127.0.0.1 {replica}\n"
+    );
+    fs::write(&conf, lines).unwrap_or_else(|error| panic!("cannot write {}: {error}", conf.display()));
+    let conf = conf.to_str().expect("temporary folders have plain names");
+    RedisServer::launch(
+        folder,
+        Port::reserve(),
+        &RedisOptions::default(),
+        &[conf, "--sentinel"],
+    )
+}

@@ -1,0 +1,93 @@
+//! The browser.
+
+use std::fs;
+
+use hob_testkit::fantoccini::{Client, Locator};
+use hob_testkit::{Browser, Scheme, Scripts, Window, screenshot};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// A page that shows by itself which scheme it was given and whether its script ran.
+const PAGE: &str = "<!doctype html><title>A page</title>\
+    <style>body { background: rgb(255, 255, 255) }\
+    @media (prefers-color-scheme: dark) { body { background: rgb(1, 2, 3) } }</style>\
+    <p id=script>off</p><script>document.getElementById('script').textContent = 'on'</script>";
+
+/// Serves the page to whoever asks, and answers with its address.
+async fn serve() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = socket.read(&mut [0; 4096]).await;
+                let length = PAGE.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n");
+                let _ = socket
+                    .write_all(format!("{head}Connection: close\r\n\r\n{PAGE}").as_bytes())
+                    .await;
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+async fn text(client: &Client, selector: &str) -> String {
+    client
+        .find(Locator::Css(selector))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
+}
+
+async fn background(client: &Client) -> String {
+    client
+        .find(Locator::Css("body"))
+        .await
+        .unwrap()
+        .css_value("background-color")
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_page_opens_and_is_photographed() {
+    let (browser, url) = (Browser::start(), serve().await);
+    let client = browser
+        .open(Window {
+            width: 800,
+            height: 600,
+            ..Window::default()
+        })
+        .await;
+    client.goto(&url).await.unwrap();
+    assert_eq!(client.title().await.unwrap(), "A page");
+    assert_eq!(text(&client, "#script").await, "on");
+    assert_eq!(background(&client).await, "rgba(255, 255, 255, 1)");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shots/page.png");
+    screenshot(&client, &file).await;
+    let png = fs::read(&file).unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+    assert_eq!(png[16..20], 800_u32.to_be_bytes());
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_window_is_dark_and_without_scripts_when_asked() {
+    let (browser, url) = (Browser::start(), serve().await);
+    let window = Window {
+        scheme: Scheme::Dark,
+        scripts: Scripts::Off,
+        ..Window::default()
+    };
+    let client = browser.open(window).await;
+    client.goto(&url).await.unwrap();
+    assert_eq!(background(&client).await, "rgba(1, 2, 3, 1)");
+    assert_eq!(text(&client, "#script").await, "off");
+    client.close().await.unwrap();
+}

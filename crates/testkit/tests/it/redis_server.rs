@@ -1,0 +1,157 @@
+//! One redis-server.
+
+use std::time::{Duration, Instant};
+
+use hob_testkit::{Connections, LIMIT, RedisOptions, RedisServer, wait_for};
+use redis::{Client, Commands, TlsCertificates};
+
+fn answers(client: &Client) -> bool {
+    let Ok(mut connection) = client.get_connection() else {
+        return false;
+    };
+    redis::cmd("PING")
+        .query::<String>(&mut connection)
+        .is_ok_and(|answer| answer == "PONG")
+}
+
+#[test]
+fn servers_share_neither_port_nor_data() {
+    let (one, other) = (RedisServer::start(), RedisServer::start());
+    assert_ne!(one.port(), other.port());
+    one.command::<()>(&["SET", "key", "value"]);
+    assert_eq!(one.command::<usize>(&["DBSIZE"]), 1);
+    assert_eq!(other.command::<usize>(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn a_server_starts_before_anybody_notices() {
+    let fastest = (0..5).map(|_| {
+        let begun = Instant::now();
+        drop(RedisServer::start());
+        begun.elapsed()
+    });
+    assert!(fastest.min().unwrap() < Duration::from_millis(200));
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let options = RedisOptions {
+        password: Some("secret".to_owned()),
+        ..RedisOptions::default()
+    };
+    let server = RedisServer::start_with(&options);
+    assert!(answers(&Client::open(server.url()).unwrap()));
+    assert!(answers(&Client::open(server.unix_url()).unwrap()));
+    assert!(!answers(
+        &Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap()
+    ));
+}
+
+#[test]
+fn more_arguments_reach_the_server() {
+    let arguments = ["--maxmemory", "10mb"].map(str::to_owned).to_vec();
+    let server = RedisServer::start_with(&RedisOptions {
+        arguments,
+        ..RedisOptions::default()
+    });
+    assert_eq!(
+        server.info("memory").get::<u64>("maxmemory"),
+        Some(10 * 1024 * 1024)
+    );
+}
+
+#[test]
+fn a_unix_socket_answers() {
+    let server = RedisServer::start();
+    assert!(answers(&Client::open(server.unix_url()).unwrap()));
+}
+
+#[test]
+fn a_tls_port_answers_to_those_who_trust_its_authority() {
+    let server = RedisServer::start_with(&RedisOptions {
+        tls: true,
+        ..RedisOptions::default()
+    });
+    let trusting = |root_cert| {
+        Client::build_with_tls(
+            server.tls_url(),
+            TlsCertificates {
+                client_tls: None,
+                root_cert,
+            },
+        )
+        .unwrap()
+    };
+    assert!(answers(&trusting(Some(
+        server.authority_pem().as_bytes().to_vec()
+    ))));
+    assert!(!answers(&trusting(None)));
+}
+
+#[test]
+fn a_stopped_or_killed_server_comes_back_empty_on_its_port() {
+    let server = RedisServer::start();
+    let client = Client::open(server.url()).unwrap();
+    for hurt in [RedisServer::stop, RedisServer::kill] {
+        server.command::<()>(&["SET", "key", "value"]);
+        hurt(&server);
+        assert!(!answers(&client));
+        server.restart();
+        assert_eq!(server.command::<usize>(&["DBSIZE"]), 0);
+    }
+}
+
+#[test]
+fn a_frozen_server_keeps_its_connections_and_goes_on_when_thawed() {
+    let server = RedisServer::start();
+    let mut connection = server.connect();
+    server.freeze();
+    connection
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    let error = redis::cmd("PING").exec(&mut connection).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    server.thaw();
+    assert_eq!(server.command::<String>(&["PING"]), "PONG");
+}
+
+#[test]
+fn a_frozen_server_can_be_stopped() {
+    let server = RedisServer::start();
+    server.freeze();
+    server.stop();
+    server.restart();
+    assert_eq!(server.command::<String>(&["PING"]), "PONG");
+}
+
+#[test]
+fn flushing_loses_data_or_scripts() {
+    let server = RedisServer::start();
+    let mut connection = server.connect();
+    let () = connection.set("key", "value").unwrap();
+    let sha: String = server.command(&["SCRIPT", "LOAD", "return 1"]);
+    server.flush_all();
+    assert_eq!(server.command::<usize>(&["DBSIZE"]), 0);
+    assert_eq!(server.command::<Vec<bool>>(&["SCRIPT", "EXISTS", &sha]), [true]);
+    server.flush_scripts();
+    assert_eq!(server.command::<Vec<bool>>(&["SCRIPT", "EXISTS", &sha]), [false]);
+}
+
+#[tokio::test]
+async fn connections_are_cut_by_kind() {
+    let server = RedisServer::start();
+    let mut normal = server.connect();
+    let mut subscriber = server.connect();
+    let mut pubsub = subscriber.as_pubsub();
+    pubsub.subscribe("channel").unwrap();
+
+    assert_eq!(server.cut(Connections::PubSub), 1);
+    assert!(pubsub.get_message().is_err());
+    redis::cmd("PING").exec(&mut normal).unwrap();
+
+    assert_eq!(server.cut(Connections::Normal), 1);
+    wait_for("the cut to be seen", LIMIT, async || {
+        redis::cmd("PING").exec(&mut normal).is_err()
+    })
+    .await;
+}

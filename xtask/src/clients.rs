@@ -1,0 +1,87 @@
+//! Redis clients that nobody here wrote, for the tests: redis-py in a virtual environment, and ioredis and
+//! node-redis in a `node_modules`, of fixed versions, under `target/testkit`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{step, workspace};
+
+const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0"];
+
+/// The newest that still run on the Node.js 18 of Debian 12.
+const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0"];
+
+/// Where the tests find the clients.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    python: PathBuf,
+    node_modules: PathBuf,
+}
+
+impl Clients {
+    /// Tells the tests that `command` runs.
+    pub(crate) fn export(&self, command: &mut Command) {
+        command
+            .env("HOB_TEST_PYTHON", &self.python)
+            .env("HOB_TEST_NODE_MODULES", &self.node_modules);
+    }
+}
+
+/// Installs the clients unless the wanted versions are there already.
+pub(crate) fn install() -> Result<Clients> {
+    let root = workspace().join("target/testkit");
+    Ok(Clients {
+        python: install_python(&root.join("python"))?,
+        node_modules: install_node(&root.join("node"))?,
+    })
+}
+
+fn install_python(folder: &Path) -> Result<PathBuf> {
+    let python = folder.join("bin/python");
+    fill(folder, PYTHON_PACKAGES, || {
+        step::run(
+            "python venv",
+            Command::new("python3").args(["-m", "venv"]).arg(folder),
+        )?;
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(PYTHON_PACKAGES);
+        step::run("pip install", &mut pip)
+    })?;
+    Ok(python)
+}
+
+fn install_node(folder: &Path) -> Result<PathBuf> {
+    fill(folder, NODE_PACKAGES, || {
+        let mut npm = Command::new("npm");
+        npm.args([
+            "install",
+            "--no-save",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+            "--prefix",
+        ])
+        .arg(folder);
+        step::run("npm install", npm.args(NODE_PACKAGES))
+    })?;
+    Ok(folder.join("node_modules"))
+}
+
+/// Makes `folder` anew with `install`, unless its last line of work, a note of the wanted packages, is there.
+fn fill(folder: &Path, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let note = folder.join("installed");
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    install()?;
+    fs::write(&note, wanted).with_context(|| format!("cannot write {}", note.display()))
+}
