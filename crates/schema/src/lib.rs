@@ -12,6 +12,8 @@ mod id;
 mod json_schema;
 mod keyspace;
 pub mod lint;
+#[cfg(feature = "live")]
+pub mod live;
 mod model;
 mod overlap;
 mod pattern;

@@ -134,6 +134,15 @@ impl Value {
         }
     }
 
+    /// Whether a text is such a time.
+    pub(crate) fn fits_time(&self, text: &str) -> bool {
+        match self {
+            Value::Rfc3339 => rfc3339(text).is_ok(),
+            Value::Iso8601 => iso8601(text).is_ok(),
+            _ => false,
+        }
+    }
+
     /// Whether a score is such a value; scores are doubles.
     pub fn fits_score(&self, score: f64) -> Result<(), Misfit> {
         match self {

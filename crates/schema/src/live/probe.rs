@@ -1,0 +1,345 @@
+//! Fetching the facts of a page of keys in two pipelines: what the declared type makes cheap for every key,
+//! then values for some.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::aio::ConnectionLike;
+use redis::{Pipeline, Value as Reply, from_redis_value};
+
+use super::target::ask;
+use crate::catalog::{Catalog, FamilyId};
+use crate::check::{Expiry, Facts, Sample};
+use crate::error::Error;
+use crate::model::{Content, Kind};
+use crate::shape::Value;
+
+/// The first keys of a family are all looked into, then one of every sixteen.
+const ALWAYS_VALUES: u64 = 1_000;
+const ALWAYS_MEMORY: u64 = 64;
+const ONE_IN: u64 = 16;
+/// The most bytes of one value that are fetched.
+const MOST_VALUE_BYTES: u64 = 64 << 10;
+/// Bytes of a number, a flag, a time or an id; more is a misfit anyway.
+const SCALAR_BYTES: usize = 1_100;
+/// Elements of a collection that are looked at.
+const ELEMENTS: u64 = 16;
+/// A hash up to here is read whole.
+const WHOLE_HASH: u64 = 64;
+
+/// One key and what was found out about it.
+#[derive(Debug)]
+pub(super) struct Probed {
+    pub(super) key: Vec<u8>,
+    pub(super) family: Option<FamilyId>,
+    pub(super) ids: Vec<String>,
+    pub(super) facts: Facts,
+    /// What MEMORY USAGE says, where it was asked.
+    pub(super) bytes: Option<u64>,
+    /// Gone before it was asked about.
+    pub(super) gone: bool,
+}
+
+/// Which keys are looked into more closely; shared by all pages under way.
+#[derive(Debug)]
+pub(super) struct Prober {
+    families: Vec<Vec<Counters>>,
+    undeclared: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    seen: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Counters {
+    /// The number of this key, from zero.
+    fn next(&self) -> u64 {
+        self.seen.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn is_longest(&self, len: u64) -> bool {
+        self.longest.fetch_max(len, Ordering::Relaxed) < len
+    }
+}
+
+fn sampled(number: u64, always: u64) -> bool {
+    number < always || number.is_multiple_of(ONE_IN)
+}
+
+impl Prober {
+    pub(super) fn new(catalog: &Catalog) -> Prober {
+        let counters = |count: usize| (0..count).map(|_| Counters::default()).collect();
+        let families = catalog
+            .spaces()
+            .iter()
+            .map(|space| counters(space.schema().families.len()))
+            .collect();
+        Prober {
+            families,
+            undeclared: Counters::default(),
+        }
+    }
+
+    fn counters(&self, family: Option<FamilyId>) -> &Counters {
+        family.map_or(&self.undeclared, |id| &self.families[id.schema][id.family])
+    }
+
+    /// The facts of every key of a page.
+    pub(super) async fn probe<C: ConnectionLike>(
+        &self,
+        connection: &mut C,
+        catalog: &Catalog,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Probed>, Error> {
+        let mut probed: Vec<Probed> = keys.into_iter().map(|key| recognize(catalog, key)).collect();
+        self.first_round(connection, catalog, &mut probed).await?;
+        self.second_round(connection, catalog, &mut probed).await?;
+        Ok(probed)
+    }
+
+    /// TTL and length of declared keys, the type of others.
+    async fn first_round<C: ConnectionLike>(
+        &self,
+        connection: &mut C,
+        catalog: &Catalog,
+        probed: &mut [Probed],
+    ) -> Result<(), Error> {
+        let mut pipe = Pipeline::with_capacity(probed.len() * 2);
+        for entry in probed.iter() {
+            match entry.family {
+                None => pipe.cmd("TYPE").arg(&entry.key),
+                Some(id) => {
+                    pipe.cmd("PTTL").arg(&entry.key);
+                    length_command(&mut pipe, &catalog.family(id).content, &entry.key)
+                }
+            };
+        }
+        let mut replies = ask(pipe, connection).await?.into_iter();
+        for entry in probed.iter_mut() {
+            match entry.family {
+                None => {
+                    entry.facts.kind = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+                    entry.gone = entry.facts.kind.as_deref() == Some("none");
+                }
+                Some(id) => {
+                    let ttl_ms: Option<i64> = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+                    entry.gone = ttl_ms == Some(-2);
+                    entry.facts.expiry = expiry(ttl_ms);
+                    let length = replies.next().flatten();
+                    read_length(&catalog.family(id).content, length, &mut entry.facts);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The type where the declared one was wrong, and values and memory of some keys.
+    async fn second_round<C: ConnectionLike>(
+        &self,
+        connection: &mut C,
+        catalog: &Catalog,
+        probed: &mut [Probed],
+    ) -> Result<(), Error> {
+        let mut pipe = Pipeline::new();
+        let mut asked = Vec::new();
+        for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| !entry.gone) {
+            let counters = self.counters(entry.family);
+            let number = counters.next();
+            let wrong_type = entry.family.is_some() && entry.facts.len.is_none();
+            let longest = entry.facts.len.is_some_and(|len| counters.is_longest(len));
+            let mut ask = Asked {
+                index,
+                kind: false,
+                memory: false,
+                values: 0,
+            };
+            if wrong_type {
+                pipe.cmd("TYPE").arg(&entry.key);
+                ask.kind = true;
+            }
+            if longest || sampled(number, ALWAYS_MEMORY) {
+                pipe.cmd("MEMORY").arg("USAGE").arg(&entry.key);
+                ask.memory = true;
+            }
+            if let (Some(id), Some(len)) = (entry.family, entry.facts.len)
+                && sampled(number, ALWAYS_VALUES)
+            {
+                ask.values = value_commands(&mut pipe, &catalog.family(id).content, &entry.key, len);
+            }
+            if ask.kind || ask.memory || ask.values > 0 {
+                asked.push(ask);
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let mut replies = ask(pipe, connection).await?.into_iter();
+        for ask in asked {
+            let entry = &mut probed[ask.index];
+            if ask.kind {
+                entry.facts.kind = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+            }
+            if ask.memory {
+                entry.bytes = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+            }
+            if ask.values > 0
+                && let Some(id) = entry.family
+            {
+                let values: Vec<Reply> = replies.by_ref().take(ask.values).flatten().collect();
+                entry.facts.sample = read_values(&catalog.family(id).content, values, entry.facts.len);
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Asked {
+    index: usize,
+    kind: bool,
+    memory: bool,
+    values: usize,
+}
+
+fn recognize(catalog: &Catalog, key: Vec<u8>) -> Probed {
+    let found = catalog.find(&key);
+    let family = found.as_ref().map(|found| found.family);
+    let ids = found
+        .map(|found| found.ids.iter().map(ToString::to_string).collect())
+        .unwrap_or_default();
+    Probed {
+        key,
+        family,
+        ids,
+        facts: Facts::default(),
+        bytes: None,
+        gone: false,
+    }
+}
+
+fn expiry(ttl_ms: Option<i64>) -> Expiry {
+    match ttl_ms {
+        Some(-1) => Expiry::Never,
+        Some(ms) => u64::try_from(ms).map_or(Expiry::Unknown, Expiry::InMillis),
+        None => Expiry::Unknown,
+    }
+}
+
+/// Short values come with the first round: one command tells length and value.
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Any | Value::Text { .. } | Value::Json { .. })
+}
+
+fn length_command<'p>(pipe: &'p mut Pipeline, content: &Content, key: &[u8]) -> &'p mut Pipeline {
+    match content {
+        Content::String(value) if is_scalar(value) => {
+            pipe.cmd("GETRANGE").arg(key).arg(0).arg(SCALAR_BYTES - 1)
+        }
+        Content::String(_) => pipe.cmd("STRLEN").arg(key),
+        Content::Hash(_) => pipe.cmd("HLEN").arg(key),
+        Content::List(_) => pipe.cmd("LLEN").arg(key),
+        Content::Set(_) => pipe.cmd("SCARD").arg(key),
+        Content::Zset { .. } => pipe.cmd("ZCARD").arg(key),
+    }
+}
+
+fn read_length(content: &Content, reply: Option<Reply>, facts: &mut Facts) {
+    let Some(reply) = reply else { return };
+    match content {
+        Content::String(value) if is_scalar(value) => {
+            if let Ok(bytes) = from_redis_value::<Vec<u8>>(reply) {
+                facts.len = Some(bytes.len() as u64);
+                facts.sample = Sample::Text(bytes);
+            }
+        }
+        _ => facts.len = from_redis_value(reply).ok(),
+    }
+}
+
+/// Asks for some values; the number of replies to expect.
+fn value_commands(pipe: &mut Pipeline, content: &Content, key: &[u8], len: u64) -> usize {
+    let last = ELEMENTS - 1;
+    match content {
+        Content::String(value) if is_scalar(value) || *value == Value::Any => return 0,
+        Content::String(_) if len > MOST_VALUE_BYTES => return 0,
+        Content::String(_) => pipe.cmd("GET").arg(key),
+        Content::Hash(fields) if fields.is_empty() => return 0,
+        Content::Hash(_) if len <= WHOLE_HASH => pipe.cmd("HGETALL").arg(key),
+        Content::Hash(_) => pipe.cmd("HSCAN").arg(key).arg(0).arg("COUNT").arg(ELEMENTS),
+        Content::Set(_) => pipe.cmd("SSCAN").arg(key).arg(0).arg("COUNT").arg(ELEMENTS),
+        Content::List(_) => {
+            pipe.cmd("LRANGE").arg(key).arg(0).arg(last);
+            pipe.cmd("LRANGE").arg(key).arg(-1).arg(-1);
+            return 2;
+        }
+        Content::Zset { .. } => {
+            pipe.cmd("ZRANGE").arg(key).arg(0).arg(last).arg("WITHSCORES");
+            pipe.cmd("ZRANGE").arg(key).arg(-1).arg(-1).arg("WITHSCORES");
+            return 2;
+        }
+    };
+    1
+}
+
+fn read_values(content: &Content, replies: Vec<Reply>, len: Option<u64>) -> Sample {
+    let kind = match content {
+        Content::String(_) => Kind::String,
+        Content::Hash(_) => Kind::Hash,
+        Content::List(_) => Kind::List,
+        Content::Set(_) => Kind::Set,
+        Content::Zset { .. } => Kind::Zset,
+    };
+    read_sample(kind, replies, len).unwrap_or_default()
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The values in the replies to the commands that read a key of this type.
+pub(super) fn read_sample(kind: Kind, replies: Vec<Reply>, len: Option<u64>) -> Option<Sample> {
+    let mut replies = replies.into_iter();
+    Some(match kind {
+        Kind::String => Sample::Text(from_redis_value(replies.next()?).ok()?),
+        Kind::Hash if len.is_some_and(|len| len > WHOLE_HASH) => {
+            let (_, fields): (u64, Pairs) = from_redis_value(replies.next()?).ok()?;
+            Sample::Hash { fields, whole: false }
+        }
+        Kind::Hash => Sample::Hash {
+            fields: from_redis_value(replies.next()?).ok()?,
+            whole: true,
+        },
+        Kind::Set => {
+            let (_, members): (u64, Vec<Vec<u8>>) = from_redis_value(replies.next()?).ok()?;
+            Sample::Items(members)
+        }
+        Kind::List => {
+            let items = replies.filter_map(|reply| from_redis_value::<Vec<Vec<u8>>>(reply).ok());
+            Sample::Items(items.flatten().collect())
+        }
+        Kind::Zset => {
+            let members = replies.filter_map(|reply| from_redis_value::<Vec<(Vec<u8>, f64)>>(reply).ok());
+            Sample::Scored(members.flatten().collect())
+        }
+    })
+}
+
+/// For infer, which knows only the type: the same commands as for a declared family of it.
+pub(super) fn sample_commands(pipe: &mut Pipeline, kind: Kind, key: &[u8], len: u64) -> usize {
+    let content = match kind {
+        Kind::String => Content::String(Value::Text { max_bytes: 0 }),
+        Kind::Hash => {
+            let any = crate::model::Field {
+                name: crate::model::FieldName::Any,
+                value: Value::Any,
+                presence: crate::model::Presence::Optional,
+            };
+            Content::Hash(vec![any])
+        }
+        Kind::List => Content::List(Value::Any),
+        Kind::Set => Content::Set(Value::Any),
+        Kind::Zset => Content::Zset {
+            member: Value::Any,
+            score: Value::Any,
+        },
+    };
+    value_commands(pipe, &content, key, len)
+}
