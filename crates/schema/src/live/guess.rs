@@ -51,7 +51,7 @@ impl<T: Gathered> PatternTree<T> {
         let text = String::from_utf8_lossy(key);
         let full = self.nodes >= MOST_NODES;
         let mut branch = &mut self.root;
-        for segment in text.splitn(DEEPEST, ':') {
+        for segment in segments(&text) {
             let step = branch.step_for(segment, full);
             if !branch.next.contains_key(&step) {
                 self.nodes += 1;
@@ -118,6 +118,7 @@ impl<T: Gathered> Branch<T> {
         for branch in self.next.values_mut() {
             branch.join_alike();
         }
+        self.join_numbered();
         let is_word = |step: &Step| matches!(step, Step::Word(_));
         let shape = |branch: &Branch<T>| branch.next.keys().cloned().collect::<Vec<_>>();
         let words: Vec<Vec<Step>> = self
@@ -126,13 +127,35 @@ impl<T: Gathered> Branch<T> {
             .filter(|(step, _)| is_word(step))
             .map(|(_, branch)| shape(branch))
             .collect();
-        let Some(first) = words.first().filter(|first| !first.is_empty()) else {
+        // An entity is followed by words (`user:ann:online`), a category by ids (`monitor:status:42`).
+        let Some(first) = words.first().filter(|first| first.iter().any(is_word)) else {
             return;
         };
         let alike = words.iter().all(|word| word == first);
         let like_the_ids = self.next.get(&Step::Id).is_some_and(|ids| shape(ids) == *first);
         if alike && (words.len() >= 3 || like_the_ids) {
             self.join_words();
+        }
+    }
+
+    /// Words that differ only in the number at their end were ids: `room1`, `room2`.
+    fn join_numbered(&mut self) {
+        let stem = |step: &Step| match step {
+            Step::Word(word) => {
+                let stem = word.trim_end_matches(|char: char| char.is_ascii_digit());
+                (stem.len() < word.len()).then(|| stem.to_owned())
+            }
+            Step::Id | Step::TaggedId => None,
+        };
+        let stems: Vec<String> = self.next.keys().filter_map(stem).collect();
+        let numbered = |step: &Step| {
+            stem(step).is_some_and(|own| stems.iter().filter(|other| **other == own).count() > 1)
+        };
+        let ids: Vec<Step> = self.next.keys().filter(|step| numbered(step)).cloned().collect();
+        for id in ids {
+            if let Some(branch) = self.next.remove(&id) {
+                self.next.entry(Step::Id).or_default().absorb(branch);
+            }
         }
     }
 
@@ -146,6 +169,27 @@ impl<T: Gathered> Branch<T> {
             path.pop();
         }
     }
+}
+
+/// The parts of a key between its colons; what stands in braces stays together, and the last part is the
+/// rest.
+pub(super) fn segments(key: &str) -> Vec<&str> {
+    let mut segments = Vec::new();
+    let mut rest = key;
+    while segments.len() + 1 < DEEPEST {
+        let tag_end = if rest.starts_with('{') {
+            rest.find('}').unwrap_or(0)
+        } else {
+            0
+        };
+        let Some(colon) = rest[tag_end..].find(':') else {
+            break;
+        };
+        segments.push(&rest[..tag_end + colon]);
+        rest = &rest[tag_end + colon + 1..];
+    }
+    segments.push(rest);
+    segments
 }
 
 /// A pattern for people: `user:<…>:online`.
@@ -222,7 +266,7 @@ mod tests {
             "user:42:online",
             "monitor:schedule",
             "cache:v2:17",
-            "q:{a9}:x",
+            "q:{a9:b}:x",
         ];
         let expected = [
             pattern("cache:v2:<…>", 1),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::guess::Step;
+use super::guess::{Step, segments};
 use super::infer::{InferOptions, Seen};
 use crate::check::Sample;
 use crate::model::{Kind, Schema};
@@ -114,7 +114,7 @@ impl Proposal {
                 }
                 let id = self.ids.entry(name.clone()).or_default();
                 for example in &seen.examples {
-                    let segment = example.splitn(steps.len(), ':').nth(position).unwrap_or_default();
+                    let segment = segments(example).get(position).copied().unwrap_or_default();
                     id.values.insert(segment.trim_matches(['{', '}']).to_owned());
                 }
                 // Words that other patterns have in this very place.
@@ -385,10 +385,18 @@ fn id_name(before: &[Step]) -> String {
     let word = word
         .unwrap_or_default()
         .replace(|char: char| !char.is_ascii_alphanumeric(), "_");
-    match word.trim_matches('_').trim_end_matches('s') {
+    match singular(word.trim_matches('_')) {
         "" => "id".to_owned(),
         word if word.starts_with(|char: char| char.is_ascii_digit()) => format!("id_{word}"),
         word => format!("{}_id", word.chars().take(40).collect::<String>()),
+    }
+}
+
+fn singular(word: &str) -> &str {
+    if word.ends_with("us") || word.ends_with("ss") {
+        word
+    } else {
+        word.strip_suffix('s').unwrap_or(word)
     }
 }
 
@@ -453,7 +461,12 @@ fn members(objects: &[Json]) -> Vec<String> {
             Some(_) => "{ list = \"string\", optional = true }".to_owned(),
             None => format!("\"{form}{optional}\""),
         };
-        format!("{} = {form}", toml_text(name))
+        let bare = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let name = if bare { name.to_owned() } else { toml_text(name) };
+        format!("{name} = {form}")
     };
     members.into_iter().map(line).collect()
 }
