@@ -116,8 +116,11 @@ impl<'c> Tally<'c> {
             .entry(id)
             .or_default()
             .add(probed.bytes, probed.facts.len);
+        let mut last = None;
         for violation in judge(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
-            self.found(id, violation.breach, &probed.key, violation.message);
+            // Two wrong fields are two examples of one key.
+            let keys = u64::from(last.replace(violation.breach) != Some(violation.breach));
+            self.found(id, violation.breach, &probed.key, violation.message, keys);
         }
         if let Sample::Text(value) = &probed.facts.sample {
             self.sums.add(id, &probed.ids, value);
@@ -137,9 +140,9 @@ impl<'c> Tally<'c> {
         }
     }
 
-    fn found(&mut self, family: FamilyId, breach: Breach, key: &[u8], message: String) {
+    fn found(&mut self, family: FamilyId, breach: Breach, key: &[u8], message: String, keys: u64) {
         let found = self.violations.entry((family, breach)).or_default();
-        found.keys += 1;
+        found.keys += keys;
         if found.examples.len() < EXAMPLES {
             found.examples.push(Example {
                 key: shown(key),
@@ -250,7 +253,7 @@ impl<'c> Tally<'c> {
             if keys > most {
                 let message = format!("{} keys, more than {}", format_count(keys), format_count(most));
                 let glob = space.glob(id.family);
-                self.found(id, Breach::TooManyKeys, &glob, message);
+                self.found(id, Breach::TooManyKeys, &glob, message, 1);
             }
         }
     }
@@ -265,6 +268,7 @@ impl<'c> Tally<'c> {
                 Breach::BrokenSum,
                 key.as_bytes(),
                 mismatch.message,
+                1,
             );
         }
     }
