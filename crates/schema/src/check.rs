@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::lint::Severity;
 use crate::model::{Content, Family, Field, FieldName, Presence, Schema, TtlRule};
 use crate::shape::{Misfit, Value, quoted};
-use crate::units::format_duration;
+use crate::units::{format_about, format_duration};
 
 /// What is known of a key. Whatever was not asked stays unknown and breaks nothing.
 #[derive(Clone, Debug, Default)]
@@ -157,12 +157,12 @@ fn judge_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
                     Breach::LongTtl,
                     format!(
                         "expires in {}, later than {}",
-                        format_duration(left),
+                        format_about(left),
                         format_duration(longest)
                     ),
                 )),
                 None if matches!(rule, TtlRule::None { .. }) => {
-                    let message = format!("expires in {}, declared to stay", format_duration(left));
+                    let message = format!("expires in {}, declared to stay", format_about(left));
                     Some(violation(Breach::UnexpectedTtl, message))
                 }
                 _ => None,

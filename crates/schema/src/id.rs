@@ -7,12 +7,17 @@
 //! the same thing.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::model::Allow;
 use crate::source::Place;
+use crate::units::format_duration;
 
 /// The colon between the segments of a key.
 pub const SEPARATOR: u8 = b':';
+
+/// The last millisecond whose unix time has thirteen digits, in 2286.
+pub(crate) const LAST_UNIX_MS: u64 = 9_999_999_999_999;
 
 /// One entry of `[ids]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,6 +202,21 @@ impl Form {
                 max: u64::MAX,
                 step,
             } => format!("a multiple of {step} from {min}"),
+            Form::Int {
+                min: 0,
+                max: LAST_UNIX_MS,
+                step: 1,
+            } => "unix milliseconds".to_owned(),
+            Form::Int {
+                min: 0,
+                max: LAST_UNIX_MS,
+                step,
+            } => {
+                format!(
+                    "unix milliseconds, a multiple of {}",
+                    format_duration(Duration::from_millis(*step))
+                )
+            }
             Form::Int { min, max, step: 1 } => format!("a whole number from {min} to {max}"),
             Form::Int { min, max, step } => format!("a multiple of {step} from {min} to {max}"),
             Form::OneOf(words) => format!("one of {}", words.join(", ")),

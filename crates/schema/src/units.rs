@@ -78,6 +78,12 @@ pub fn format_duration(duration: Duration) -> String {
     words.join(" ")
 }
 
+/// About how long, in at most two units: `13h 49m`.
+pub(crate) fn format_about(duration: Duration) -> String {
+    let text = format_duration(duration);
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
 /// Bytes for people: `512 B`, `1.5 KiB`, `12 MiB`.
 pub fn format_size(bytes: u64) -> String {
     let mut value = bytes;

@@ -37,6 +37,8 @@ pub(super) struct Probed {
     pub(super) bytes: Option<u64>,
     /// Gone before it was asked about.
     pub(super) gone: bool,
+    /// Its number in its family, which decides what is looked at more closely.
+    number: u64,
 }
 
 /// Which keys are looked into more closely; shared by all pages under way.
@@ -92,13 +94,31 @@ impl Prober {
         catalog: &Catalog,
         keys: Vec<Vec<u8>>,
     ) -> Result<Vec<Probed>, Error> {
-        let mut probed: Vec<Probed> = keys.into_iter().map(|key| recognize(catalog, key)).collect();
+        let mut probed: Vec<Probed> = keys.into_iter().map(|key| self.recognize(catalog, key)).collect();
         self.first_round(connection, catalog, &mut probed).await?;
         self.second_round(connection, catalog, &mut probed).await?;
         Ok(probed)
     }
 
-    /// TTL and length of declared keys, the type of others.
+    fn recognize(&self, catalog: &Catalog, key: Vec<u8>) -> Probed {
+        let found = catalog.find(&key);
+        let family = found.as_ref().map(|found| found.family);
+        let ids = found
+            .map(|found| found.ids.iter().map(ToString::to_string).collect())
+            .unwrap_or_default();
+        let number = self.counters(family).next();
+        Probed {
+            key,
+            family,
+            ids,
+            facts: Facts::default(),
+            bytes: None,
+            gone: false,
+            number,
+        }
+    }
+
+    /// TTL and length of declared keys, the type of some others.
     async fn first_round<C: ConnectionLike>(
         &self,
         connection: &mut C,
@@ -108,24 +128,33 @@ impl Prober {
         let mut pipe = Pipeline::with_capacity(probed.len() * 2);
         for entry in probed.iter() {
             match entry.family {
-                None => pipe.cmd("TYPE").arg(&entry.key),
-                Some(id) => {
-                    pipe.cmd("PTTL").arg(&entry.key);
-                    length_command(&mut pipe, &catalog.family(id).content, &entry.key)
+                None if sampled(entry.number, ALWAYS_VALUES) => {
+                    pipe.cmd("TYPE").arg(&entry.key);
                 }
-            };
+                None => {}
+                Some(id) => {
+                    if asks_ttl(catalog, id, entry.number) {
+                        pipe.cmd("PTTL").arg(&entry.key);
+                    }
+                    length_command(&mut pipe, &catalog.family(id).content, &entry.key);
+                }
+            }
         }
         let mut replies = ask(pipe, connection).await?.into_iter();
         for entry in probed.iter_mut() {
             match entry.family {
-                None => {
+                None if sampled(entry.number, ALWAYS_VALUES) => {
                     entry.facts.kind = replies.next().and_then(|reply| from_redis_value(reply?).ok());
                     entry.gone = entry.facts.kind.as_deref() == Some("none");
                 }
+                None => {}
                 Some(id) => {
-                    let ttl_ms: Option<i64> = replies.next().and_then(|reply| from_redis_value(reply?).ok());
-                    entry.gone = ttl_ms == Some(-2);
-                    entry.facts.expiry = expiry(ttl_ms);
+                    if asks_ttl(catalog, id, entry.number) {
+                        let ttl_ms: Option<i64> =
+                            replies.next().and_then(|reply| from_redis_value(reply?).ok());
+                        entry.gone = ttl_ms == Some(-2);
+                        entry.facts.expiry = expiry(ttl_ms);
+                    }
                     let length = replies.next().flatten();
                     read_length(&catalog.family(id).content, length, &mut entry.facts);
                 }
@@ -145,8 +174,10 @@ impl Prober {
         let mut asked = Vec::new();
         for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| !entry.gone) {
             let counters = self.counters(entry.family);
-            let number = counters.next();
+            let number = entry.number;
             let wrong_type = entry.family.is_some() && entry.facts.len.is_none();
+            // Nothing there: an empty string, or a key that went away.
+            let empty = entry.facts.len == Some(0);
             let longest = entry.facts.len.is_some_and(|len| counters.is_longest(len));
             let mut ask = Asked {
                 index,
@@ -154,7 +185,7 @@ impl Prober {
                 memory: false,
                 values: 0,
             };
-            if wrong_type {
+            if wrong_type || empty {
                 pipe.cmd("TYPE").arg(&entry.key);
                 ask.kind = true;
             }
@@ -179,6 +210,7 @@ impl Prober {
             let entry = &mut probed[ask.index];
             if ask.kind {
                 entry.facts.kind = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+                entry.gone = entry.facts.kind.as_deref() == Some("none");
             }
             if ask.memory {
                 entry.bytes = replies.next().and_then(|reply| from_redis_value(reply?).ok());
@@ -201,20 +233,9 @@ struct Asked {
     values: usize,
 }
 
-fn recognize(catalog: &Catalog, key: Vec<u8>) -> Probed {
-    let found = catalog.find(&key);
-    let family = found.as_ref().map(|found| found.family);
-    let ids = found
-        .map(|found| found.ids.iter().map(ToString::to_string).collect())
-        .unwrap_or_default();
-    Probed {
-        key,
-        family,
-        ids,
-        facts: Facts::default(),
-        bytes: None,
-        gone: false,
-    }
+/// Whether a key expires is asked of all keys that must, and of some that must not.
+fn asks_ttl(catalog: &Catalog, id: FamilyId, number: u64) -> bool {
+    catalog.family(id).ttl.rule.longest().is_some() || sampled(number, ALWAYS_VALUES)
 }
 
 fn expiry(ttl_ms: Option<i64>) -> Expiry {

@@ -2,7 +2,7 @@
 
 use super::limit::duration_text;
 use super::table::{Item, Reader, Table};
-use crate::id::{Form, IdRule, Raw};
+use crate::id::{Form, IdRule, LAST_UNIX_MS, Raw};
 
 pub(crate) const ID_KEYS: [&str; 12] = [
     "max", "not", "raw", "form", "range", "step", "one_of", "of", "space", "example", "note", "allow",
@@ -144,7 +144,7 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
     };
     Some(match form.as_str() {
         "int" => read_int(table, u64::MAX, reader),
-        "unix_ms" => read_int(table, 9_999_999_999_999, reader),
+        "unix_ms" => read_int(table, LAST_UNIX_MS, reader),
         "hour" => Form::Hour,
         "endpoint" => Form::Endpoint {
             space: table.get("space").map_or(b' ', |item| read_space(item, reader)),
