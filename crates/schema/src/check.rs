@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::catalog::Catalog;
 use crate::lint::Severity;
 use crate::model::{Content, Family, Field, FieldName, Presence, Schema, TtlRule};
 use crate::shape::{Misfit, Value, quoted};
@@ -143,6 +144,14 @@ pub fn judge(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> 
     }
     judge_sample(schema, &family.content, &facts.sample, &mut violations);
     violations
+}
+
+/// Everything that is wrong with a key, that no family declares it included.
+pub fn judge_key(catalog: &Catalog, key: &[u8], facts: &Facts) -> Vec<Violation> {
+    match catalog.find(key) {
+        Some(found) => judge(catalog.schema(found.family), catalog.family(found.family), facts),
+        None => vec![violation(Breach::UndeclaredKey, "belongs to no family")],
+    }
 }
 
 fn judge_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
@@ -336,6 +345,25 @@ mod tests {
             judged(zset, &scored("five", 1_672_531_200_123.0)),
             ["misfit-value"]
         );
+    }
+
+    #[test]
+    fn a_key_of_no_family_is_a_violation_itself() {
+        let text = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
+        let schema = Schema::parse("t.toml", text).unwrap();
+        let catalog = Catalog::new(vec![schema], crate::keyspace::Layout::Plain).unwrap();
+        let list = Facts {
+            kind: Some("list".into()),
+            ..Facts::default()
+        };
+        let breaches = |key: &[u8]| {
+            judge_key(&catalog, key, &list)
+                .iter()
+                .map(|v| v.breach)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(breaches(b"k"), [Breach::WrongType]);
+        assert_eq!(breaches(b"other"), [Breach::UndeclaredKey]);
     }
 
     #[test]

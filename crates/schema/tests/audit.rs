@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use hob_schema::docs::estimated_bytes;
 use hob_schema::lint::Severity;
 use hob_schema::live::{AuditOptions, AuditReport, Baseline, Pace, audit};
-use hob_schema::sample::{example_publish, example_write};
+use hob_schema::sample::{example_key, example_publish, example_write};
 use hob_schema::{Catalog, Keyspace, Layout, Schema};
 use hob_testkit::{RedisCluster, RedisOptions, RedisServer};
 
@@ -83,6 +84,28 @@ async fn the_examples_of_the_documentation_run_and_audit_clean() {
         "{}",
         report.text()
     );
+}
+
+/// The documentation's estimates are rough, not wrong.
+#[tokio::test]
+async fn memory_estimates_are_within_a_factor_of_two() {
+    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    for space in catalog.spaces() {
+        seed_examples(space, &|command| {
+            server.command::<redis::Value>(command);
+        });
+        for (index, family) in space.schema().families.iter().enumerate() {
+            let key = example_key(space, index);
+            let real: u64 = server.command(&["MEMORY", "USAGE", &key]);
+            let estimate = estimated_bytes(space, index, 1);
+            let fair = real / 2..=real * 2;
+            assert!(
+                fair.contains(&estimate),
+                "{}: {estimate} estimated, {real} measured",
+                family.name
+            );
+        }
+    }
 }
 
 #[tokio::test]

@@ -60,7 +60,8 @@ fn content_bytes(schema: &Schema, content: &Content, items: u64) -> u64 {
             )
         }
         Content::List(item) => 48 + items * (size(item) + 4),
-        Content::Set(member) => collection(items, size(member) + 2, 24 + 8 + 16),
+        // Before Redis 7.2 only sets of numbers are packed.
+        Content::Set(member) => 120 + items * (24 + 8 + text_bytes(size(member))),
         Content::Zset { member, .. } => collection(items, size(member) + 10, 24 + 8 + 16 + 40),
     }
 }

@@ -31,6 +31,12 @@ pub fn markdown(schema: &Schema) -> String {
     out
 }
 
+/// Rough bytes of one key of a family that holds `items` elements like its example.
+pub fn estimated_bytes(space: &Keyspace, family: usize, items: u64) -> u64 {
+    let key_len = example_key(space, family).len();
+    memory::key_bytes(space.schema(), &space.schema().families[family], key_len, items)
+}
+
 struct Page<'s> {
     schema: &'s Schema,
     plain: Keyspace,
@@ -252,10 +258,9 @@ impl Page<'_> {
         );
         let mut entities: BTreeMap<String, (u64, u64, usize)> = BTreeMap::new();
         for (index, family) in self.schema.families.iter().enumerate() {
-            let key_len = example_key(&self.plain, index).len();
-            let one = memory::key_bytes(self.schema, family, key_len, 1);
+            let one = estimated_bytes(&self.plain, index, 1);
             let most = family.max_len.as_ref().map_or(1, |limit| limit.value);
-            let full = memory::key_bytes(self.schema, family, key_len, most);
+            let full = estimated_bytes(&self.plain, index, most);
             let _ = writeln!(
                 out,
                 "| [`{0}`](#{0}) | {1} | {2} |",
