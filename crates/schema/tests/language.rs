@@ -191,3 +191,13 @@ fn an_environment_that_is_no_number_is_refused() {
     let error = schema.apply_env(&|_| Some("many".to_owned())).unwrap_err();
     assert_eq!(error.to_string(), "N=\"many\" is not a positive number");
 }
+
+#[test]
+fn a_pattern_that_carries_its_tag_keeps_it_under_both_layouts() {
+    let text = format!("{HEAD}[key.a]\npattern = \"a:{{<userId>}}:b\"\ntype = \"set\"\ntag = \"userId\"");
+    let schema = Schema::parse("t.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    for layout in [Layout::Plain, Layout::Tagged] {
+        let space = Keyspace::new(schema.clone(), layout);
+        assert_eq!(space.key(0, &["7"], None).to_string(), "a:{7}:b");
+    }
+}

@@ -41,7 +41,8 @@ pub async fn audit_nodes<C: ConnectionLike + Clone + Send>(
     for node in &mut nodes {
         expected += db_size(&mut node.connection).await?;
     }
-    let (prober, mut tally) = (Prober::new(catalog), Tally::new(catalog));
+    let mut tally = Tally::new(catalog);
+    let prober = Prober::new(catalog, tally.identified());
     for node in &nodes {
         let name = node.name.clone();
         let mut report_keys = |keys| {

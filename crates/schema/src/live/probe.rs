@@ -1,6 +1,7 @@
 //! Fetching the facts of a page of keys in two pipelines: what the declared type makes cheap for every key,
 //! then values for some.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::ConnectionLike;
@@ -31,6 +32,7 @@ const WHOLE_HASH: u64 = 64;
 pub(super) struct Probed {
     pub(super) key: Vec<u8>,
     pub(super) family: Option<FamilyId>,
+    /// Only of identified families.
     pub(super) ids: Vec<String>,
     pub(super) facts: Facts,
     /// What MEMORY USAGE says, where it was asked.
@@ -46,6 +48,8 @@ pub(super) struct Probed {
 pub(super) struct Prober {
     families: Vec<Vec<Counters>>,
     undeclared: Counters,
+    /// Families whose ids somebody asks for afterwards.
+    identified: HashSet<FamilyId>,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +74,7 @@ fn sampled(number: u64, always: u64) -> bool {
 }
 
 impl Prober {
-    pub(super) fn new(catalog: &Catalog) -> Prober {
+    pub(super) fn new(catalog: &Catalog, identified: HashSet<FamilyId>) -> Prober {
         let counters = |count: usize| (0..count).map(|_| Counters::default()).collect();
         let families = catalog
             .spaces()
@@ -80,6 +84,7 @@ impl Prober {
         Prober {
             families,
             undeclared: Counters::default(),
+            identified,
         }
     }
 
@@ -103,9 +108,12 @@ impl Prober {
     fn recognize(&self, catalog: &Catalog, key: Vec<u8>) -> Probed {
         let found = catalog.find(&key);
         let family = found.as_ref().map(|found| found.family);
-        let ids = found
-            .map(|found| found.ids.iter().map(ToString::to_string).collect())
-            .unwrap_or_default();
+        let ids = match found {
+            Some(found) if self.identified.contains(&found.family) => {
+                found.ids.iter().map(ToString::to_string).collect()
+            }
+            _ => Vec::new(),
+        };
         let number = self.counters(family).next();
         Probed {
             key,

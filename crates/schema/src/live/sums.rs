@@ -1,6 +1,6 @@
 //! Totals that must equal the sum of their parts, such as a user's unread badge.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::catalog::{Catalog, FamilyId};
 
@@ -19,7 +19,7 @@ struct Sum {
 pub(super) struct Sums {
     /// Part family → total families with the positions of the total's ids among the part's.
     totals_of: HashMap<FamilyId, Vec<(FamilyId, Vec<usize>)>>,
-    totals: HashMap<FamilyId, ()>,
+    totals: HashSet<FamilyId>,
     sums: HashMap<(FamilyId, Vec<String>), Sum>,
     left_out: bool,
 }
@@ -53,22 +53,27 @@ impl Sums {
                     family: part,
                 };
                 sums.totals_of.entry(part).or_default().push((total, positions));
-                sums.totals.insert(total, ());
+                sums.totals.insert(total);
             }
         }
         sums
     }
 
+    /// The families that are totals or parts of one.
+    pub(super) fn families(&self) -> HashSet<FamilyId> {
+        self.totals.iter().chain(self.totals_of.keys()).copied().collect()
+    }
+
     /// Takes in the value of a key.
     pub(super) fn add(&mut self, family: FamilyId, ids: &[String], value: &[u8]) {
-        let follows = self.totals.contains_key(&family) || self.totals_of.contains_key(&family);
+        let follows = self.totals.contains(&family) || self.totals_of.contains_key(&family);
         let Some(number) = follows
             .then(|| std::str::from_utf8(value).ok()?.parse::<i64>().ok())
             .flatten()
         else {
             return;
         };
-        if self.totals.contains_key(&family)
+        if self.totals.contains(&family)
             && let Some(sum) = self.sum(family, ids.to_vec())
         {
             // Shards of one total add up, too.

@@ -1,6 +1,6 @@
 //! Adding up what the probes bring in, in memory that does not grow with the number of keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::guess::{Gathered, PatternTree, spell};
 use super::probe::Probed;
@@ -96,6 +96,11 @@ impl<'c> Tally<'c> {
             biggest: Vec::new(),
             sums: Sums::new(catalog),
         }
+    }
+
+    /// The families whose ids it needs.
+    pub(super) fn identified(&self) -> HashSet<FamilyId> {
+        self.sums.families()
     }
 
     pub(super) fn keys(&self) -> u64 {
