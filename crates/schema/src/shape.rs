@@ -135,6 +135,7 @@ impl Value {
     }
 
     /// Whether a text is such a time.
+    #[cfg(feature = "live")]
     pub(crate) fn fits_time(&self, text: &str) -> bool {
         match self {
             Value::Rfc3339 => rfc3339(text).is_ok(),

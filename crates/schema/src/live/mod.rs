@@ -5,6 +5,7 @@ mod baseline;
 mod clean;
 mod guess;
 mod infer;
+mod narrow;
 mod probe;
 mod propose;
 mod report;

@@ -179,66 +179,74 @@ impl Prober {
         probed: &mut [Probed],
     ) -> Result<(), Error> {
         let mut pipe = Pipeline::new();
-        let mut asked = Vec::new();
+        let mut questions = Vec::new();
         for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| !entry.gone) {
-            let counters = self.counters(entry.family);
-            let number = entry.number;
-            let wrong_type = entry.family.is_some() && entry.facts.len.is_none();
-            // Nothing there: an empty string, or a key that went away.
-            let empty = entry.facts.len == Some(0);
-            let longest = entry.facts.len.is_some_and(|len| counters.is_longest(len));
-            let mut ask = Asked {
-                index,
-                kind: false,
-                memory: false,
-                values: 0,
-            };
-            if wrong_type || empty {
-                pipe.cmd("TYPE").arg(&entry.key);
-                ask.kind = true;
-            }
-            if longest || sampled(number, ALWAYS_MEMORY) {
-                pipe.cmd("MEMORY").arg("USAGE").arg(&entry.key);
-                ask.memory = true;
-            }
-            if let (Some(id), Some(len)) = (entry.family, entry.facts.len)
-                && sampled(number, ALWAYS_VALUES)
-            {
-                ask.values = value_commands(&mut pipe, &catalog.family(id).content, &entry.key, len);
-            }
-            if ask.kind || ask.memory || ask.values > 0 {
-                asked.push(ask);
-            }
-        }
-        if asked.is_empty() {
-            return Ok(());
+            questions.extend(self.question(&mut pipe, catalog, index, entry));
         }
         let mut replies = ask(pipe, connection).await?.into_iter();
-        for ask in asked {
-            let entry = &mut probed[ask.index];
-            if ask.kind {
-                entry.facts.kind = replies.next().and_then(|reply| from_redis_value(reply?).ok());
-                entry.gone = entry.facts.kind.as_deref() == Some("none");
-            }
-            if ask.memory {
-                entry.bytes = replies.next().and_then(|reply| from_redis_value(reply?).ok());
-            }
-            if ask.values > 0
-                && let Some(id) = entry.family
-            {
-                let values: Vec<Reply> = replies.by_ref().take(ask.values).flatten().collect();
-                entry.facts.sample = read_values(&catalog.family(id).content, values, entry.facts.len);
-            }
+        for question in questions {
+            question.read(catalog, &mut probed[question.index], &mut replies);
         }
         Ok(())
     }
+
+    /// What has still to be asked about a key, if anything.
+    fn question(
+        &self,
+        pipe: &mut Pipeline,
+        catalog: &Catalog,
+        index: usize,
+        entry: &Probed,
+    ) -> Option<Question> {
+        let len = entry.facts.len;
+        // A refused length means another type; a length of zero an empty string, or a key that went away.
+        let kind = (entry.family.is_some() && len.is_none()) || len == Some(0);
+        let longest = len.is_some_and(|len| self.counters(entry.family).is_longest(len));
+        let memory = longest || sampled(entry.number, ALWAYS_MEMORY);
+        if kind {
+            pipe.cmd("TYPE").arg(&entry.key);
+        }
+        if memory {
+            pipe.cmd("MEMORY").arg("USAGE").arg(&entry.key);
+        }
+        let values = match (entry.family, len) {
+            (Some(id), Some(len)) if sampled(entry.number, ALWAYS_VALUES) => {
+                value_commands(pipe, &catalog.family(id).content, &entry.key, len)
+            }
+            _ => 0,
+        };
+        (kind || memory || values > 0).then_some(Question {
+            index,
+            kind,
+            memory,
+            values,
+        })
+    }
 }
 
-struct Asked {
+/// What the second round asks about one key, in this order.
+struct Question {
     index: usize,
     kind: bool,
     memory: bool,
+    /// How many replies hold values.
     values: usize,
+}
+
+impl Question {
+    fn read(&self, catalog: &Catalog, entry: &mut Probed, replies: &mut impl Iterator<Item = Option<Reply>>) {
+        if self.kind {
+            entry.facts.kind = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+            entry.gone = entry.facts.kind.as_deref() == Some("none");
+        }
+        if self.memory {
+            entry.bytes = replies.next().and_then(|reply| from_redis_value(reply?).ok());
+        }
+        if let Some(id) = entry.family.filter(|_| self.values > 0) {
+            let values: Vec<Reply> = replies.take(self.values).flatten().collect();
+            entry.facts.sample = read_values(&catalog.family(id).content, values, entry.facts.len);
+        }
+    }
 }
 
 /// Whether a key expires is asked of all keys that must, and of some that must not.

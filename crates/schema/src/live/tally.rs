@@ -1,14 +1,15 @@
 //! Adding up what the probes bring in, in memory that does not grow with the number of keys.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-use super::guess::{Gathered, PatternTree, spell};
+use super::guess::{Gathered, PatternTree, Step, spell};
 use super::probe::Probed;
 use super::report::{AuditReport, BigKey, Example, FamilyUse, UndeclaredGroup, ViolationGroup};
 use super::sums::Sums;
 use crate::catalog::{Catalog, FamilyId};
 use crate::check::{Breach, Sample, judge};
-use crate::model::Tag;
+use crate::model::{Family, Tag};
 use crate::shape::quoted;
 use crate::units::format_count;
 
@@ -183,49 +184,15 @@ impl<'c> Tally<'c> {
     pub(super) fn report(mut self) -> AuditReport {
         self.check_counts();
         self.check_sums();
-        let catalog = self.catalog;
         let mut notes = Vec::new();
         if self.sums.left_out() {
             notes.push(
                 "there are more totals than are followed at once; some sums were not checked".to_owned(),
             );
         }
-        let families = catalog.families().map(|(id, family)| {
-            let weight = self.families.remove(&id).unwrap_or_default();
-            FamilyUse {
-                family: family_name(catalog, id),
-                pattern: format!("{}{}", catalog.schema(id).prefix.value, family.pattern.text),
-                keys: weight.keys,
-                bytes: weight.estimate(),
-                longest: weight.longest,
-            }
-        });
-        let families = families.collect();
-        let mut violations: Vec<ViolationGroup> = self
-            .violations
-            .into_iter()
-            .map(|((id, breach), found)| ViolationGroup {
-                family: family_name(catalog, id),
-                breach,
-                severity: breach.severity(),
-                keys: found.keys,
-                examples: found.examples,
-            })
-            .collect();
-        violations.sort_by_key(|group| std::cmp::Reverse(group.severity));
-        let mut undeclared: Vec<UndeclaredGroup> = self
-            .undeclared
-            .into_patterns()
-            .into_iter()
-            .map(|(steps, strangers)| UndeclaredGroup {
-                pattern: spell(&steps),
-                keys: strangers.weight.keys,
-                bytes: strangers.weight.estimate(),
-                kinds: strangers.kinds,
-                example: strangers.example,
-            })
-            .collect();
-        undeclared.sort_by_key(|group| std::cmp::Reverse(group.keys));
+        let families = self.family_uses();
+        let violations = violation_groups(self.catalog, self.violations);
+        let mut undeclared = undeclared_groups(self.undeclared);
         if undeclared.len() > GROUPS {
             notes.push(format!(
                 "{} more undeclared patterns are not shown",
@@ -242,6 +209,22 @@ impl<'c> Tally<'c> {
             notes,
             ..AuditReport::default()
         }
+    }
+
+    /// Every declared family, used or not.
+    fn family_uses(&mut self) -> Vec<FamilyUse> {
+        let catalog = self.catalog;
+        let family_use = |(id, family): (FamilyId, &Family)| {
+            let weight = self.families.remove(&id).unwrap_or_default();
+            FamilyUse {
+                family: family_name(catalog, id),
+                pattern: format!("{}{}", catalog.schema(id).prefix.value, family.pattern.text),
+                keys: weight.keys,
+                bytes: weight.estimate(),
+                longest: weight.longest,
+            }
+        };
+        catalog.families().map(family_use).collect()
     }
 
     fn check_counts(&mut self) {
@@ -277,6 +260,34 @@ impl<'c> Tally<'c> {
             );
         }
     }
+}
+
+/// The worst first.
+fn violation_groups(catalog: &Catalog, found: BTreeMap<(FamilyId, Breach), Found>) -> Vec<ViolationGroup> {
+    let group = |((id, breach), found): ((FamilyId, Breach), Found)| ViolationGroup {
+        family: family_name(catalog, id),
+        breach,
+        severity: breach.severity(),
+        keys: found.keys,
+        examples: found.examples,
+    };
+    let mut groups: Vec<ViolationGroup> = found.into_iter().map(group).collect();
+    groups.sort_by_key(|group| Reverse(group.severity));
+    groups
+}
+
+/// The most frequent first.
+fn undeclared_groups(tree: PatternTree<Strangers>) -> Vec<UndeclaredGroup> {
+    let group = |(steps, strangers): (Vec<Step>, Strangers)| UndeclaredGroup {
+        pattern: spell(&steps),
+        keys: strangers.weight.keys,
+        bytes: strangers.weight.estimate(),
+        kinds: strangers.kinds,
+        example: strangers.example,
+    };
+    let mut groups: Vec<UndeclaredGroup> = tree.into_patterns().into_iter().map(group).collect();
+    groups.sort_by_key(|group| Reverse(group.keys));
+    groups
 }
 
 pub(super) fn family_name(catalog: &Catalog, id: FamilyId) -> String {
