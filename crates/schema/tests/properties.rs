@@ -245,7 +245,7 @@ fn near_key() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: hob_testkit::budget(2_000, 100_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_key_is_read_back_as_what_it_was_built_from(built in built()) {
@@ -278,7 +278,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: hob_testkit::budget(400, 20_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A good file with pieces cut out, doubled or replaced: read, or refused with places inside it.
     #[test]

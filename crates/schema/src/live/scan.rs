@@ -80,8 +80,7 @@ pub(super) fn pages<C: ConnectionLike + Send>(
         tokio::time::sleep_until(walk.next_page_at).await;
         let page = walk.read(cursor).await;
         match &page {
-            // A sparse page of a MATCH still costs the server its COUNT.
-            Ok(keys) => walk.next_page_at = Instant::now() + walk.pace.time_for(keys.len().max(walk.cost())),
+            Ok(keys) => walk.plan_next(keys.len()),
             Err(_) => walk.cursor = None,
         }
         Some((page, walk))
@@ -89,8 +88,18 @@ pub(super) fn pages<C: ConnectionLike + Send>(
 }
 
 impl<C: ConnectionLike> Walk<C> {
-    fn cost(&self) -> usize {
-        if self.glob.is_some() { self.pace.page() } else { 0 }
+    /// Pages are due on a grid, so that slow answers do not lower the pace; only a little is made up for.
+    fn plan_next(&mut self, keys: usize) {
+        const MADE_UP: Duration = Duration::from_millis(20);
+        // A sparse page of a MATCH still costs the server its COUNT.
+        let cost = if self.glob.is_some() {
+            keys.max(self.pace.page())
+        } else {
+            keys
+        };
+        let now = Instant::now();
+        let from = self.next_page_at.max(now.checked_sub(MADE_UP).unwrap_or(now));
+        self.next_page_at = from + self.pace.time_for(cost);
     }
 
     async fn read(&mut self, cursor: u64) -> Result<Vec<Vec<u8>>, Error> {
