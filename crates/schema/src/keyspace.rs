@@ -273,3 +273,18 @@ impl Template {
         glob
     }
 }
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_an_argument_of_any_command() {
+        let schema = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
+        let key = Keyspace::new(Schema::parse("t.toml", schema).unwrap(), Layout::Plain).key(0, &[], None);
+        let packed = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+        assert_eq!(redis::cmd("GET").arg(&key).get_packed_command(), packed);
+        assert_eq!(redis::Cmd::get(&key).get_packed_command(), packed);
+        assert_eq!(redis::Cmd::get(key).get_packed_command(), packed);
+    }
+}

@@ -325,7 +325,7 @@ async fn an_audit_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_or_wants_a_password_is_an_error_in_words() {
+async fn a_server_that_is_away_or_wants_a_password_or_cannot_be_trusted_is_an_error_in_words() {
     let catalog = small(SCHEMA, Layout::Plain);
     let error = audit(
         "redis://127.0.0.1:1",
@@ -347,4 +347,16 @@ async fn a_server_that_is_not_there_or_wants_a_password_is_an_error_in_words() {
             .is_err()
     );
     assert_eq!(run(&server.url(), &catalog).await.keys, 0);
+
+    let tls = RedisServer::start_with(&RedisOptions {
+        tls: true,
+        ..RedisOptions::default()
+    });
+    let error = audit(&tls.tls_url(), &catalog, AuditOptions::default(), &mut |_| {})
+        .await
+        .unwrap_err();
+    assert!(
+        !error.to_string().is_empty(),
+        "a certificate of an unknown authority is refused, not a panic"
+    );
 }

@@ -326,3 +326,84 @@ fn nasty_toml() -> impl Strategy<Value = String> {
         any::<String>(),
     ]
 }
+
+const PIECES: &str = r#"
+[schema]
+name = "t"
+version = 1
+[ids]
+text = {}
+named = { not = ["total", "tps"] }
+number = { form = "int" }
+raw = { raw = ":" }
+word = { one_of = ["tps", "users", "total"] }
+hour = { form = "hour" }
+"#;
+
+/// A schema of a few random patterns, which may well overlap.
+fn random_schema() -> impl Strategy<Value = String> {
+    let piece = select(vec![
+        "a", "b", "total", "tps", "7", "<text>", "<named>", "<number>", "<raw>", "<word>", "<hour>",
+    ]);
+    vec(vec(piece, 1..4), 2..5).prop_map(|patterns| {
+        let mut text = PIECES.to_owned();
+        for (number, pieces) in patterns.iter().enumerate() {
+            text += &format!(
+                "[key.k{number}]\npattern = \"{}\"\ntype = \"set\"\n",
+                pieces.join(":")
+            );
+        }
+        text
+    })
+}
+
+/// Short texts that often fall together.
+fn short_key() -> impl Strategy<Value = String> {
+    let piece = select(vec![
+        "a",
+        "b",
+        "total",
+        "tps",
+        "users",
+        "7",
+        "0",
+        "x",
+        "2024-09-17_14",
+        "%3A",
+        "",
+    ]);
+    vec(piece, 1..5).prop_map(|pieces| pieces.join(":"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: hob_testkit::budget(1_000, 50_000), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A schema that was accepted has no key of two readings, and every key of a naive reading is found.
+    #[test]
+    fn what_is_accepted_has_no_key_of_two_families(text in random_schema(), keys in vec(short_key(), 20)) {
+        let Ok(schema) = Schema::parse("t.toml", &text) else { return Ok(()) };
+        let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
+        for key in keys {
+            let readings = naive(&catalog, key.as_bytes());
+            prop_assert!(readings.len() <= 1, "{} is {:?}", key, readings);
+            prop_assert_eq!(catalog.find(key.as_bytes()).is_some(), readings.len() == 1);
+        }
+    }
+
+    /// An overlap that is reported names a key that really is of both families. (Hours are taken wider than
+    /// they are, so for them it may not be.)
+    #[test]
+    fn a_reported_overlap_shows_a_key_of_two_families(text in random_schema()) {
+        let Err(mistakes) = Schema::parse("t.toml", &text) else { return Ok(()) };
+        for mistake in mistakes.0.iter().filter(|mistake| mistake.what.contains(" could both be the key ")) {
+            let words: Vec<&str> = mistake.what.split(['`', '"']).collect();
+            let [_, left, _, right, _, key, _] = words[..] else { panic!("{}", mistake.what) };
+            for name in [left, right] {
+                let family = text.split("[key.").find(|block| block.starts_with(&format!("{name}]"))).unwrap();
+                let alone = Schema::parse("t.toml", &format!("{PIECES}[key.{family}")).unwrap();
+                let catalog = Catalog::new(vec![alone], Layout::Plain).unwrap();
+                prop_assert!(family.contains("<hour>") || catalog.find(key.as_bytes()).is_some(), "{} {}", key, family);
+            }
+        }
+    }
+}

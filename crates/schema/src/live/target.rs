@@ -27,7 +27,8 @@ pub struct Node<C = MultiplexedConnection> {
 /// part of a Cluster stands for all of its masters.
 pub async fn connect(url: &str) -> Result<Vec<Node>, Error> {
     let first = seeds(url)?;
-    let mut problem = Error::Refused(format!("{url} names no server"));
+    // Never the URL itself: it may hold a password.
+    let mut problem = Error::Refused("the address names no server".to_owned());
     for info in first {
         match connect_node(&info).await {
             Ok(node) => return masters(&info, node).await,
