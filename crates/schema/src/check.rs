@@ -250,6 +250,27 @@ fn judge_fields(
     }
 }
 
+/// Whether an example of the file fits its family.
+pub(crate) fn fits_example(
+    schema: &Schema,
+    family: &Family,
+    field: Option<&str>,
+    text: &str,
+) -> Result<(), Misfit> {
+    match (&family.content, field) {
+        (Content::Hash(fields), Some(name)) => match field_value(schema, fields, name.as_bytes()) {
+            Some(value) => value.fits(text.as_bytes(), schema),
+            None => Err(Misfit(format!("field {name:?} is not declared"))),
+        },
+        (Content::Hash(_), None) => Err(Misfit("a hash needs its fields: { name = \"value\" }".into())),
+        (_, Some(_)) => Err(Misfit("only a hash has fields".into())),
+        (Content::String(value) | Content::List(value) | Content::Set(value), None) => {
+            value.fits(text.as_bytes(), schema)
+        }
+        (Content::Zset { member, .. }, None) => member.fits(text.as_bytes(), schema),
+    }
+}
+
 /// The rule for a field: its own, else that of the ids it could be, else that of all others.
 fn field_value<'f>(schema: &Schema, declared: &'f [Field], name: &[u8]) -> Option<&'f Value> {
     let text = std::str::from_utf8(name).ok();

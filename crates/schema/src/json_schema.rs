@@ -113,6 +113,11 @@ fn family() -> Json {
             "contract": described(reference("texts"), "Ids of the promises it keeps."),
             "purpose": text("Why it exists, in a sentence."),
             "note": text("What a reader should know; where the promise is kept another way."),
+            "example": {
+                "description": "A value, item or member, or some fields of a hash; for the documentation.",
+                "type": ["string", "object"],
+                "additionalProperties": text(""),
+            },
             "allow": reference("allow"),
         }),
     )

@@ -29,8 +29,8 @@ pub use id::{Form, IdError, IdRule, Raw, SEPARATOR};
 pub use json_schema::json_schema;
 pub use keyspace::{Key, Keyspace, Layout, Shard};
 pub use model::{
-    Allow, BadEnv, Channel, Content, EnvVar, Family, Field, FieldName, Kind, Limit, Prefix, Presence,
-    Renewal, Role, Schema, Tag, Ttl, TtlRule,
+    Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, Kind, Limit, Prefix,
+    Presence, Renewal, Role, Schema, Tag, Ttl, TtlRule,
 };
 pub use pattern::{Pattern, Segment};
 pub use read::snake;

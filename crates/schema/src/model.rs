@@ -113,7 +113,15 @@ pub struct Family {
     pub contract: Vec<String>,
     pub purpose: Option<String>,
     pub note: Option<String>,
+    pub example: Option<Example>,
     pub allow: Vec<Allow>,
+    pub place: Place,
+}
+
+/// What a key may hold, shown in the documentation: a value, an item or a member, or some fields of a hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    pub values: Vec<(Option<String>, String)>,
     pub place: Place,
 }
 

@@ -1,7 +1,7 @@
 //! One valid example of every family, as commands: for the documentation, and for tests that seed a server.
 
 use crate::keyspace::{Keyspace, Shard};
-use crate::model::{Content, Family, FieldName, Presence, Schema, Tag, TtlRule};
+use crate::model::{Content, Family, FieldName, Presence, Role, Schema, Tag, TtlRule};
 use crate::shape::{JsonForm, Value};
 
 /// A command and its arguments.
@@ -15,7 +15,14 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
     let schema = space.schema();
     let declared = &schema.families[family];
     let key = example_key(space, family);
-    let value = |value: &Value| example_value(value, schema);
+    let given = |field: Option<&str>| {
+        let values = declared.example.iter().flat_map(|example| &example.values);
+        values
+            .clone()
+            .find(|(name, _)| name.as_deref() == field)
+            .map(|(_, text)| text.clone())
+    };
+    let value = |value: &Value| given(None).unwrap_or_else(|| example_value(value, schema));
     let ttl_ms = written_ttl_ms(declared);
     let mut commands = vec![match &declared.content {
         Content::String(shape) => {
@@ -26,16 +33,24 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
         Content::Hash(fields) => {
             let mut hset = command(&["HSET", &key]);
             for field in fields.iter().filter(|field| shown(field.presence, &field.name)) {
-                hset.extend([field_name(&field.name, schema), value(&field.value)]);
+                let name = field_name(&field.name, schema);
+                let text = given(Some(&name)).unwrap_or_else(|| example_value(&field.value, schema));
+                hset.extend([name, text]);
             }
             if hset.len() == 2 {
                 hset.extend(["field".to_owned(), "value".to_owned()]);
             }
             hset
         }
-        Content::List(item) => command(&["LPUSH", &key, &value(item)]),
+        Content::List(item) => {
+            // Work is taken from the left, so it joins on the right.
+            let queued = matches!(declared.role, Some(Role::Queue | Role::Buffer));
+            command(&[if queued { "RPUSH" } else { "LPUSH" }, &key, &value(item)])
+        }
         Content::Set(member) => command(&["SADD", &key, &value(member)]),
-        Content::Zset { member, score } => command(&["ZADD", &key, &value(score), &value(member)]),
+        Content::Zset { member, score } => {
+            command(&["ZADD", &key, &example_value(score, schema), &value(member)])
+        }
     }];
     commands.extend(ttl_ms.map(|ms| expire(&key, ms)));
     commands

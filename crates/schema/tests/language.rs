@@ -64,6 +64,14 @@ fn each_mistake_says_what_to_write_instead() {
             "write instead: \"int\"",
         ),
         (
+            "pattern = \"u\"\ntype = \"string\"\nvalue = \"int\"\nexample = \"many\"",
+            "t.toml:10:11: the example does not fit: \"many\" is no whole number",
+        ),
+        (
+            "pattern = \"u\"\ntype = \"hash\"\nfields = { n = \"int\" }\nexample = { m = \"1\" }",
+            "the example does not fit: field \"m\" is not declared",
+        ),
+        (
             "pattern = \"u\"\ntype = \"string\"\nmax_len = 3",
             "write instead: value = { text = 4096 }",
         ),

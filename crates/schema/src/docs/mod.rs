@@ -167,12 +167,9 @@ impl Page<'_> {
         if let Some(limit) = &family.max_keys {
             let _ = writeln!(out, "- **Keys**: at most {}.", words::count(limit));
         }
-        let tagged = example_key(&self.tagged, index);
-        let _ = writeln!(
-            out,
-            "- **Slot** under the tagged layout: {}, `{tagged}`.",
-            words::tag(family, schema).trim_end_matches('.')
-        );
+        let (tagged, slot) = (example_key(&self.tagged, index), words::tag(family, schema));
+        let slot = slot.trim_end_matches('.');
+        let _ = writeln!(out, "- **Slot** under the tagged layout: `{tagged}`, {slot}.");
         if let Some(sums) = &family.sums {
             let _ = writeln!(out, "- **Adds up**: [`{sums}`](#{sums}).");
         }

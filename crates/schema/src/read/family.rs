@@ -3,13 +3,13 @@
 use super::limit::{read_count, read_duration};
 use super::table::{Item, Reader, Table};
 use super::value::{Names, read_fields, read_value};
-use crate::model::{Allow, Channel, Content, Family, Kind, Renewal, Role, Tag, Ttl, TtlRule};
+use crate::model::{Allow, Channel, Content, Example, Family, Kind, Renewal, Role, Tag, Ttl, TtlRule};
 use crate::pattern::Pattern;
 use crate::shape::Value;
 
-pub(crate) const FAMILY_KEYS: [&str; 19] = [
+pub(crate) const FAMILY_KEYS: [&str; 20] = [
     "pattern", "type", "value", "fields", "item", "member", "score", "max_len", "max_keys", "ttl", "tag",
-    "role", "with", "sums", "writers", "contract", "purpose", "note", "allow",
+    "role", "with", "sums", "writers", "contract", "purpose", "note", "example", "allow",
 ];
 pub(crate) const CHANNEL_KEYS: [&str; 5] = ["name", "payload", "contract", "purpose", "note"];
 pub(crate) const TTL_KEYS: [&str; 9] = [
@@ -47,6 +47,7 @@ pub(super) fn read_family(
         contract: texts(table, "contract", reader),
         purpose: table.text("purpose", reader),
         note: table.text("note", reader),
+        example: table.get("example").map(|item| read_example(item, reader)),
         allow: read_allow(table.get("allow"), reader),
         place: reader.source().place(table.at),
         pattern,
@@ -277,6 +278,20 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
             Tag::Undeclared
         }
     }
+}
+
+/// A text, or the fields of a hash with their texts.
+fn read_example(item: Item<'_>, reader: &mut Reader<'_>) -> Example {
+    let place = reader.source().place(item.at);
+    let values = match item.as_table("example") {
+        None => item.text(reader).into_iter().map(|text| (None, text)).collect(),
+        Some(table) => table
+            .entries
+            .iter()
+            .filter_map(|entry| Some((Some(entry.name.to_owned()), entry.item.text(reader)?)))
+            .collect(),
+    };
+    Example { values, place }
 }
 
 fn read_role(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Role> {

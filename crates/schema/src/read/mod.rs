@@ -52,6 +52,7 @@ impl Schema {
         match schema {
             Some(schema) if mistakes.is_empty() => {
                 crate::overlap::check_schema(&schema, &Source::new(file, text), &mut mistakes);
+                check_examples(&schema, &mut mistakes);
                 if mistakes.is_empty() {
                     Ok(schema)
                 } else {
@@ -223,6 +224,23 @@ fn check_references(families: &[crate::model::Family], root: &Table<'_>, reader:
                 format!("`{key}` names no family {name:?}"),
                 near.unwrap_or("a family of this file"),
             );
+        }
+    }
+}
+
+/// An example that does not fit is worse than none.
+fn check_examples(schema: &Schema, mistakes: &mut Vec<Mistake>) {
+    for family in &schema.families {
+        let Some(example) = &family.example else { continue };
+        for (field, text) in &example.values {
+            if let Err(misfit) = crate::check::fits_example(schema, family, field.as_deref(), text) {
+                mistakes.push(Mistake {
+                    file: schema.file.clone(),
+                    place: example.place,
+                    what: format!("the example does not fit: {misfit}"),
+                    instead: Some("a value that the family may hold".into()),
+                });
+            }
         }
     }
 }
