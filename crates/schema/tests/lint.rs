@@ -88,10 +88,6 @@ fn each_rule_finds_its_offence_and_nothing_else() {
                 + &family("two", "purpose = \"Counts the failed logins.\""),
             vec!["same-purpose"],
         ),
-        (
-            one("contract = \"A1\"") + &family("two", "contract = \"A2\"") + &family("three", ""),
-            vec!["no-contract"],
-        ),
     ];
     let mut seen = BTreeSet::from(["overlapping-patterns", "two-encodings"]);
     for (text, expected) in cases {

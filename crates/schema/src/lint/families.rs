@@ -35,7 +35,6 @@ pub(super) fn check(linter: &mut Linter<'_>) {
     }
     check_channels(linter);
     check_purposes(linter);
-    check_contracts(linter);
 }
 
 fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
@@ -187,25 +186,4 @@ fn say_the_same(left: &Family, right: &Family) -> bool {
     let (left, right) = (words(left), words(right));
     let (shared, all) = (left.intersection(&right).count(), left.union(&right).count());
     shared >= 2 && shared * 5 >= all * 4
-}
-
-fn check_contracts(linter: &mut Linter<'_>) {
-    let schema = linter.schema;
-    let with = schema
-        .families
-        .iter()
-        .filter(|family| !family.contract.is_empty())
-        .count();
-    if with * 2 <= schema.families.len() {
-        return;
-    }
-    for family in schema.families.iter().filter(|family| family.contract.is_empty()) {
-        let subject = Subject {
-            kind: "key",
-            name: &family.name,
-            place: family.place,
-            allow: &family.allow,
-        };
-        linter.find("no-contract", subject, "names no promise");
-    }
 }

@@ -6,7 +6,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    Info,
     Warning,
     Error,
 }
@@ -14,7 +13,6 @@ pub enum Severity {
 impl Severity {
     pub fn name(self) -> &'static str {
         match self {
-            Info => "info",
             Warning => "warning",
             Error => "error",
         }
@@ -31,7 +29,7 @@ pub struct Rule {
     pub explanation: &'static str,
 }
 
-use Severity::{Error, Info, Warning};
+use Severity::{Error, Warning};
 
 /// All rules, in the order of `explain`.
 pub const RULES: &[Rule] = &[
@@ -175,13 +173,6 @@ pub const RULES: &[Rule] = &[
         title: "an exception that is not needed",
         explanation: "An `allow` for a rule that does not exist, or that nothing breaks here, hides the next \
             real finding. Remove it.",
-    },
-    Rule {
-        id: "no-contract",
-        severity: Info,
-        title: "no contract id beside families that have one",
-        explanation: "Most families of this file point at the promise they keep and this one does not. That is \
-            right for keys of one's own; for a documented key add `contract`.",
     },
 ];
 
