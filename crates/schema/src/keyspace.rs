@@ -112,13 +112,22 @@ impl Keyspace {
         (0..self.shard_count()).map(Shard)
     }
 
+    /// The shard of this number, if there is one.
+    pub fn shard(&self, number: u32) -> Option<Shard> {
+        (number < self.shard_count()).then_some(Shard(number))
+    }
+
     /// The shard that an entity belongs to, the same on every node.
     pub fn shard_of(&self, id: &str) -> Shard {
-        // FNV-1a: stable, and spread well enough over a handful of shards.
-        let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        // FNV-1a is stable on every node; the mixing at the end spreads ids that differ in their last digit.
+        let mut hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        Shard(u32::try_from((hash >> 32) % u64::from(self.shard_count())).unwrap_or(0))
+        for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
+            hash = (hash ^ (hash >> 33)).wrapping_mul(factor);
+        }
+        hash ^= hash >> 33;
+        Shard(u32::try_from(hash % u64::from(self.shard_count())).unwrap_or(0))
     }
 
     fn shard_count(&self) -> u32 {
@@ -277,6 +286,23 @@ impl Template {
 #[cfg(all(test, feature = "live"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_plain_layout_has_one_shard_and_the_tagged_one_as_many_as_declared() {
+        let text = "[schema]\nname = \"t\"\nversion = 1\nshards = 16\n";
+        let schema = Schema::parse("t.toml", text).unwrap();
+        for (layout, count) in [(Layout::Plain, 1), (Layout::Tagged, 16)] {
+            let space = Keyspace::new(schema.clone(), layout);
+            assert_eq!(space.shards().count(), count);
+            assert_eq!((0..99).filter_map(|number| space.shard(number)).count(), count);
+            let mut ids_of = vec![0; count];
+            for id in 0..1_600 {
+                ids_of[space.shard_of(&format!("monitor_{id}")).number() as usize] += 1;
+            }
+            let fair = 1_600 / count * 7 / 10..=1_600 / count * 13 / 10;
+            assert!(ids_of.iter().all(|ids| fair.contains(ids)), "{ids_of:?}");
+        }
+    }
 
     #[test]
     fn a_key_is_an_argument_of_any_command() {

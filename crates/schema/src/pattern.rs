@@ -22,7 +22,7 @@ pub enum Segment {
 pub(crate) struct PatternError {
     pub(crate) offset: usize,
     pub(crate) what: String,
-    pub(crate) instead: Option<String>,
+    pub(crate) instead: String,
 }
 
 impl Pattern {
@@ -71,11 +71,8 @@ impl Pattern {
                 }
                 _ => continue,
             };
-            return Err(PatternError {
-                offset: 0,
-                what: format!("{problem} in {:?}", self.text),
-                instead: Some("a colon on both sides: \"user:<userId>:online\"".into()),
-            });
+            let what = format!("{problem} in {:?}", self.text);
+            return Err(error(0, what, "a colon on both sides: \"user:<userId>:online\""));
         }
         Ok(())
     }
@@ -91,13 +88,10 @@ impl Pattern {
         if raw.len() < 2 {
             return Ok(());
         }
-        Err(PatternError {
-            offset: 0,
-            what: format!("<{}> and <{}> may both hold the separator", raw[0], raw[1]),
-            instead: Some(format!(
-                "no `raw = \":\"` for one of them; its colons are then encoded as %{SEPARATOR:X}"
-            )),
-        })
+        let what = format!("<{}> and <{}> may both hold the separator", raw[0], raw[1]);
+        let encoded =
+            format!("no `raw = \":\"` for one of them; its colons are then encoded as %{SEPARATOR:X}");
+        Err(error(0, what, encoded))
     }
 }
 
@@ -111,61 +105,68 @@ fn push_glob_literal(glob: &mut String, text: &str) {
 }
 
 fn split(text: &str, ids: &[IdRule]) -> Result<Vec<Segment>, PatternError> {
-    let error = |offset, what: String, instead: Option<String>| {
-        Err(PatternError {
-            offset,
-            what,
-            instead,
-        })
-    };
     if text.is_empty() {
-        return error(
-            0,
-            "the pattern is empty".into(),
-            Some("\"user:<userId>:online\"".into()),
-        );
+        return Err(error(0, "the pattern is empty", "\"user:<userId>:online\""));
     }
     let mut segments = Vec::new();
     let mut offset = 0;
     while offset < text.len() {
         let rest = &text[offset..];
-        if let Some(inside) = rest.strip_prefix('<') {
-            let Some((name, _)) = inside.split_once('>') else {
-                return error(
-                    offset,
-                    "a placeholder is not closed".into(),
-                    Some(format!("<{inside}>")),
-                );
-            };
-            let Some(id) = ids.iter().position(|id| id.name == name) else {
-                let near = crate::source::nearest(name, ids.iter().map(|id| id.name.as_str()));
-                let instead = near.map_or_else(
-                    || format!("`{name} = {{ max = 128 }}` under [ids]"),
-                    |near| format!("<{near}>"),
-                );
-                return error(
-                    offset,
-                    format!("<{name}> is not declared under [ids]"),
-                    Some(instead),
-                );
-            };
-            segments.push(Segment::Id(id));
-            offset += name.len() + 2;
-        } else {
-            let end = rest.find('<').unwrap_or(rest.len());
-            let literal = &rest[..end];
-            let bad = literal
-                .char_indices()
-                .find(|(_, char)| *char == '>' || char.is_control());
-            if let Some((at, char)) = bad {
-                let what = format!("{char:?} cannot stand in a pattern");
-                return error(offset + at, what, Some("a placeholder is written <name>".into()));
-            }
-            segments.push(Segment::Literal(literal.to_owned()));
-            offset += end;
-        }
+        let (segment, len) = match rest.strip_prefix('<') {
+            Some(inside) => placeholder(inside, offset, ids)?,
+            None => literal(&rest[..rest.find('<').unwrap_or(rest.len())], offset)?,
+        };
+        segments.push(segment);
+        offset += len;
     }
     Ok(segments)
+}
+
+/// A placeholder and its length with the brackets; `inside` follows the opening one.
+fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, usize), PatternError> {
+    let Some((name, _)) = inside.split_once('>') else {
+        return Err(error(
+            offset,
+            "a placeholder is not closed",
+            format!("<{inside}>"),
+        ));
+    };
+    match ids.iter().position(|id| id.name == name) {
+        Some(id) => Ok((Segment::Id(id), name.len() + 2)),
+        None => {
+            let near = crate::source::nearest(name, ids.iter().map(|id| id.name.as_str()));
+            let instead = near.map_or_else(
+                || format!("`{name} = {{ max = 128 }}` under [ids]"),
+                |near| format!("<{near}>"),
+            );
+            Err(error(
+                offset,
+                format!("<{name}> is not declared under [ids]"),
+                instead,
+            ))
+        }
+    }
+}
+
+fn literal(text: &str, offset: usize) -> Result<(Segment, usize), PatternError> {
+    match text
+        .char_indices()
+        .find(|(_, char)| *char == '>' || char.is_control())
+    {
+        None => Ok((Segment::Literal(text.to_owned()), text.len())),
+        Some((at, char)) => {
+            let what = format!("{char:?} cannot stand in a pattern");
+            Err(error(offset + at, what, "a placeholder is written <name>"))
+        }
+    }
+}
+
+fn error(offset: usize, what: impl Into<String>, instead: impl Into<String>) -> PatternError {
+    PatternError {
+        offset,
+        what: what.into(),
+        instead: instead.into(),
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +221,7 @@ mod tests {
             ("", "\"user:<userId>:online\""),
         ] {
             let error = Pattern::parse(text, &ids()).unwrap_err();
-            assert_eq!(error.instead.as_deref(), Some(instead), "{text}");
+            assert_eq!(error.instead, instead, "{text}");
         }
     }
 

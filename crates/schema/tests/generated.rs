@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hob_schema::lint::rules_markdown;
 use hob_schema::{Schema, docs, json_schema};
 
 fn root() -> PathBuf {
@@ -29,6 +30,11 @@ fn the_pages_about_the_five_schemas_are_fresh() {
         let schema = Schema::load(&root().join(format!("schemas/{name}.toml"))).unwrap();
         assert_fresh(&format!("docs/schemas/{name}.md"), &docs::markdown(&schema));
     }
+}
+
+#[test]
+fn the_page_about_lint_rules_is_fresh() {
+    assert_fresh("docs/schemas/lint.md", &rules_markdown());
 }
 
 #[test]

@@ -101,3 +101,89 @@ async fn an_empty_server_gets_an_empty_schema() {
     let (schema, text) = proposed(&RedisServer::start().url()).await;
     assert!(schema.families.is_empty(), "{text}");
 }
+
+/// Names that nobody would choose: audit and infer go on, and what they say can be printed and read.
+#[tokio::test]
+async fn hostile_keys_stop_neither_audit_nor_infer() {
+    let server = RedisServer::start();
+    let long = "x".repeat(300_000);
+    let many = vec!["a"; 500].join(":");
+    let mut names: Vec<Vec<u8>> = [
+        "",
+        ":",
+        "::",
+        "{",
+        "}",
+        "{}",
+        "{}:x",
+        "a{b",
+        "<id>",
+        "a:<b>:c",
+        "a:\"b\":c",
+        "a:'b'",
+        "a:\n:b",
+        "a:\\:b",
+        "[schema]",
+        "* ? [a]",
+        "é:ü:ß",
+        "1:2:3",
+        "type:fn:impl",
+        "a:%zz:b",
+        "_:_:_",
+        "-:x",
+        "{a:b}:c",
+        "{a:b",
+        &long,
+        &many,
+    ]
+    .iter()
+    .map(|name| name.as_bytes().to_vec())
+    .collect();
+    names.extend((0..=255u8).map(|byte| vec![b'k', b':', byte, b':', byte.wrapping_mul(31)]));
+    let mut pipe = redis::pipe();
+    for (number, name) in names.iter().enumerate() {
+        match number % 6 {
+            0 => pipe.cmd("SET").arg(name).arg(name),
+            1 => pipe
+                .cmd("HSET")
+                .arg(name)
+                .arg(name)
+                .arg("{\"a\":null,\"b c\":[1],\"*\":{}}"),
+            2 => pipe.cmd("RPUSH").arg(name).arg("{\"x\":1}").arg("[]"),
+            3 => pipe.cmd("ZADD").arg(name).arg("-inf").arg(name),
+            4 => pipe.cmd("XADD").arg(name).arg("*").arg("a").arg("b"),
+            _ => pipe.cmd("SADD").arg(name).arg("1").arg(""),
+        };
+        pipe.ignore();
+    }
+    pipe.query::<()>(&mut server.connect()).unwrap();
+
+    let text = infer(
+        &server.url(),
+        &InferOptions {
+            name: "1 \"odd\" name".into(),
+            ..InferOptions::default()
+        },
+    )
+    .await
+    .unwrap();
+    if let Err(mistakes) = Schema::parse("proposal", &text) {
+        panic!("{mistakes}\n{text}");
+    }
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas/chat.toml");
+    let catalog = Catalog::new(vec![Schema::load(&path).unwrap()], Layout::Plain).unwrap();
+    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {})
+        .await
+        .unwrap();
+    assert_eq!(report.keys, server.command::<u64>(&["DBSIZE"]));
+    assert!(serde_json::from_str::<serde_json::Value>(&report.json()).is_ok());
+    assert!(
+        report
+            .text()
+            .chars()
+            .all(|char| char == '\n' || !char.is_control()),
+        "{}",
+        report.text()
+    );
+    assert!(report.text().len() < 200_000, "{} bytes", report.text().len());
+}

@@ -68,6 +68,23 @@ pub fn report_json(findings: &[Finding]) -> String {
     serde_json::to_string_pretty(findings).unwrap_or_default()
 }
 
+/// All rules with their explanations, as a page.
+pub fn rules_markdown() -> String {
+    let mut page =
+        String::from("# Lint rules\n\n<!-- Made from the rules themselves; edit them instead. -->\n");
+    for rule in RULES {
+        let _ = write!(
+            page,
+            "\n## {}\n\n*{}*: {}.\n\n{}\n",
+            rule.id,
+            rule.severity.name(),
+            rule.title,
+            rule.explanation
+        );
+    }
+    page
+}
+
 /// What the rules write into.
 struct Linter<'s> {
     schema: &'s Schema,

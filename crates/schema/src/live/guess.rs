@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Different words at one place before they are taken for ids.
 const MOST_WORDS: usize = 24;
 /// Keys with more segments than this are cut.
-const DEEPEST: usize = 12;
+pub(super) const DEEPEST: usize = 12;
 /// Nodes of one tree; beyond it, every new word counts as an id.
 const MOST_NODES: usize = 20_000;
 

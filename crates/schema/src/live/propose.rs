@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::guess::{Step, segments};
+use super::guess::{DEEPEST, Step, segments};
 use super::infer::{InferOptions, Seen};
 use super::narrow::{Narrowing, toml_text};
 use crate::model::{Kind, Schema};
@@ -44,7 +44,7 @@ pub(super) fn propose(
         format_count(sampled),
         format_count(existing)
     );
-    let name = snake(&options.name).replace(|char: char| !char.is_ascii_alphanumeric(), "_");
+    let name = schema_name(&options.name);
     let prefix = prefix
         .map(|prefix| format!("prefix  = \"{prefix}:\"\n"))
         .unwrap_or_default();
@@ -61,6 +61,16 @@ pub(super) fn propose(
         text = format!("# To be settled by hand:\n{remarks}\n{text}");
     }
     text
+}
+
+fn schema_name(name: &str) -> String {
+    let name = snake(name).replace(|char: char| !char.is_ascii_alphanumeric(), "_");
+    let letters = if name.starts_with(|char: char| char.is_ascii_alphabetic()) {
+        ""
+    } else {
+        "schema_"
+    };
+    format!("{letters}{name}").chars().take(64).collect()
 }
 
 /// The first word of all patterns, if they share one.
@@ -100,7 +110,12 @@ impl Proposal {
                 if matches!(step, Step::Word(_)) {
                     continue;
                 }
-                let base = id_name(&steps[..position]);
+                // The rest of a very deep key may hold colons, and nothing else should share its rule.
+                let base = if position + 1 == DEEPEST {
+                    "rest".to_owned()
+                } else {
+                    id_name(&steps[..position])
+                };
                 let mut name = base.clone();
                 let mut number = 2;
                 while names.values().any(|taken| *taken == name) {
@@ -143,7 +158,7 @@ impl Proposal {
             let example = id
                 .values
                 .iter()
-                .find(|value| !id.not.contains(*value))
+                .find(|value| is_telling(value) && !id.not.contains(*value))
                 .cloned()
                 .unwrap_or_default();
             let mut words = Vec::new();
@@ -258,6 +273,11 @@ fn id_name(before: &[Step]) -> String {
         word if word.starts_with(|char: char| char.is_ascii_digit()) => format!("id_{word}"),
         word => format!("{}_id", word.chars().take(40).collect::<String>()),
     }
+}
+
+/// Whether an id is good to look at as an example.
+fn is_telling(value: &str) -> bool {
+    (1..=64).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }
 
 fn singular(word: &str) -> &str {

@@ -99,10 +99,7 @@ fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Op
         Err(error) => {
             // One further for the quote; escapes in a pattern would shift it, and nobody writes them.
             let at = item.at + 1 + error.offset;
-            match error.instead {
-                Some(instead) => reader.wrong(at, error.what, instead),
-                None => reader.wrong_without_remedy(at, error.what),
-            }
+            reader.wrong(at, error.what, error.instead);
             None
         }
     }
