@@ -32,10 +32,7 @@ fn path_argument(input: TokenStream) -> Result<String, String> {
 
 /// Finds the file beside the crate or in a folder above it.
 fn read(root: &Path, path: &str) -> Result<(PathBuf, Schema), String> {
-    let found = root
-        .ancestors()
-        .map(|folder| folder.join(path))
-        .find(|file| file.is_file());
+    let found = root.ancestors().map(|folder| folder.join(path)).find(|file| file.is_file());
     let file =
         found.ok_or_else(|| format!("{path} is neither in {} nor in a folder above it", root.display()))?;
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{path} cannot be read: {error}"))?;
@@ -44,36 +41,21 @@ fn read(root: &Path, path: &str) -> Result<(PathBuf, Schema), String> {
 }
 
 fn expand(path: &Path, schema: &Schema) -> Result<TokenStream, String> {
-    if let Some(family) = schema
-        .families
-        .iter()
-        .find(|family| TAKEN.contains(&family.name.as_str()))
-    {
+    if let Some(family) = schema.families.iter().find(|family| TAKEN.contains(&family.name.as_str())) {
         let place = family.place;
         return Err(format!(
             "{}:{}:{}: `{}` is a method of Keys already\n    write instead: another name for the family",
             schema.file, place.line, place.column, family.name
         ));
     }
-    let ids = schema
-        .ids
-        .iter()
-        .enumerate()
-        .filter(|(_, id)| id.of.is_none())
-        .map(|(index, id)| id_type(index, id));
-    let families = schema
-        .families
-        .iter()
-        .enumerate()
-        .map(|(index, family)| family_items(index, family, schema));
+    let ids =
+        schema.ids.iter().enumerate().filter(|(_, id)| id.of.is_none()).map(|(index, id)| id_type(index, id));
+    let families =
+        schema.families.iter().enumerate().map(|(index, family)| family_items(index, family, schema));
     let channels = schema.channels.iter().enumerate().map(|(index, channel)| {
         let name = format_ident!("{}_channel", channel.name);
         let (arguments, values) = arguments(channel.pattern.ids(), schema);
-        let doc = doc(
-            channel.purpose.as_deref(),
-            &channel.pattern.text,
-            &channel.contract,
-        );
+        let doc = doc(channel.purpose.as_deref(), &channel.pattern.text, &channel.contract);
         quote! {
             #[doc = #doc]
             pub fn #name(&self #(, #arguments)*) -> ::std::string::String {
@@ -163,10 +145,8 @@ fn family_items(index: usize, family: &Family, schema: &Schema) -> TokenStream {
 
 fn limits(index: usize, family: &Family) -> TokenStream {
     let ttl = |what: &str, limit: &Limit<std::time::Duration>| {
-        let (name, ms) = (
-            constant(&family.name, what),
-            u64::try_from(limit.value.as_millis()).unwrap_or(u64::MAX),
-        );
+        let (name, ms) =
+            (constant(&family.name, what), u64::try_from(limit.value.as_millis()).unwrap_or(u64::MAX));
         let doc = limit_doc(&format_duration(limit.value), limit);
         quote! {
             #[doc = #doc]
@@ -237,11 +217,7 @@ fn arguments(ids: impl Iterator<Item = usize>, schema: &Schema) -> (Vec<TokenStr
 }
 
 fn doc(purpose: Option<&str>, pattern: &str, contract: &[String]) -> String {
-    let contract = if contract.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", contract.join(", "))
-    };
+    let contract = if contract.is_empty() { String::new() } else { format!(" ({})", contract.join(", ")) };
     format!("{}\n\n`{pattern}`{contract}", purpose.unwrap_or_default())
 }
 
@@ -256,12 +232,7 @@ fn id_type(index: usize, id: &IdRule) -> TokenStream {
 fn id_text(index: usize, id: &IdRule) -> TokenStream {
     let name = type_name(&id.name);
     let note = id.note.as_deref().unwrap_or_default();
-    let doc = format!(
-        "`{}`: {}, at most {} bytes. {note}",
-        id.name,
-        id.form.describe(),
-        id.max
-    );
+    let doc = format!("`{}`: {}, at most {} bytes. {note}", id.name, id.form.describe(), id.max);
     quote! {
         #[doc = #doc]
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -326,10 +297,7 @@ mod tests {
         std::fs::write(folder.join("bad.toml"), "[schema]\nname = \"x\"\n").unwrap();
         let error = read(&folder.join("deep"), "bad.toml").unwrap_err();
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(
-            error.starts_with("bad.toml:1:1: [schema] has no `version`"),
-            "{error}"
-        );
+        assert!(error.starts_with("bad.toml:1:1: [schema] has no `version`"), "{error}");
     }
 
     #[test]

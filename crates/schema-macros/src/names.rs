@@ -25,9 +25,9 @@ pub(crate) fn type_name(name: &str) -> Ident {
         .split('_')
         .map(|word| {
             let mut chars = word.chars();
-            chars.next().map_or_else(String::new, |first| {
-                first.to_ascii_uppercase().to_string() + chars.as_str()
-            })
+            chars
+                .next()
+                .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
         })
         .collect();
     Ident::new(&camel, Span::call_site())
@@ -35,16 +35,11 @@ pub(crate) fn type_name(name: &str) -> Ident {
 
 /// `recent` and `MAX_LEN` as `RECENT_MAX_LEN`.
 pub(crate) fn constant(family: &str, what: &str) -> Ident {
-    Ident::new(
-        &format!("{}_{what}", family.to_ascii_uppercase()),
-        Span::call_site(),
-    )
+    Ident::new(&format!("{}_{what}", family.to_ascii_uppercase()), Span::call_site())
 }
 
 /// Whether a word of `one_of` can be a variant.
 pub(crate) fn is_variant(word: &str) -> bool {
     word.starts_with(|char: char| char.is_ascii_alphabetic())
-        && word
-            .chars()
-            .all(|char| char.is_ascii_alphanumeric() || char == '_')
+        && word.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
 }

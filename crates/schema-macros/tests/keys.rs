@@ -23,10 +23,7 @@ mod uptime {
 #[test]
 fn a_constructor_takes_the_ids_of_its_pattern() {
     let keys = chat::Keys::new(Layout::Plain);
-    let (user, conversation) = (
-        chat::UserId::new("u1").unwrap(),
-        chat::ConversationId::new("a:b").unwrap(),
-    );
+    let (user, conversation) = (chat::UserId::new("u1").unwrap(), chat::ConversationId::new("a:b").unwrap());
     assert_eq!(keys.typing(&conversation, &user).to_string(), "typing:a%3Ab:u1");
     assert_eq!(keys.unread_total(&user).to_string(), "unread:u1:total");
 }
@@ -49,20 +46,10 @@ fn a_monitors_keys_carry_the_shard_of_its_schedule() {
     let monitor = uptime::MonitorId::new("m1").unwrap();
     let tagged = uptime::Keys::new(Layout::Tagged);
     let shard = tagged.space().shard_of(monitor.as_str());
-    assert_eq!(
-        tagged.schedule(shard).to_string(),
-        format!("monitor:schedule:{{{}}}", shard.number())
-    );
-    assert_eq!(
-        tagged.status(&monitor).to_string(),
-        format!("monitor:status:{{{}}}:m1", shard.number())
-    );
+    assert_eq!(tagged.schedule(shard).to_string(), format!("monitor:schedule:{{{}}}", shard.number()));
+    assert_eq!(tagged.status(&monitor).to_string(), format!("monitor:status:{{{}}}:m1", shard.number()));
     let plain = uptime::Keys::new(Layout::Plain);
-    let only: Vec<String> = plain
-        .space()
-        .shards()
-        .map(|shard| plain.schedule(shard).to_string())
-        .collect();
+    let only: Vec<String> = plain.space().shards().map(|shard| plain.schedule(shard).to_string()).collect();
     assert_eq!(only, ["monitor:schedule"]);
 }
 
@@ -76,10 +63,7 @@ fn one_endpoint_is_spelled_in_both_documented_ways() {
         keys.requests_by_endpoint(&endpoint, shard).to_string(),
         "ha:requests:endpoint:GET /api/users"
     );
-    assert_eq!(
-        keys.response_times(&endpoint, shard).to_string(),
-        "ha:response_times:GET_/api/users"
-    );
+    assert_eq!(keys.response_times(&endpoint, shard).to_string(), "ha:response_times:GET_/api/users");
 }
 
 #[test]
@@ -95,10 +79,7 @@ fn limits_are_constants_and_follow_the_environment_where_the_file_says_so() {
     };
     let keys = chat::Keys::from_env(Layout::Plain, &env).unwrap();
     assert_eq!(keys.message_rate_ttl(), Duration::from_millis(1500));
-    assert_eq!(
-        keys.last_seen(&chat::UserId::new("u").unwrap()).to_string(),
-        "c1:lastseen:u"
-    );
+    assert_eq!(keys.last_seen(&chat::UserId::new("u").unwrap()).to_string(), "c1:lastseen:u");
     assert_eq!(keys.message_created_channel(), "news");
     assert_eq!(keys.user_online_channel(), "c1:events:user.online");
     assert!(chat::Keys::from_env(Layout::Plain, &|_| Some("{x}".to_owned())).is_err());

@@ -41,10 +41,7 @@ pub struct Catalog {
 impl Catalog {
     /// Refuses schemas of which two families could share a key.
     pub fn new(schemas: Vec<Schema>, layout: Layout) -> Result<Catalog, Clash> {
-        let spaces: Vec<Keyspace> = schemas
-            .into_iter()
-            .map(|schema| Keyspace::new(schema, layout))
-            .collect();
+        let spaces: Vec<Keyspace> = schemas.into_iter().map(|schema| Keyspace::new(schema, layout)).collect();
         for (later, space) in spaces.iter().enumerate() {
             for earlier in &spaces[..later] {
                 check_clash(earlier, space)?;
@@ -97,11 +94,7 @@ fn check_clash(left: &Keyspace, right: &Keyspace) -> Result<(), Clash> {
                 let name = |space: &Keyspace, family: usize| {
                     format!("{}.{}", space.schema().name, space.schema().families[family].name)
                 };
-                return Err(Clash {
-                    left: name(left, l),
-                    right: name(right, r),
-                    key,
-                });
+                return Err(Clash { left: name(left, l), right: name(right, r), key });
             }
         }
     }
@@ -123,9 +116,7 @@ struct HeadNode {
 
 impl Heads {
     fn new(spaces: &[Keyspace]) -> Heads {
-        let mut heads = Heads {
-            nodes: vec![HeadNode::default()],
-        };
+        let mut heads = Heads { nodes: vec![HeadNode::default()] };
         for (schema, space) in spaces.iter().enumerate() {
             for (family, template) in space.templates().iter().enumerate() {
                 let node = heads.insert(template.head());
@@ -147,11 +138,7 @@ impl Heads {
     }
 
     fn next(&self, node: usize, byte: u8) -> Option<usize> {
-        self.nodes[node]
-            .next
-            .iter()
-            .find(|(label, _)| *label == byte)
-            .map(|(_, node)| *node)
+        self.nodes[node].next.iter().find(|(label, _)| *label == byte).map(|(_, node)| *node)
     }
 
     fn visit(&self, key: &[u8], mut try_family: impl FnMut(FamilyId)) {
@@ -171,18 +158,13 @@ impl Template {
     /// The ids in a key of this template. Read from the left up to the one placeholder that may hold the
     /// separator, and from the right down to it.
     fn read<'k>(&self, key: &'k [u8], rules: &[IdRule]) -> Option<Vec<Cow<'k, str>>> {
-        let raw = self
-            .parts
-            .iter()
-            .position(|part| matches!(part, Part::Id(id) if rules[*id].holds_separator()));
+        let raw =
+            self.parts.iter().position(|part| matches!(part, Part::Id(id) if rules[*id].holds_separator()));
         let split = raw.unwrap_or(self.parts.len());
         let mut rest = key;
         let mut ids = Vec::new();
         for part in &self.parts[..split] {
-            let end = rest
-                .iter()
-                .position(|byte| matches!(*byte, SEPARATOR | b'}'))
-                .unwrap_or(rest.len());
+            let end = rest.iter().position(|byte| matches!(*byte, SEPARATOR | b'}')).unwrap_or(rest.len());
             rest = match part {
                 Part::Literal(text) => rest.strip_prefix(text.as_slice())?,
                 Part::Shard => rest.get(shard_digits(&rest[..end])?..)?,
@@ -197,10 +179,8 @@ impl Template {
         };
         let mut from_right = Vec::new();
         for part in self.parts[split + 1..].iter().rev() {
-            let start = rest
-                .iter()
-                .rposition(|byte| matches!(*byte, SEPARATOR | b'{'))
-                .map_or(0, |at| at + 1);
+            let start =
+                rest.iter().rposition(|byte| matches!(*byte, SEPARATOR | b'{')).map_or(0, |at| at + 1);
             rest = match part {
                 Part::Literal(text) => rest.strip_suffix(text.as_slice())?,
                 Part::Shard => {

@@ -116,10 +116,7 @@ pub struct Violation {
 }
 
 fn violation(breach: Breach, message: impl Into<String>) -> Violation {
-    Violation {
-        breach,
-        message: message.into(),
-    }
+    Violation { breach, message: message.into() }
 }
 
 /// Everything that is wrong with a key of `family`.
@@ -127,20 +124,14 @@ pub fn judge(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> 
     let declared = family.kind().name();
     if let Some(kind) = facts.kind.as_deref().filter(|kind| *kind != declared) {
         // What it holds was declared for another type.
-        return vec![violation(
-            Breach::WrongType,
-            format!("is a {kind}, declared {declared}"),
-        )];
+        return vec![violation(Breach::WrongType, format!("is a {kind}, declared {declared}"))];
     }
     let mut violations: Vec<Violation> = judge_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
     if let (Some(len), Some(max)) = (facts.len, family.max_len.as_ref())
         && family.kind() != crate::model::Kind::String
         && len > max.value
     {
-        violations.push(violation(
-            Breach::OverLong,
-            format!("has {len} elements, more than {}", max.value),
-        ));
+        violations.push(violation(Breach::OverLong, format!("has {len} elements, more than {}", max.value)));
     }
     judge_sample(schema, &family.content, &facts.sample, &mut violations);
     violations
@@ -164,11 +155,7 @@ fn judge_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
             match rule.longest() {
                 Some(longest) if left > longest => Some(violation(
                     Breach::LongTtl,
-                    format!(
-                        "expires in {}, later than {}",
-                        format_about(left),
-                        format_duration(longest)
-                    ),
+                    format!("expires in {}, later than {}", format_about(left), format_duration(longest)),
                 )),
                 None if matches!(rule, TtlRule::None { .. }) => {
                     let message = format!("expires in {}, declared to stay", format_about(left));
@@ -194,9 +181,7 @@ fn judge_sample(schema: &Schema, content: &Content, sample: &Sample, violations:
         }
         (Content::List(value) | Content::Set(value), Sample::Items(items)) => {
             // One is enough to tell; a thousand equal lines help nobody.
-            let _ = items
-                .iter()
-                .all(|item| misfit("an element: ", value.fits(item, schema)));
+            let _ = items.iter().all(|item| misfit("an element: ", value.fits(item, schema)));
         }
         (Content::Zset { member, score }, Sample::Scored(members)) => {
             let _ = members.iter().all(|(bytes, value)| {
@@ -224,10 +209,9 @@ fn judge_fields(
     for (name, value) in fields {
         let shown = quoted(&String::from_utf8_lossy(name));
         match field_value(schema, declared, name) {
-            None => violations.push(violation(
-                Breach::UndeclaredField,
-                format!("field {shown} is not declared"),
-            )),
+            None => {
+                violations.push(violation(Breach::UndeclaredField, format!("field {shown} is not declared")));
+            }
             Some(shape) => {
                 if let Err(misfit) = shape.fits(value, schema) {
                     violations.push(violation(Breach::MisfitValue, format!("field {shown}: {misfit}")));
@@ -235,17 +219,11 @@ fn judge_fields(
             }
         }
     }
-    for field in declared
-        .iter()
-        .filter(|field| whole && field.presence == Presence::Required)
-    {
+    for field in declared.iter().filter(|field| whole && field.presence == Presence::Required) {
         if let FieldName::Exact(name) = &field.name
             && !fields.iter().any(|(present, _)| present == name.as_bytes())
         {
-            violations.push(violation(
-                Breach::MissingField,
-                format!("field {name:?} is missing"),
-            ));
+            violations.push(violation(Breach::MissingField, format!("field {name:?} is missing")));
         }
     }
 }
@@ -297,35 +275,19 @@ mod tests {
              [shape.point]\nx = \"int\"\ny = \"int?\"\n"
         );
         let schema = Schema::parse("t.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        judge(&schema, &schema.families[0], facts)
-            .iter()
-            .map(|violation| violation.breach.name())
-            .collect()
+        judge(&schema, &schema.families[0], facts).iter().map(|violation| violation.breach.name()).collect()
     }
 
     #[test]
     fn a_type_that_was_not_declared_is_the_only_thing_said() {
-        let facts = Facts {
-            kind: Some("stream".into()),
-            expiry: Expiry::Never,
-            ..Facts::default()
-        };
-        assert_eq!(
-            judged("type = \"set\"\nttl = { max = \"1h\" }", &facts),
-            ["wrong-type"]
-        );
+        let facts = Facts { kind: Some("stream".into()), expiry: Expiry::Never, ..Facts::default() };
+        assert_eq!(judged("type = \"set\"\nttl = { max = \"1h\" }", &facts), ["wrong-type"]);
     }
 
     #[test]
     fn ttls_are_held_to_their_rule() {
         let ttl = |rule: &str, expiry| {
-            judged(
-                &format!("type = \"string\"\nttl = {rule}"),
-                &Facts {
-                    expiry,
-                    ..Facts::default()
-                },
-            )
+            judged(&format!("type = \"string\"\nttl = {rule}"), &Facts { expiry, ..Facts::default() })
         };
         assert_eq!(ttl("{ max = \"1s\" }", Expiry::Never), ["missing-ttl"]);
         assert_eq!(ttl("{ max = \"1s\" }", Expiry::InMillis(1_001)), ["long-ttl"]);
@@ -333,10 +295,7 @@ mod tests {
         assert_eq!(ttl("{ none = \"x\" }", Expiry::InMillis(5)), ["unexpected-ttl"]);
         assert_eq!(ttl("{ none = \"x\" }", Expiry::Never), [""; 0]);
         assert_eq!(ttl("{ late = \"1s\", why = \"x\" }", Expiry::Never), [""; 0]);
-        assert_eq!(
-            ttl("{ late = \"1s\", why = \"x\" }", Expiry::InMillis(2_000)),
-            ["long-ttl"]
-        );
+        assert_eq!(ttl("{ late = \"1s\", why = \"x\" }", Expiry::InMillis(2_000)), ["long-ttl"]);
         let after = "{ max = \"1s\", after = \"x\", backstop = \"5s\" }";
         assert_eq!(ttl(after, Expiry::Never), ["missing-ttl"]);
         assert_eq!(ttl(after, Expiry::InMillis(4_000)), [""; 0]);
@@ -362,10 +321,7 @@ mod tests {
         };
         assert_eq!(judged(zset, &scored("5", 1_672_531_200_123.0)), [""; 0]);
         assert_eq!(judged(zset, &scored("5", 1_672_531_200.0)), ["misfit-value"]);
-        assert_eq!(
-            judged(zset, &scored("five", 1_672_531_200_123.0)),
-            ["misfit-value"]
-        );
+        assert_eq!(judged(zset, &scored("five", 1_672_531_200_123.0)), ["misfit-value"]);
     }
 
     #[test]
@@ -373,16 +329,9 @@ mod tests {
         let text = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
         let schema = Schema::parse("t.toml", text).unwrap();
         let catalog = Catalog::new(vec![schema], crate::keyspace::Layout::Plain).unwrap();
-        let list = Facts {
-            kind: Some("list".into()),
-            ..Facts::default()
-        };
-        let breaches = |key: &[u8]| {
-            judge_key(&catalog, key, &list)
-                .iter()
-                .map(|v| v.breach)
-                .collect::<Vec<_>>()
-        };
+        let list = Facts { kind: Some("list".into()), ..Facts::default() };
+        let breaches =
+            |key: &[u8]| judge_key(&catalog, key, &list).iter().map(|v| v.breach).collect::<Vec<_>>();
         assert_eq!(breaches(b"k"), [Breach::WrongType]);
         assert_eq!(breaches(b"other"), [Breach::UndeclaredKey]);
     }
@@ -391,27 +340,14 @@ mod tests {
     fn hashes_are_held_to_their_fields() {
         let hash = "type = \"hash\"\nfields = { n = \"int\", flag = \"bool?\" }";
         let fields = |fields: &[(&str, &str)], whole| {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
-            Facts {
-                sample: Sample::Hash {
-                    fields: fields.collect(),
-                    whole,
-                },
-                ..Facts::default()
-            }
+            let fields =
+                fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+            Facts { sample: Sample::Hash { fields: fields.collect(), whole }, ..Facts::default() }
         };
         assert_eq!(judged(hash, &fields(&[("n", "1")], true)), [""; 0]);
-        assert_eq!(
-            judged(hash, &fields(&[("n", "1"), ("flag", "yes")], true)),
-            ["misfit-value"]
-        );
+        assert_eq!(judged(hash, &fields(&[("n", "1"), ("flag", "yes")], true)), ["misfit-value"]);
         assert_eq!(judged(hash, &fields(&[("flag", "1")], true)), ["missing-field"]);
         assert_eq!(judged(hash, &fields(&[("flag", "1")], false)), [""; 0]);
-        assert_eq!(
-            judged(hash, &fields(&[("n", "1"), ("m", "1")], true)),
-            ["undeclared-field"]
-        );
+        assert_eq!(judged(hash, &fields(&[("n", "1"), ("m", "1")], true)), ["undeclared-field"]);
     }
 }

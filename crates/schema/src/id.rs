@@ -69,33 +69,20 @@ pub enum IdError {
     #[error("{word:?} is reserved and cannot be a {id}")]
     Reserved { id: String, word: String },
     #[error("{text:?} is no {id}: expected {expected}")]
-    Malformed {
-        id: String,
-        text: String,
-        expected: String,
-    },
+    Malformed { id: String, text: String, expected: String },
 }
 
 impl IdRule {
     /// Whether `text` may be this id, and if not, why.
     pub fn check(&self, text: &str) -> Result<(), IdError> {
         if text.is_empty() {
-            return Err(IdError::Empty {
-                id: self.name.clone(),
-            });
+            return Err(IdError::Empty { id: self.name.clone() });
         }
         if text.len() > self.max {
-            return Err(IdError::TooLong {
-                id: self.name.clone(),
-                bytes: text.len(),
-                max: self.max,
-            });
+            return Err(IdError::TooLong { id: self.name.clone(), bytes: text.len(), max: self.max });
         }
         if self.not.iter().any(|word| word == text) {
-            return Err(IdError::Reserved {
-                id: self.name.clone(),
-                word: text.to_owned(),
-            });
+            return Err(IdError::Reserved { id: self.name.clone(), word: text.to_owned() });
         }
         if self.form.accepts(text) {
             return Ok(());
@@ -192,30 +179,11 @@ impl Form {
     pub fn describe(&self) -> String {
         match self {
             Form::Text(_) => "text".to_owned(),
-            Form::Int {
-                min: 0,
-                max: u64::MAX,
-                step: 1,
-            } => "a whole number".to_owned(),
-            Form::Int {
-                min,
-                max: u64::MAX,
-                step,
-            } => format!("a multiple of {step} from {min}"),
-            Form::Int {
-                min: 0,
-                max: LAST_UNIX_MS,
-                step: 1,
-            } => "unix milliseconds".to_owned(),
-            Form::Int {
-                min: 0,
-                max: LAST_UNIX_MS,
-                step,
-            } => {
-                format!(
-                    "unix milliseconds, a multiple of {}",
-                    format_duration(Duration::from_millis(*step))
-                )
+            Form::Int { min: 0, max: u64::MAX, step: 1 } => "a whole number".to_owned(),
+            Form::Int { min, max: u64::MAX, step } => format!("a multiple of {step} from {min}"),
+            Form::Int { min: 0, max: LAST_UNIX_MS, step: 1 } => "unix milliseconds".to_owned(),
+            Form::Int { min: 0, max: LAST_UNIX_MS, step } => {
+                format!("unix milliseconds, a multiple of {}", format_duration(Duration::from_millis(*step)))
             }
             Form::Int { min, max, step: 1 } => format!("a whole number from {min} to {max}"),
             Form::Int { min, max, step } => format!("a multiple of {step} from {min} to {max}"),
@@ -246,9 +214,7 @@ fn is_endpoint(text: &str) -> bool {
     match text.split_once(' ') {
         Some((method, path)) => {
             !method.is_empty()
-                && method
-                    .bytes()
-                    .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+                && method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
                 && path.starts_with('/')
                 && !path.contains(' ')
         }
@@ -355,11 +321,7 @@ mod tests {
 
     #[test]
     fn numbers_and_hours_have_one_spelling() {
-        let status = rule(Form::Int {
-            min: 400,
-            max: 599,
-            step: 1,
-        });
+        let status = rule(Form::Int { min: 400, max: 599, step: 1 });
         assert!(status.check("404").is_ok());
         assert!(status.check("0404").is_err());
         assert!(status.check("200").is_err());
@@ -368,9 +330,6 @@ mod tests {
         for text in ["2024-09-17_24", "2024-02-30_01", "2024-9-17_14", "2024-09-17 14"] {
             assert!(hour.check(text).is_err(), "{text}");
         }
-        assert!(matches!(
-            rule(Form::Hour).check("total"),
-            Err(IdError::Reserved { .. })
-        ));
+        assert!(matches!(rule(Form::Hour).check("total"), Err(IdError::Reserved { .. })));
     }
 }

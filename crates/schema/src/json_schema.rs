@@ -20,10 +20,7 @@ pub fn json_schema() -> String {
         }),
     );
     if let Some(root) = root.as_object_mut() {
-        root.insert(
-            "$schema".into(),
-            json!("https://json-schema.org/draft/2020-12/schema"),
-        );
+        root.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
         root.insert("title".into(), json!("Hob key schema"));
         root.insert("$defs".into(), definitions());
     }
@@ -262,12 +259,8 @@ mod tests {
     };
 
     fn names(schema: &Json) -> Vec<&str> {
-        let mut names: Vec<&str> = schema["properties"]
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let mut names: Vec<&str> =
+            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
         names
     }

@@ -91,12 +91,7 @@ impl Keyspace {
             .iter()
             .map(|channel| Template::new(&channel.pattern, &Tag::Undeclared, prefix, Layout::Plain))
             .collect();
-        Keyspace {
-            schema,
-            layout,
-            families,
-            channels,
-        }
+        Keyspace { schema, layout, families, channels }
     }
 
     pub fn schema(&self) -> &Schema {
@@ -142,10 +137,7 @@ impl Keyspace {
         let shard = match (&self.schema.families[family].tag, shard) {
             (_, Some(shard)) => shard,
             (Tag::Shard { by: Some(by) }, None) => {
-                let position = self.schema.families[family]
-                    .pattern
-                    .ids()
-                    .position(|id| id == *by);
+                let position = self.schema.families[family].pattern.ids().position(|id| id == *by);
                 position.map_or(Shard(0), |position| self.shard_of(ids[position]))
             }
             _ => Shard(0),
@@ -192,11 +184,7 @@ impl Template {
         template.literal(prefix.as_bytes());
         let tagged = layout == Layout::Tagged;
         let mut shard_due = tagged && matches!(tag, Tag::Shard { .. });
-        let braced = if let Tag::Id(id) = tag {
-            tagged.then_some(*id)
-        } else {
-            None
-        };
+        let braced = if let Tag::Id(id) = tag { tagged.then_some(*id) } else { None };
         for segment in &pattern.segments {
             match segment {
                 Segment::Literal(text) => template.literal(text.as_bytes()),

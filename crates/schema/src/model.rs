@@ -194,11 +194,7 @@ pub enum TtlRule {
     /// Has no TTL at first, for this reason, and at most this one later.
     Late { max: Limit<Duration>, why: String },
     /// Kept for some time after an event; the backstop is what it carries until then.
-    After {
-        event: String,
-        keep: Limit<Duration>,
-        backstop: Option<Limit<Duration>>,
-    },
+    After { event: String, keep: Limit<Duration>, backstop: Option<Limit<Duration>> },
 }
 
 impl TtlRule {
@@ -210,11 +206,9 @@ impl TtlRule {
                 Some(limit.value)
             }
             TtlRule::Range(_, most) => Some(most.value),
-            TtlRule::After { keep, backstop, .. } => Some(
-                backstop
-                    .as_ref()
-                    .map_or(keep.value, |backstop| backstop.value.max(keep.value)),
-            ),
+            TtlRule::After { keep, backstop, .. } => {
+                Some(backstop.as_ref().map_or(keep.value, |backstop| backstop.value.max(keep.value)))
+            }
         }
     }
 
@@ -340,11 +334,7 @@ impl Schema {
         if let Some((variable, text)) = self.prefix.env.as_ref().and_then(|name| Some((name, env(name)?))) {
             if !Prefix::accepts(&text) {
                 let expected = "a prefix without braces, stars, spaces or control characters";
-                return Err(BadEnv {
-                    variable: variable.clone(),
-                    text,
-                    expected,
-                });
+                return Err(BadEnv { variable: variable.clone(), text, expected });
             }
             self.prefix.value = text;
         }
@@ -382,11 +372,7 @@ fn read_count(limit: &mut Limit<u64>, env: &dyn Fn(&str) -> Option<String>) -> R
         return Ok(());
     };
     let count = parse_size(&text).filter(|count| *count > 0);
-    limit.value = count.ok_or(BadEnv {
-        variable,
-        text,
-        expected: "a positive number",
-    })?;
+    limit.value = count.ok_or(BadEnv { variable, text, expected: "a positive number" })?;
     Ok(())
 }
 
@@ -394,22 +380,11 @@ fn read_duration(limit: &mut Limit<Duration>, env: &dyn Fn(&str) -> Option<Strin
     let Some((variable, text)) = lookup(limit.env.as_ref(), env) else {
         return Ok(());
     };
-    let unit = limit
-        .env
-        .as_ref()
-        .and_then(|var| var.unit.as_deref())
-        .unwrap_or("");
+    let unit = limit.env.as_ref().and_then(|var| var.unit.as_deref()).unwrap_or("");
     let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
-    let spelled = if bare {
-        format!("{}{unit}", text.trim())
-    } else {
-        text.clone()
-    };
-    limit.value = parse_duration(&spelled).ok_or(BadEnv {
-        variable,
-        text,
-        expected: "a duration such as 2h",
-    })?;
+    let spelled = if bare { format!("{}{unit}", text.trim()) } else { text.clone() };
+    limit.value =
+        parse_duration(&spelled).ok_or(BadEnv { variable, text, expected: "a duration such as 2h" })?;
     Ok(())
 }
 

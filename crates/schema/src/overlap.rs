@@ -23,10 +23,7 @@ pub(crate) fn check_schema(schema: &Schema, source: &Source<'_>, mistakes: &mut 
                 mistakes.push(Mistake {
                     file: source.file.clone(),
                     place: family.place,
-                    what: format!(
-                        "`{}` and `{}` could both be the key {key:?}",
-                        other.name, family.name
-                    ),
+                    what: format!("`{}` and `{}` could both be the key {key:?}", other.name, family.name),
                     instead: Some("another literal, or `not = [\"…\"]` for the id that reads as it".into()),
                 });
             }
@@ -56,11 +53,7 @@ impl<'t> Side<'t> {
         let mut tries = HashMap::new();
         for part in &template.parts {
             if let Part::Id(id) = part {
-                let words = if let Form::OneOf(words) = &ids[*id].form {
-                    words
-                } else {
-                    &ids[*id].not
-                };
+                let words = if let Form::OneOf(words) = &ids[*id].form { words } else { &ids[*id].not };
                 tries.insert(*id, Trie::new(&ids[*id], words));
             }
         }
@@ -73,10 +66,7 @@ impl<'t> Side<'t> {
 
     /// Where one more byte leads.
     fn step(&self, state: State, byte: u8) -> Vec<State> {
-        let next_part = State {
-            part: state.part + 1,
-            inner: 0,
-        };
+        let next_part = State { part: state.part + 1, inner: 0 };
         let Some(part) = self.template.parts.get(state.part) else {
             return Vec::new();
         };
@@ -91,15 +81,8 @@ impl<'t> Side<'t> {
                 None => return Vec::new(),
             },
         };
-        let stay = State {
-            part: state.part,
-            inner,
-        };
-        if accepting {
-            vec![stay, next_part]
-        } else {
-            vec![stay]
-        }
+        let stay = State { part: state.part, inner };
+        if accepting { vec![stay, next_part] } else { vec![stay] }
     }
 
     /// The next inner state of a placeholder and whether the id may end there.
@@ -107,9 +90,7 @@ impl<'t> Side<'t> {
         const HOUR: &[u8; 13] = b"dddd-dd-dd_dd";
         let (form, trie) = (&self.ids[id].form, &self.tries[&id]);
         match form {
-            Form::OneOf(_) => trie
-                .next(inner, byte)
-                .map(|node| (node, trie.nodes[node].terminal)),
+            Form::OneOf(_) => trie.next(inner, byte).map(|node| (node, trie.nodes[node].terminal)),
             Form::Hour => {
                 let fits = match HOUR.get(inner)? {
                     b'd' => byte.is_ascii_digit(),
@@ -137,11 +118,7 @@ impl<'t> Side<'t> {
             Part::Literal(text) => Some(text.as_slice()),
             _ => None,
         });
-        let words = self
-            .tries
-            .values()
-            .flat_map(|trie| trie.nodes.iter())
-            .flat_map(|node| node.next.iter());
+        let words = self.tries.values().flat_map(|trie| trie.nodes.iter()).flat_map(|node| node.next.iter());
         literals.flatten().copied().chain(words.map(|(byte, _)| *byte))
     }
 }
@@ -209,9 +186,7 @@ struct Node {
 
 impl Trie {
     fn new(rule: &IdRule, words: &[String]) -> Trie {
-        let mut trie = Trie {
-            nodes: vec![Node::default()],
-        };
+        let mut trie = Trie { nodes: vec![Node::default()] };
         for word in words {
             let mut spelled = Vec::new();
             rule.encode_into(word, &mut spelled);
@@ -230,12 +205,7 @@ impl Trie {
     }
 
     fn next(&self, node: usize, byte: u8) -> Option<usize> {
-        self.nodes
-            .get(node)?
-            .next
-            .iter()
-            .find(|(label, _)| *label == byte)
-            .map(|(_, node)| *node)
+        self.nodes.get(node)?.next.iter().find(|(label, _)| *label == byte).map(|(_, node)| *node)
     }
 }
 
@@ -262,18 +232,9 @@ mod tests {
 
     #[test]
     fn two_families_that_share_a_key_are_reported_with_it() {
-        assert_eq!(
-            pair("u:<a>:<a>", "u:<a>:total"),
-            ["`one` and `two` could both be the key \"u:0:total\""]
-        );
-        assert_eq!(
-            pair("q:<a>", "q:<n>"),
-            ["`one` and `two` could both be the key \"q:0\""]
-        );
-        assert_eq!(
-            pair("q:<r>", "q:<r>:done"),
-            ["`one` and `two` could both be the key \"q:0:done\""]
-        );
+        assert_eq!(pair("u:<a>:<a>", "u:<a>:total"), ["`one` and `two` could both be the key \"u:0:total\""]);
+        assert_eq!(pair("q:<a>", "q:<n>"), ["`one` and `two` could both be the key \"q:0\""]);
+        assert_eq!(pair("q:<r>", "q:<r>:done"), ["`one` and `two` could both be the key \"q:0:done\""]);
         assert_eq!(pair("x", "x").len(), 1);
         assert_eq!(pair("h:<h>", "h:<a>").len(), 1);
         assert_eq!(pair("t:<w>", "t:<a>").len(), 1);

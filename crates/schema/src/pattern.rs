@@ -29,10 +29,7 @@ impl Pattern {
     /// Reads a pattern whose placeholders name declared ids.
     pub(crate) fn parse(text: &str, ids: &[IdRule]) -> Result<Pattern, PatternError> {
         let segments = split(text, ids)?;
-        let pattern = Pattern {
-            text: text.to_owned(),
-            segments,
-        };
+        let pattern = Pattern { text: text.to_owned(), segments };
         pattern.check_boundaries()?;
         pattern.check_separators(ids)?;
         Ok(pattern)
@@ -125,11 +122,7 @@ fn split(text: &str, ids: &[IdRule]) -> Result<Vec<Segment>, PatternError> {
 /// A placeholder and its length with the brackets; `inside` follows the opening one.
 fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, usize), PatternError> {
     let Some((name, _)) = inside.split_once('>') else {
-        return Err(error(
-            offset,
-            "a placeholder is not closed",
-            format!("<{inside}>"),
-        ));
+        return Err(error(offset, "a placeholder is not closed", format!("<{inside}>")));
     };
     match ids.iter().position(|id| id.name == name) {
         Some(id) => Ok((Segment::Id(id), name.len() + 2)),
@@ -139,20 +132,13 @@ fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, 
                 || format!("`{name} = {{ max = 128 }}` under [ids]"),
                 |near| format!("<{near}>"),
             );
-            Err(error(
-                offset,
-                format!("<{name}> is not declared under [ids]"),
-                instead,
-            ))
+            Err(error(offset, format!("<{name}> is not declared under [ids]"), instead))
         }
     }
 }
 
 fn literal(text: &str, offset: usize) -> Result<(Segment, usize), PatternError> {
-    match text
-        .char_indices()
-        .find(|(_, char)| *char == '>' || char.is_control())
-    {
+    match text.char_indices().find(|(_, char)| *char == '>' || char.is_control()) {
         None => Ok((Segment::Literal(text.to_owned()), text.len())),
         Some((at, char)) => {
             let what = format!("{char:?} cannot stand in a pattern");
@@ -162,11 +148,7 @@ fn literal(text: &str, offset: usize) -> Result<(Segment, usize), PatternError> 
 }
 
 fn error(offset: usize, what: impl Into<String>, instead: impl Into<String>) -> PatternError {
-    PatternError {
-        offset,
-        what: what.into(),
-        instead: instead.into(),
-    }
+    PatternError { offset, what: what.into(), instead: instead.into() }
 }
 
 #[cfg(test)]
@@ -177,10 +159,7 @@ mod tests {
     fn ids() -> Vec<IdRule> {
         let id = |name: &str, separator| IdRule {
             name: name.into(),
-            form: Form::Text(Raw {
-                separator,
-                ..Raw::default()
-            }),
+            form: Form::Text(Raw { separator, ..Raw::default() }),
             max: 64,
             not: vec![],
             of: None,
@@ -189,12 +168,7 @@ mod tests {
             allow: vec![],
             place: crate::source::Place { line: 1, column: 1 },
         };
-        vec![
-            id("userId", false),
-            id("run", true),
-            id("task", false),
-            id("path", true),
-        ]
+        vec![id("userId", false), id("run", true), id("task", false), id("path", true)]
     }
 
     #[test]
@@ -202,11 +176,7 @@ mod tests {
         let pattern = Pattern::parse("user:<userId>:online", &ids()).unwrap();
         assert_eq!(
             pattern.segments,
-            [
-                Segment::Literal("user:".into()),
-                Segment::Id(0),
-                Segment::Literal(":online".into())
-            ]
+            [Segment::Literal("user:".into()), Segment::Id(0), Segment::Literal(":online".into())]
         );
         assert_eq!(pattern.glob(), "user:*:online");
     }

@@ -17,10 +17,7 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
     let key = example_key(space, family);
     let given = |field: Option<&str>| {
         let values = declared.example.iter().flat_map(|example| &example.values);
-        values
-            .clone()
-            .find(|(name, _)| name.as_deref() == field)
-            .map(|(_, text)| text.clone())
+        values.clone().find(|(name, _)| name.as_deref() == field).map(|(_, text)| text.clone())
     };
     let value = |value: &Value| given(None).unwrap_or_else(|| example_value(value, schema));
     let ttl_ms = written_ttl_ms(declared);
@@ -72,27 +69,15 @@ pub fn example_read(space: &Keyspace, family: usize) -> Command {
 pub fn example_publish(space: &Keyspace, channel: usize) -> Command {
     let schema = space.schema();
     let declared = &schema.channels[channel];
-    let ids: Vec<&str> = declared
-        .pattern
-        .ids()
-        .map(|id| schema.ids[id].example.as_str())
-        .collect();
-    command(&[
-        "PUBLISH",
-        &space.channel(channel, &ids),
-        &example_value(&declared.payload, schema),
-    ])
+    let ids: Vec<&str> = declared.pattern.ids().map(|id| schema.ids[id].example.as_str()).collect();
+    command(&["PUBLISH", &space.channel(channel, &ids), &example_value(&declared.payload, schema)])
 }
 
 /// A key of a family, for the examples of its ids.
 pub fn example_key(space: &Keyspace, family: usize) -> String {
     let schema = space.schema();
     let declared = &schema.families[family];
-    let ids: Vec<&str> = declared
-        .pattern
-        .ids()
-        .map(|id| schema.ids[id].example.as_str())
-        .collect();
+    let ids: Vec<&str> = declared.pattern.ids().map(|id| schema.ids[id].example.as_str()).collect();
     let shard = matches!(declared.tag, Tag::Shard { by: None }).then(Shard::default);
     space.key(family, &ids, shard).to_string()
 }
@@ -130,11 +115,7 @@ fn written_ttl_ms(family: &Family) -> Option<u64> {
     if matches!(family.ttl.rule, TtlRule::Late { .. }) {
         return None;
     }
-    family
-        .ttl
-        .rule
-        .longest()
-        .map(|longest| u64::try_from(longest.as_millis()).unwrap_or(u64::MAX))
+    family.ttl.rule.longest().map(|longest| u64::try_from(longest.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn ttl_words(ms: u64) -> Command {
@@ -160,10 +141,7 @@ pub fn example_value(value: &Value, schema: &Schema) -> String {
         Value::Float { min, max } => 150.5_f64.clamp(*min, *max).to_string(),
         Value::Bool => "1".to_owned(),
         Value::OneOf(words) => words.first().cloned().unwrap_or_default(),
-        Value::Text { max_bytes } => "text"
-            .chars()
-            .take(usize::try_from(*max_bytes).unwrap_or(4))
-            .collect(),
+        Value::Text { max_bytes } => "text".chars().take(usize::try_from(*max_bytes).unwrap_or(4)).collect(),
         Value::Rfc3339 => "2025-11-16T10:00:00Z".to_owned(),
         Value::Iso8601 => "2025-11-16T10:00:00".to_owned(),
         Value::UnixSeconds => NOW_S.to_string(),
@@ -193,11 +171,8 @@ fn example_json(form: &JsonForm, schema: &Schema, depth: usize) -> String {
             let Some(shape) = schema.shape(name).filter(|_| depth < DEEPEST) else {
                 return "{}".to_owned();
             };
-            let members = shape
-                .members
-                .iter()
-                .filter(|member| member.presence == Presence::Required)
-                .map(|member| {
+            let members =
+                shape.members.iter().filter(|member| member.presence == Presence::Required).map(|member| {
                     // A name says more than "text".
                     let name = crate::read::snake(&member.name);
                     let value = match &member.form {

@@ -82,17 +82,11 @@ fn misfit<T>(what: impl Into<String>) -> Result<T, Misfit> {
 
 impl Value {
     pub fn int() -> Value {
-        Value::Int {
-            min: i64::MIN,
-            max: i64::MAX,
-        }
+        Value::Int { min: i64::MIN, max: i64::MAX }
     }
 
     pub fn float() -> Value {
-        Value::Float {
-            min: f64::NEG_INFINITY,
-            max: f64::INFINITY,
-        }
+        Value::Float { min: f64::NEG_INFINITY, max: f64::INFINITY }
     }
 
     /// Whether the bytes are such a value; `schema` resolves shapes and ids.
@@ -199,9 +193,9 @@ impl JsonForm {
             JsonForm::Rfc3339 => text_form(json, at, "an RFC 3339 time", rfc3339),
             JsonForm::Iso8601 => text_form(json, at, "an ISO 8601 time", iso8601),
             JsonForm::UnixSeconds => json.as_f64().map_or_else(|| not("unix seconds"), in_era),
-            JsonForm::UnixMillis => json
-                .as_f64()
-                .map_or_else(|| not("unix milliseconds"), |ms| in_era(ms / 1e3)),
+            JsonForm::UnixMillis => {
+                json.as_f64().map_or_else(|| not("unix milliseconds"), |ms| in_era(ms / 1e3))
+            }
             JsonForm::OneOf(words) => text_form(json, at, "a word", |text| one_of(text, words)),
             JsonForm::List(form) => {
                 let Some(items) = json.as_array() else {
@@ -226,11 +220,7 @@ impl Shape {
             return misfit(format!("{} is no {} object", describe(json), self.name));
         };
         let inside = |name: &str| {
-            if path.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{path}.{name}")
-            }
+            if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
         };
         for member in &self.members {
             match object.get(&member.name) {
@@ -285,11 +275,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 fn at_most(bytes: usize, max: u64) -> Result<(), Misfit> {
-    if bytes as u64 <= max {
-        Ok(())
-    } else {
-        misfit(format!("has {bytes} bytes, more than {max}"))
-    }
+    if bytes as u64 <= max { Ok(()) } else { misfit(format!("has {bytes} bytes, more than {max}")) }
 }
 
 fn within(number: f64, min: f64, max: f64) -> Result<(), Misfit> {
@@ -299,11 +285,7 @@ fn within(number: f64, min: f64, max: f64) -> Result<(), Misfit> {
     if number < min {
         return misfit(format!("{number} is below {min}"));
     }
-    if number > max {
-        misfit(format!("{number} is above {max}"))
-    } else {
-        Ok(())
-    }
+    if number > max { misfit(format!("{number} is above {max}")) } else { Ok(()) }
 }
 
 fn one_of(text: &str, words: &[String]) -> Result<(), Misfit> {
@@ -323,10 +305,7 @@ fn rfc3339(text: &str) -> Result<(), Misfit> {
     if plain && text.parse::<jiff::Timestamp>().is_ok() {
         return Ok(());
     }
-    misfit(format!(
-        "{} is no RFC 3339 time such as 2025-11-16T10:00:00Z",
-        quoted(text)
-    ))
+    misfit(format!("{} is no RFC 3339 time such as 2025-11-16T10:00:00Z", quoted(text)))
 }
 
 fn iso8601(text: &str) -> Result<(), Misfit> {
@@ -334,10 +313,7 @@ fn iso8601(text: &str) -> Result<(), Misfit> {
     if plain && (text.parse::<jiff::Timestamp>().is_ok() || text.parse::<jiff::civil::DateTime>().is_ok()) {
         return Ok(());
     }
-    misfit(format!(
-        "{} is no ISO 8601 time such as 2025-11-16T10:00:00",
-        quoted(text)
-    ))
+    misfit(format!("{} is no ISO 8601 time such as 2025-11-16T10:00:00", quoted(text)))
 }
 
 fn unix_time(text: &str, per_second: i64) -> Result<(), Misfit> {
@@ -353,7 +329,5 @@ fn in_era(seconds: f64) -> Result<(), Misfit> {
     if (1e9..1e10).contains(&seconds) {
         return Ok(());
     }
-    misfit(format!(
-        "{seconds} seconds is no time between 2001 and 2286: is the unit right?"
-    ))
+    misfit(format!("{seconds} seconds is no time between 2001 and 2286: is the unit right?"))
 }

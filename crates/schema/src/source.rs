@@ -28,11 +28,7 @@ pub struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{}:{}: {}",
-            self.file, self.place.line, self.place.column, self.what
-        )?;
+        write!(f, "{}:{}:{}: {}", self.file, self.place.line, self.place.column, self.what)?;
         if let Some(instead) = &self.instead {
             write!(f, "\n    write instead: {instead}")?;
         }
@@ -67,10 +63,7 @@ pub(crate) struct Source<'t> {
 
 impl<'t> Source<'t> {
     pub(crate) fn new(file: impl Into<String>, text: &'t str) -> Self {
-        Source {
-            file: file.into(),
-            text,
-        }
+        Source { file: file.into(), text }
     }
 
     pub(crate) fn place(&self, offset: usize) -> Place {
@@ -89,12 +82,7 @@ impl<'t> Source<'t> {
     }
 
     pub(crate) fn mistake(&self, at: usize, what: impl Into<String>, instead: Option<String>) -> Mistake {
-        Mistake {
-            file: self.file.clone(),
-            place: self.place(at),
-            what: what.into(),
-            instead,
-        }
+        Mistake { file: self.file.clone(), place: self.place(at), what: what.into(), instead }
     }
 }
 

@@ -2,14 +2,8 @@
 
 use std::time::Duration;
 
-const DURATION_UNITS: [(&str, u64); 6] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("min", 60_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const DURATION_UNITS: [(&str, u64); 6] =
+    [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("b", 1),
@@ -33,9 +27,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         let (_, unit_ms) = DURATION_UNITS.iter().find(|(name, _)| *name == unit)?;
         total_ms = total_ms.checked_add(number.checked_mul(*unit_ms)?)?;
     }
-    (1..=LONGEST_MS)
-        .contains(&total_ms)
-        .then(|| Duration::from_millis(total_ms))
+    (1..=LONGEST_MS).contains(&total_ms).then(|| Duration::from_millis(total_ms))
 }
 
 /// Reads `"4096"`, `"4 KiB"`, `"1MB"`.
@@ -58,13 +50,7 @@ pub fn format_duration(duration: Duration) -> String {
         return "0s".to_owned();
     }
     let mut words = Vec::new();
-    for (unit, unit_ms) in [
-        ("d", 86_400_000),
-        ("h", 3_600_000),
-        ("m", 60_000),
-        ("s", 1_000),
-        ("ms", 1),
-    ] {
+    for (unit, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
         let count = left_ms / unit_ms;
         left_ms %= unit_ms;
         if count > 0 {
@@ -97,11 +83,7 @@ pub fn format_size(bytes: u64) -> String {
         value /= 1024;
         unit = next;
     }
-    if tenths == 0 || value >= 10 {
-        format!("{value} {unit}")
-    } else {
-        format!("{value}.{tenths} {unit}")
-    }
+    if tenths == 0 || value >= 10 { format!("{value} {unit}") } else { format!("{value}.{tenths} {unit}") }
 }
 
 /// `1234567` as `1,234,567`.
@@ -142,34 +124,17 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        for (text, ms) in [
-            ("1h", 3_600_000),
-            ("1h 30m", 5_400_000),
-            ("250ms", 250),
-            ("2 d", 172_800_000),
-        ] {
+        for (text, ms) in [("1h", 3_600_000), ("1h 30m", 5_400_000), ("250ms", 250), ("2 d", 172_800_000)] {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(ms)), "{text}");
         }
-        for text in [
-            "",
-            "1",
-            "h",
-            "0s",
-            "-1s",
-            "1 week",
-            "99999999999999999999s",
-            "400000d",
-            "1.5h",
-        ] {
+        for text in ["", "1", "h", "0s", "-1s", "1 week", "99999999999999999999s", "400000d", "1.5h"] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_formatted_duration_reads_back_as_itself() {
-        for ms in [
-            1, 999, 5_000, 60_000, 5_400_000, 86_400_000, 90_000_000, 90_061_001,
-        ] {
+        for ms in [1, 999, 5_000, 60_000, 5_400_000, 86_400_000, 90_000_000, 90_061_001] {
             let duration = Duration::from_millis(ms);
             assert_eq!(parse_duration(&format_duration(duration)), Some(duration));
         }

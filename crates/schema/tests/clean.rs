@@ -13,11 +13,7 @@ fn chat(layout: Layout) -> Catalog {
 }
 
 async fn run(url: &str, catalog: &Catalog, family: &str, cleaning: Cleaning, apply: bool) -> CleanReport {
-    let options = CleanOptions {
-        cleaning,
-        pace: Pace::Full,
-        apply,
-    };
+    let options = CleanOptions { cleaning, pace: Pace::Full, apply };
     clean(url, catalog, family, options, &mut |_| {}).await.unwrap()
 }
 
@@ -44,12 +40,7 @@ async fn a_family_is_removed_and_its_neighbours_stay() {
     assert_eq!(done.changed, 2_500);
     assert_eq!(server.command::<u64>(&["DBSIZE"]), 2_501);
     assert_eq!(server.command::<u64>(&["EXISTS", "unread:u1:total"]), 1);
-    assert_eq!(
-        run(&server.url(), &catalog, "unread", Cleaning::Unlink, true)
-            .await
-            .changed,
-        0
-    );
+    assert_eq!(run(&server.url(), &catalog, "unread", Cleaning::Unlink, true).await.changed, 0);
 }
 
 #[tokio::test]
@@ -62,14 +53,8 @@ async fn a_missing_ttl_is_repaired_and_a_present_one_is_left_alone() {
     let ttl = |key: &str| server.command::<i64>(&["PTTL", key]);
     assert!((1..=5_000).contains(&ttl("typing:c1:u1")) || ttl("typing:c1:u1") == -2);
     assert!(ttl("typing:c1:u2") <= 2_000);
-    let options = CleanOptions {
-        cleaning: Cleaning::RepairTtl,
-        pace: Pace::Full,
-        apply: true,
-    };
-    let error = clean(&server.url(), &catalog, "online", options, &mut |_| {})
-        .await
-        .unwrap_err();
+    let options = CleanOptions { cleaning: Cleaning::RepairTtl, pace: Pace::Full, apply: true };
+    let error = clean(&server.url(), &catalog, "online", options, &mut |_| {}).await.unwrap_err();
     assert!(error.to_string().contains("does not need a TTL"), "{error}");
 }
 
@@ -78,17 +63,9 @@ async fn keys_in_use_are_kept_when_only_idle_ones_go() {
     let (server, catalog) = (RedisServer::start(), chat(Layout::Plain));
     server.command::<()>(&["SET", "lastseen:u1", "2025-11-16T10:00:00Z"]);
     let idle = Cleaning::UnlinkIdle(Duration::from_secs(3_600));
-    assert_eq!(
-        run(&server.url(), &catalog, "last_seen", idle, true)
-            .await
-            .changed,
-        0
-    );
+    assert_eq!(run(&server.url(), &catalog, "last_seen", idle, true).await.changed, 0);
     let any = Cleaning::UnlinkIdle(Duration::ZERO);
-    assert_eq!(
-        run(&server.url(), &catalog, "last_seen", any, true).await.changed,
-        1
-    );
+    assert_eq!(run(&server.url(), &catalog, "last_seen", any, true).await.changed, 1);
 }
 
 #[tokio::test]
@@ -96,30 +73,17 @@ async fn a_cluster_is_cleaned_on_every_master() {
     let (cluster, catalog) = (RedisCluster::start(), chat(Layout::Tagged));
     for n in 0..50 {
         let key = format!("lastseen:{{u{n}}}");
-        cluster
-            .master_of(&key)
-            .command::<()>(&["SET", &key, "2025-11-16T10:00:00Z"]);
+        cluster.master_of(&key).command::<()>(&["SET", &key, "2025-11-16T10:00:00Z"]);
     }
     let report = run(&cluster.url(), &catalog, "last_seen", Cleaning::Unlink, true).await;
     assert_eq!(report.changed, 50);
-    assert!(
-        cluster
-            .masters()
-            .iter()
-            .all(|master| master.command::<u64>(&["DBSIZE"]) == 0)
-    );
+    assert!(cluster.masters().iter().all(|master| master.command::<u64>(&["DBSIZE"]) == 0));
 }
 
 #[tokio::test]
 async fn only_declared_families_can_be_cleaned() {
     let (server, catalog) = (RedisServer::start(), chat(Layout::Plain));
-    let options = CleanOptions {
-        cleaning: Cleaning::Unlink,
-        pace: Pace::Full,
-        apply: true,
-    };
-    let error = clean(&server.url(), &catalog, "everything", options, &mut |_| {})
-        .await
-        .unwrap_err();
+    let options = CleanOptions { cleaning: Cleaning::Unlink, pace: Pace::Full, apply: true };
+    let error = clean(&server.url(), &catalog, "everything", options, &mut |_| {}).await.unwrap_err();
     assert_eq!(error.to_string(), "no family is called everything");
 }

@@ -64,18 +64,12 @@ struct Outcome {
 fn findings(report: &AuditReport) -> Vec<(String, String, String)> {
     let violations = report.violations.iter().flat_map(|group| {
         let what = group.breach.name().to_owned();
-        group
-            .examples
-            .iter()
-            .map(move |example| (what.clone(), example.key.clone(), example.message.clone()))
+        group.examples.iter().map(move |example| (what.clone(), example.key.clone(), example.message.clone()))
     });
-    let strangers = report.undeclared.iter().map(|group| {
-        (
-            "undeclared-key".to_owned(),
-            group.example.clone(),
-            "belongs to no family".to_owned(),
-        )
-    });
+    let strangers = report
+        .undeclared
+        .iter()
+        .map(|group| ("undeclared-key".to_owned(), group.example.clone(), "belongs to no family".to_owned()));
     violations.chain(strangers).collect()
 }
 
@@ -94,39 +88,19 @@ async fn run(name: &str, text: &str) -> Outcome {
         outcome.commands += 1;
         if let Err(error) = command.query::<redis::Value>(&mut server.connect()) {
             // Versions of Redis differ in what they say further on.
-            let detail = error
-                .detail()
-                .unwrap_or_default()
-                .split([',', '.'])
-                .next()
-                .unwrap_or_default();
-            let words = detail
-                .split(" script:")
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .to_owned();
+            let detail = error.detail().unwrap_or_default().split([',', '.']).next().unwrap_or_default();
+            let words = detail.split(" script:").next().unwrap_or_default().trim().to_owned();
             outcome.refused.push((line.to_owned(), words));
         }
-        let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {})
-            .await
-            .unwrap();
+        let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
         let now = findings(&report);
         for found in &mut outcome.found {
-            found.stays = now
-                .iter()
-                .any(|(what, key, _)| *what == found.what && *key == found.key);
+            found.stays = now.iter().any(|(what, key, _)| *what == found.what && *key == found.key);
         }
         for now in now {
             if !outcome.found.iter().any(|found| found.is(&now)) {
                 let (what, key, message) = now;
-                outcome.found.push(Found {
-                    after: line.to_owned(),
-                    what,
-                    key,
-                    message,
-                    stays: true,
-                });
+                outcome.found.push(Found { after: line.to_owned(), what, key, message, stays: true });
             }
         }
     }
@@ -141,12 +115,7 @@ fn shortened(line: &str) -> String {
 
 fn section(out: &mut String, name: &str, letter: &str, outcome: &Outcome) {
     let _ = writeln!(out, "## {letter} · [{name}]({name}.md)\n");
-    let _ = writeln!(
-        out,
-        "{} commands, {} refused by Redis.\n",
-        outcome.commands,
-        outcome.refused.len()
-    );
+    let _ = writeln!(out, "{} commands, {} refused by Redis.\n", outcome.commands, outcome.refused.len());
     for (line, error) in &outcome.refused {
         let _ = writeln!(out, "- `{}`: {}", shortened(line), error);
     }
@@ -161,11 +130,7 @@ fn section(out: &mut String, name: &str, letter: &str, outcome: &Outcome) {
     for found in &outcome.found {
         let until = if found.stays { "the end" } else { "a later command" };
         let (after, key) = (shortened(&found.after), shortened(&found.key));
-        let _ = writeln!(
-            out,
-            "| `{after}` | `{key}` | {}: {} | {until} |",
-            found.what, found.message
-        );
+        let _ = writeln!(out, "| `{after}` | `{key}` | {}: {} | {until} |", found.what, found.message);
     }
     out.push('\n');
 }
@@ -199,11 +164,7 @@ async fn the_page_about_the_documents_examples_is_fresh() {
 #[tokio::test]
 async fn a_ttl_that_is_set_by_a_second_command_is_seen_missing_after_the_first() {
     let outcome = run("chat", DOCUMENTS[2].2).await;
-    let gap = outcome
-        .found
-        .iter()
-        .find(|found| found.after.starts_with("INCR rate:message"))
-        .unwrap();
+    let gap = outcome.found.iter().find(|found| found.after.starts_with("INCR rate:message")).unwrap();
     assert_eq!((gap.what.as_str(), gap.stays), ("missing-ttl", false));
     let (line, error) = &outcome.refused[0];
     assert!(line.starts_with("EVAL") && !error.is_empty(), "{line}: {error}");

@@ -18,10 +18,7 @@ fn assert_fresh(path: &str, text: &str) {
         std::fs::write(&file, text).unwrap();
     }
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        kept == text,
-        "{path} is stale: UPDATE_DOCS=1 cargo test -p hob-schema --test generated"
-    );
+    assert!(kept == text, "{path} is stale: UPDATE_DOCS=1 cargo test -p hob-schema --test generated");
 }
 
 #[test]

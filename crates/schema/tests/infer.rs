@@ -13,10 +13,7 @@ fn send(server: &RedisServer, command: &str) {
 
 async fn proposed(url: &str) -> (Schema, String) {
     let text = infer(url, &InferOptions::default()).await.unwrap();
-    (
-        Schema::parse("proposal", &text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}")),
-        text,
-    )
+    (Schema::parse("proposal", &text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}")), text)
 }
 
 #[tokio::test]
@@ -24,10 +21,7 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
     let server = RedisServer::start();
     for user in ["ann", "bob", "eve", "507f1f77bcf86cd799439011"] {
         send(&server, &format!("SET app:user:{user}:online true EX 50"));
-        send(
-            &server,
-            &format!("HSET app:user:{user}:profile name N age 5 seen 1763287200"),
-        );
+        send(&server, &format!("HSET app:user:{user}:profile name N age 5 seen 1763287200"));
         send(&server, &format!("SET app:unread:{user}:total 3"));
         for room in 1..4 {
             send(&server, &format!("SET app:unread:{user}:room{room} 1"));
@@ -41,11 +35,7 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
     let (schema, text) = proposed(&server.url()).await;
 
     assert_eq!(schema.prefix.value, "app:");
-    let patterns: Vec<&str> = schema
-        .families
-        .iter()
-        .map(|family| family.pattern.text.as_str())
-        .collect();
+    let patterns: Vec<&str> = schema.families.iter().map(|family| family.pattern.text.as_str()).collect();
     let expected = [
         "events",
         "schedule",
@@ -56,18 +46,14 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
     ];
     assert_eq!(patterns, expected, "{text}");
     assert_eq!(schema.family("user_profile").unwrap().kind(), Kind::Hash);
-    let TtlRule::Max(ttl) = &schema.family("user_online").unwrap().ttl.rule else {
-        panic!("{text}")
-    };
+    let TtlRule::Max(ttl) = &schema.family("user_online").unwrap().ttl.rule else { panic!("{text}") };
     assert_eq!(ttl.value.as_secs(), 60);
     assert!(text.contains("n = \"number?\""), "{text}");
     assert!(text.contains("at = \"rfc3339\""), "{text}");
     assert!(text.contains("score    = \"unix_s\""), "{text}");
 
     let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
-    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {})
-        .await
-        .unwrap();
+    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
 }
 
@@ -76,9 +62,8 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
 async fn what_is_proposed_for_our_own_keys_audits_clean() {
     let cluster = RedisCluster::start();
     for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("../../schemas")
-            .join(format!("{name}.toml"));
+        let path =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
         let space = Keyspace::new(Schema::load(&path).unwrap(), Layout::Tagged);
         for family in 0..space.schema().families.len() {
             for command in example_write(&space, family) {
@@ -90,9 +75,7 @@ async fn what_is_proposed_for_our_own_keys_audits_clean() {
     let (schema, text) = proposed(&cluster.url()).await;
     assert!(schema.families.len() > 30, "{text}");
     let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
-    let report = audit(&cluster.url(), &catalog, AuditOptions::default(), &mut |_| {})
-        .await
-        .unwrap();
+    let report = audit(&cluster.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
 }
 
@@ -144,11 +127,7 @@ async fn hostile_keys_stop_neither_audit_nor_infer() {
     for (number, name) in names.iter().enumerate() {
         match number % 6 {
             0 => pipe.cmd("SET").arg(name).arg(name),
-            1 => pipe
-                .cmd("HSET")
-                .arg(name)
-                .arg(name)
-                .arg("{\"a\":null,\"b c\":[1],\"*\":{}}"),
+            1 => pipe.cmd("HSET").arg(name).arg(name).arg("{\"a\":null,\"b c\":[1],\"*\":{}}"),
             2 => pipe.cmd("RPUSH").arg(name).arg("{\"x\":1}").arg("[]"),
             3 => pipe.cmd("ZADD").arg(name).arg("-inf").arg(name),
             4 => pipe.cmd("XADD").arg(name).arg("*").arg("a").arg("b"),
@@ -158,32 +137,18 @@ async fn hostile_keys_stop_neither_audit_nor_infer() {
     }
     pipe.query::<()>(&mut server.connect()).unwrap();
 
-    let text = infer(
-        &server.url(),
-        &InferOptions {
-            name: "1 \"odd\" name".into(),
-            ..InferOptions::default()
-        },
-    )
-    .await
-    .unwrap();
+    let text =
+        infer(&server.url(), &InferOptions { name: "1 \"odd\" name".into(), ..InferOptions::default() })
+            .await
+            .unwrap();
     if let Err(mistakes) = Schema::parse("proposal", &text) {
         panic!("{mistakes}\n{text}");
     }
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas/chat.toml");
     let catalog = Catalog::new(vec![Schema::load(&path).unwrap()], Layout::Plain).unwrap();
-    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {})
-        .await
-        .unwrap();
+    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
     assert_eq!(report.keys, server.command::<u64>(&["DBSIZE"]));
     assert!(serde_json::from_str::<serde_json::Value>(&report.json()).is_ok());
-    assert!(
-        report
-            .text()
-            .chars()
-            .all(|char| char == '\n' || !char.is_control()),
-        "{}",
-        report.text()
-    );
+    assert!(report.text().chars().all(|char| char == '\n' || !char.is_control()), "{}", report.text());
     assert!(report.text().len() < 200_000, "{} bytes", report.text().len());
 }

@@ -45,20 +45,15 @@ fn check(root: &Json, schema: &Json, value: &Json, path: &str) -> Result<(), Str
                 }
             }
             "required" => {
-                if let Some(name) = rule
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .find(|name| value.get(name.as_str().unwrap()).is_none())
+                if let Some(name) =
+                    rule.as_array().unwrap().iter().find(|name| value.get(name.as_str().unwrap()).is_none())
                 {
                     return Err(format!("{path} has no {name}"));
                 }
             }
             "additionalProperties" => {
                 for (name, value) in value.as_object().into_iter().flatten() {
-                    let known = rules
-                        .get("properties")
-                        .is_some_and(|known| known.get(name).is_some());
+                    let known = rules.get("properties").is_some_and(|known| known.get(name).is_some());
                     if !known && *rule == Json::Bool(false) {
                         return Err(format!("{path}.{name} is not known"));
                     }
@@ -105,14 +100,9 @@ fn validate(toml_text: &str) -> Result<(), String> {
 #[test]
 fn the_five_files_are_valid() {
     for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("../../schemas")
-            .join(format!("{name}.toml"));
-        assert_eq!(
-            validate(&std::fs::read_to_string(path).unwrap()),
-            Ok(()),
-            "{name}"
-        );
+        let path =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
+        assert_eq!(validate(&std::fs::read_to_string(path).unwrap()), Ok(()), "{name}");
     }
 }
 
@@ -121,18 +111,9 @@ fn what_the_parser_refuses_an_editor_marks() {
     let head = "[schema]\nname = \"t\"\nversion = 1\n";
     for (body, path) in [
         ("[schema]\nname = \"t\"\n", "file.schema"),
-        (
-            &format!("{head}[key.a]\npattern = \"a\"\ntype = \"sting\"\n"),
-            "file.key.a.type",
-        ),
-        (
-            &format!("{head}[key.a]\npatern = \"a\"\ntype = \"set\"\n"),
-            "file.key.a",
-        ),
-        (
-            &format!("{head}[key.a]\npattern = \"a\"\ntype = \"set\"\nttl = \"1h\"\n"),
-            "file.key.a.ttl",
-        ),
+        (&format!("{head}[key.a]\npattern = \"a\"\ntype = \"sting\"\n"), "file.key.a.type"),
+        (&format!("{head}[key.a]\npatern = \"a\"\ntype = \"set\"\n"), "file.key.a"),
+        (&format!("{head}[key.a]\npattern = \"a\"\ntype = \"set\"\nttl = \"1h\"\n"), "file.key.a.ttl"),
         (
             &format!("{head}[key.a]\npattern = \"a\"\ntype = \"string\"\nvalue = \"itn\"\n"),
             "file.key.a.value",

@@ -30,10 +30,7 @@ type = "sting"
 ttl = { max = "soon" }
 "#,
     );
-    let lines: Vec<&str> = found
-        .iter()
-        .map(|mistake| mistake.lines().next().unwrap())
-        .collect();
+    let lines: Vec<&str> = found.iter().map(|mistake| mistake.lines().next().unwrap()).collect();
     assert_eq!(
         lines,
         [
@@ -51,18 +48,9 @@ ttl = { max = "soon" }
 #[test]
 fn each_mistake_says_what_to_write_instead() {
     for (body, expected) in [
-        (
-            "pattern = \"u:<userid>\"\ntype = \"set\"",
-            "write instead: <userId>",
-        ),
-        (
-            "pattern = \"u:<userId>\"\ntype = \"set\"\nvalue = \"int\"",
-            "write instead: `member`",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\nvalue = \"intt\"",
-            "write instead: \"int\"",
-        ),
+        ("pattern = \"u:<userid>\"\ntype = \"set\"", "write instead: <userId>"),
+        ("pattern = \"u:<userId>\"\ntype = \"set\"\nvalue = \"int\"", "write instead: `member`"),
+        ("pattern = \"u\"\ntype = \"string\"\nvalue = \"intt\"", "write instead: \"int\""),
         (
             "pattern = \"u\"\ntype = \"string\"\nvalue = \"int\"\nexample = \"many\"",
             "t.toml:10:11: the example does not fit: \"many\" is no whole number",
@@ -71,40 +59,16 @@ fn each_mistake_says_what_to_write_instead() {
             "pattern = \"u\"\ntype = \"hash\"\nfields = { n = \"int\" }\nexample = { m = \"1\" }",
             "the example does not fit: field \"m\" is not declared",
         ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\nmax_len = 3",
-            "write instead: value = { text = 4096 }",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1h\", none = \"x\" }",
-            "exactly one rule",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1 fortnight\" }",
-            "expected a duration",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\ntag = \"userId\"",
-            "has no placeholder <userId>",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]",
-            "`with` names no family \"two\"",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }",
-            "no form or shape is called",
-        ),
-        (
-            "pattern = \"u\"\ntype = \"string\"\nrole = \"king\"",
-            "no role is called \"king\"",
-        ),
+        ("pattern = \"u\"\ntype = \"string\"\nmax_len = 3", "write instead: value = { text = 4096 }"),
+        ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1h\", none = \"x\" }", "exactly one rule"),
+        ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1 fortnight\" }", "expected a duration"),
+        ("pattern = \"u\"\ntype = \"string\"\ntag = \"userId\"", "has no placeholder <userId>"),
+        ("pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]", "`with` names no family \"two\""),
+        ("pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }", "no form or shape is called"),
+        ("pattern = \"u\"\ntype = \"string\"\nrole = \"king\"", "no role is called \"king\""),
     ] {
         let found = family(body);
-        assert!(
-            found.iter().any(|mistake| mistake.contains(expected)),
-            "{body}\n{found:#?}"
-        );
+        assert!(found.iter().any(|mistake| mistake.contains(expected)), "{body}\n{found:#?}");
     }
 }
 
@@ -118,10 +82,7 @@ fn broken_toml_is_reported_with_its_place() {
 #[test]
 fn a_place_inside_a_pattern_is_exact() {
     let found = family("pattern = \"user:<nobody>\"\ntype = \"set\"");
-    assert!(
-        found[0].starts_with("t.toml:7:17: <nobody> is not declared"),
-        "{found:#?}"
-    );
+    assert!(found[0].starts_with("t.toml:7:17: <nobody> is not declared"), "{found:#?}");
 }
 
 #[test]
@@ -150,9 +111,7 @@ ttl = { none = "small" }
     let mut schema = Schema::parse("t.toml", text).unwrap();
     let profile = schema.family("profile").unwrap();
     assert_eq!(profile.kind(), Kind::Hash);
-    let Content::Hash(fields) = &profile.content else {
-        panic!("{:?}", profile.content)
-    };
+    let Content::Hash(fields) = &profile.content else { panic!("{:?}", profile.content) };
     assert_eq!(fields[0].name, FieldName::Exact("name".into()));
     assert_eq!(fields[2].name, FieldName::Id(0));
     assert_eq!(fields[3].name, FieldName::Any);
@@ -166,9 +125,7 @@ ttl = { none = "small" }
     schema.apply_env(&env).unwrap();
     let profile = schema.family("profile").unwrap();
     assert_eq!(profile.max_len.as_ref().unwrap().value, 8);
-    let TtlRule::Max(limit) = &profile.ttl.rule else {
-        panic!("{:?}", profile.ttl)
-    };
+    let TtlRule::Max(limit) = &profile.ttl.rule else { panic!("{:?}", profile.ttl) };
     assert_eq!(limit.value.as_secs(), 25 * 3600);
 
     let plain = Keyspace::new(schema.clone(), Layout::Plain);
@@ -176,19 +133,9 @@ ttl = { none = "small" }
     assert_eq!(plain.key(0, &["ann"], None).to_string(), "x:user:ann:profile");
     assert_eq!(tagged.key(0, &["ann"], None).to_string(), "x:user:{ann}:profile");
     assert_eq!(plain.key(1, &[], None).to_string(), "x:user:all");
-    let shards: Vec<String> = tagged
-        .shards()
-        .map(|shard| tagged.key(1, &[], Some(shard)).to_string())
-        .collect();
-    assert_eq!(
-        shards,
-        [
-            "x:user:all:{0}",
-            "x:user:all:{1}",
-            "x:user:all:{2}",
-            "x:user:all:{3}"
-        ]
-    );
+    let shards: Vec<String> =
+        tagged.shards().map(|shard| tagged.key(1, &[], Some(shard)).to_string()).collect();
+    assert_eq!(shards, ["x:user:all:{0}", "x:user:all:{1}", "x:user:all:{2}", "x:user:all:{3}"]);
 }
 
 #[test]

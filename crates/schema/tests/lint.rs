@@ -45,14 +45,8 @@ fn each_rule_finds_its_offence_and_nothing_else() {
         (one(""), vec![]),
         (one("ttl = { none = \" \" }"), vec!["ttl-missing"]),
         (one("purpose = \"\""), vec!["no-purpose"]),
-        (
-            one("ttl = { max = \"1h\", after = \"the end\" }"),
-            vec!["no-backstop"],
-        ),
-        (
-            one("ttl = { max = \"1h\", renewed = true }\nrole = \"window\""),
-            vec!["renewed-window"],
-        ),
+        (one("ttl = { max = \"1h\", after = \"the end\" }"), vec!["no-backstop"]),
+        (one("ttl = { max = \"1h\", renewed = true }\nrole = \"window\""), vec!["renewed-window"]),
         (one("role = \"buffer\""), vec!["expiring-buffer"]),
         (one("pattern = \"t:{x}:y\""), vec!["accidental-tag"]),
         (one("pattern = \"a b\""), vec!["space-in-key"]),
@@ -61,26 +55,14 @@ fn each_rule_finds_its_offence_and_nothing_else() {
             one("type = \"zset\"\nmax_len = 9\nmember = \"float\"\nscore = \"unix_ms\""),
             vec!["sample-as-member"],
         ),
-        (
-            one("allow = { rule = \"no-cap\", reason = \"x\" }"),
-            vec!["idle-allow"],
-        ),
-        (
-            one("allow = { rule = \"no-such\", reason = \"x\" }"),
-            vec!["idle-allow"],
-        ),
+        (one("allow = { rule = \"no-cap\", reason = \"x\" }"), vec!["idle-allow"]),
+        (one("allow = { rule = \"no-such\", reason = \"x\" }"), vec!["idle-allow"]),
         (with_id("{}", ""), vec![]),
         (with_id("{ raw = \":\" }", ""), vec!["separator-in-id"]),
         (with_id("{ raw = \"/\" }", ""), vec!["raw-path"]),
         (with_id("{ raw = \" \" }", ""), vec!["space-in-key"]),
         (with_id("{}\ny = {}", ""), vec!["unused-id"]),
-        (
-            format!(
-                "{HEAD}[ids]\nx = {{}}\n{}",
-                family("one", "pattern = \"one:<x>\"")
-            ),
-            vec!["no-max-keys"],
-        ),
+        (format!("{HEAD}[ids]\nx = {{}}\n{}", family("one", "pattern = \"one:<x>\"")), vec!["no-max-keys"]),
         (one("").replace("prefix = \"t:\"\n", ""), vec!["no-prefix"]),
         (one("") + &family("two", "with = \"one\""), vec!["no-common-tag"]),
         (
@@ -112,10 +94,7 @@ fn a_second_spelling_of_an_id_is_found() {
 fn an_exception_with_a_reason_silences_its_rule() {
     let text = format!(
         "{HEAD}{}",
-        family(
-            "one",
-            "type = \"list\"\nallow = { rule = \"no-cap\", reason = \"small\" }"
-        )
+        family("one", "type = \"list\"\nallow = { rule = \"no-cap\", reason = \"small\" }")
     );
     assert!(broken(&text).is_empty());
 }
@@ -123,9 +102,8 @@ fn an_exception_with_a_reason_silences_its_rule() {
 #[test]
 fn the_five_files_lint_clean() {
     for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("../../schemas")
-            .join(format!("{name}.toml"));
+        let path =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
         let schema = Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let findings = lint(&schema);
         assert!(findings.is_empty(), "{}", report_text(&findings));
@@ -134,11 +112,8 @@ fn the_five_files_lint_clean() {
 
 #[test]
 fn findings_are_reported_for_people_and_for_machines() {
-    let schema = Schema::parse(
-        "t.toml",
-        &format!("{HEAD}{}", family("one", "ttl = { none = \"\" }")),
-    )
-    .unwrap();
+    let schema =
+        Schema::parse("t.toml", &format!("{HEAD}{}", family("one", "ttl = { none = \"\" }"))).unwrap();
     let findings = lint(&schema);
     let text = report_text(&findings);
     let line =

@@ -12,9 +12,7 @@ use proptest::sample::select;
 const FILES: [&str; 5] = ["gateway", "uptime", "chat", "loadtest", "pipeline"];
 
 fn text_of(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../schemas")
-        .join(format!("{name}.toml"));
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -56,13 +54,8 @@ type = "string"
 tag = "shard"
 "#;
 
-static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    FILES
-        .iter()
-        .map(|name| text_of(name))
-        .chain([ODD.to_owned()])
-        .collect()
-});
+static TEXTS: LazyLock<Vec<String>> =
+    LazyLock::new(|| FILES.iter().map(|name| text_of(name)).chain([ODD.to_owned()]).collect());
 
 fn catalog(layout: Layout) -> &'static Catalog {
     static PLAIN: LazyLock<Catalog> = LazyLock::new(|| build(Layout::Plain));
@@ -74,10 +67,7 @@ fn catalog(layout: Layout) -> &'static Catalog {
 }
 
 fn build(layout: Layout) -> Catalog {
-    let schemas = TEXTS
-        .iter()
-        .map(|text| Schema::parse("t.toml", text).unwrap())
-        .collect();
+    let schemas = TEXTS.iter().map(|text| Schema::parse("t.toml", text).unwrap()).collect();
     Catalog::new(schemas, layout).unwrap()
 }
 
@@ -88,11 +78,7 @@ fn nasty_text() -> impl Strategy<Value = String> {
         "'", "total", "online", "user", "recent", "a", "0", "42", "GET ", "é", "사", "::1", "{0}:", ":{0}",
         "\u{7f}", "\u{85}",
     ]);
-    prop_oneof![
-        vec(pieces, 1..6).prop_map(|pieces| pieces.concat()),
-        any::<String>(),
-        "[a-zA-Z0-9_-]{1,20}",
-    ]
+    prop_oneof![vec(pieces, 1..6).prop_map(|pieces| pieces.concat()), any::<String>(), "[a-zA-Z0-9_-]{1,20}",]
 }
 
 /// An id that the rule accepts.
@@ -126,46 +112,26 @@ struct Built {
 }
 
 fn built() -> impl Strategy<Value = Built> {
-    let families: Vec<(usize, usize)> = catalog(Layout::Plain)
-        .families()
-        .map(|(id, _)| (id.schema, id.family))
-        .collect();
-    (
-        select(families),
-        select(vec![Layout::Plain, Layout::Tagged]),
-        0..4usize,
-    )
-        .prop_flat_map(|((schema, family), layout, shard)| {
+    let families: Vec<(usize, usize)> =
+        catalog(Layout::Plain).families().map(|(id, _)| (id.schema, id.family)).collect();
+    (select(families), select(vec![Layout::Plain, Layout::Tagged]), 0..4usize).prop_flat_map(
+        |((schema, family), layout, shard)| {
             let declared = catalog(layout).spaces()[schema].schema();
-            let ids: Vec<_> = declared.families[family]
-                .pattern
-                .ids()
-                .map(|id| id_text(&declared.ids[id].form))
-                .collect();
-            ids.prop_map(move |ids| Built {
-                layout,
-                schema,
-                family,
-                ids,
-                shard,
-            })
-        })
+            let ids: Vec<_> =
+                declared.families[family].pattern.ids().map(|id| id_text(&declared.ids[id].form)).collect();
+            ids.prop_map(move |ids| Built { layout, schema, family, ids, shard })
+        },
+    )
 }
 
 fn key_of(space: &Keyspace, built: &Built) -> Option<Vec<u8>> {
     let schema = space.schema();
-    let rules = schema.families[built.family]
-        .pattern
-        .ids()
-        .map(|id| &schema.ids[id]);
+    let rules = schema.families[built.family].pattern.ids().map(|id| &schema.ids[id]);
     if rules.zip(&built.ids).any(|(rule, id)| rule.check(id).is_err()) {
         return None;
     }
     let ids: Vec<&str> = built.ids.iter().map(String::as_str).collect();
-    let sharded = matches!(
-        schema.families[built.family].tag,
-        hob_schema::Tag::Shard { by: None }
-    );
+    let sharded = matches!(schema.families[built.family].tag, hob_schema::Tag::Shard { by: None });
     let shard = sharded.then(|| space.shards().nth(built.shard).unwrap_or_default());
     Some(space.key(built.family, &ids, shard).into_bytes())
 }
@@ -179,13 +145,7 @@ fn naive<'c>(catalog: &'c Catalog, key: &[u8]) -> Vec<(&'c str, Vec<String>)> {
         };
         for family in &space.schema().families {
             let mut readings = Vec::new();
-            cut(
-                space.schema(),
-                &family.pattern.segments,
-                rest,
-                &mut Vec::new(),
-                &mut readings,
-            );
+            cut(space.schema(), &family.pattern.segments, rest, &mut Vec::new(), &mut readings);
             found.extend(readings.into_iter().map(|ids| (name_of(family), ids)));
         }
     }
@@ -225,12 +185,8 @@ fn cut(
 
 /// Bytes that are nearly a key of ours.
 fn near_key() -> impl Strategy<Value = Vec<u8>> {
-    (
-        built(),
-        vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
-        0..3usize,
-    )
-        .prop_map(|(built, edits, cut)| {
+    (built(), vec((any::<prop::sample::Index>(), any::<u8>()), 0..3), 0..3usize).prop_map(
+        |(built, edits, cut)| {
             let space = &catalog(Layout::Plain).spaces()[built.schema];
             let mut key = key_of(space, &built).unwrap_or_else(|| built.ids.concat().into_bytes());
             for (at, byte) in edits {
@@ -241,7 +197,8 @@ fn near_key() -> impl Strategy<Value = Vec<u8>> {
             }
             key.truncate(key.len().saturating_sub(cut));
             key
-        })
+        },
+    )
 }
 
 proptest! {
@@ -348,10 +305,7 @@ fn random_schema() -> impl Strategy<Value = String> {
     vec(vec(piece, 1..4), 2..5).prop_map(|patterns| {
         let mut text = PIECES.to_owned();
         for (number, pieces) in patterns.iter().enumerate() {
-            text += &format!(
-                "[key.k{number}]\npattern = \"{}\"\ntype = \"set\"\n",
-                pieces.join(":")
-            );
+            text += &format!("[key.k{number}]\npattern = \"{}\"\ntype = \"set\"\n", pieces.join(":"));
         }
         text
     })
@@ -359,19 +313,7 @@ fn random_schema() -> impl Strategy<Value = String> {
 
 /// Short texts that often fall together.
 fn short_key() -> impl Strategy<Value = String> {
-    let piece = select(vec![
-        "a",
-        "b",
-        "total",
-        "tps",
-        "users",
-        "7",
-        "0",
-        "x",
-        "2024-09-17_14",
-        "%3A",
-        "",
-    ]);
+    let piece = select(vec!["a", "b", "total", "tps", "users", "7", "0", "x", "2024-09-17_14", "%3A", ""]);
     vec(piece, 1..5).prop_map(|pieces| pieces.join(":"))
 }
 

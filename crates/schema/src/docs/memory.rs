@@ -14,11 +14,7 @@ const PACKED_BYTES: u64 = 64;
 
 /// Bytes of one key of a family that holds `items` elements like its example.
 pub(super) fn key_bytes(schema: &Schema, family: &Family, key_len: usize, items: u64) -> u64 {
-    let expiry = if family.ttl.rule.longest().is_some() {
-        EXPIRY
-    } else {
-        0
-    };
+    let expiry = if family.ttl.rule.longest().is_some() { EXPIRY } else { 0 };
     ENTRY + expiry + text_bytes(key_len as u64) + content_bytes(schema, &family.content, items)
 }
 
@@ -34,30 +30,12 @@ fn content_bytes(schema: &Schema, content: &Content, items: u64) -> u64 {
         Content::String(Value::Int { .. } | Value::UnixSeconds | Value::UnixMillis) => 0,
         Content::String(value) => text_bytes(size(value)),
         Content::Hash(fields) => {
-            let named = fields
-                .iter()
-                .filter(|field| matches!(field.name, FieldName::Exact(_)));
-            let named: u64 = named
-                .map(|field| field_bytes(&field.name, &field.value, schema))
-                .sum();
-            let many = fields
-                .iter()
-                .find(|field| !matches!(field.name, FieldName::Exact(_)));
+            let named = fields.iter().filter(|field| matches!(field.name, FieldName::Exact(_)));
+            let named: u64 = named.map(|field| field_bytes(&field.name, &field.value, schema)).sum();
+            let many = fields.iter().find(|field| !matches!(field.name, FieldName::Exact(_)));
             let each = many.map_or(0, |field| field_bytes(&field.name, &field.value, schema));
-            let count = if many.is_some() {
-                items
-            } else {
-                fields.len() as u64
-            };
-            collection(
-                count,
-                if many.is_some() {
-                    each
-                } else {
-                    named / count.max(1)
-                },
-                24 + 8 + 2 * 16,
-            )
+            let count = if many.is_some() { items } else { fields.len() as u64 };
+            collection(count, if many.is_some() { each } else { named / count.max(1) }, 24 + 8 + 2 * 16)
         }
         Content::List(item) => 48 + items * (size(item) + 4),
         // Before Redis 7.2 only sets of numbers are packed.

@@ -65,29 +65,13 @@ impl Page<'_> {
             "" => "Keys have no prefix".to_owned(),
             prefix => format!("Every key starts with `{prefix}`"),
         };
-        let other = if schema.prefix.value.is_empty() {
-            "one"
-        } else {
-            "another"
-        };
-        let env = schema
-            .prefix
-            .env
-            .as_ref()
-            .map(|env| format!("; `{env}` sets {other}"))
-            .unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "{prefix}{env}. Version {} of the contract.\n",
-            schema.version
-        );
+        let other = if schema.prefix.value.is_empty() { "one" } else { "another" };
+        let env = schema.prefix.env.as_ref().map(|env| format!("; `{env}` sets {other}")).unwrap_or_default();
+        let _ = writeln!(out, "{prefix}{env}. Version {} of the contract.\n", schema.version);
     }
 
     fn overview(&self, out: &mut String) {
-        let _ = writeln!(
-            out,
-            "## Overview\n\n| key | type | TTL | bound | promise |\n|---|---|---|---|---|"
-        );
+        let _ = writeln!(out, "## Overview\n\n| key | type | TTL | bound | promise |\n|---|---|---|---|---|");
         for family in &self.schema.families {
             let _ = writeln!(
                 out,
@@ -113,18 +97,8 @@ impl Page<'_> {
         }
         let _ = writeln!(out, "## Ids\n\n| placeholder | holds | example |\n|---|---|---|");
         for id in &self.schema.ids {
-            let note = id
-                .note
-                .as_ref()
-                .map(|note| format!(". {note}"))
-                .unwrap_or_default();
-            let _ = writeln!(
-                out,
-                "| `<{}>` | {}{note} | `{}` |",
-                id.name,
-                words::id(id),
-                id.example
-            );
+            let note = id.note.as_ref().map(|note| format!(". {note}")).unwrap_or_default();
+            let _ = writeln!(out, "| `<{}>` | {}{note} | `{}` |", id.name, words::id(id), id.example);
         }
         let _ = writeln!(
             out,
@@ -142,21 +116,15 @@ impl Page<'_> {
 
     fn family(&self, index: usize, family: &Family, out: &mut String) {
         let schema = self.schema;
-        let _ = writeln!(
-            out,
-            "### {}\n\n`{}{}`\n",
-            family.name, schema.prefix.value, family.pattern.text
-        );
+        let _ = writeln!(out, "### {}\n\n`{}{}`\n", family.name, schema.prefix.value, family.pattern.text);
         if let Some(purpose) = &family.purpose {
             let _ = writeln!(out, "{purpose}\n");
         }
         let _ = writeln!(out, "- **Holds**: {}.", words::content(&family.content, schema));
         if let Content::Hash(fields) = &family.content {
             for field in fields {
-                let (name, value) = (
-                    words::field_name(&field.name, schema),
-                    words::value(&field.value, schema),
-                );
+                let (name, value) =
+                    (words::field_name(&field.name, schema), words::value(&field.value, schema));
                 let _ = writeln!(out, "  - {name}: {value}{}", words::presence(field.presence));
             }
         }
@@ -186,10 +154,7 @@ impl Page<'_> {
             let _ = writeln!(out, "\n{note}");
         }
         let _ = writeln!(out, "\n```sh");
-        for command in example_write(&self.plain, index)
-            .iter()
-            .chain([&example_read(&self.plain, index)])
-        {
+        for command in example_write(&self.plain, index).iter().chain([&example_read(&self.plain, index)]) {
             let _ = writeln!(out, "redis-cli {}", shell_words(command));
         }
         let _ = writeln!(out, "```\n");
@@ -207,11 +172,7 @@ impl Page<'_> {
                 .flatten()
                 .collect::<Vec<_>>();
             let _ = writeln!(out, "{}\n", text.join(" "));
-            let _ = writeln!(
-                out,
-                "- **Payload**: {}.",
-                words::value(&channel.payload, self.schema)
-            );
+            let _ = writeln!(out, "- **Payload**: {}.", words::value(&channel.payload, self.schema));
             if let Some(env) = &channel.env {
                 let _ = writeln!(out, "- **Name**: `{env}` sets another.");
             }
@@ -278,12 +239,8 @@ impl Page<'_> {
             "\nOne of each family that belongs to it:\n\n| entity | families | small | full |\n|---|---|---|---|"
         );
         for (entity, (one, full, families)) in entities {
-            let _ = writeln!(
-                out,
-                "| `{entity}` | {families} | {} | {} |",
-                format_size(one),
-                format_size(full)
-            );
+            let _ =
+                writeln!(out, "| `{entity}` | {families} | {} | {} |", format_size(one), format_size(full));
         }
     }
 
@@ -299,9 +256,5 @@ impl Page<'_> {
 }
 
 fn none_if_empty(words: &[String]) -> String {
-    if words.is_empty() {
-        "nobody said".to_owned()
-    } else {
-        words.join(", ")
-    }
+    if words.is_empty() { "nobody said".to_owned() } else { words.join(", ") }
 }

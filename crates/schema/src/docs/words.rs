@@ -11,11 +11,9 @@ pub(super) fn ttl(rule: &TtlRule) -> String {
         TtlRule::Undeclared => "?".into(),
         TtlRule::Max(limit) => format!("≤ {}", format_duration(limit.value)),
         TtlRule::Exact(limit) => format_duration(limit.value),
-        TtlRule::Range(least, most) => format!(
-            "{} – {}",
-            format_duration(least.value),
-            format_duration(most.value)
-        ),
+        TtlRule::Range(least, most) => {
+            format!("{} – {}", format_duration(least.value), format_duration(most.value))
+        }
         TtlRule::None { .. } => "none".into(),
         TtlRule::Late { max, .. } => format!("none, later ≤ {}", format_duration(max.value)),
         TtlRule::After { keep, event, .. } => format!("{} after {event}", format_duration(keep.value)),
@@ -31,14 +29,8 @@ pub(super) fn ttl_sentence(family: &Family) -> String {
         TtlRule::Range(least, most) => format!("always set, from {} to {}.", duration(least), duration(most)),
         TtlRule::None { why } => format!("none. {why}"),
         TtlRule::Late { max, why } => format!("none at first, at most {} later. {why}", duration(max)),
-        TtlRule::After {
-            event,
-            keep,
-            backstop,
-        } => {
-            let until = backstop
-                .as_ref()
-                .map(|backstop| format!(", and {} until then", duration(backstop)));
+        TtlRule::After { event, keep, backstop } => {
+            let until = backstop.as_ref().map(|backstop| format!(", and {} until then", duration(backstop)));
             format!("{} after {event}{}.", duration(keep), until.unwrap_or_default())
         }
     };
@@ -60,10 +52,7 @@ pub(super) fn count(limit: &Limit<u64>) -> String {
 
 fn env(env: Option<&EnvVar>) -> String {
     match env {
-        Some(EnvVar {
-            name,
-            unit: Some(unit),
-        }) => format!(" (`{name}`, in {unit})"),
+        Some(EnvVar { name, unit: Some(unit) }) => format!(" (`{name}`, in {unit})"),
         Some(EnvVar { name, unit: None }) => format!(" (`{name}`)"),
         None => String::new(),
     }
@@ -71,20 +60,10 @@ fn env(env: Option<&EnvVar>) -> String {
 
 /// Short enough for a table.
 pub(super) fn bound(family: &Family) -> String {
-    let len = family
-        .max_len
-        .as_ref()
-        .map(|limit| format!("{} long", format_count(limit.value)));
-    let keys = family
-        .max_keys
-        .as_ref()
-        .map(|limit| format!("{} keys", format_count(limit.value)));
+    let len = family.max_len.as_ref().map(|limit| format!("{} long", format_count(limit.value)));
+    let keys = family.max_keys.as_ref().map(|limit| format!("{} keys", format_count(limit.value)));
     let words: Vec<String> = len.into_iter().chain(keys).collect();
-    if words.is_empty() {
-        "one key".into()
-    } else {
-        words.join(", ")
-    }
+    if words.is_empty() { "one key".into() } else { words.join(", ") }
 }
 
 pub(super) fn content(content: &Content, schema: &Schema) -> String {
@@ -94,11 +73,7 @@ pub(super) fn content(content: &Content, schema: &Schema) -> String {
         Content::List(item) => format!("list of {}", each(item, schema)),
         Content::Set(member) => format!("set of {}", each(member, schema)),
         Content::Zset { member, score } => {
-            format!(
-                "sorted set; member {}, score {}",
-                value(member, schema),
-                value(score, schema)
-            )
+            format!("sorted set; member {}, score {}", value(member, schema), value(score, schema))
         }
     }
 }
@@ -132,21 +107,14 @@ pub(super) fn presence(presence: Presence) -> &'static str {
 pub(super) fn value(value: &Value, schema: &Schema) -> String {
     match value {
         Value::Any => "any bytes".into(),
-        Value::Int {
-            min: i64::MIN,
-            max: i64::MAX,
-        } => "a whole number".into(),
+        Value::Int { min: i64::MIN, max: i64::MAX } => "a whole number".into(),
         Value::Int { min, max: i64::MAX } => format!("a whole number from {min}"),
         Value::Int { min, max } => format!("a whole number from {min} to {max}"),
         Value::Float { min, max } if min.is_infinite() && max.is_infinite() => "a number".into(),
         Value::Float { min, max } if max.is_infinite() => format!("a number from {min}"),
         Value::Float { min, max } => format!("a number from {min} to {max}"),
         Value::Bool => "`0` or `1`".into(),
-        Value::OneOf(words) => words
-            .iter()
-            .map(|word| format!("`{word}`"))
-            .collect::<Vec<_>>()
-            .join(" or "),
+        Value::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
         Value::Text { max_bytes } => format!("text of at most {}", format_size(*max_bytes)),
         Value::Rfc3339 => "an RFC 3339 time".into(),
         Value::Iso8601 => "an ISO 8601 time".into(),
@@ -170,11 +138,7 @@ pub(super) fn json(form: &JsonForm) -> String {
         JsonForm::Iso8601 => "ISO 8601 time".into(),
         JsonForm::UnixSeconds => "unix seconds".into(),
         JsonForm::UnixMillis => "unix milliseconds".into(),
-        JsonForm::OneOf(words) => words
-            .iter()
-            .map(|word| format!("`{word}`"))
-            .collect::<Vec<_>>()
-            .join(", "),
+        JsonForm::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         JsonForm::List(item) => format!("list of {}", json(item)),
         JsonForm::Shape(name) => format!("[`{name}`](#shape-{name})"),
     }
@@ -182,24 +146,16 @@ pub(super) fn json(form: &JsonForm) -> String {
 
 pub(super) fn id(rule: &IdRule) -> String {
     let mut words = vec![match &rule.form {
-        Form::OneOf(all) => format!(
-            "one of {}",
-            all.iter()
-                .map(|word| format!("`{word}`"))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        Form::OneOf(all) => {
+            format!("one of {}", all.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
+        }
         Form::Text(_) => format!("text, at most {} bytes", rule.max),
         form => form.describe(),
     }];
     if !rule.not.is_empty() {
         words.push(format!(
             "never {}",
-            rule.not
-                .iter()
-                .map(|word| format!("`{word}`"))
-                .collect::<Vec<_>>()
-                .join(", ")
+            rule.not.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         ));
     }
     if let Some(of) = &rule.of {

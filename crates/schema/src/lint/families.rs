@@ -9,27 +9,14 @@ use crate::shape::Value;
 pub(super) fn check(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     for family in &schema.families {
-        let subject = Subject {
-            kind: "key",
-            name: &family.name,
-            place: family.place,
-            allow: &family.allow,
-        };
+        let subject = Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
         check_ttl(linter, family, subject);
         check_bounds(linter, family, subject);
         check_tags(linter, family, subject);
         if samples_collapse(family) {
-            linter.find(
-                "sample-as-member",
-                subject,
-                "equal samples are one member, which only moves",
-            );
+            linter.find("sample-as-member", subject, "equal samples are one member, which only moves");
         }
-        if family
-            .purpose
-            .as_deref()
-            .is_none_or(|purpose| purpose.trim().is_empty())
-        {
+        if family.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
             linter.find("no-purpose", subject, "nobody says why it exists");
         }
     }
@@ -43,11 +30,7 @@ fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
         TtlRule::None { why } if why.trim().is_empty() => {
             linter.find("ttl-missing", subject, "never expires and does not say why");
         }
-        TtlRule::After {
-            event,
-            backstop: None,
-            ..
-        } => {
+        TtlRule::After { event, backstop: None, .. } => {
             linter.find("no-backstop", subject, format!("has a TTL only after {event}"));
         }
         _ => {}
@@ -57,11 +40,7 @@ fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
         linter.find("renewed-window", subject, "each write starts the window anew");
     }
     if expires && is_buffer(family) {
-        linter.find(
-            "expiring-buffer",
-            subject,
-            "what waits in it is lost when the reader is away",
-        );
+        linter.find("expiring-buffer", subject, "what waits in it is lost when the reader is away");
     }
 }
 
@@ -79,11 +58,7 @@ fn is_buffer(family: &Family) -> bool {
 
 fn check_bounds(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
     if family.kind() != Kind::String && family.max_len.is_none() && !has_only_exact_fields(family) {
-        linter.find(
-            "no-cap",
-            subject,
-            format!("a {} without `max_len`", family.kind().name()),
-        );
+        linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().name()));
     }
     if family.max_keys.is_none() && family.pattern.ids().next().is_some() {
         linter.find("no-max-keys", subject, "as many keys as there are ids");
@@ -95,9 +70,7 @@ fn has_only_exact_fields(family: &Family) -> bool {
     match &family.content {
         Content::Hash(fields) => {
             !fields.is_empty()
-                && fields
-                    .iter()
-                    .all(|field| matches!(field.name, crate::model::FieldName::Exact(_)))
+                && fields.iter().all(|field| matches!(field.name, crate::model::FieldName::Exact(_)))
         }
         _ => false,
     }
@@ -137,17 +110,8 @@ fn share_a_slot(schema: &Schema, left: &Family, right: &Family) -> bool {
 fn check_channels(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     for channel in &schema.channels {
-        if channel
-            .purpose
-            .as_deref()
-            .is_none_or(|purpose| purpose.trim().is_empty())
-        {
-            let subject = Subject {
-                kind: "channel",
-                name: &channel.name,
-                place: channel.place,
-                allow: &[],
-            };
+        if channel.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
+            let subject = Subject { kind: "channel", name: &channel.name, place: channel.place, allow: &[] };
             linter.find("no-purpose", subject, "nobody says why it exists");
         }
     }
@@ -158,17 +122,9 @@ fn check_purposes(linter: &mut Linter<'_>) {
     for (later, family) in schema.families.iter().enumerate() {
         for earlier in &schema.families[..later] {
             if say_the_same(earlier, family) {
-                let subject = Subject {
-                    kind: "key",
-                    name: &family.name,
-                    place: family.place,
-                    allow: &family.allow,
-                };
-                linter.find(
-                    "same-purpose",
-                    subject,
-                    format!("`{}` says the same", earlier.name),
-                );
+                let subject =
+                    Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
+                linter.find("same-purpose", subject, format!("`{}` says the same", earlier.name));
             }
         }
     }

@@ -9,24 +9,14 @@ use crate::shape::Value;
 pub(super) fn check(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     if schema.prefix.value.is_empty() {
-        let subject = Subject {
-            kind: "schema",
-            name: "",
-            place: schema.place,
-            allow: &schema.allow,
-        };
+        let subject = Subject { kind: "schema", name: "", place: schema.place, allow: &schema.allow };
         linter.find("no-prefix", subject, "keys start with no name of the system");
     }
     for (index, id) in schema.ids.iter().enumerate() {
         check_id(linter, index, id);
     }
     for family in &schema.families {
-        let subject = Subject {
-            kind: "key",
-            name: &family.name,
-            place: family.place,
-            allow: &family.allow,
-        };
+        let subject = Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
         if has_loose_braces(&family.pattern.segments) {
             let message = format!("the braces in {:?} enclose no placeholder", family.pattern.text);
             linter.find("accidental-tag", subject, message);
@@ -48,12 +38,7 @@ pub(super) fn check(linter: &mut Linter<'_>) {
 
 fn check_id(linter: &mut Linter<'_>, index: usize, id: &IdRule) {
     let schema = linter.schema;
-    let subject = Subject {
-        kind: "ids",
-        name: &id.name,
-        place: id.place,
-        allow: &id.allow,
-    };
+    let subject = Subject { kind: "ids", name: &id.name, place: id.place, allow: &id.allow };
     if !is_used(schema, index, id) {
         linter.find("unused-id", subject, "no pattern, field or value uses it");
         return;
@@ -109,17 +94,14 @@ fn is_used(schema: &Schema, index: usize, id: &IdRule) -> bool {
     let in_content = |content: &Content| match content {
         Content::String(value) | Content::List(value) | Content::Set(value) => in_value(value),
         Content::Zset { member, score } => in_value(member) || in_value(score),
-        Content::Hash(fields) => fields
-            .iter()
-            .any(|field| field.name == FieldName::Id(index) || in_value(&field.value)),
+        Content::Hash(fields) => {
+            fields.iter().any(|field| field.name == FieldName::Id(index) || in_value(&field.value))
+        }
     };
     schema
         .families
         .iter()
         .any(|family| family.pattern.ids().any(|used| used == index) || in_content(&family.content))
-        || schema
-            .channels
-            .iter()
-            .any(|channel| channel.pattern.ids().any(|used| used == index))
+        || schema.channels.iter().any(|channel| channel.pattern.ids().any(|used| used == index))
         || schema.ids.iter().any(|other| other.of.as_ref() == Some(&id.name))
 }

@@ -28,11 +28,7 @@ pub struct Finding {
 
 /// Everything that the rules find in a schema and no `allow` excuses.
 pub fn lint(schema: &Schema) -> Vec<Finding> {
-    let mut linter = Linter {
-        schema,
-        findings: Vec::new(),
-        excused: Vec::new(),
-    };
+    let mut linter = Linter { schema, findings: Vec::new(), excused: Vec::new() };
     keys::check(&mut linter);
     families::check(&mut linter);
     linter.check_allows();
@@ -52,12 +48,7 @@ pub fn report_text(findings: &[Finding]) -> String {
             finding.file, place.line, place.column, finding.rule, finding.subject, finding.message
         );
     }
-    let count = |severity| {
-        findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
-    };
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     let _ = writeln!(text, "{errors} errors, {warnings} warnings");
     text
@@ -109,11 +100,7 @@ impl Linter<'_> {
             return;
         }
         let severity = explain(rule).map_or(Severity::Warning, |rule| rule.severity);
-        let name = if subject.name.is_empty() {
-            String::new()
-        } else {
-            format!(".{}", subject.name)
-        };
+        let name = if subject.name.is_empty() { String::new() } else { format!(".{}", subject.name) };
         self.findings.push(Finding {
             rule,
             severity,
@@ -126,31 +113,17 @@ impl Linter<'_> {
 
     fn check_allows(&mut self) {
         let schema = self.schema;
-        let family = schema
-            .families
-            .iter()
-            .map(|family| ("key", family.name.as_str(), &family.allow));
+        let family = schema.families.iter().map(|family| ("key", family.name.as_str(), &family.allow));
         let ids = schema.ids.iter().map(|id| ("ids", id.name.as_str(), &id.allow));
         for (kind, name, allows) in family.chain(ids).chain([("schema", "", &schema.allow)]) {
-            for allow in allows
-                .iter()
-                .filter(|allow| !self.excused.contains(&allow.place))
-                .collect::<Vec<_>>()
+            for allow in
+                allows.iter().filter(|allow| !self.excused.contains(&allow.place)).collect::<Vec<_>>()
             {
                 let message = match explain(&allow.rule) {
                     Some(_) => format!("nothing here breaks `{}`", allow.rule),
                     None => format!("no rule is called `{}`", allow.rule),
                 };
-                self.find(
-                    "idle-allow",
-                    Subject {
-                        kind,
-                        name,
-                        place: allow.place,
-                        allow: &[],
-                    },
-                    message,
-                );
+                self.find("idle-allow", Subject { kind, name, place: allow.place, allow: &[] }, message);
             }
         }
     }

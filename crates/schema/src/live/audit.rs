@@ -46,11 +46,7 @@ pub async fn audit_nodes<C: ConnectionLike + Clone + Send>(
     for node in &nodes {
         let name = node.name.clone();
         let mut report_keys = |keys| {
-            progress(&Progress {
-                node: name.clone(),
-                keys,
-                expected,
-            });
+            progress(&Progress { node: name.clone(), keys, expected });
         };
         audit_node(node, catalog, &prober, options, &mut tally, &mut report_keys).await?;
     }

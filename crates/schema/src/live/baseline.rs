@@ -36,32 +36,21 @@ impl Baseline {
     pub fn from_json(json: &str) -> Result<Baseline, Error> {
         let kept: Kept = serde_json::from_str(json)
             .map_err(|error| Error::Refused(format!("the baseline is no report: {error}")))?;
-        let violations = kept
-            .violations
-            .iter()
-            .map(|group| violation(&group.family, &group.breach));
+        let violations = kept.violations.iter().map(|group| violation(&group.family, &group.breach));
         let undeclared = kept.undeclared.iter().map(|group| undeclared(&group.pattern));
-        Ok(Baseline {
-            known: violations.chain(undeclared).collect(),
-        })
+        Ok(Baseline { known: violations.chain(undeclared).collect() })
     }
 
     /// The report without what was known; counts and tables stay.
     pub fn only_new(&self, mut report: AuditReport) -> AuditReport {
         let before = report.violations.len() + report.undeclared.len();
-        report.violations.retain(|group| {
-            !self
-                .known
-                .contains(&violation(&group.family, group.breach.name()))
-        });
         report
-            .undeclared
-            .retain(|group| !self.known.contains(&undeclared(&group.pattern)));
+            .violations
+            .retain(|group| !self.known.contains(&violation(&group.family, group.breach.name())));
+        report.undeclared.retain(|group| !self.known.contains(&undeclared(&group.pattern)));
         let left_out = before - report.violations.len() - report.undeclared.len();
         if left_out > 0 {
-            report
-                .notes
-                .push(format!("{left_out} known findings are left out"));
+            report.notes.push(format!("{left_out} known findings are left out"));
         }
         report
     }

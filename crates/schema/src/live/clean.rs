@@ -52,16 +52,9 @@ impl CleanReport {
     pub fn text(&self) -> String {
         let (seen, changed) = (format_count(self.seen), format_count(self.changed));
         let verb = if self.applied { "changed" } else { "would change" };
-        let hint = if self.applied {
-            ""
-        } else {
-            " (a dry run: nothing was changed)"
-        };
+        let hint = if self.applied { "" } else { " (a dry run: nothing was changed)" };
         let examples: String = self.examples.iter().map(|key| format!("    {key}\n")).collect();
-        format!(
-            "{}: {verb} {changed} of {seen} keys{hint}\n{examples}",
-            self.family
-        )
+        format!("{}: {verb} {changed} of {seen} keys{hint}\n{examples}", self.family)
     }
 }
 
@@ -86,9 +79,7 @@ pub async fn clean_nodes<C: ConnectionLike + Clone + Send>(
 ) -> Result<CleanReport, Error> {
     let id = find_family(catalog, family)?;
     if options.cleaning == Cleaning::RepairTtl && !catalog.family(id).ttl.rule.required() {
-        return Err(Error::Refused(format!(
-            "{family} does not need a TTL, so there is none to repair"
-        )));
+        return Err(Error::Refused(format!("{family} does not need a TTL, so there is none to repair")));
     }
     let mut report = CleanReport {
         family: family_name(catalog, id),
@@ -115,14 +106,8 @@ pub async fn clean_nodes<C: ConnectionLike + Clone + Send>(
             }
             report.changed += due.len() as u64;
             let room = EXAMPLES - report.examples.len();
-            report
-                .examples
-                .extend(due.iter().take(room).map(|key| shown(key)));
-            progress(&Progress {
-                node: node.name.clone(),
-                keys: report.seen,
-                expected,
-            });
+            report.examples.extend(due.iter().take(room).map(|key| shown(key)));
+            progress(&Progress { node: node.name.clone(), keys: report.seen, expected });
         }
     }
     Ok(report)
@@ -138,9 +123,7 @@ fn find_family(catalog: &Catalog, name: &str) -> Result<FamilyId, Error> {
     match found.as_slice() {
         [id] => Ok(*id),
         [] => Err(Error::Refused(format!("no family is called {name}"))),
-        _ => Err(Error::Refused(format!(
-            "several schemas have a family {name}: say schema.{name}"
-        ))),
+        _ => Err(Error::Refused(format!("several schemas have a family {name}: say schema.{name}"))),
     }
 }
 
@@ -160,10 +143,8 @@ async fn due<C: ConnectionLike>(
             _ => pipe.cmd("OBJECT").arg("IDLETIME").arg(key),
         };
     }
-    let answers: Vec<Option<i64>> = pipe
-        .query_async(connection)
-        .await
-        .map_err(failed("asking about keys"))?;
+    let answers: Vec<Option<i64>> =
+        pipe.query_async(connection).await.map_err(failed("asking about keys"))?;
     let is_due = |answer: Option<i64>| match cleaning {
         Cleaning::Unlink => true,
         Cleaning::RepairTtl => answer == Some(-1),
@@ -171,12 +152,7 @@ async fn due<C: ConnectionLike>(
             .and_then(|seconds| u64::try_from(seconds).ok())
             .is_some_and(|seconds| seconds >= idle.as_secs()),
     };
-    Ok(keys
-        .into_iter()
-        .zip(answers)
-        .filter(|(_, answer)| is_due(*answer))
-        .map(|(key, _)| key)
-        .collect())
+    Ok(keys.into_iter().zip(answers).filter(|(_, answer)| is_due(*answer)).map(|(key, _)| key).collect())
 }
 
 /// One command per key, since the keys of a page lie in different slots.
@@ -199,7 +175,5 @@ async fn change<C: ConnectionLike>(
             Cleaning::Unlink | Cleaning::UnlinkIdle(_) => pipe.cmd("UNLINK").arg(key).ignore(),
         };
     }
-    pipe.query_async(connection)
-        .await
-        .map_err(failed("changing keys"))
+    pipe.query_async(connection).await.map_err(failed("changing keys"))
 }

@@ -38,10 +38,7 @@ struct Branch<T> {
 
 impl<T> Default for Branch<T> {
     fn default() -> Self {
-        Branch {
-            next: BTreeMap::new(),
-            here: None,
-        }
+        Branch { next: BTreeMap::new(), here: None }
     }
 }
 
@@ -76,11 +73,7 @@ impl<T: Gathered> Branch<T> {
         if !matches!(step, Step::Word(_)) || self.next.contains_key(&step) {
             return step;
         }
-        let words = self
-            .next
-            .keys()
-            .filter(|step| matches!(step, Step::Word(_)))
-            .count();
+        let words = self.next.keys().filter(|step| matches!(step, Step::Word(_))).count();
         if full || words >= MOST_WORDS {
             self.join_words();
             return Step::Id;
@@ -90,12 +83,8 @@ impl<T: Gathered> Branch<T> {
 
     /// All words at this place become one id.
     fn join_words(&mut self) {
-        let words: Vec<Step> = self
-            .next
-            .keys()
-            .filter(|step| matches!(step, Step::Word(_)))
-            .cloned()
-            .collect();
+        let words: Vec<Step> =
+            self.next.keys().filter(|step| matches!(step, Step::Word(_))).cloned().collect();
         for word in words {
             if let Some(branch) = self.next.remove(&word) {
                 self.next.entry(Step::Id).or_default().absorb(branch);
@@ -121,12 +110,8 @@ impl<T: Gathered> Branch<T> {
         self.join_numbered();
         let is_word = |step: &Step| matches!(step, Step::Word(_));
         let shape = |branch: &Branch<T>| branch.next.keys().cloned().collect::<Vec<_>>();
-        let words: Vec<Vec<Step>> = self
-            .next
-            .iter()
-            .filter(|(step, _)| is_word(step))
-            .map(|(_, branch)| shape(branch))
-            .collect();
+        let words: Vec<Vec<Step>> =
+            self.next.iter().filter(|(step, _)| is_word(step)).map(|(_, branch)| shape(branch)).collect();
         // An entity is followed by words (`user:ann:online`), a category by ids (`monitor:status:42`).
         let Some(first) = words.first().filter(|first| first.iter().any(is_word)) else {
             return;
@@ -177,11 +162,7 @@ pub(super) fn segments(key: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     let mut rest = key;
     while segments.len() + 1 < DEEPEST {
-        let tag_end = if rest.starts_with('{') {
-            rest.find('}').unwrap_or(0)
-        } else {
-            0
-        };
+        let tag_end = if rest.starts_with('{') { rest.find('}').unwrap_or(0) } else { 0 };
         let Some(colon) = rest[tag_end..].find(':') else {
             break;
         };
@@ -210,20 +191,14 @@ fn classify(segment: &str) -> Step {
         return Step::TaggedId;
     }
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
-    let plain = segment
-        .bytes()
-        .all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-' | b'.'));
+    let plain = segment.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-' | b'.'));
     // A word is lowercase text, perhaps with a version or a unit at its end (`v2`, `p95`, `http2`).
     let versioned = digits <= 2
         && segment.len() <= 5
-        && segment
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        && segment.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let named = digits == 0
         && segment.len() <= 24
-        && segment
-            .bytes()
-            .all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        && segment.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     let starts_as_word = segment.starts_with(|char: char| char.is_ascii_lowercase());
     if !segment.is_empty() && segment.len() <= 40 && (plain || named || (versioned && starts_as_word)) {
         return Step::Word(segment.to_owned());
@@ -249,10 +224,7 @@ mod tests {
         for key in keys {
             tree.entry(key.as_bytes()).0 += 1;
         }
-        tree.into_patterns()
-            .into_iter()
-            .map(|(steps, count)| (spell(&steps), count.0))
-            .collect()
+        tree.into_patterns().into_iter().map(|(steps, count)| (spell(&steps), count.0)).collect()
     }
 
     fn pattern(text: &str, count: usize) -> (String, usize) {
@@ -299,12 +271,8 @@ mod tests {
 
     #[test]
     fn many_words_at_one_place_were_ids_and_memory_stays_bounded() {
-        let letters = |n: u32| {
-            n.to_string()
-                .bytes()
-                .map(|digit| char::from(digit - b'0' + b'a'))
-                .collect::<String>()
-        };
+        let letters =
+            |n: u32| n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>();
         let keys: Vec<String> = (0..50_000).map(|n| format!("name:{}", letters(n))).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         assert_eq!(patterns(&keys), [pattern("name:<…>", 50_000)]);

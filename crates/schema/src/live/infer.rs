@@ -26,11 +26,7 @@ pub struct InferOptions {
 
 impl Default for InferOptions {
     fn default() -> Self {
-        InferOptions {
-            name: "inferred".to_owned(),
-            most_keys: 20_000,
-            most_time: Duration::from_secs(1),
-        }
+        InferOptions { name: "inferred".to_owned(), most_keys: 20_000, most_time: Duration::from_secs(1) }
     }
 }
 
@@ -136,14 +132,8 @@ async fn look_at<C: ConnectionLike>(
     let mut answers = ask(pipe, connection).await?.into_iter();
     let mut looked = Vec::with_capacity(keys.len());
     for key in keys {
-        let kind: String = answers
-            .next()
-            .and_then(|reply| from_redis_value(reply?).ok())
-            .unwrap_or_default();
-        let ttl_ms: i64 = answers
-            .next()
-            .and_then(|reply| from_redis_value(reply?).ok())
-            .unwrap_or(-2);
+        let kind: String = answers.next().and_then(|reply| from_redis_value(reply?).ok()).unwrap_or_default();
+        let ttl_ms: i64 = answers.next().and_then(|reply| from_redis_value(reply?).ok()).unwrap_or(-2);
         if ttl_ms == -2 {
             continue;
         }

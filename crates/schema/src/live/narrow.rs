@@ -58,17 +58,11 @@ impl Narrowing {
             };
             hashes += 1;
             for (name, value) in found {
-                fields
-                    .entry(String::from_utf8_lossy(name).into_owned())
-                    .or_default()
-                    .push(value);
+                fields.entry(String::from_utf8_lossy(name).into_owned()).or_default().push(value);
             }
         }
         let plain = |name: &String| {
-            !name.is_empty()
-                && name
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         };
         if fields.is_empty() || fields.len() > MOST_FIELDS || !fields.keys().all(plain) {
             let all: Vec<&[u8]> = fields.into_values().flatten().collect();
@@ -91,10 +85,7 @@ impl Narrowing {
 
     /// The narrowest shape that all values fit.
     fn value(&mut self, family: &str, values: &[&[u8]]) -> String {
-        let texts: Option<Vec<&str>> = values
-            .iter()
-            .map(|value| std::str::from_utf8(value).ok())
-            .collect();
+        let texts: Option<Vec<&str>> = values.iter().map(|value| std::str::from_utf8(value).ok()).collect();
         let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
             return "\"any\"".to_owned();
         };
@@ -120,10 +111,8 @@ impl Narrowing {
                 return format!("\"{word}\"");
             }
         }
-        let objects: Option<Vec<Json>> = texts
-            .iter()
-            .map(|text| serde_json::from_str(text).ok().filter(Json::is_object))
-            .collect();
+        let objects: Option<Vec<Json>> =
+            texts.iter().map(|text| serde_json::from_str(text).ok().filter(Json::is_object)).collect();
         let longest = texts.iter().map(|text| text.len() as u64).max().unwrap_or(1);
         let max = (longest * 2).next_power_of_two().max(64);
         match objects {
@@ -182,10 +171,7 @@ fn members(objects: &[Json]) -> Vec<String> {
             Some(_) => "{ list = \"string\", optional = true }".to_owned(),
             None => format!("\"{form}{optional}\""),
         };
-        let bare = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let name = if bare { name.to_owned() } else { toml_text(name) };
         format!("{name} = {form}")
     };
@@ -208,11 +194,7 @@ fn json_form(values: &[&Json]) -> String {
         "number"
     } else if all(&Json::is_boolean) {
         "bool"
-    } else if all(&|value| {
-        value
-            .as_array()
-            .is_some_and(|items| items.iter().all(Json::is_string))
-    }) {
+    } else if all(&|value| value.as_array().is_some_and(|items| items.iter().all(Json::is_string))) {
         "[\"string\"]"
     } else {
         "any"

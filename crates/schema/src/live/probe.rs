@@ -76,16 +76,8 @@ fn sampled(number: u64, always: u64) -> bool {
 impl Prober {
     pub(super) fn new(catalog: &Catalog, identified: HashSet<FamilyId>) -> Prober {
         let counters = |count: usize| (0..count).map(|_| Counters::default()).collect();
-        let families = catalog
-            .spaces()
-            .iter()
-            .map(|space| counters(space.schema().families.len()))
-            .collect();
-        Prober {
-            families,
-            undeclared: Counters::default(),
-            identified,
-        }
+        let families = catalog.spaces().iter().map(|space| counters(space.schema().families.len())).collect();
+        Prober { families, undeclared: Counters::default(), identified }
     }
 
     fn counters(&self, family: Option<FamilyId>) -> &Counters {
@@ -115,15 +107,7 @@ impl Prober {
             _ => Vec::new(),
         };
         let number = self.counters(family).next();
-        Probed {
-            key,
-            family,
-            ids,
-            facts: Facts::default(),
-            bytes: None,
-            gone: false,
-            number,
-        }
+        Probed { key, family, ids, facts: Facts::default(), bytes: None, gone: false, number }
     }
 
     /// TTL and length of declared keys, the type of some others.
@@ -215,12 +199,7 @@ impl Prober {
             }
             _ => 0,
         };
-        (kind || memory || values > 0).then_some(Question {
-            index,
-            kind,
-            memory,
-            values,
-        })
+        (kind || memory || values > 0).then_some(Question { index, kind, memory, values })
     }
 }
 
@@ -340,10 +319,7 @@ pub(super) fn read_sample(kind: Kind, replies: Vec<Reply>, len: Option<u64>) -> 
             let (_, fields): (u64, Pairs) = from_redis_value(replies.next()?).ok()?;
             Sample::Hash { fields, whole: false }
         }
-        Kind::Hash => Sample::Hash {
-            fields: from_redis_value(replies.next()?).ok()?,
-            whole: true,
-        },
+        Kind::Hash => Sample::Hash { fields: from_redis_value(replies.next()?).ok()?, whole: true },
         Kind::Set => {
             let (_, members): (u64, Vec<Vec<u8>>) = from_redis_value(replies.next()?).ok()?;
             Sample::Items(members)
@@ -373,10 +349,7 @@ pub(super) fn sample_commands(pipe: &mut Pipeline, kind: Kind, key: &[u8], len: 
         }
         Kind::List => Content::List(Value::Any),
         Kind::Set => Content::Set(Value::Any),
-        Kind::Zset => Content::Zset {
-            member: Value::Any,
-            score: Value::Any,
-        },
+        Kind::Zset => Content::Zset { member: Value::Any, score: Value::Any },
     };
     value_commands(pipe, &content, key, len)
 }

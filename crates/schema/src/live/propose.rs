@@ -24,16 +24,12 @@ pub(super) fn propose(
     sampled: u64,
     existing: u64,
 ) -> String {
-    let mut patterns: Vec<(Vec<Step>, Seen)> = patterns
-        .into_iter()
-        .filter(|(_, seen)| !seen.kinds.is_empty())
-        .collect();
+    let mut patterns: Vec<(Vec<Step>, Seen)> =
+        patterns.into_iter().filter(|(_, seen)| !seen.kinds.is_empty()).collect();
     patterns.sort_by(|left, right| left.0.cmp(&right.0));
     let prefix = common_prefix(&patterns);
-    let mut proposal = Proposal {
-        scale: (existing as f64 / sampled.max(1) as f64).max(1.0),
-        ..Proposal::default()
-    };
+    let mut proposal =
+        Proposal { scale: (existing as f64 / sampled.max(1) as f64).max(1.0), ..Proposal::default() };
     proposal.name_ids(&patterns);
     let mut body = String::new();
     for (index, (steps, seen)) in patterns.iter().enumerate() {
@@ -45,19 +41,13 @@ pub(super) fn propose(
         format_count(existing)
     );
     let name = schema_name(&options.name);
-    let prefix = prefix
-        .map(|prefix| format!("prefix  = \"{prefix}:\"\n"))
-        .unwrap_or_default();
+    let prefix = prefix.map(|prefix| format!("prefix  = \"{prefix}:\"\n")).unwrap_or_default();
     let _ = write!(text, "[schema]\nname    = \"{name}\"\nversion = 1\n{prefix}\n");
     proposal.ids(&mut text);
     text += &body;
     proposal.narrowing.shapes(&mut text);
     if let Err(mistakes) = Schema::parse("proposal", &text) {
-        let remarks: String = mistakes
-            .0
-            .iter()
-            .map(|mistake| format!("# {}\n", mistake.what))
-            .collect();
+        let remarks: String = mistakes.0.iter().map(|mistake| format!("# {}\n", mistake.what)).collect();
         text = format!("# To be settled by hand:\n{remarks}\n{text}");
     }
     text
@@ -65,11 +55,7 @@ pub(super) fn propose(
 
 fn schema_name(name: &str) -> String {
     let name = snake(name).replace(|char: char| !char.is_ascii_alphanumeric(), "_");
-    let letters = if name.starts_with(|char: char| char.is_ascii_alphabetic()) {
-        ""
-    } else {
-        "schema_"
-    };
+    let letters = if name.starts_with(|char: char| char.is_ascii_alphabetic()) { "" } else { "schema_" };
     format!("{letters}{name}").chars().take(64).collect()
 }
 
@@ -78,9 +64,7 @@ fn common_prefix(patterns: &[(Vec<Step>, Seen)]) -> Option<String> {
     let Step::Word(first) = patterns.first()?.0.first()? else {
         return None;
     };
-    let shared = patterns
-        .iter()
-        .all(|(steps, _)| steps.len() > 1 && steps[0] == Step::Word(first.clone()));
+    let shared = patterns.iter().all(|(steps, _)| steps.len() > 1 && steps[0] == Step::Word(first.clone()));
     (shared && patterns.len() > 1).then(|| first.clone())
 }
 
@@ -111,11 +95,8 @@ impl Proposal {
                     continue;
                 }
                 // The rest of a very deep key may hold colons, and nothing else should share its rule.
-                let base = if position + 1 == DEEPEST {
-                    "rest".to_owned()
-                } else {
-                    id_name(&steps[..position])
-                };
+                let base =
+                    if position + 1 == DEEPEST { "rest".to_owned() } else { id_name(&steps[..position]) };
                 let mut name = base.clone();
                 let mut number = 2;
                 while names.values().any(|taken| *taken == name) {
@@ -128,16 +109,10 @@ impl Proposal {
                     id.values.insert(segment.trim_matches(['{', '}']).to_owned());
                 }
                 // Words that other patterns have in this very place.
-                id.not.extend(
-                    patterns
-                        .iter()
-                        .filter_map(|(other, _)| match other.get(position) {
-                            Some(Step::Word(word)) if other[..position] == steps[..position] => {
-                                Some(word.clone())
-                            }
-                            _ => None,
-                        }),
-                );
+                id.not.extend(patterns.iter().filter_map(|(other, _)| match other.get(position) {
+                    Some(Step::Word(word)) if other[..position] == steps[..position] => Some(word.clone()),
+                    _ => None,
+                }));
                 names.insert(position, name);
             }
             self.names.push(names);
@@ -150,11 +125,7 @@ impl Proposal {
         }
         let _ = writeln!(out, "[ids]");
         for (name, id) in &self.ids {
-            let int = |value: &String| {
-                value
-                    .parse::<u64>()
-                    .is_ok_and(|number| number.to_string() == *value)
-            };
+            let int = |value: &String| value.parse::<u64>().is_ok_and(|number| number.to_string() == *value);
             let example = id
                 .values
                 .iter()
@@ -166,10 +137,7 @@ impl Proposal {
                 words.push("form = \"int\"".to_owned());
             } else {
                 let longest = id.values.iter().map(String::len).max().unwrap_or(1);
-                words.push(format!(
-                    "max = {}",
-                    (longest * 2).next_power_of_two().clamp(16, 1_024)
-                ));
+                words.push(format!("max = {}", (longest * 2).next_power_of_two().clamp(16, 1_024)));
                 let raw: String = [':', '/', ' ']
                     .into_iter()
                     .filter(|char| id.values.iter().any(|value| value.contains(*char)))
@@ -194,13 +162,7 @@ impl Proposal {
             Step::Id => format!("<{}>", self.names[index][&position]),
             Step::TaggedId => format!("{{<{}>}}", self.names[index][&position]),
         };
-        let pattern = steps
-            .iter()
-            .enumerate()
-            .skip(skip)
-            .map(spelled)
-            .collect::<Vec<_>>()
-            .join(":");
+        let pattern = steps.iter().enumerate().skip(skip).map(spelled).collect::<Vec<_>>().join(":");
         let name = self.family_name(&steps[skip..]);
         let kind = seen.kinds[0];
         let _ = writeln!(out, "[key.{name}]");
@@ -210,12 +172,7 @@ impl Proposal {
             let others: Vec<&str> = others.iter().map(|kind| kind.name()).collect();
             let _ = writeln!(out, "# also seen: {}", others.join(", "));
         }
-        let _ = writeln!(
-            out,
-            "pattern  = {}\ntype     = \"{}\"",
-            toml_text(&pattern),
-            kind.name()
-        );
+        let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.name());
         self.narrowing.content(&name, kind, seen, out);
         if kind != Kind::String {
             let _ = writeln!(out, "max_len  = {}", round_up(seen.longest * 2));
@@ -224,12 +181,7 @@ impl Proposal {
             let _ = writeln!(out, "ttl      = {}", ttl(seen));
         } else {
             let keys = seen.keys as f64 * self.scale * 2.0;
-            let _ = writeln!(
-                out,
-                "max_keys = {}\nttl      = {}",
-                round_up(keys as u64),
-                ttl(seen)
-            );
+            let _ = writeln!(out, "max_keys = {}\nttl      = {}", round_up(keys as u64), ttl(seen));
         }
         let _ = writeln!(out, "purpose  = \"\"\n");
     }
@@ -265,9 +217,7 @@ fn id_name(before: &[Step]) -> String {
         Step::Word(word) => Some(snake(word)),
         Step::Id | Step::TaggedId => None,
     });
-    let word = word
-        .unwrap_or_default()
-        .replace(|char: char| !char.is_ascii_alphanumeric(), "_");
+    let word = word.unwrap_or_default().replace(|char: char| !char.is_ascii_alphanumeric(), "_");
     match singular(word.trim_matches('_')) {
         "" => "id".to_owned(),
         word if word.starts_with(|char: char| char.is_ascii_digit()) => format!("id_{word}"),
@@ -281,11 +231,7 @@ fn is_telling(value: &str) -> bool {
 }
 
 fn singular(word: &str) -> &str {
-    if word.ends_with("us") || word.ends_with("ss") {
-        word
-    } else {
-        word.strip_suffix('s').unwrap_or(word)
-    }
+    if word.ends_with("us") || word.ends_with("ss") { word } else { word.strip_suffix('s').unwrap_or(word) }
 }
 
 fn ttl(seen: &Seen) -> String {
@@ -294,9 +240,7 @@ fn ttl(seen: &Seen) -> String {
     }
     let seconds = seen.longest_ttl_ms.div_ceil(1_000).max(1);
     let usual = USUAL_TTLS_S.into_iter().find(|usual| *usual >= seconds);
-    let longest = format_duration(Duration::from_secs(
-        usual.unwrap_or(seconds.next_multiple_of(86_400)),
-    ));
+    let longest = format_duration(Duration::from_secs(usual.unwrap_or(seconds.next_multiple_of(86_400))));
     if seen.expiring == seen.keys {
         return format!("{{ max = \"{longest}\" }}");
     }
@@ -307,10 +251,8 @@ fn ttl(seen: &Seen) -> String {
 fn round_up(number: u64) -> u64 {
     let mut ten = 1;
     while ten < 1_000_000_000_000 {
-        if let Some(round) = [1, 2, 5]
-            .into_iter()
-            .map(|digit| digit * ten)
-            .find(|round| *round >= number.max(10))
+        if let Some(round) =
+            [1, 2, 5].into_iter().map(|digit| digit * ten).find(|round| *round >= number.max(10))
         {
             return round;
         }

@@ -72,11 +72,7 @@ impl AuditReport {
     /// The worst of all findings; `None` when everything is as declared.
     pub fn worst(&self) -> Option<Severity> {
         let undeclared = (!self.undeclared.is_empty()).then(|| Breach::UndeclaredKey.severity());
-        self.violations
-            .iter()
-            .map(|group| group.severity)
-            .chain(undeclared)
-            .max()
+        self.violations.iter().map(|group| group.severity).chain(undeclared).max()
     }
 
     pub fn json(&self) -> String {
@@ -88,12 +84,8 @@ impl AuditReport {
         let mut out = String::new();
         let seconds = self.elapsed_ms as f64 / 1_000.0;
         let servers = if self.nodes == 1 { "server" } else { "servers" };
-        let _ = writeln!(
-            out,
-            "{} keys on {} {servers} in {seconds:.1} s\n",
-            format_count(self.keys),
-            self.nodes
-        );
+        let _ =
+            writeln!(out, "{} keys on {} {servers} in {seconds:.1} s\n", format_count(self.keys), self.nodes);
         self.family_table(&mut out);
         self.violation_list(&mut out);
         self.undeclared_table(&mut out);
@@ -107,12 +99,7 @@ impl AuditReport {
 
     /// One line that says how it went.
     pub fn verdict(&self) -> String {
-        let count = |severity| {
-            self.violations
-                .iter()
-                .filter(|group| group.severity == severity)
-                .count()
-        };
+        let count = |severity| self.violations.iter().filter(|group| group.severity == severity).count();
         match self.worst() {
             None => "everything is as declared".to_owned(),
             Some(_) => format!(
@@ -143,12 +130,8 @@ impl AuditReport {
         for group in &self.violations {
             let (severity, breach) = (group.severity.name(), group.breach.name());
             let keys = if group.keys == 1 { "key" } else { "keys" };
-            let _ = writeln!(
-                out,
-                "{severity}[{breach}] {}: {} {keys}",
-                group.family,
-                format_count(group.keys)
-            );
+            let _ =
+                writeln!(out, "{severity}[{breach}] {}: {} {keys}", group.family, format_count(group.keys));
             for example in &group.examples {
                 let _ = writeln!(out, "    {}  {}", example.key, example.message);
             }
@@ -180,12 +163,7 @@ impl AuditReport {
             .iter()
             .map(|big| {
                 let len = big.len.map(format_count).unwrap_or_default();
-                [
-                    big.key.clone(),
-                    big.family.clone().unwrap_or_default(),
-                    format_size(big.bytes),
-                    len,
-                ]
+                [big.key.clone(), big.family.clone().unwrap_or_default(), format_size(big.bytes), len]
             })
             .collect();
         table(out, ["biggest keys", "family", "memory", "length"], &rows);
@@ -203,11 +181,8 @@ fn table(out: &mut String, titles: [&str; 4], rows: &[[String; 4]]) {
     };
     let widths: [usize; 4] = std::array::from_fn(width);
     let mut line = |cells: [&str; 4]| {
-        let padded: Vec<String> = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let padded: Vec<String> =
+            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(out, "{}", padded.join("  ").trim_end());
     };
     line(titles);

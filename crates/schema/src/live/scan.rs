@@ -68,13 +68,7 @@ pub(super) fn pages<C: ConnectionLike + Send>(
     pace: Pace,
     glob: Option<Vec<u8>>,
 ) -> impl Stream<Item = Result<Vec<Vec<u8>>, Error>> {
-    let walk = Walk {
-        connection,
-        glob,
-        cursor: Some(0),
-        pace,
-        next_page_at: Instant::now(),
-    };
+    let walk = Walk { connection, glob, cursor: Some(0), pace, next_page_at: Instant::now() };
     stream::unfold(walk, |mut walk| async move {
         let cursor = walk.cursor?;
         tokio::time::sleep_until(walk.next_page_at).await;
@@ -92,11 +86,7 @@ impl<C: ConnectionLike> Walk<C> {
     fn plan_next(&mut self, keys: usize) {
         const MADE_UP: Duration = Duration::from_millis(20);
         // A sparse page of a MATCH still costs the server its COUNT.
-        let cost = if self.glob.is_some() {
-            keys.max(self.pace.page())
-        } else {
-            keys
-        };
+        let cost = if self.glob.is_some() { keys.max(self.pace.page()) } else { keys };
         let now = Instant::now();
         let from = self.next_page_at.max(now.checked_sub(MADE_UP).unwrap_or(now));
         self.next_page_at = from + self.pace.time_for(cost);
@@ -109,10 +99,8 @@ impl<C: ConnectionLike> Walk<C> {
             scan.arg("MATCH").arg(glob);
         }
         scan.arg("COUNT").arg(self.pace.page());
-        let (next, keys): (u64, Vec<Vec<u8>>) = scan
-            .query_async(&mut self.connection)
-            .await
-            .map_err(failed("SCAN"))?;
+        let (next, keys): (u64, Vec<Vec<u8>>) =
+            scan.query_async(&mut self.connection).await.map_err(failed("SCAN"))?;
         self.cursor = (next != 0).then_some(next);
         Ok(keys)
     }
@@ -120,8 +108,5 @@ impl<C: ConnectionLike> Walk<C> {
 
 /// How many keys a server says it has.
 pub(super) async fn db_size<C: ConnectionLike>(connection: &mut C) -> Result<u64, Error> {
-    redis::cmd("DBSIZE")
-        .query_async(connection)
-        .await
-        .map_err(failed("DBSIZE"))
+    redis::cmd("DBSIZE").query_async(connection).await.map_err(failed("DBSIZE"))
 }

@@ -42,16 +42,10 @@ impl Sums {
                 continue;
             };
             let part_ids: Vec<usize> = schema.families[part].pattern.ids().collect();
-            let positions: Option<Vec<usize>> = family
-                .pattern
-                .ids()
-                .map(|id| part_ids.iter().position(|other| *other == id))
-                .collect();
+            let positions: Option<Vec<usize>> =
+                family.pattern.ids().map(|id| part_ids.iter().position(|other| *other == id)).collect();
             if let Some(positions) = positions {
-                let part = FamilyId {
-                    schema: total.schema,
-                    family: part,
-                };
+                let part = FamilyId { schema: total.schema, family: part };
                 sums.totals_of.entry(part).or_default().push((total, positions));
                 sums.totals.insert(total);
             }
@@ -67,9 +61,7 @@ impl Sums {
     /// Takes in the value of a key.
     pub(super) fn add(&mut self, family: FamilyId, ids: &[String], value: &[u8]) {
         let follows = self.totals.contains(&family) || self.totals_of.contains_key(&family);
-        let Some(number) = follows
-            .then(|| std::str::from_utf8(value).ok()?.parse::<i64>().ok())
-            .flatten()
+        let Some(number) = follows.then(|| std::str::from_utf8(value).ok()?.parse::<i64>().ok()).flatten()
         else {
             return;
         };
@@ -110,11 +102,7 @@ impl Sums {
                     Some(total) => format!("says {total}, its parts add up to {}", sum.parts),
                     None => format!("is missing, its parts add up to {}", sum.parts),
                 };
-                Mismatch {
-                    family: *family,
-                    ids: ids.clone(),
-                    message,
-                }
+                Mismatch { family: *family, ids: ids.clone(), message }
             })
             .collect();
         mismatches.sort_by(|left, right| (left.family, &left.ids).cmp(&(right.family, &right.ids)));

@@ -118,10 +118,7 @@ impl<'c> Tally<'c> {
             self.add_stranger(probed);
             return;
         };
-        self.families
-            .entry(id)
-            .or_default()
-            .add(probed.bytes, probed.facts.len);
+        self.families.entry(id).or_default().add(probed.bytes, probed.facts.len);
         let mut last = None;
         for violation in judge(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
             // Two wrong fields are two examples of one key.
@@ -150,10 +147,7 @@ impl<'c> Tally<'c> {
         let found = self.violations.entry((family, breach)).or_default();
         found.keys += keys;
         if found.examples.len() < EXAMPLES {
-            found.examples.push(Example {
-                key: shown(key),
-                message,
-            });
+            found.examples.push(Example { key: shown(key), message });
         }
     }
 
@@ -169,15 +163,7 @@ impl<'c> Tally<'c> {
         }
         let family = probed.family.map(|id| family_name(self.catalog, id));
         let at = self.biggest.partition_point(|big| big.bytes >= bytes);
-        self.biggest.insert(
-            at,
-            BigKey {
-                key,
-                family,
-                bytes,
-                len: probed.facts.len,
-            },
-        );
+        self.biggest.insert(at, BigKey { key, family, bytes, len: probed.facts.len });
         self.biggest.truncate(BIGGEST);
     }
 
@@ -194,10 +180,7 @@ impl<'c> Tally<'c> {
         let violations = violation_groups(self.catalog, self.violations);
         let mut undeclared = undeclared_groups(self.undeclared);
         if undeclared.len() > GROUPS {
-            notes.push(format!(
-                "{} more undeclared patterns are not shown",
-                undeclared.len() - GROUPS
-            ));
+            notes.push(format!("{} more undeclared patterns are not shown", undeclared.len() - GROUPS));
             undeclared.truncate(GROUPS);
         }
         AuditReport {
@@ -231,11 +214,8 @@ impl<'c> Tally<'c> {
         for (id, family) in self.catalog.families() {
             let Some(limit) = &family.max_keys else { continue };
             let space = &self.catalog.spaces()[id.schema];
-            let shards = if matches!(family.tag, Tag::Shard { by: None }) {
-                space.shards().count() as u64
-            } else {
-                1
-            };
+            let shards =
+                if matches!(family.tag, Tag::Shard { by: None }) { space.shards().count() as u64 } else { 1 };
             let most = limit.value.saturating_mul(shards);
             let keys = self.families.get(&id).map_or(0, |weight| weight.keys);
             if keys > most {
@@ -251,13 +231,7 @@ impl<'c> Tally<'c> {
             let space = &self.catalog.spaces()[mismatch.family.schema];
             let ids: Vec<&str> = mismatch.ids.iter().map(String::as_str).collect();
             let key = space.key(mismatch.family.family, &ids, None);
-            self.found(
-                mismatch.family,
-                Breach::BrokenSum,
-                key.as_bytes(),
-                mismatch.message,
-                1,
-            );
+            self.found(mismatch.family, Breach::BrokenSum, key.as_bytes(), mismatch.message, 1);
         }
     }
 }

@@ -43,38 +43,24 @@ fn seeds(url: &str) -> Result<Vec<ConnectionInfo>, Error> {
     let urls = match url.split_once("+cluster://") {
         None => vec![url.to_owned()],
         Some((scheme, rest)) => {
-            let (credentials, hosts) = rest
-                .rsplit_once('@')
-                .map_or(("", rest), |(user, hosts)| (user, hosts));
-            let at = if credentials.is_empty() {
-                String::new()
-            } else {
-                format!("{credentials}@")
-            };
-            hosts
-                .split(',')
-                .map(|host| format!("{scheme}://{at}{host}"))
-                .collect()
+            let (credentials, hosts) =
+                rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
+            let at = if credentials.is_empty() { String::new() } else { format!("{credentials}@") };
+            hosts.split(',').map(|host| format!("{scheme}://{at}{host}")).collect()
         }
     };
-    urls.into_iter()
-        .map(|url| url.into_connection_info().map_err(failed("the address")))
-        .collect()
+    urls.into_iter().map(|url| url.into_connection_info().map_err(failed("the address"))).collect()
 }
 
 async fn connect_node(info: &ConnectionInfo) -> Result<Node, Error> {
-    let info = info
-        .clone()
-        .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let info = info.clone().set_tcp_settings(TcpSettings::default().set_nodelay(true));
     let name = info.addr().to_string();
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(Some(ANSWER_LIMIT))
         .set_connection_timeout(Some(CONNECT_LIMIT));
     let client = Client::open(info).map_err(failed(&name))?;
-    let connection = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
-        .map_err(failed(&name))?;
+    let connection =
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed(&name))?;
     Ok(Node { name, connection })
 }
 
@@ -95,20 +81,11 @@ async fn masters(info: &ConnectionInfo, mut node: Node) -> Result<Vec<Node>, Err
         .map_err(failed("CLUSTER NODES"))?;
     let mut nodes = Vec::new();
     for (host, port) in master_addresses(&table) {
-        let host = if host.is_empty() {
-            host_of(info.addr())
-        } else {
-            host
-        };
+        let host = if host.is_empty() { host_of(info.addr()) } else { host };
         let address = match info.addr() {
-            ConnectionAddr::TcpTls {
-                insecure, tls_params, ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+            }
             _ => ConnectionAddr::Tcp(host, port),
         };
         nodes.push(connect_node(&info.clone().set_addr(address)).await?);
@@ -127,9 +104,7 @@ fn master_addresses(table: &str) -> Vec<(String, u16)> {
             let mut words = line.split(' ');
             let (address, flags) = (words.nth(1)?, words.next()?);
             let serves = words.nth(5).is_some();
-            let gone = flags
-                .split(',')
-                .any(|flag| matches!(flag, "fail" | "noaddr" | "handshake"));
+            let gone = flags.split(',').any(|flag| matches!(flag, "fail" | "noaddr" | "handshake"));
             if !flags.split(',').any(|flag| flag == "master") || gone || !serves {
                 return None;
             }
@@ -154,11 +129,8 @@ pub(super) async fn ask<C: ConnectionLike>(
     if pipe.is_empty() {
         return Ok(Vec::new());
     }
-    let replies: Vec<RedisResult<Reply>> = pipe
-        .ignore_errors()
-        .query_async(connection)
-        .await
-        .map_err(failed("a pipeline"))?;
+    let replies: Vec<RedisResult<Reply>> =
+        pipe.ignore_errors().query_async(connection).await.map_err(failed("a pipeline"))?;
     Ok(replies.into_iter().map(Result::ok).collect())
 }
 
@@ -176,11 +148,7 @@ mod tests {
         let seeds = seeds("redis+cluster://:secret@a:1,b:2").unwrap();
         let names: Vec<String> = seeds.iter().map(|info| info.addr().to_string()).collect();
         assert_eq!(names, ["a:1", "b:2"]);
-        assert!(
-            seeds
-                .iter()
-                .all(|info| info.redis_settings().password() == Some("secret"))
-        );
+        assert!(seeds.iter().all(|info| info.redis_settings().password() == Some("secret")));
     }
 
     #[test]
@@ -190,9 +158,6 @@ mod tests {
                      a3 10.0.0.3:7002@17002 master - 0 0 2 connected\n\
                      a4 10.0.0.4:7003@17003 master,fail - 0 0 2 connected 5461-9\n\
                      a5 [::1]:7004@17004 master - 0 0 2 connected 5461-16383\n";
-        assert_eq!(
-            master_addresses(table),
-            [("10.0.0.1".to_owned(), 7000), ("[::1]".to_owned(), 7004)]
-        );
+        assert_eq!(master_addresses(table), [("10.0.0.1".to_owned(), 7000), ("[::1]".to_owned(), 7004)]);
     }
 }

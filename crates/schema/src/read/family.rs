@@ -12,9 +12,8 @@ pub(crate) const FAMILY_KEYS: [&str; 20] = [
     "role", "with", "sums", "writers", "contract", "purpose", "note", "example", "allow",
 ];
 pub(crate) const CHANNEL_KEYS: [&str; 5] = ["name", "payload", "contract", "purpose", "note"];
-pub(crate) const TTL_KEYS: [&str; 9] = [
-    "max", "exact", "range", "none", "late", "why", "after", "backstop", "renewed",
-];
+pub(crate) const TTL_KEYS: [&str; 9] =
+    ["max", "exact", "range", "none", "late", "why", "after", "backstop", "renewed"];
 pub(crate) const ALLOW_KEYS: [&str; 2] = ["rule", "reason"];
 
 pub(super) fn read_family(
@@ -66,9 +65,7 @@ pub(super) fn read_channel(
         None => (None, item),
         Some(table) => {
             table.only(&["env", "default"], reader);
-            let env = table
-                .need("env", "\"CHANNEL\"", reader)
-                .and_then(|item| item.text(reader));
+            let env = table.need("env", "\"CHANNEL\"", reader).and_then(|item| item.text(reader));
             (env, table.need("default", "\"events:message.created\"", reader)?)
         }
     };
@@ -110,11 +107,7 @@ fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) ->
     let text = item.text(reader)?;
     let Some(kind) = Kind::from_name(&text) else {
         let all = Kind::ALL.map(Kind::name).join(", ");
-        reader.wrong(
-            item.at,
-            format!("no type is called {text:?}"),
-            format!("one of {all}"),
-        );
+        reader.wrong(item.at, format!("no type is called {text:?}"), format!("one of {all}"));
         return None;
     };
     let belongs: &[&str] = match kind {
@@ -139,25 +132,16 @@ fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) ->
     Some(match kind {
         Kind::String => Content::String(value("value", reader)?),
         Kind::Hash => Content::Hash(
-            table
-                .get("fields")
-                .map(|item| read_fields(item, names, reader))
-                .unwrap_or_default(),
+            table.get("fields").map(|item| read_fields(item, names, reader)).unwrap_or_default(),
         ),
         Kind::List => Content::List(value("item", reader)?),
         Kind::Set => Content::Set(value("member", reader)?),
-        Kind::Zset => Content::Zset {
-            member: value("member", reader)?,
-            score: value("score", reader)?,
-        },
+        Kind::Zset => Content::Zset { member: value("member", reader)?, score: value("score", reader)? },
     })
 }
 
 fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {
-    let undeclared = Ttl {
-        rule: TtlRule::Undeclared,
-        renewal: Renewal::Unsaid,
-    };
+    let undeclared = Ttl { rule: TtlRule::Undeclared, renewal: Renewal::Unsaid };
     let example = "{ max = \"1h\" }, { exact = \"1h\" }, { range = [\"5m\", \"1d\"] } or { none = \"why\" }";
     let Some(item) = item else { return undeclared };
     let Some(table) = item.table("ttl", example, reader) else {
@@ -185,10 +169,7 @@ fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {
             None
         }
     };
-    Ttl {
-        rule: rule.unwrap_or(TtlRule::Undeclared),
-        renewal,
-    }
+    Ttl { rule: rule.unwrap_or(TtlRule::Undeclared), renewal }
 }
 
 fn limit(
@@ -208,11 +189,7 @@ fn read_range(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
     };
     let (least, most) = (read_duration(*least, reader)?, read_duration(*most, reader)?);
     if least.value > most.value {
-        reader.wrong(
-            item.at,
-            "the range ends before it starts",
-            "the shorter duration first",
-        );
+        reader.wrong(item.at, "the range ends before it starts", "the shorter duration first");
         return None;
     }
     Some(TtlRule::Range(least, most))
@@ -220,9 +197,7 @@ fn read_range(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
 
 fn read_late(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
     let max = limit(table, "late", reader)?;
-    let why = table
-        .need("why", "\"has no TTL while its instance lives\"", reader)?
-        .text(reader)?;
+    let why = table.need("why", "\"has no TTL while its instance lives\"", reader)?.text(reader)?;
     Some(TtlRule::Late { max, why })
 }
 
@@ -240,11 +215,7 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
         let id = pattern.ids().find(|id| names.ids[*id].name == name);
         if id.is_none() {
             let what = format!("{:?} has no placeholder <{name}>", pattern.text);
-            reader.wrong(
-                item.at,
-                what,
-                "a placeholder of the pattern, \"shard\", or { none = \"why\" }",
-            );
+            reader.wrong(item.at, what, "a placeholder of the pattern, \"shard\", or { none = \"why\" }");
         }
         id
     };
@@ -260,16 +231,12 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
     };
     match table.entries.as_slice() {
         [entry] if entry.name == "shard_by" => {
-            let by = entry
-                .item
-                .as_text()
-                .and_then(|name| placeholder(entry.item, name));
+            let by = entry.item.as_text().and_then(|name| placeholder(entry.item, name));
             Tag::Shard { by }
         }
-        [entry] if entry.name == "none" => entry
-            .item
-            .text(reader)
-            .map_or(Tag::Undeclared, |why| Tag::Single { why }),
+        [entry] if entry.name == "none" => {
+            entry.item.text(reader).map_or(Tag::Undeclared, |why| Tag::Single { why })
+        }
         _ => {
             reader.wrong(item.at, "the tag says nothing known", example);
             Tag::Undeclared
@@ -293,17 +260,10 @@ fn read_example(item: Item<'_>, reader: &mut Reader<'_>) -> Example {
 
 fn read_role(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Role> {
     let text = item.text(reader)?;
-    let role = Role::ALL
-        .iter()
-        .find(|(name, _)| *name == text)
-        .map(|(_, role)| *role);
+    let role = Role::ALL.iter().find(|(name, _)| *name == text).map(|(_, role)| *role);
     if role.is_none() {
         let all = Role::ALL.map(|(name, _)| name).join(", ");
-        reader.wrong(
-            item.at,
-            format!("no role is called {text:?}"),
-            format!("one of {all}"),
-        );
+        reader.wrong(item.at, format!("no role is called {text:?}"), format!("one of {all}"));
     }
     role
 }
@@ -318,18 +278,10 @@ pub(super) fn read_allow(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Vec
             continue;
         };
         table.only(&ALLOW_KEYS, reader);
-        let rule = table
-            .need("rule", "\"no-prefix\"", reader)
-            .and_then(|item| item.text(reader));
-        let reason = table
-            .need("reason", "\"…\"", reader)
-            .and_then(|item| item.text(reader));
+        let rule = table.need("rule", "\"no-prefix\"", reader).and_then(|item| item.text(reader));
+        let reason = table.need("reason", "\"…\"", reader).and_then(|item| item.text(reader));
         if let (Some(rule), Some(reason)) = (rule, reason) {
-            allows.push(Allow {
-                rule,
-                reason,
-                place: reader.source().place(item.at),
-            });
+            allows.push(Allow { rule, reason, place: reader.source().place(item.at) });
         }
     }
     allows

@@ -4,9 +4,8 @@ use super::limit::duration_text;
 use super::table::{Item, Reader, Table};
 use crate::id::{Form, IdRule, LAST_UNIX_MS, Raw};
 
-pub(crate) const ID_KEYS: [&str; 12] = [
-    "max", "not", "raw", "form", "range", "step", "one_of", "of", "space", "example", "note", "allow",
-];
+pub(crate) const ID_KEYS: [&str; 12] =
+    ["max", "not", "raw", "form", "range", "step", "one_of", "of", "space", "example", "note", "allow"];
 pub(crate) const FORMS: [&str; 5] = ["text", "int", "unix_ms", "hour", "endpoint"];
 
 /// Longer ids make longer keys than anybody wants to read, in memory twice.
@@ -16,17 +15,10 @@ pub(super) fn read_ids(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<IdRule
     let mut ids: Vec<IdRule> = Vec::new();
     for entry in &table.entries {
         if !super::is_name(entry.name) || entry.name == "shard" {
-            reader.wrong(
-                entry.at,
-                format!("`{}` cannot name an id", entry.name),
-                "letters, digits and _",
-            );
+            reader.wrong(entry.at, format!("`{}` cannot name an id", entry.name), "letters, digits and _");
             continue;
         }
-        if let Some(clash) = ids
-            .iter()
-            .find(|id| super::snake(&id.name) == super::snake(entry.name))
-        {
+        if let Some(clash) = ids.iter().find(|id| super::snake(&id.name) == super::snake(entry.name)) {
             let what = format!("`{}` and `{}` are the same name in code", clash.name, entry.name);
             reader.wrong(entry.at, what, "a name of its own");
             continue;
@@ -44,16 +36,9 @@ pub(super) fn read_ids(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<IdRule
 fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reader<'_>) -> Option<IdRule> {
     table.only(&ID_KEYS, reader);
     let of = table.get("of").and_then(|item| Some((item, item.text(reader)?)));
-    let base = of
-        .as_ref()
-        .and_then(|(_, of)| earlier.iter().find(|id| id.name == *of))
-        .cloned();
+    let base = of.as_ref().and_then(|(_, of)| earlier.iter().find(|id| id.name == *of)).cloned();
     if let (Some((item, of)), None) = (&of, &base) {
-        reader.wrong(
-            item.at,
-            format!("`{of}` is not declared before `{name}`"),
-            "an id that stands above",
-        );
+        reader.wrong(item.at, format!("`{of}` is not declared before `{name}`"), "an id that stands above");
     }
     let form = read_form(table, base.as_ref(), reader)?;
     let default_max = base.as_ref().map_or(128, |base| base.max);
@@ -61,10 +46,7 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
         None => default_max,
         Some(item) => usize::try_from(item.count(1, reader)?.min(LONGEST_ID)).unwrap_or(default_max),
     };
-    let not = table
-        .get("not")
-        .map(|item| item.texts(reader))
-        .unwrap_or_default();
+    let not = table.get("not").map(|item| item.texts(reader)).unwrap_or_default();
     let mut id = IdRule {
         name: name.to_owned(),
         form,
@@ -81,16 +63,10 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
         place: reader.source().place(table.at),
     };
     let example = table.text("example", reader);
-    id.example = example
-        .or_else(|| base.map(|base| base.example))
-        .unwrap_or_else(|| default_example(&id));
+    id.example = example.or_else(|| base.map(|base| base.example)).unwrap_or_else(|| default_example(&id));
     if let Err(error) = id.check(&id.example) {
         let at = table.get("example").map_or(table.at, |item| item.at);
-        reader.wrong(
-            at,
-            format!("the example of `{name}`: {error}"),
-            "an id that the rule accepts",
-        );
+        reader.wrong(at, format!("the example of `{name}`: {error}"), "an id that the rule accepts");
     }
     Some(id)
 }
@@ -109,16 +85,8 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
     if let Some(item) = table.get("one_of") {
         let words = item.texts(reader);
         for word in &words {
-            if word.is_empty()
-                || !word
-                    .bytes()
-                    .all(|byte| Form::Text(Raw::default()).stays_raw(byte))
-            {
-                reader.wrong(
-                    item.at,
-                    format!("{word:?} cannot stand in a key as it is"),
-                    "plain words",
-                );
+            if word.is_empty() || !word.bytes().all(|byte| Form::Text(Raw::default()).stays_raw(byte)) {
+                reader.wrong(item.at, format!("{word:?} cannot stand in a key as it is"), "plain words");
             }
         }
         return (!words.is_empty()).then_some(Form::OneOf(words));
@@ -146,15 +114,10 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
         "int" => read_int(table, u64::MAX, reader),
         "unix_ms" => read_int(table, LAST_UNIX_MS, reader),
         "hour" => Form::Hour,
-        "endpoint" => Form::Endpoint {
-            space: table.get("space").map_or(b' ', |item| read_space(item, reader)),
-        },
-        _ => Form::Text(
-            table
-                .get("raw")
-                .map(|item| read_raw(item, reader))
-                .unwrap_or_default(),
-        ),
+        "endpoint" => {
+            Form::Endpoint { space: table.get("space").map_or(b' ', |item| read_space(item, reader)) }
+        }
+        _ => Form::Text(table.get("raw").map(|item| read_raw(item, reader)).unwrap_or_default()),
     })
 }
 
@@ -163,11 +126,7 @@ fn read_space(item: Item<'_>, reader: &mut Reader<'_>) -> u8 {
         Some("_") => b'_',
         Some(" ") => b' ',
         _ => {
-            reader.wrong(
-                item.at,
-                "`space` is how the space of an endpoint is written",
-                "\"_\" or \" \"",
-            );
+            reader.wrong(item.at, "`space` is how the space of an endpoint is written", "\"_\" or \" \"");
             b' '
         }
     }
@@ -180,11 +139,7 @@ fn read_raw(item: Item<'_>, reader: &mut Reader<'_>) -> Raw {
             ':' => raw.separator = true,
             '/' => raw.slash = true,
             ' ' => raw.space = true,
-            _ => reader.wrong(
-                item.at,
-                format!("{char:?} is never raw in a key"),
-                "any of \": /\"",
-            ),
+            _ => reader.wrong(item.at, format!("{char:?} is never raw in a key"), "any of \": /\""),
         }
     }
     raw
@@ -193,19 +148,12 @@ fn read_raw(item: Item<'_>, reader: &mut Reader<'_>) -> Raw {
 fn read_int(table: &Table<'_>, most: u64, reader: &mut Reader<'_>) -> Form {
     let mut range = (0, most);
     if let Some(item) = table.get("range") {
-        let bounds: Option<Vec<u64>> = item.as_list().and_then(|items| {
-            items
-                .iter()
-                .map(|item| u64::try_from(item.as_int()?).ok())
-                .collect()
-        });
+        let bounds: Option<Vec<u64>> = item
+            .as_list()
+            .and_then(|items| items.iter().map(|item| u64::try_from(item.as_int()?).ok()).collect());
         match bounds.as_deref() {
             Some([min, max]) if min <= max => range = (*min, *max),
-            _ => reader.wrong(
-                item.at,
-                "`range` is the least and the greatest number",
-                "[400, 599]",
-            ),
+            _ => reader.wrong(item.at, "`range` is the least and the greatest number", "[400, 599]"),
         }
     }
     let step = match table.get("step") {
@@ -219,9 +167,5 @@ fn read_int(table: &Table<'_>, most: u64, reader: &mut Reader<'_>) -> Form {
             }
         },
     };
-    Form::Int {
-        min: range.0,
-        max: range.1,
-        step,
-    }
+    Form::Int { min: range.0, max: range.1, step }
 }

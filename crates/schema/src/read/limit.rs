@@ -13,17 +13,10 @@ const UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
 pub(super) fn read_count(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Limit<u64>> {
     read_limit(item, reader, |item| match item.as_text() {
         Some(text) => parse_size(text).filter(|size| *size > 0),
-        None => item
-            .as_int()
-            .and_then(|number| u64::try_from(number).ok())
-            .filter(|count| *count > 0),
+        None => item.as_int().and_then(|number| u64::try_from(number).ok()).filter(|count| *count > 0),
     })
     .or_else(|| {
-        reader.wrong(
-            item.at,
-            "expected a positive number",
-            "100, or { env = \"MAX_LEN\", default = 100 }",
-        );
+        reader.wrong(item.at, "expected a positive number", "100, or { env = \"MAX_LEN\", default = 100 }");
         None
     })
 }
@@ -66,8 +59,5 @@ fn read_limit<T>(
         Some(unit)
     });
     let value = read(table.get("default")?)?;
-    Some(Limit {
-        value,
-        env: Some(EnvVar { name, unit }),
-    })
+    Some(Limit { value, env: Some(EnvVar { name, unit }) })
 }

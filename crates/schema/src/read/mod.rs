@@ -53,11 +53,7 @@ impl Schema {
             Some(schema) if mistakes.is_empty() => {
                 crate::overlap::check_schema(&schema, &Source::new(file, text), &mut mistakes);
                 check_examples(&schema, &mut mistakes);
-                if mistakes.is_empty() {
-                    Ok(schema)
-                } else {
-                    Err(Mistakes(mistakes))
-                }
+                if mistakes.is_empty() { Ok(schema) } else { Err(Mistakes(mistakes)) }
             }
             _ => Err(Mistakes(mistakes)),
         }
@@ -83,19 +79,11 @@ fn read_schema(file: &str, root: &Table<'_>, reader: &mut Reader<'_>) -> Option<
     let head = root
         .need("schema", "a table: [schema]\\nname = \"chat\"", reader)
         .and_then(|item| item.table("[schema]", "name = \"chat\"", reader));
-    let ids = section(root, "ids", reader)
-        .map(|table| read_ids(&table, reader))
-        .unwrap_or_default();
+    let ids = section(root, "ids", reader).map(|table| read_ids(&table, reader)).unwrap_or_default();
     let shape_tables = tables(root, "shape", reader);
     let shape_names: Vec<String> = shape_tables.iter().map(|(name, _)| name.clone()).collect();
-    let names = Names {
-        ids: &ids,
-        shapes: &shape_names,
-    };
-    let shapes = shape_tables
-        .iter()
-        .map(|(name, table)| read_shape(table, name, names, reader))
-        .collect();
+    let names = Names { ids: &ids, shapes: &shape_names };
+    let shapes = shape_tables.iter().map(|(name, table)| read_shape(table, name, names, reader)).collect();
     let families: Vec<_> = tables(root, "key", reader)
         .iter()
         .filter_map(|(name, table)| read_family(name, table, names, reader))
@@ -124,13 +112,9 @@ fn read_head(file: &str, head: &Table<'_>, reader: &mut Reader<'_>) -> Option<Sc
         }
         Some(name)
     });
-    let version = head
-        .need("version", "1", reader)
-        .and_then(|item| item.count(1, reader));
+    let version = head.need("version", "1", reader).and_then(|item| item.count(1, reader));
     let prefix = read_prefix(head, reader);
-    let shards = head
-        .get("shards")
-        .and_then(|item| limit::read_count(item, reader));
+    let shards = head.get("shards").and_then(|item| limit::read_count(item, reader));
     Some(Schema {
         file: file.to_owned(),
         name: name?,
@@ -156,10 +140,7 @@ fn read_prefix(head: &Table<'_>, reader: &mut Reader<'_>) -> Prefix {
         None => (None, item.text(reader).unwrap_or_default()),
         Some(table) => {
             table.only(&["env", "default"], reader);
-            (
-                table.text("env", reader),
-                table.text("default", reader).unwrap_or_default(),
-            )
+            (table.text("env", reader), table.text("default", reader).unwrap_or_default())
         }
     };
     if !Prefix::accepts(&value) {
@@ -184,11 +165,7 @@ fn tables<'a>(root: &Table<'a>, kind: &str, reader: &mut Reader<'_>) -> Vec<(Str
     let mut tables = Vec::new();
     for entry in &section.entries {
         if !is_name(entry.name) || entry.name.contains(char::is_uppercase) {
-            reader.wrong(
-                entry.at,
-                format!("`{}` cannot name a {kind}", entry.name),
-                snake(entry.name),
-            );
+            reader.wrong(entry.at, format!("`{}` cannot name a {kind}", entry.name), snake(entry.name));
         }
         let title = format!("[{kind}.{}]", entry.name);
         if let Some(mut table) = entry.item.table(&title, "a table", reader) {
@@ -208,11 +185,8 @@ fn check_references(families: &[crate::model::Family], root: &Table<'_>, reader:
         let Some(table) = keys.get(&family.name).and_then(|item| item.as_table("")) else {
             continue;
         };
-        for (key, name) in family
-            .with
-            .iter()
-            .map(|name| ("with", name))
-            .chain(family.sums.iter().map(|name| ("sums", name)))
+        for (key, name) in
+            family.with.iter().map(|name| ("with", name)).chain(family.sums.iter().map(|name| ("sums", name)))
         {
             if families.iter().any(|other| other.name == *name) {
                 continue;
@@ -249,9 +223,7 @@ fn check_examples(schema: &Schema, mistakes: &mut Vec<Mistake>) {
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|char: char| char.is_ascii_alphabetic())
-        && name
-            .chars()
-            .all(|char| char.is_ascii_alphanumeric() || char == '_')
+        && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
 }
 
 /// `conversationId` as `conversation_id`.

@@ -14,10 +14,7 @@ pub(crate) struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     pub(crate) fn new(source: Source<'t>) -> Self {
-        Reader {
-            source,
-            mistakes: Vec::new(),
-        }
+        Reader { source, mistakes: Vec::new() }
     }
 
     pub(crate) fn source(&self) -> &Source<'t> {
@@ -25,8 +22,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn wrong(&mut self, at: usize, what: impl Into<String>, instead: impl Into<String>) {
-        self.mistakes
-            .push(self.source.mistake(at, what, Some(instead.into())));
+        self.mistakes.push(self.source.mistake(at, what, Some(instead.into())));
     }
 
     pub(crate) fn wrong_without_remedy(&mut self, at: usize, what: impl Into<String>) {
@@ -64,18 +60,10 @@ impl<'a> Table<'a> {
     pub(crate) fn new(title: impl Into<String>, at: usize, table: &'a DeTable<'a>) -> Self {
         let mut entries: Vec<Entry<'a>> = table
             .iter()
-            .map(|(name, value)| Entry {
-                name: name.get_ref(),
-                at: name.span().start,
-                item: item(value),
-            })
+            .map(|(name, value)| Entry { name: name.get_ref(), at: name.span().start, item: item(value) })
             .collect();
         entries.sort_by_key(|entry| entry.at);
-        Table {
-            title: title.into(),
-            at,
-            entries,
-        }
+        Table { title: title.into(), at, entries }
     }
 
     /// Reports the keys that do not belong here.
@@ -86,29 +74,18 @@ impl<'a> Table<'a> {
             }
             let instead = nearest(entry.name, known.iter().copied())
                 .map_or_else(|| format!("one of {}", known.join(", ")), ToOwned::to_owned);
-            reader.wrong(
-                entry.at,
-                format!("{} has no `{}`", self.title, entry.name),
-                instead,
-            );
+            reader.wrong(entry.at, format!("{} has no `{}`", self.title, entry.name), instead);
         }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
-        self.entries
-            .iter()
-            .find(|entry| entry.name == name)
-            .map(|entry| entry.item)
+        self.entries.iter().find(|entry| entry.name == name).map(|entry| entry.item)
     }
 
     pub(crate) fn need(&self, name: &str, example: &str, reader: &mut Reader<'_>) -> Option<Item<'a>> {
         let item = self.get(name);
         if item.is_none() {
-            reader.wrong(
-                self.at,
-                format!("{} has no `{name}`", self.title),
-                format!("{name} = {example}"),
-            );
+            reader.wrong(self.at, format!("{} has no `{name}`", self.title), format!("{name} = {example}"));
         }
         item
     }
@@ -120,10 +97,7 @@ impl<'a> Table<'a> {
 
 fn item<'a>(value: &'a Spanned<DeValue<'a>>) -> Item<'a> {
     let span: Span = value.span();
-    Item {
-        value: value.get_ref(),
-        at: span.start,
-    }
+    Item { value: value.get_ref(), at: span.start }
 }
 
 impl<'a> Item<'a> {
@@ -156,10 +130,8 @@ impl<'a> Item<'a> {
 
     /// A whole number from `least` on.
     pub(crate) fn count(&self, least: u64, reader: &mut Reader<'_>) -> Option<u64> {
-        let count = self
-            .as_int()
-            .and_then(|number| u64::try_from(number).ok())
-            .filter(|count| *count >= least);
+        let count =
+            self.as_int().and_then(|number| u64::try_from(number).ok()).filter(|count| *count >= least);
         if count.is_none() {
             self.not(&format!("a whole number from {least}"), "100", reader);
         }

@@ -6,23 +6,12 @@ use crate::id::IdRule;
 use crate::model::{Field, FieldName, Presence};
 use crate::shape::{JsonForm, Member, Shape, Value};
 
-pub(crate) const VALUE_WORDS: [&str; 9] = [
-    "any", "int", "float", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms", "json",
-];
-pub(crate) const VALUE_KEYS: [&str; 9] = [
-    "int",
-    "float",
-    "enum",
-    "text",
-    "id",
-    "json",
-    "max_bytes",
-    "is",
-    "optional",
-];
-pub(crate) const JSON_WORDS: [&str; 9] = [
-    "any", "string", "int", "number", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms",
-];
+pub(crate) const VALUE_WORDS: [&str; 9] =
+    ["any", "int", "float", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms", "json"];
+pub(crate) const VALUE_KEYS: [&str; 9] =
+    ["int", "float", "enum", "text", "id", "json", "max_bytes", "is", "optional"];
+pub(crate) const JSON_WORDS: [&str; 9] =
+    ["any", "string", "int", "number", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms"];
 pub(crate) const JSON_KEYS: [&str; 4] = ["enum", "list", "shape", "optional"];
 
 /// What a JSON value may weigh when the file does not say.
@@ -45,11 +34,7 @@ pub(super) fn read_value(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'
     if value.is_none() {
         let said = VALUE_KEYS.iter().take(6).any(|key| table.get(key).is_some()) || table.get("is").is_some();
         if !said {
-            reader.wrong(
-                item.at,
-                "the value does not say what it is",
-                "{ text = 128 }, { int = [0, 9] }, …",
-            );
+            reader.wrong(item.at, "the value does not say what it is", "{ text = 128 }, { int = [0, 9] }, …");
         }
     }
     value
@@ -60,12 +45,7 @@ fn read_word(word: &str, at: usize, reader: &mut Reader<'_>) -> Option<Value> {
     if value.is_none() {
         let near = crate::source::nearest(word, VALUE_WORDS);
         let instead = near.map_or_else(
-            || {
-                format!(
-                    "one of {}, or a table such as {{ text = 128 }}",
-                    VALUE_WORDS.join(", ")
-                )
-            },
+            || format!("one of {}, or a table such as {{ text = 128 }}", VALUE_WORDS.join(", ")),
             |near| format!("{near:?}"),
         );
         reader.wrong(at, format!("no value is called {word:?}"), instead);
@@ -83,10 +63,7 @@ fn value_word(word: &str) -> Option<Value> {
         "iso8601" => Value::Iso8601,
         "unix_s" => Value::UnixSeconds,
         "unix_ms" => Value::UnixMillis,
-        "json" => Value::Json {
-            form: JsonForm::Any,
-            max_bytes: DEFAULT_JSON_BYTES,
-        },
+        "json" => Value::Json { form: JsonForm::Any, max_bytes: DEFAULT_JSON_BYTES },
         _ => return None,
     })
 }
@@ -97,10 +74,7 @@ fn read_value_table(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>
     }
     if let Some(item) = table.get("int") {
         let (min, max) = bounds(item, Item::as_int, reader)?;
-        return Some(Value::Int {
-            min: min.unwrap_or(i64::MIN),
-            max: max.unwrap_or(i64::MAX),
-        });
+        return Some(Value::Int { min: min.unwrap_or(i64::MIN), max: max.unwrap_or(i64::MAX) });
     }
     if let Some(item) = table.get("float") {
         let (min, max) = bounds(item, Item::as_float, reader)?;
@@ -113,19 +87,13 @@ fn read_value_table(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>
         return some_words(item, reader).map(Value::OneOf);
     }
     if let Some(item) = table.get("text") {
-        return Some(Value::Text {
-            max_bytes: read_count(item, reader)?.value,
-        });
+        return Some(Value::Text { max_bytes: read_count(item, reader)?.value });
     }
     if let Some(item) = table.get("id") {
         let name = item.text(reader)?;
         let id = names.ids.iter().position(|id| id.name == name);
         if id.is_none() {
-            reader.wrong(
-                item.at,
-                format!("`{name}` is not declared under [ids]"),
-                declared(names.ids),
-            );
+            reader.wrong(item.at, format!("`{name}` is not declared under [ids]"), declared(names.ids));
         }
         return id.map(Value::Id);
     }
@@ -153,11 +121,7 @@ fn bounds<'a, T: Copy + PartialOrd>(
         Some([min, max]) => return Some((*min, *max)),
         _ => {}
     }
-    reader.wrong(
-        item.at,
-        "expected the least and the greatest number",
-        "[0, 100], or [0, \"-\"] for no end",
-    );
+    reader.wrong(item.at, "expected the least and the greatest number", "[0, 100], or [0, \"-\"] for no end");
     None
 }
 
@@ -171,13 +135,7 @@ fn some_words(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> {
 }
 
 fn declared(ids: &[IdRule]) -> String {
-    format!(
-        "one of {}",
-        ids.iter()
-            .map(|id| id.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    )
+    format!("one of {}", ids.iter().map(|id| id.name.as_str()).collect::<Vec<_>>().join(", "))
 }
 
 /// The fields of a hash: exact names, `"<id>"` for names that are ids, `"*"` for all others. A word that
@@ -188,11 +146,7 @@ pub(super) fn read_fields(item: Item<'_>, names: Names<'_>, reader: &mut Reader<
     };
     let mut fields = Vec::new();
     for entry in &table.entries {
-        let name = match entry
-            .name
-            .strip_prefix('<')
-            .and_then(|name| name.strip_suffix('>'))
-        {
+        let name = match entry.name.strip_prefix('<').and_then(|name| name.strip_suffix('>')) {
             _ if entry.name == "*" => FieldName::Any,
             None => FieldName::Exact(entry.name.to_owned()),
             Some(id) => match names.ids.iter().position(|rule| rule.name == id) {
@@ -208,31 +162,19 @@ pub(super) fn read_fields(item: Item<'_>, names: Names<'_>, reader: &mut Reader<
             },
         };
         let named = matches!(name, FieldName::Exact(_));
-        let presence = if named {
-            presence(entry.item)
-        } else {
-            Presence::Optional
-        };
+        let presence = if named { presence(entry.item) } else { Presence::Optional };
         let value = match entry.item.as_text() {
             Some(word) => read_word(word.strip_suffix('?').unwrap_or(word), entry.item.at, reader),
             None => read_value(entry.item, names, reader),
         };
-        fields.extend(value.map(|value| Field {
-            name,
-            value,
-            presence,
-        }));
+        fields.extend(value.map(|value| Field { name, value, presence }));
     }
     fields
 }
 
 /// `[shape.NAME]`: the members of a JSON object. A word that ends in `?` makes the member optional.
 pub(super) fn read_shape(table: &Table<'_>, name: &str, names: Names<'_>, reader: &mut Reader<'_>) -> Shape {
-    let mut shape = Shape {
-        name: name.to_owned(),
-        members: Vec::new(),
-        others: None,
-    };
+    let mut shape = Shape { name: name.to_owned(), members: Vec::new(), others: None };
     for entry in &table.entries {
         let Some(form) = read_json(entry.item, names, reader) else {
             continue;
@@ -240,26 +182,16 @@ pub(super) fn read_shape(table: &Table<'_>, name: &str, names: Names<'_>, reader
         if entry.name == "*" {
             shape.others = Some(form);
         } else {
-            shape.members.push(Member {
-                name: entry.name.to_owned(),
-                form,
-                presence: presence(entry.item),
-            });
+            shape.members.push(Member { name: entry.name.to_owned(), form, presence: presence(entry.item) });
         }
     }
     shape
 }
 
 fn presence(item: Item<'_>) -> Presence {
-    let flagged = item
-        .as_table("")
-        .and_then(|table| table.get("optional")?.value.as_bool());
+    let flagged = item.as_table("").and_then(|table| table.get("optional")?.value.as_bool());
     let marked = item.as_text().is_some_and(|word| word.ends_with('?'));
-    if marked || flagged == Some(true) {
-        Presence::Optional
-    } else {
-        Presence::Required
-    }
+    if marked || flagged == Some(true) { Presence::Optional } else { Presence::Required }
 }
 
 fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<JsonForm> {
@@ -273,15 +205,10 @@ fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Optio
     if let Some(word) = item.as_text() {
         let word = word.strip_suffix('?').unwrap_or(word);
         return json_word(word, names).or_else(|| {
-            let known: Vec<&str> = JSON_WORDS
-                .iter()
-                .copied()
-                .chain(names.shapes.iter().map(String::as_str))
-                .collect();
-            let instead = crate::source::nearest(word, known.iter().copied()).map_or_else(
-                || format!("one of {}", known.join(", ")),
-                |near| format!("{near:?}"),
-            );
+            let known: Vec<&str> =
+                JSON_WORDS.iter().copied().chain(names.shapes.iter().map(String::as_str)).collect();
+            let instead = crate::source::nearest(word, known.iter().copied())
+                .map_or_else(|| format!("one of {}", known.join(", ")), |near| format!("{near:?}"));
             reader.wrong(item.at, format!("no form or shape is called {word:?}"), instead);
             None
         });

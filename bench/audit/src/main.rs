@@ -1,10 +1,10 @@
 //! The audit beside `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of a server of its own:
-//! `cargo run --release -p hob-schema --example bench_audit [KEYS]`.
+//! `cargo run --release -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
 //! millisecond felt meanwhile.
 
-#![allow(clippy::print_stdout)]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,25 +18,16 @@ use hob_testkit::RedisServer;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let keys: u64 = std::env::args()
-        .nth(1)
-        .and_then(|keys| keys.parse().ok())
-        .unwrap_or(1_000_000);
+    let keys: u64 = std::env::args().nth(1).and_then(|keys| keys.parse().ok()).unwrap_or(1_000_000);
     let server = RedisServer::start();
     fill(&server, keys);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     let files = ["chat.toml", "uptime.toml", "gateway.toml"];
-    let schemas = files
-        .iter()
-        .map(|file| Schema::load(&root.join(file)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let schemas = files.iter().map(|file| Schema::load(&root.join(file))).collect::<Result<Vec<_>, _>>()?;
     let catalog = Catalog::new(schemas, Layout::Plain)?;
 
     println!("| {keys} keys | seconds | server CPU s | PING p99 | PING max |\n|---|---|---|---|---|");
-    for (name, pace) in [
-        ("audit", Pace::Full),
-        ("audit at 100,000 keys/s", Pace::KeysPerSecond(100_000)),
-    ] {
+    for (name, pace) in [("audit", Pace::Full), ("audit at 100,000 keys/s", Pace::KeysPerSecond(100_000))] {
         let watch = Watch::start(&server);
         let report = audit(&server.url(), &catalog, AuditOptions { pace }, &mut |_| {}).await?;
         assert_eq!(report.keys, keys, "every key was seen once");
@@ -45,20 +36,11 @@ async fn main() -> Result<(), Error> {
     for flag in ["--bigkeys", "--memkeys"] {
         let watch = Watch::start(&server);
         let port = server.port().to_string();
-        let status = Command::new("redis-cli")
-            .args(["-p", &port, flag])
-            .stdout(Stdio::null())
-            .status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "redis-cli {flag} failed"
-        );
+        let status = Command::new("redis-cli").args(["-p", &port, flag]).stdout(Stdio::null()).status();
+        assert!(status.is_ok_and(|status| status.success()), "redis-cli {flag} failed");
         watch.print(&format!("redis-cli {flag}"));
     }
-    println!(
-        "\nMost memory that this process ever had: {} MiB",
-        peak_memory_mib()
-    );
+    println!("\nMost memory that this process ever had: {} MiB", peak_memory_mib());
     Ok(())
 }
 
@@ -75,27 +57,13 @@ fn fill(server: &RedisServer, keys: u64) {
                 pipe.cmd(words[0]).arg(&words[1..]).ignore();
             };
             send(&["SET", &format!("user:{user}:online"), "true"]);
-            send(&[
-                "SADD",
-                &format!("user:{user}:sockets"),
-                &format!("a{n}"),
-                &format!("b{n}"),
-            ]);
+            send(&["SADD", &format!("user:{user}:sockets"), &format!("a{n}"), &format!("b{n}")]);
             send(&["SET", &format!("lastseen:{user}"), "2025-11-16T10:00:00Z"]);
             send(&["SET", &format!("socket:s{n}:user"), &user]);
             send(&["SET", &format!("unread:{user}:{room}"), "2"]);
             send(&["SET", &format!("unread:{user}:total"), "2"]);
             let status = format!("monitor:status:m{n}");
-            send(&[
-                "HSET",
-                &status,
-                "status_code",
-                "200",
-                "latency_ms",
-                "12",
-                "checked_at",
-                "1763287200",
-            ]);
+            send(&["HSET", &status, "status_code", "200", "latency_ms", "12", "checked_at", "1763287200"]);
             send(&["EXPIRE", &status, "3000"]);
             let recent = format!("messages:{room}:recent");
             send(&["LPUSH", &recent, MESSAGE, MESSAGE, MESSAGE, MESSAGE, MESSAGE]);
@@ -105,8 +73,7 @@ fn fill(server: &RedisServer, keys: u64) {
             send(&["EXPIRE", &limit, "900"]);
             send(&["SET", &format!("legacy:{user}"), "a value that nobody declared"]);
         }
-        pipe.query::<()>(&mut connection)
-            .expect("the server takes the keys");
+        pipe.query::<()>(&mut connection).expect("the server takes the keys");
     }
 }
 
@@ -127,22 +94,14 @@ impl<'s> Watch<'s> {
             let mut felt = Vec::new();
             while !told.load(Ordering::Relaxed) {
                 let asked = Instant::now();
-                redis::cmd("PING")
-                    .query::<()>(&mut connection)
-                    .expect("the server answers");
+                redis::cmd("PING").query::<()>(&mut connection).expect("the server answers");
                 felt.push(asked.elapsed());
                 std::thread::sleep(Duration::from_millis(1));
             }
             felt.sort_unstable();
             felt
         });
-        Watch {
-            server,
-            started: Instant::now(),
-            cpu_s: cpu_s(server),
-            over,
-            pings,
-        }
+        Watch { server, started: Instant::now(), cpu_s: cpu_s(server), over, pings }
     }
 
     fn print(self, name: &str) {
@@ -151,30 +110,19 @@ impl<'s> Watch<'s> {
         self.over.store(true, Ordering::Relaxed);
         let felt = self.pings.join().expect("the pinging thread ends");
         let ms = |share: usize| {
-            felt.get(felt.len() * share / 1_000)
-                .or(felt.last())
-                .map_or(0.0, |felt| felt.as_secs_f64() * 1e3)
+            felt.get(felt.len() * share / 1_000).or(felt.last()).map_or(0.0, |felt| felt.as_secs_f64() * 1e3)
         };
-        println!(
-            "| {name} | {seconds:.1} | {cpu_s:.1} | {:.2} ms | {:.2} ms |",
-            ms(990),
-            ms(1_000)
-        );
+        println!("| {name} | {seconds:.1} | {cpu_s:.1} | {:.2} ms | {:.2} ms |", ms(990), ms(1_000));
     }
 }
 
 fn cpu_s(server: &RedisServer) -> f64 {
     let info = server.info("cpu");
-    ["used_cpu_user", "used_cpu_sys"]
-        .iter()
-        .filter_map(|key| info.get::<f64>(key))
-        .sum()
+    ["used_cpu_user", "used_cpu_sys"].iter().filter_map(|key| info.get::<f64>(key)).sum()
 }
 
 fn peak_memory_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok())
-        .unwrap_or(0)
-        / 1024
+    peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) / 1024
 }
