@@ -22,6 +22,8 @@ pub struct Config {
     pub max_reply_items: usize,
     /// Messages that may wait for one subscriber.
     pub subscriber_queue: usize,
+    /// Channels and patterns that one connection may listen to.
+    pub max_subscriptions: usize,
     pub max_script_instructions: u64,
     pub script_memory_bytes: usize,
     /// Scripts kept by their hash; the oldest goes first, and its callers load it again.
@@ -44,6 +46,7 @@ impl Default for Config {
             max_command_bytes: 128 * MIB,
             max_reply_items: 1_000_000,
             subscriber_queue: 4096,
+            max_subscriptions: 10_000,
             max_script_instructions: 200_000_000,
             script_memory_bytes: 256 * MIB,
             max_scripts: 4096,

@@ -55,14 +55,14 @@ impl Core {
     pub(crate) fn begin(&mut self) {
         self.now_us = self.clock().now_us();
         self.keys.now_ms = self.now_us / 1000;
+        self.peak_memory = self.peak_memory.max(self.keys.memory());
     }
 
     fn clock(&self) -> &Clock {
         &self.settings.clock
     }
 
-    pub(crate) fn peak_memory(&mut self) -> usize {
-        self.peak_memory = self.peak_memory.max(self.keys.memory());
+    pub(crate) fn peak_memory(&self) -> usize {
         self.peak_memory
     }
 
@@ -72,7 +72,6 @@ impl Core {
         let limit = self.settings.max_memory_bytes;
         let over = |core: &Core| limit > 0 && core.keys.memory() > limit;
         if over(self) {
-            self.peak_memory();
             self.keys.sweep(SWEEP);
         }
         over(self)

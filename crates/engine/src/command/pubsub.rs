@@ -36,6 +36,9 @@ fn subscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
     let kind = if topic == Topic::Channel { "subscribe" } else { "psubscribe" };
     let mailbox = turn.session.mailbox.clone();
     let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot subscribe"))?;
+    if turn.session.subscriptions() + args.len() - 1 > turn.core().settings.max_subscriptions {
+        return Err(Failure::new("ERR too many subscriptions on this connection"));
+    }
     let mut replies = Vec::new();
     for name in &args[1..] {
         let name = Bytes::copy_from_slice(name);

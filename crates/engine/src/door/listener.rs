@@ -176,7 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             if self.session.closing {
                 return self.stream.shutdown().await;
             }
-            if self.input.is_empty() {
+            if self.input.is_empty() && self.input.capacity() > FLUSH_AT {
                 // A client that once sent something large must not hold that memory while it is idle.
                 self.input = BytesMut::new();
             }

@@ -101,6 +101,20 @@ fn a_subscriber_that_does_not_read_is_let_go() {
 }
 
 #[test]
+fn a_connection_cannot_subscribe_without_bound() {
+    let server = Server::start(Config { max_subscriptions: 2, ..Config::default() });
+    let mut client = server.connect();
+    ask(&mut client, "SUBSCRIBE a b", ":2\r\n");
+    assert_eq!(
+        ask(&mut client, "PSUBSCRIBE c*", "\r\n"),
+        "-ERR too many subscriptions on this connection\r\n"
+    );
+    assert_eq!(run(&server.engine, "PUBLISH cc x"), Reply::Int(0));
+    ask(&mut client, "UNSUBSCRIBE a", ":1\r\n");
+    ask(&mut client, "PSUBSCRIBE c*", ":2\r\n");
+}
+
+#[test]
 fn a_transaction_cannot_queue_without_bound() {
     let server = Server::start(Config { max_command_bytes: 10_000, ..Config::default() });
     let mut client = server.connect();
