@@ -1,7 +1,7 @@
 //! The long-term truth: records in a SQLite file, or in PostgreSQL, through one set of queries.
 //!
 //! Services own their tables and their queries. They share what is here: opening and migrating the records,
-//! transactions that are repeated when others are in the way, paging, time.
+//! transactions that are repeated when others are in the way, paging, time, the outbox, backup and copy.
 
 mod address;
 mod connection;
@@ -9,6 +9,7 @@ mod error;
 mod insert;
 mod meta;
 mod migration;
+pub mod outbox;
 mod page;
 mod pools;
 mod query;

@@ -59,7 +59,7 @@ macro_rules! migrations {
 }
 
 /// The tables of this crate.
-pub(crate) const OWN: Migrations = migrations!("records": "0001_meta");
+pub(crate) const OWN: Migrations = migrations!("records": "0001_meta", "0002_outbox");
 
 /// A start waits this long for others that migrate the same records.
 const START_WITHIN: Duration = Duration::from_secs(60);

@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::address::{Address, Engine};
 use crate::connection::{Connection, Isolation};
 use crate::meta::RecordsId;
 use crate::migration::{self, Migrations};
+use crate::outbox;
 use crate::pools::Pools;
 use crate::query::Statement;
 use crate::read::sealed::Source;
@@ -29,6 +31,8 @@ struct Inner {
     pools: Pools,
     options: Options,
     id: RecordsId,
+    /// Told when events were written.
+    events: Notify,
 }
 
 /// How many connections there are, and how long anybody waits.
@@ -70,6 +74,7 @@ impl Records {
                 pools,
                 options,
                 id,
+                events: Notify::new(),
             }),
         })
     }
@@ -153,6 +158,11 @@ impl Records {
         self.inner.pools.close().await;
     }
 
+    /// Waits until this process has written events.
+    pub(crate) async fn events_written(&self) {
+        self.inner.events.notified().await;
+    }
+
     fn deadline(&self) -> Instant {
         Instant::now() + self.inner.options.answer_within
     }
@@ -193,8 +203,25 @@ impl Records {
     }
 
     async fn commit<T, E: From<Error>>(&self, unit: Unit, deadline: Instant, value: T) -> Attempt<T, E> {
+        let events = unit.take_events();
+        let wrote_events = !events.is_empty();
+        // Last of all, so that the events' order is that in which the changes were made.
+        let written = in_time(deadline, outbox::write(&unit.transaction(), events)).await;
+        if let Err(error) = written {
+            let doom = unit.doom().await;
+            rollback(unit).await;
+            return match doom {
+                Some(Doom::Again(error)) => Attempt::Again(error),
+                _ => Attempt::Done(Err(error.into())),
+            };
+        }
         match in_time(deadline, unit.end("COMMIT")).await {
-            Ok(()) => Attempt::Done(Ok(value)),
+            Ok(()) => {
+                if wrote_events {
+                    self.inner.events.notify_one();
+                }
+                Attempt::Done(Ok(value))
+            }
             Err(error @ Error::Conflict { .. }) => Attempt::Again(error),
             Err(Error::Unavailable { source }) => Attempt::Done(Err(Error::Uncertain { source }.into())),
             Err(error) => Attempt::Done(Err(error.into())),

@@ -1,12 +1,13 @@
 //! What a piece of work does with the records while it has them: look, in a snapshot; change, in a transaction.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as Plain, PoisonError};
 
 use tokio::sync::Mutex;
 
 use crate::address::Engine;
 use crate::connection::Connection;
+use crate::outbox::{NewEvent, Topic};
 use crate::query::{Query, Statement};
 use crate::read::sealed::Source;
 use crate::row::Row;
@@ -29,6 +30,7 @@ struct Shared {
     engine: Engine,
     now: UnixMs,
     state: Mutex<State>,
+    events: Plain<Vec<NewEvent>>,
 }
 
 struct State {
@@ -72,6 +74,19 @@ impl Transaction {
         self.run(query.statement(self.shared.engine)?).await
     }
 
+    /// Says that something happened, in the same breath as the change: the event is written when the
+    /// transaction commits, or not at all. See [`outbox`](crate::outbox).
+    pub fn emit(
+        &self,
+        topic: Topic,
+        key: impl Into<String>,
+        payload: impl Into<String>,
+    ) -> Result<(), Error> {
+        let event = NewEvent::new(topic, key.into(), payload.into())?;
+        self.shared.events().push(event);
+        Ok(())
+    }
+
     pub(crate) async fn run(&self, statement: Statement) -> Result<u64, Error> {
         let mut state = self.shared.state.lock().await;
         let outcome = state.connection()?.execute(statement).await;
@@ -84,6 +99,10 @@ impl Shared {
         let mut state = self.state.lock().await;
         let outcome = state.connection()?.fetch(statement, most).await;
         state.note(outcome)
+    }
+
+    fn events(&self) -> std::sync::MutexGuard<'_, Vec<NewEvent>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,6 +153,7 @@ impl Unit {
                 connection: Some(connection),
                 doom: None,
             }),
+            events: Plain::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -150,6 +170,10 @@ impl Unit {
         Transaction {
             shared: Arc::clone(&self.shared),
         }
+    }
+
+    pub(crate) fn take_events(&self) -> Vec<NewEvent> {
+        std::mem::take(&mut *self.shared.events())
     }
 
     pub(crate) async fn doom(&self) -> Option<Doom> {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use hob_records::outbox::Topic;
 use hob_records::{
     Address, Error, Keyset, Kind, Migrations, Options, Page, PageRequest, Query, Read, Records, UnixMs,
     column, from_row, migrations, sql,
@@ -12,6 +13,8 @@ use hob_testkit::{Database, LIMIT};
 
 pub(crate) const MIGRATIONS: Migrations =
     migrations!("notes" in "tests/it/notes": "0001_notes", "0002_attachments");
+
+pub(crate) const PUBLISHED: Topic = Topic("notes.note.published");
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
 
@@ -91,6 +94,7 @@ pub(crate) async fn publish(records: &Records, id: &NoteId, seen: u32) -> Result
             if tx.execute(change).await? == 0 {
                 return Ok(Publication::Outdated);
             }
+            tx.emit(PUBLISHED, &id.0, format!(r#"{{"id":"{id}"}}"#))?;
             Ok(Publication::Published)
         })
         .await

@@ -1,9 +1,10 @@
 //! The make-believe service at work.
 
+use hob_records::outbox::{self, Relay, Replay, Retention};
 use hob_records::{Page, PageRequest, Read, Records};
 use hob_testkit::every_database;
 
-use crate::notes::{self, Note, NoteId, Publication, State};
+use crate::notes::{self, Note, NoteId, PUBLISHED, Publication, State};
 
 fn id(n: usize) -> NoteId {
     NoteId(format!("n{n:03}"))
@@ -46,6 +47,14 @@ every_database! {
         assert_eq!(notes::publish(&records, &id(1), 7).await.unwrap(), Publication::Outdated);
         assert_eq!(notes::publish(&records, &id(1), 1).await.unwrap(), Publication::Published);
         assert_eq!(notes::publish(&records, &id(1), 2).await.unwrap(), Publication::Outdated);
+
+        let mut relay = Relay::new(&records, Retention::default());
+        relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
+        let Replay::Events(events) = outbox::after(&records, PUBLISHED, 0, 10).await.unwrap() else {
+            panic!("events are missing");
+        };
+        let told: Vec<_> = events.iter().map(|event| (event.number, event.key.as_str())).collect();
+        assert_eq!(told, [(1, "n001")]);
     }
 
     async fn a_list_of_ids_finds_those_that_are_there(database: Database) {
