@@ -7,15 +7,17 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 use crate::address::Engine;
 use crate::query::{Bound, Statement};
 use crate::read::sealed::Source as _;
-use crate::{Bind, Error, Transaction};
+use crate::{Bind, Error, Kind, Transaction, Value};
 
 /// The values of one row, in the order of its columns.
 pub trait Binds {
-    fn store(self) -> Result<Vec<(crate::Kind, Option<crate::Value>)>, Error>;
+    fn store(self) -> Result<Vec<(Kind, Option<Value>)>, Error>;
 }
 
 /// Well below the most values that either database takes in one statement.
 const MOST_VALUES: usize = 8_000;
+/// Rows may be long, and wait in memory.
+const MOST_BYTES: usize = 4 << 20;
 
 impl Transaction {
     /// Inserts rows, hundreds at a time: `insert_all("INSERT INTO note (id, title)", rows, "")`, with what
@@ -48,6 +50,7 @@ pub(crate) struct Bulk<'a> {
     tail: &'a str,
     columns: usize,
     bound: Vec<Bound>,
+    bytes: usize,
 }
 
 impl<'a> Bulk<'a> {
@@ -57,15 +60,24 @@ impl<'a> Bulk<'a> {
             tail,
             columns: 0,
             bound: Vec::new(),
+            bytes: 0,
         }
     }
 
     pub(crate) fn push(&mut self, row: Vec<Bound>) {
         self.columns = row.len();
+        self.bytes += row
+            .iter()
+            .map(|(_, value)| value.as_ref().map_or(0, Value::bytes))
+            .sum::<usize>();
         self.bound.extend(row);
     }
 
     pub(crate) fn is_full(&self) -> bool {
+        self.has_most_values() || self.bytes >= MOST_BYTES
+    }
+
+    fn has_most_values(&self) -> bool {
         self.bound.len() + self.columns > MOST_VALUES
     }
 
@@ -90,11 +102,12 @@ impl<'a> Bulk<'a> {
             let _ = write!(text, "{before}{sign}{}", index + 1);
         }
         let _ = write!(text, ") {}", self.tail);
+        self.bytes = 0;
         Statement {
             // Made of text that was written in a program, and of numbers.
             sql: AssertSqlSafe(text).into_sql_str(),
-            // Full ones are alike; the last one is as long as chance has it.
-            lasting: self.is_full(),
+            // Full ones are alike; others are as long as chance has it.
+            lasting: self.has_most_values(),
             bound: std::mem::take(&mut self.bound),
         }
     }

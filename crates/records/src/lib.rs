@@ -4,7 +4,9 @@
 //! transactions that are repeated when others are in the way, paging, time, the outbox, backup and copy.
 
 mod address;
+mod backup;
 mod connection;
+mod copy;
 mod error;
 mod insert;
 mod meta;
@@ -23,6 +25,7 @@ mod value;
 
 pub use address::{Address, Engine};
 pub use connection::Isolation;
+pub use copy::{Copied, copy};
 pub use error::{Constraint, Error, MigrationRefused};
 pub use insert::Binds;
 pub use meta::{Epoch, RecordsId};

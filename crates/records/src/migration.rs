@@ -94,11 +94,9 @@ from_row!(Applied {
 
 /// Brings the records up to date, and answers with their id.
 pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<RecordsId, Error> {
-    let sets: Vec<Migrations> = [OWN].iter().chain(sets).copied().collect();
-    check(&sets)?;
     let mut backoff = Backoff::until(Instant::now() + START_WITHIN);
     loop {
-        match apply_once(pools, &sets).await {
+        match apply_once(pools, sets).await {
             // To make a file one with a write-ahead log, SQLite must have it alone, and does not wait.
             Err(error) if error.is_busy() && backoff.pause().await => {}
             outcome => return outcome,
@@ -116,14 +114,21 @@ async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<RecordsId, Err
     outcome
 }
 
-async fn apply_in(connection: &mut Connection, sets: &[Migrations], now: UnixMs) -> Result<RecordsId, Error> {
+/// Brings the records up to date within a transaction that has just begun.
+pub(crate) async fn apply_in(
+    connection: &mut Connection,
+    sets: &[Migrations],
+    now: UnixMs,
+) -> Result<RecordsId, Error> {
+    let sets: Vec<Migrations> = [OWN].iter().chain(sets).copied().collect();
+    check(&sets)?;
     let engine = connection.engine();
     if engine == Engine::Postgres {
         connection.run_script(POSTGRES_LOCK).await?;
     }
     execute(connection, sql(TABLE)).await?;
     let applied = applied(connection).await?;
-    for migration in missing(sets, &applied, engine)? {
+    for migration in missing(&sets, &applied, engine)? {
         run(connection, &migration, now).await?;
     }
     let id =

@@ -158,6 +158,10 @@ impl Records {
         self.inner.pools.close().await;
     }
 
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.inner.pools
+    }
+
     /// Waits until this process has written events.
     pub(crate) async fn events_written(&self) {
         self.inner.events.notified().await;

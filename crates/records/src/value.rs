@@ -61,6 +61,15 @@ impl Value {
         }
     }
 
+    /// How much memory it takes beside itself.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// The same value as another kind, where SQLite, which has no booleans, tells less than PostgreSQL.
     pub(crate) fn into_kind(self, kind: Kind) -> Result<Value, Value> {
         match (self, kind) {

@@ -1,5 +1,6 @@
 //! The records on both databases: every test runs on a SQLite file and on a PostgreSQL server.
 
+mod copy;
 mod failure;
 mod migration;
 mod notes;
