@@ -84,6 +84,7 @@ impl FromStr for Address {
                 "" => Err(refuse("names no file")),
                 // Every connection would have a database of its own.
                 ":memory:" => Err(refuse("records in memory are not supported: name a file")),
+                path if path.contains('?') => Err(refuse("has parameters, which SQLite's does not take")),
                 path => Ok(Self::sqlite(path)),
             },
             _ if text.is_empty() => Err(refuse("is empty")),
@@ -135,6 +136,7 @@ mod tests {
             "",
             "sqlite:",
             "sqlite::memory:",
+            "sqlite:hob.db?mode=ro",
             "mysql://db/hob",
             "postgres://db:port/hob",
         ] {

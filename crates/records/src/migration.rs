@@ -75,8 +75,8 @@ const TABLE: PerEngine = PerEngine {
 
 /// Several nodes that start wait here for each other (SQLite's write lock does the same); a migration may
 /// take longer than any statement of a service. The number is just one that nobody else uses.
-const POSTGRES_LOCK: &str =
-    "SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(7521405093420117362)";
+const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '60s';
+     SELECT pg_advisory_xact_lock(7521405093420117362)";
 
 struct Applied {
     service: String,

@@ -54,6 +54,15 @@ pub enum Replay {
     Missed { oldest: u64, newest: u64 },
 }
 
+/// What the relay still has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Events without a number; not counted beyond 10,000.
+    pub unnumbered: u64,
+    /// Events with a number that were not published.
+    pub unpublished: u64,
+}
+
 /// An event on its way into the records.
 #[derive(Debug)]
 pub(crate) struct NewEvent {
@@ -109,6 +118,19 @@ pub async fn after(records: &impl Read, topic: Topic, number: u64, limit: u16) -
             oldest: forgotten + 1,
             newest,
         }
+    })
+}
+
+/// How far the relay, wherever it runs, is behind.
+pub async fn backlog(records: &impl Read) -> Result<Backlog, Error> {
+    let backlog: Query<(u64, u64)> = sql(
+        "SELECT (SELECT count(*) FROM (SELECT 1 FROM hob_outbox_new LIMIT 10000) AS new),
+                (SELECT CAST(coalesce(sum(numbered - published), 0) AS BIGINT) FROM hob_outbox_topic)",
+    );
+    let (unnumbered, unpublished) = records.one(backlog).await?;
+    Ok(Backlog {
+        unnumbered,
+        unpublished,
     })
 }
 

@@ -136,6 +136,16 @@ fn cursor(row: &Row, order: &Keyset) -> Result<Cursor, Error> {
     key.collect::<Result<_, _>>().map(Cursor)
 }
 
+impl<T> Page<T> {
+    /// The same page of something else, such as what a client is shown.
+    pub fn map<U>(self, into: impl FnMut(T) -> U) -> Page<U> {
+        Page {
+            rows: self.rows.into_iter().map(into).collect(),
+            next: self.next,
+        }
+    }
+}
+
 impl PageRequest {
     pub const DEFAULT_SIZE: u16 = 50;
     pub const MOST: u16 = 500;
@@ -146,6 +156,14 @@ impl PageRequest {
             after: None,
             size: size.clamp(1, Self::MOST),
         }
+    }
+
+    /// What a client asks for: a cursor that it was given, and a size.
+    pub fn parse(after: Option<&str>, size: Option<u16>) -> Result<Self, Error> {
+        Ok(Self {
+            after: after.map(str::parse).transpose()?,
+            ..Self::first(size.unwrap_or(Self::DEFAULT_SIZE))
+        })
     }
 
     /// The page that begins where another ended.

@@ -1,5 +1,7 @@
 //! The pools that connections come from: for SQLite one writer and several readers, for PostgreSQL one pool.
 
+use std::fs::DirBuilder;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +12,9 @@ use sqlx::{PgPool, SqlitePool};
 use crate::address::{Address, Engine, Place};
 use crate::connection::Connection;
 use crate::{Error, Options};
+
+/// As many as all services together have, so that none is prepared over and over.
+const STATEMENTS: usize = 500;
 
 #[derive(Clone)]
 pub(crate) enum Pools {
@@ -28,7 +33,7 @@ impl Pools {
 
     fn sqlite(path: &Path, options: &Options) -> Result<Self, Error> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| Error::File {
+            make_folder(folder).map_err(|source| Error::File {
                 what: format!("cannot make the folder {}", folder.display()),
                 source,
             })?;
@@ -39,6 +44,7 @@ impl Pools {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
+            .statement_cache_capacity(STATEMENTS)
             // Only another process can hold the lock; half, so that the database's own answer comes first.
             .busy_timeout(options.answer_within / 2);
         let pool = SqlitePoolOptions::new()
@@ -57,7 +63,9 @@ impl Pools {
 
     fn postgres(connect: &PgConnectOptions, options: &Options) -> Self {
         let limit = milliseconds(options.answer_within);
-        let connect = connect.clone().application_name("hob").options([
+        let name = connect.get_application_name().unwrap_or("hob");
+        let connect = connect.clone().application_name(name);
+        let connect = connect.statement_cache_capacity(STATEMENTS).options([
             // What is not a transaction that may write, only reads: as on SQLite.
             ("default_transaction_read_only", "on"),
             // What nobody waits for any more ends on the server too.
@@ -110,6 +118,14 @@ impl Pools {
             Pools::Postgres(pool) => pool.close().await,
         }
     }
+}
+
+/// Records are nobody else's business on the machine.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
 fn milliseconds(duration: Duration) -> String {

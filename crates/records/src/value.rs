@@ -1,15 +1,4 @@
 //! The values that both databases store alike, and the Rust types that become them.
-//!
-//! | Rust | SQLite column | PostgreSQL column |
-//! |---|---|---|
-//! | integers, [`UnixMs`](crate::UnixMs) | `INTEGER` | `BIGINT` |
-//! | `f64` | `REAL` | `DOUBLE PRECISION` |
-//! | `bool` | `INTEGER` | `BOOLEAN` |
-//! | `String`, `&str` | `TEXT` | `TEXT COLLATE "C"`, so that it sorts by bytes as SQLite's does |
-//! | `Vec<u8>`, `&[u8]` | `BLOB` | `BYTEA` |
-//!
-//! What only one of them could store is refused on both: text with a zero byte, which PostgreSQL does not
-//! take; NaN, of which SQLite makes NULL; integers past 2⁶³ − 1.
 
 use crate::Error;
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -90,25 +91,43 @@ impl Relay {
         self
     }
 
-    /// Relays for as long as the future is polled. Events go to `publish` in the order of their numbers, all
-    /// of one topic at a time, and again until it answers `Ok`: what was published may be published again.
-    pub async fn run<F, E>(mut self, mut publish: impl FnMut(Vec<Event>) -> F + Send)
-    where
+    /// Relays until `stop` is ready, and then lets another relay take over at once. Events go to `publish` in
+    /// the order of their numbers, all of one topic at a time, and again until it answers `Ok`: what was
+    /// published may be published again.
+    pub async fn run<F, E>(
+        mut self,
+        mut publish: impl FnMut(Vec<Event>) -> F + Send,
+        stop: impl Future<Output = ()> + Send,
+    ) where
         F: Future<Output = Result<(), E>> + Send,
         E: Display,
     {
+        let mut stop = pin!(stop);
         loop {
-            match self.turn(&mut publish).await {
-                Ok(Turn::Worked { .. }) => {}
-                Ok(Turn::Unpublished) => sleep(AFTER_FAILURE).await,
-                Ok(Turn::Idle | Turn::NotMine) => {
-                    let _ = timeout(POLL, self.records.events_written()).await;
-                }
-                Err(error) => {
-                    tracing::warn!(error = %error, "the outbox waits");
-                    sleep(AFTER_FAILURE).await;
-                }
+            let turn = self.turn(&mut publish).await;
+            if let Err(error) = &turn {
+                tracing::warn!(error = error as &dyn std::error::Error, "the outbox waits");
             }
+            let pause = async {
+                match turn {
+                    Ok(Turn::Worked { .. }) => {}
+                    Ok(Turn::Idle | Turn::NotMine) => {
+                        let _ = timeout(POLL, self.records.events_written()).await;
+                    }
+                    Ok(Turn::Unpublished) | Err(_) => sleep(AFTER_FAILURE).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = pause => {}
+            }
+        }
+        if let Err(error) = self.release().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the outbox's lease runs out by itself"
+            );
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hob_records::outbox::{self, Consumer, Event, Limits, Relay, Replay, Retention, Start, Topic, Turn};
+use hob_records::outbox::{
+    self, Backlog, Consumer, Event, Limits, Relay, Replay, Retention, Start, Topic, Turn,
+};
 use hob_records::{Error, Isolation, Query, Read, Records, Transaction, sql};
 use hob_testkit::{Database, LIMIT, budget, every_database, wait_for};
 use tokio::sync::oneshot;
@@ -111,11 +113,12 @@ fn contending_relays(records: &Records, published: &Arc<Mutex<Vec<Event>>>) -> t
     let mut relays = tokio::task::JoinSet::new();
     for _ in 0..2 {
         let published = Arc::clone(published);
-        let relay = Relay::new(records, KEEP).lease(Duration::from_millis(50));
-        relays.spawn(relay.run(move |events| {
+        let publish = move |events| {
             published.lock().unwrap().extend(events);
             std::future::ready(Ok::<_, String>(()))
-        }));
+        };
+        let relay = Relay::new(records, KEEP).lease(Duration::from_millis(50));
+        relays.spawn(relay.run(publish, std::future::pending()));
     }
     relays
 }
@@ -219,6 +222,24 @@ every_database! {
         emit(&records, 1).await;
         assert_eq!(first.turn(publish).await.unwrap(), Turn::NotMine);
         assert_eq!(after(&records, 0, 100).await, [1]);
+    }
+
+    async fn a_relay_that_stops_hands_over_at_once(database: Database) {
+        let records = notes::open(&database).await;
+        let publish = |_| std::future::ready(Ok::<_, String>(()));
+        let long = Duration::from_hours(1);
+        Relay::new(&records, KEEP).lease(long).run(publish, std::future::ready(())).await;
+        assert_eq!(Relay::new(&records, KEEP).turn(publish).await.unwrap(), Turn::Idle);
+    }
+
+    async fn what_waits_is_counted(database: Database) {
+        let records = notes::open(&database).await;
+        let backlog = async || outbox::backlog(&records).await.unwrap();
+        assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 0 });
+        emit(&records, 3).await;
+        assert_eq!(backlog().await, Backlog { unnumbered: 3, unpublished: 0 });
+        Relay::new(&records, KEEP).turn(async |_| Err("the bus is away")).await.unwrap();
+        assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 3 });
     }
 
     async fn events_of_this_node_are_published_without_being_asked_for(database: Database) {
