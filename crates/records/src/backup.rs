@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio::fs;
 
 use crate::address::Engine;
+use crate::connection::Mode;
 use crate::query::{Query, sql};
 use crate::read::sealed::Source as _;
 use crate::{Error, Records};
@@ -46,7 +47,7 @@ impl Records {
             _ => {}
         }
         // A reader, so that the writer goes on; not given back, since it may write from now on.
-        let mut connection = self.pools().reader().await?;
+        let mut connection = self.pools().lend(Mode::Snapshot).await?;
         connection.run_script("PRAGMA query_only = OFF").await?;
         let vacuum: Query<()> = sql("VACUUM INTO $1").bind(partial);
         connection.execute(vacuum.statement(Engine::Sqlite)?).await?;

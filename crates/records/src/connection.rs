@@ -38,6 +38,24 @@ pub enum Isolation {
     Committed,
 }
 
+/// What a transaction is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Mode {
+    /// To see the records as they are now, until its end.
+    Snapshot,
+    Write(Isolation),
+}
+
+macro_rules! begin_postgres {
+    ($how:literal) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL ",
+            $how,
+            "; SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
+        )
+    };
+}
+
 impl Connection {
     pub(crate) fn engine(&self) -> Engine {
         match self.lent {
@@ -51,40 +69,25 @@ impl Connection {
         self.clean = true;
     }
 
-    /// Begins a transaction that may write, and answers with its time.
-    pub(crate) async fn begin(&mut self, isolation: Isolation) -> Result<UnixMs, Error> {
-        let postgres = match isolation {
-            Isolation::Serializable => concat!(
-                "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; ",
-                "SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
-            ),
-            Isolation::Committed => concat!(
-                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ",
-                "SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
-            ),
-        };
-        // A write lock taken at once cannot fail later, when the transaction has read something.
-        self.begin_with("BEGIN IMMEDIATE", postgres).await
-    }
-
-    /// Begins a transaction that sees the records as they are now, until its end.
-    pub(crate) async fn begin_snapshot(&mut self) -> Result<UnixMs, Error> {
-        const POSTGRES: &str = concat!(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ",
-            "SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
-        );
-        self.begin_with("BEGIN", POSTGRES).await
-    }
-
-    /// The time comes along with the beginning, at no cost of its own.
-    async fn begin_with(&mut self, sqlite: &'static str, postgres: &'static str) -> Result<UnixMs, Error> {
+    /// Begins a transaction, and answers with its time, which comes along at no cost of its own.
+    pub(crate) async fn begin(&mut self, mode: Mode) -> Result<UnixMs, Error> {
         match &mut self.lent {
             Lent::Sqlite(connection) => {
-                sqlx::raw_sql(sqlite).execute(&mut **connection).await?;
+                let begin = match mode {
+                    Mode::Snapshot => "BEGIN",
+                    // A write lock taken at once cannot fail later, when the transaction has read something.
+                    Mode::Write(_) => "BEGIN IMMEDIATE",
+                };
+                sqlx::raw_sql(begin).execute(&mut **connection).await?;
                 Ok(UnixMs::here())
             }
             Lent::Postgres(connection) => {
-                let row = sqlx::raw_sql(postgres).fetch_one(&mut **connection).await?;
+                let begin = match mode {
+                    Mode::Snapshot => begin_postgres!("REPEATABLE READ READ ONLY"),
+                    Mode::Write(Isolation::Serializable) => begin_postgres!("SERIALIZABLE READ WRITE"),
+                    Mode::Write(Isolation::Committed) => begin_postgres!("READ COMMITTED READ WRITE"),
+                };
+                let row = sqlx::raw_sql(begin).fetch_one(&mut **connection).await?;
                 Row(Inner::Postgres(row)).at(0)
             }
         }

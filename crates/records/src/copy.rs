@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::address::{Address, Engine};
-use crate::connection::{Connection, Isolation};
+use crate::connection::{Connection, Isolation, Mode};
 use crate::insert::Bulk;
 use crate::migration::{self, Migrations};
 use crate::pools::Pools;
@@ -75,10 +75,11 @@ pub async fn copy(from: &Records, to: &Address, sets: &[Migrations]) -> Result<C
 }
 
 async fn copy_to(from: &Records, to: &Pools, sets: &[Migrations]) -> Result<Copied, Error> {
-    let mut source = from.pools().reader().await?;
-    source.begin_snapshot().await?;
-    let mut target = to.writer().await?;
-    let now = target.begin(Isolation::Committed).await?;
+    let mut source = from.pools().lend(Mode::Snapshot).await?;
+    source.begin(Mode::Snapshot).await?;
+    let write = Mode::Write(Isolation::Committed);
+    let mut target = to.lend(write).await?;
+    let now = target.begin(write).await?;
     for connection in [&mut source, &mut target] {
         if connection.engine() == Engine::Postgres {
             connection.run_script(POSTGRES_NO_LIMITS).await?;

@@ -46,6 +46,9 @@ pub enum Error {
         expected: &'static str,
         found: String,
     },
+    /// A fault of the program: a query that cannot be run, a transaction used after its end.
+    #[error("{reason}")]
+    Misuse { reason: String },
     /// A value that one of the databases cannot store, so that neither is given it.
     #[error("{reason}")]
     Unfit { reason: String },
@@ -130,6 +133,12 @@ impl Error {
 
     pub(crate) fn unfit(reason: impl Into<String>) -> Self {
         Error::Unfit {
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn misuse(reason: impl Into<String>) -> Self {
+        Error::Misuse {
             reason: reason.into(),
         }
     }

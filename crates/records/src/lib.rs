@@ -109,7 +109,7 @@ pub use insert::Binds;
 pub use meta::{Epoch, RecordsId};
 pub use migration::{Migration, Migrations};
 pub use page::{Cursor, Keyset, Page, PageRequest};
-pub use query::{PerEngine, Query, Text, sql};
+pub use query::{PerEngine, Query, Sql, sql};
 pub use read::{MOST_ROWS, Read};
 pub use records::{Options, Records};
 pub use row::{FromRow, Row};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::address::Engine;
-use crate::connection::{Connection, Isolation};
+use crate::connection::{Connection, Isolation, Mode};
 use crate::error::MigrationRefused;
 use crate::meta::RecordsId;
 use crate::pools::Pools;
@@ -105,8 +105,9 @@ pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<RecordsI
 }
 
 async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<RecordsId, Error> {
-    let mut connection = pools.writer().await?;
-    let now = connection.begin(Isolation::Committed).await?;
+    let mode = Mode::Write(Isolation::Committed);
+    let mut connection = pools.lend(mode).await?;
+    let now = connection.begin(mode).await?;
     let outcome = apply_in(&mut connection, sets, now).await;
     let end = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
     connection.run_script(end).await?;

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{PgPool, SqlitePool};
 
 use crate::address::{Address, Engine, Place};
-use crate::connection::Connection;
+use crate::connection::{Connection, Mode};
 use crate::{Error, Options};
 
 /// As many as all services together have, so that none is prepared over and over.
@@ -86,17 +86,12 @@ impl Pools {
         }
     }
 
-    pub(crate) async fn writer(&self) -> Result<Connection, Error> {
-        Ok(match self {
-            Pools::Sqlite { writer, .. } => writer.acquire().await?.into(),
-            Pools::Postgres(pool) => pool.acquire().await?.into(),
-        })
-    }
-
-    pub(crate) async fn reader(&self) -> Result<Connection, Error> {
-        Ok(match self {
-            Pools::Sqlite { readers, .. } => readers.acquire().await?.into(),
-            Pools::Postgres(pool) => pool.acquire().await?.into(),
+    /// A connection for a transaction that is not begun yet.
+    pub(crate) async fn lend(&self, mode: Mode) -> Result<Connection, Error> {
+        Ok(match (self, mode) {
+            (Pools::Sqlite { readers, .. }, Mode::Snapshot) => readers.acquire().await?.into(),
+            (Pools::Sqlite { writer, .. }, Mode::Write(_)) => writer.acquire().await?.into(),
+            (Pools::Postgres(pool), _) => pool.acquire().await?.into(),
         })
     }
 

@@ -14,7 +14,7 @@ use crate::{Bind, Error, Kind, Value};
 ///
 /// Most SQL is the same for both: `INSERT … ON CONFLICT … DO UPDATE … RETURNING`, row values `(a, b) < ($1, $2)`,
 /// `TRUE` and `FALSE`, `CAST(sum(n) AS BIGINT)`. Where it is not, write both with [`PerEngine`].
-pub fn sql<T>(text: impl Into<Text>) -> Query<T> {
+pub fn sql<T>(text: impl Into<Sql>) -> Query<T> {
     Query {
         text: text.into(),
         bound: Vec::new(),
@@ -33,7 +33,7 @@ pub struct PerEngine {
 
 /// The SQL of a query. Always written in the program: values are bound, never pasted in.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct Sql {
     sqlite: Cow<'static, str>,
     postgres: Cow<'static, str>,
 }
@@ -41,7 +41,7 @@ pub struct Text {
 /// A query: its SQL and what is bound to it. It answers with rows that become `T`.
 #[must_use = "a query does nothing until it is run"]
 pub struct Query<T> {
-    text: Text,
+    text: Sql,
     bound: Vec<Bound>,
     /// Which of them are a list, if there is one.
     list: Option<Range<usize>>,
@@ -61,7 +61,7 @@ pub struct Statement {
     pub(crate) lasting: bool,
 }
 
-impl From<&'static str> for Text {
+impl From<&'static str> for Sql {
     fn from(text: &'static str) -> Self {
         Self {
             sqlite: text.into(),
@@ -70,7 +70,7 @@ impl From<&'static str> for Text {
     }
 }
 
-impl From<PerEngine> for Text {
+impl From<PerEngine> for Sql {
     fn from(texts: PerEngine) -> Self {
         Self {
             sqlite: texts.sqlite.into(),
@@ -79,7 +79,7 @@ impl From<PerEngine> for Text {
     }
 }
 
-impl Text {
+impl Sql {
     /// The same text with more of it behind.
     pub(crate) fn and(self, more: &str) -> Self {
         Self {
@@ -146,7 +146,7 @@ impl<T> Query<T> {
         let placeholders = placeholders(&text);
         if placeholders != self.bound.len() {
             let reason = format!("{placeholders} placeholders, {} values: {text}", self.bound.len());
-            return Err(Error::unfit(reason));
+            return Err(Error::misuse(reason));
         }
         Ok(Statement {
             sql: match text {
@@ -163,7 +163,7 @@ impl<T> Query<T> {
 fn spread(text: &str, list: Range<usize>) -> Result<String, Error> {
     let dotted = format!("${}...", list.start + 1);
     if !text.contains(&dotted) {
-        return Err(Error::unfit(format!(
+        return Err(Error::misuse(format!(
             "a list is bound, but no {dotted} is there: {text}"
         )));
     }

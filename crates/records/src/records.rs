@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::address::{Address, Engine};
-use crate::connection::{Connection, Isolation};
+use crate::connection::{Connection, Isolation, Mode};
 use crate::meta::RecordsId;
 use crate::migration::{self, Migrations};
 use crate::outbox;
@@ -82,8 +82,9 @@ impl Records {
     /// Does `work` in a transaction, [`Isolation::Serializable`]. It commits when the work answers `Ok`, and
     /// changes nothing when it answers `Err`.
     ///
-    /// When others are in the way the work is done again, so it does nothing that cannot be undone. On SQLite
-    /// there is one writer at a time; the work does not wait for anything but the records.
+    /// When others are in the way the work is done again, so it does nothing that cannot be undone, and borrows
+    /// what it needs (`let id = &id;` before `|tx| async move { … }`). On SQLite there is one writer at a time:
+    /// the work waits for nothing but its own transaction, and least of all for another write.
     pub async fn write<T, E, F>(&self, work: impl FnMut(Transaction) -> F + Send) -> Result<T, E>
     where
         E: From<Error>,
@@ -122,7 +123,7 @@ impl Records {
     {
         let deadline = self.deadline();
         let unit = async {
-            let (connection, now) = self.begin(None).await?;
+            let (connection, now) = self.begin(Mode::Snapshot).await?;
             Ok::<_, Error>(Unit::new(connection, now))
         };
         let unit = in_time(deadline, unit).await?;
@@ -181,7 +182,7 @@ impl Records {
         E: From<Error>,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let begun = in_time(deadline, self.begin(Some(isolation))).await;
+        let begun = in_time(deadline, self.begin(Mode::Write(isolation))).await;
         let unit = match begun {
             Ok((connection, now)) => Unit::new(connection, now),
             Err(error) => return Attempt::Done(Err(error.into())),
@@ -232,24 +233,14 @@ impl Records {
         }
     }
 
-    /// Begins a transaction, or a snapshot. A connection that was lost while it lay in the pool shows it here,
+    /// Begins a transaction. A connection that was lost while it lay in the pool shows it here,
     /// where nothing has happened yet and the next one can be tried.
-    async fn begin(&self, isolation: Option<Isolation>) -> Result<(Connection, UnixMs), Error> {
+    async fn begin(&self, mode: Mode) -> Result<(Connection, UnixMs), Error> {
         let pools = &self.inner.pools;
         let mut stale = pools.most_stale();
         loop {
-            let (mut connection, begun);
-            match isolation {
-                Some(isolation) => {
-                    connection = pools.writer().await?;
-                    begun = connection.begin(isolation).await;
-                }
-                None => {
-                    connection = pools.reader().await?;
-                    begun = connection.begin_snapshot().await;
-                }
-            }
-            match begun {
+            let mut connection = pools.lend(mode).await?;
+            match connection.begin(mode).await {
                 Ok(now) => return Ok((connection, now)),
                 Err(error) if error.is_unavailable() && stale > 0 => stale -= 1,
                 Err(error) => return Err(error),
@@ -260,7 +251,7 @@ impl Records {
     async fn fetch_once(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
         let mut stale = self.inner.pools.most_stale();
         loop {
-            let mut connection = self.inner.pools.reader().await?;
+            let mut connection = self.inner.pools.lend(Mode::Snapshot).await?;
             match connection.fetch(statement.clone(), most).await {
                 Err(error) if error.is_unavailable() && stale > 0 => stale -= 1,
                 Err(error) if error.is_unavailable() => return Err(error),

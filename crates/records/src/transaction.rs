@@ -192,7 +192,7 @@ impl Unit {
 
 /// Only a task that outlives the transaction in which it was started comes too late.
 fn over() -> Error {
-    Error::unfit("the transaction is over")
+    Error::misuse("the transaction is over")
 }
 
 impl fmt::Debug for Shared {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hob_records::{
-    Constraint, Epoch, Error, PerEngine, Query, Read, Records, Snapshot, Text, Transaction, sql,
+    Constraint, Epoch, Error, PerEngine, Query, Read, Records, Snapshot, Sql, Transaction, sql,
 };
 use hob_testkit::{LIMIT, budget, every_database, wait_for};
 use tokio::task::JoinSet;
@@ -69,7 +69,7 @@ every_database! {
 
     async fn the_rules_of_a_table_are_told_apart(database: Database) {
         let records = notes::open(&database).await;
-        let broken = |statement: Text| {
+        let broken = |statement: Sql| {
             let records = records.clone();
             async move {
                 let work = |tx: Transaction| {
