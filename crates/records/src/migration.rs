@@ -3,7 +3,6 @@
 //! All that is missing is applied at start, in one transaction and under a lock, so that many nodes may start
 //! at once and a migration that fails leaves nothing behind.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -108,11 +107,19 @@ async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<RecordsId, Err
     let mode = Mode::Write(Isolation::Committed);
     let mut connection = pools.lend(mode).await?;
     let now = connection.begin(mode).await?;
-    let outcome = apply_in(&mut connection, sets, now).await;
-    let end = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    connection.run_script(end).await?;
-    connection.release();
-    outcome
+    match apply_in(&mut connection, sets, now).await {
+        Ok(id) => {
+            connection.run_script("COMMIT").await?;
+            connection.release();
+            Ok(id)
+        }
+        Err(error) => {
+            if connection.run_script("ROLLBACK").await.is_ok() {
+                connection.release();
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Brings the records up to date within a transaction that has just begun.
@@ -185,7 +192,7 @@ async fn execute(connection: &mut Connection, query: Query<()>) -> Result<(), Er
     connection.execute(statement).await.map(drop)
 }
 
-/// A step that the records have not been through.
+/// A step that the records may not have been through.
 struct Pending {
     service: &'static str,
     name: &'static str,
@@ -199,55 +206,53 @@ fn missing(
     applied: &[Applied],
     engine: Engine,
 ) -> Result<Vec<Pending>, MigrationRefused> {
-    let mut known: HashMap<(&str, i64), (Pending, bool)> = HashMap::new();
-    let mut order = Vec::new();
-    for set in sets {
-        for (number, step) in (1..).zip(set.steps) {
-            let text = match engine {
-                Engine::Sqlite => step.sqlite,
-                Engine::Postgres => step.postgres,
-            };
-            let pending = Pending {
-                service: set.service,
-                name: step.name,
-                number,
-                text,
-            };
-            known.insert((set.service, number), (pending, false));
-            order.push((set.service, number));
-        }
-    }
-    for row in applied {
-        let (service, name) = (row.service.clone(), row.name.clone());
-        match known.get_mut(&(row.service.as_str(), row.number)) {
-            None => return Err(MigrationRefused::Newer { service, name }),
-            Some((step, _)) if step.name != row.name || checksum(step.text) != row.checksum => {
-                return Err(MigrationRefused::Changed { service, name });
-            }
-            Some((_, is_applied)) => *is_applied = true,
-        }
-    }
-    let last = |service: &str| {
-        let numbers = applied
-            .iter()
-            .filter(|row| row.service == service)
-            .map(|row| row.number);
-        numbers.max().unwrap_or(0)
+    let knows = |row: &Applied| {
+        let numbers = |set: &Migrations| usize::try_from(row.number).is_ok_and(|n| n <= set.steps.len());
+        sets.iter().any(|set| set.service == row.service && numbers(set))
     };
+    if let Some(row) = applied.iter().find(|row| !knows(row)) {
+        return Err(MigrationRefused::Newer {
+            service: row.service.clone(),
+            name: row.name.clone(),
+        });
+    }
     let mut missing = Vec::new();
-    for key in order {
-        match known.remove(&key) {
-            Some((step, false)) if step.number < last(step.service) => {
-                return Err(MigrationRefused::LeftOut {
-                    service: step.service.to_owned(),
-                    name: step.name.to_owned(),
-                });
+    for set in sets {
+        let rows: Vec<&Applied> = applied.iter().filter(|row| row.service == set.service).collect();
+        for pending in pending(set, engine) {
+            let (service, name) = (set.service.to_owned(), pending.name.to_owned());
+            match rows.iter().find(|row| row.number == pending.number) {
+                Some(row) if !pending.is(row) => return Err(MigrationRefused::Changed { service, name }),
+                Some(_) => {}
+                None if rows.iter().any(|row| row.number > pending.number) => {
+                    return Err(MigrationRefused::LeftOut { service, name });
+                }
+                None => missing.push(pending),
             }
-            Some((step, false)) => missing.push(step),
-            _ => {}
         }
     }
     Ok(missing)
+}
+
+fn pending(set: &Migrations, engine: Engine) -> impl Iterator<Item = Pending> {
+    let service = set.service;
+    let steps = (1..).zip(set.steps);
+    steps.map(move |(number, step)| Pending {
+        service,
+        name: step.name,
+        number,
+        text: match engine {
+            Engine::Sqlite => step.sqlite,
+            Engine::Postgres => step.postgres,
+        },
+    })
+}
+
+impl Pending {
+    /// Whether this is what was applied.
+    fn is(&self, row: &Applied) -> bool {
+        self.name == row.name && checksum(self.text) == row.checksum
+    }
 }
 
 /// Whether the sets themselves are in order.

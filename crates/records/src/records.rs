@@ -13,12 +13,12 @@ use crate::meta::RecordsId;
 use crate::migration::{self, Migrations};
 use crate::outbox;
 use crate::pools::Pools;
-use crate::query::Statement;
+use crate::query::{Query, Statement, sql};
 use crate::read::sealed::Source;
 use crate::retry::Backoff;
 use crate::row::Row;
 use crate::transaction::{Doom, Snapshot, Transaction, Unit};
-use crate::{Error, UnixMs};
+use crate::{Error, Read as _, UnixMs};
 
 /// The records. Clones are handles to the same.
 #[derive(Clone)]
@@ -139,10 +139,8 @@ impl Records {
 
     /// Asks the database for a sign of life.
     pub async fn ping(&self) -> Result<(), Error> {
-        use crate::{Read as _, sql};
-        self.one(sql::<(i64,)>("SELECT CAST(1 AS BIGINT)"))
-            .await
-            .map(drop)
+        let sign: Query<(i64,)> = sql("SELECT CAST(1 AS BIGINT)");
+        self.one(sign).await.map(drop)
     }
 
     /// What tells these records from all others. It was made with them, and copies keep it.

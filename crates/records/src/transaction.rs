@@ -184,9 +184,12 @@ impl Unit {
     pub(crate) async fn end(self, how: &'static str) -> Result<(), Error> {
         let connection = self.shared.state.lock().await.connection.take();
         let mut connection = connection.ok_or_else(over)?;
-        connection.run_script(how).await?;
-        connection.release();
-        Ok(())
+        let ended = connection.run_script(how).await.map_err(Error::from);
+        // A conflict that shows in the commit ends the transaction too; after other errors SQLite's goes on.
+        if ended.as_ref().err().is_none_or(Error::is_conflict) {
+            connection.release();
+        }
+        ended
     }
 }
 
