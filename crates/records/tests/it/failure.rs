@@ -173,6 +173,17 @@ async fn records_that_cannot_be_reached_are_told_at_the_start() {
     unavailable(Records::open_with(&notes::address(&database), &[], options)).await;
 }
 
+#[tokio::test]
+async fn a_server_is_reached_over_tls_if_its_certificate_is_trusted() {
+    let server = Postgres::start_with_tls();
+    let address = server.tls_url().parse().unwrap();
+    let records = Records::open_with(&address, &[], notes::patient()).await.unwrap();
+    let encrypted: Query<(bool,)> = sql("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
+    assert_eq!(records.one(encrypted).await.unwrap(), (true,));
+    let stranger = format!("{}?sslmode=verify-full", server.url()).parse().unwrap();
+    unavailable(Records::open_with(&stranger, &[], notes::patient())).await;
+}
+
 /// Another process with the SQLite file's write lock in its hands.
 struct Locker(Child);
 
