@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::retention::{self, Retention};
+use super::retention::{self, Retention, Trimmed};
 use super::{Event, numbered_after};
 use crate::connection::Isolation;
 use crate::{Error, Query, Read as _, Records, Transaction, from_row, sql};
@@ -144,16 +144,13 @@ impl Relay {
             self.held = None;
             return Ok(Turn::NotMine);
         };
-        let Some(published) = self.publish(held, &mut publish).await? else {
-            return Ok(Turn::Unpublished);
-        };
-        if self.trimmed.is_none_or(|trimmed| trimmed.elapsed() >= TRIM_EVERY) {
-            retention::trim(&self.records, self.retention).await?;
-            self.trimmed = Some(Instant::now());
-        }
+        let published = self.publish(held, &mut publish).await?;
+        // Whether it was published or not: what is kept is bounded all the same.
+        self.trim().await?;
         Ok(match (numbered, published) {
-            (0, 0) => Turn::Idle,
-            (numbered, published) => Turn::Worked { numbered, published },
+            (_, None) => Turn::Unpublished,
+            (0, Some(0)) => Turn::Idle,
+            (numbered, Some(published)) => Turn::Worked { numbered, published },
         })
     }
 
@@ -207,6 +204,15 @@ impl Relay {
         }
         let work = |tx| async move { number(&tx, held.fence).await };
         self.records.write_with(Isolation::Committed, work).await
+    }
+
+    async fn trim(&mut self) -> Result<(), Error> {
+        if self.trimmed.is_some_and(|trimmed| trimmed.elapsed() < TRIM_EVERY) {
+            return Ok(());
+        }
+        let trimmed = retention::trim(&self.records, self.retention).await?;
+        self.trimmed = (trimmed == Trimmed::All).then(Instant::now);
+        Ok(())
     }
 
     /// Publishes a batch of each topic that is behind, and answers with how many events those were; `None`

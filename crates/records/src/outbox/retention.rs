@@ -58,21 +58,29 @@ from_row!(State {
     acked
 });
 
-/// Forgets what has passed its limits, and answers with how many events that were.
-pub(super) async fn trim(records: &Records, retention: Retention) -> Result<u64, Error> {
+/// Whether anything is left that has passed its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trimmed {
+    All,
+    Partly,
+}
+
+/// Forgets what has passed its limits, a batch of each topic at most.
+pub(super) async fn trim(records: &Records, retention: Retention) -> Result<Trimmed, Error> {
     let plan = records.read(|snapshot| async move { plan(&snapshot, retention).await });
-    let mut count = 0;
+    let mut trimmed = Trimmed::All;
     for (topic, range) in plan.await? {
-        let topic = topic.as_str();
-        let mut from = range.start;
-        while from < range.end {
-            let until = range.end.min(from + BATCH);
-            let work = |tx| async move { forget(&tx, topic, until).await };
-            count += records.write_with(Isolation::Committed, work).await?;
-            from = until;
+        let (topic, until) = (topic.as_str(), range.end.min(range.start + BATCH));
+        if range.is_empty() {
+            continue;
+        }
+        let work = |tx| async move { forget(&tx, topic, until).await };
+        records.write_with(Isolation::Committed, work).await?;
+        if until < range.end {
+            trimmed = Trimmed::Partly;
         }
     }
-    Ok(count)
+    Ok(trimmed)
 }
 
 /// Which events of each topic are to be forgotten: those after the range's start, up to its end.
@@ -105,9 +113,9 @@ async fn past(snapshot: &Snapshot, state: &State, limits: Limits) -> Result<u64,
     Ok(by_age.max(state.numbered.saturating_sub(limits.count)))
 }
 
-async fn forget(tx: &Transaction, topic: &str, until: u64) -> Result<u64, Error> {
+async fn forget(tx: &Transaction, topic: &str, until: u64) -> Result<(), Error> {
     let mark = sql("UPDATE hob_outbox_topic SET forgotten = $2 WHERE topic = $1 AND forgotten < $2");
     tx.execute(mark.bind(topic).bind(until)).await?;
     let delete = sql("DELETE FROM hob_outbox_event WHERE topic = $1 AND number <= $2");
-    tx.execute(delete.bind(topic).bind(until)).await
+    tx.execute(delete.bind(topic).bind(until)).await.map(drop)
 }

@@ -316,6 +316,18 @@ every_database! {
         assert_eq!(after(&records, 11, 10).await, [0; 0]);
     }
 
+    /// Whoever carries the events may stay away for longer than they are kept.
+    async fn events_that_cannot_be_published_do_not_pile_up(database: Database) {
+        let records = notes::open(&database).await;
+        emit(&records, 10).await;
+        let mut relay = Relay::new(&records, limits(0, 4));
+        let turn = relay.turn(async |_| Err("the bus is away")).await.unwrap();
+        assert_eq!(turn, Turn::Unpublished);
+        assert_eq!(after(&records, 6, 100).await, [7, 8, 9, 10]);
+        let kept: Query<(i64,)> = sql("SELECT count(*) FROM hob_outbox_event");
+        assert_eq!(records.one(kept).await.unwrap(), (4,));
+    }
+
     async fn an_event_that_is_too_large_is_refused_with_its_change(database: Database) {
         let records = notes::open(&database).await;
         let emit = |tx: Transaction| async move { tx.emit(TOPIC, "key", "x".repeat(1 << 20)) };
