@@ -224,6 +224,23 @@ every_database! {
         assert_eq!(after(&records, 0, 100).await, [1]);
     }
 
+    /// Asleep for hours, by its own clock it has only just renewed its lease.
+    async fn a_relay_that_still_believes_in_its_lease_gives_no_numbers(database: Database) {
+        let records = notes::open(&database).await;
+        let publish = async |_| Ok::<_, String>(());
+        let (mut sleeper, mut second) = (Relay::new(&records, KEEP), Relay::new(&records, KEEP));
+        assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::Idle);
+        let run_out = |tx: Transaction| async move {
+            tx.execute(sql("UPDATE hob_outbox_lease SET held_until = 1")).await
+        };
+        records.write(run_out).await.unwrap();
+        assert_eq!(second.turn(publish).await.unwrap(), Turn::Idle);
+        emit(&records, 1).await;
+        assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::NotMine);
+        assert_eq!(after(&records, 0, 100).await, [0; 0]);
+        assert_eq!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, published: 1 });
+    }
+
     async fn a_relay_that_stops_hands_over_at_once(database: Database) {
         let records = notes::open(&database).await;
         let publish = |_| std::future::ready(Ok::<_, String>(()));
