@@ -14,7 +14,7 @@ use crate::{Error, Records};
 impl Records {
     /// Writes the records as they are now into a new file, which is itself a complete SQLite database.
     ///
-    /// Only for SQLite: PostgreSQL has its own tools, and [`copy`](crate::copy) goes anywhere. The file
+    /// Only for SQLite: PostgreSQL has its own tools, and [`Records::copy`] goes anywhere. The file
     /// appears under its name once it is complete and on disk.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Copy { reason });

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 use crate::address::{Address, Engine};
 use crate::connection::{Connection, Isolation, Mode};
 use crate::insert::Bulk;
-use crate::migration::{self, Migrations};
+use crate::migration;
 use crate::pools::Pools;
 use crate::query::{PerEngine, Query, Statement, sql};
 use crate::row::{FromRow, Row};
@@ -65,16 +65,18 @@ const SQLITE_DEFER: &str = "PRAGMA defer_foreign_keys = ON";
 const POSTGRES_FOREIGN_KEYS: &str = "SELECT CAST(CAST(conrelid AS regclass) AS TEXT), quote_ident(conname)
     FROM pg_constraint WHERE contype = 'f' AND connamespace = CAST(current_schema() AS regnamespace)";
 
-/// Copies all tables that the migrations of `sets` have made, with the records' id, to an empty database.
-/// `sets` are those that `from` was opened with.
-pub async fn copy(from: &Records, to: &Address, sets: &[Migrations]) -> Result<Copied, Error> {
-    let pools = Pools::new(to, &Options::default())?;
-    let copied = copy_to(from, &pools, sets).await;
-    pools.close().await;
-    copied
+impl Records {
+    /// Copies everything to an empty database of either kind: all tables that the migrations have made, as
+    /// they are now. The copy keeps the records' id, and goes on where these records were.
+    pub async fn copy(&self, to: &Address) -> Result<Copied, Error> {
+        let pools = Pools::new(to, &Options::default())?;
+        let copied = copy_to(self, &pools).await;
+        pools.close().await;
+        copied
+    }
 }
 
-async fn copy_to(from: &Records, to: &Pools, sets: &[Migrations]) -> Result<Copied, Error> {
+async fn copy_to(from: &Records, to: &Pools) -> Result<Copied, Error> {
     let mut source = from.pools().lend(Mode::Snapshot).await?;
     source.begin(Mode::Snapshot).await?;
     let write = Mode::Write(Isolation::Committed);
@@ -89,7 +91,7 @@ async fn copy_to(from: &Records, to: &Pools, sets: &[Migrations]) -> Result<Copi
         let reason = format!("the target is not empty: it holds the table {table}");
         return Err(Error::Copy { reason });
     }
-    migration::apply_in(&mut target, sets, now).await?;
+    migration::apply_in(&mut target, from.sets(), now).await?;
     let copied = copy_tables(&mut source, &mut target).await?;
     target.run_script("COMMIT").await?;
     target.release();

@@ -103,7 +103,7 @@ mod value;
 
 pub use address::{Address, Engine};
 pub use connection::Isolation;
-pub use copy::{Copied, copy};
+pub use copy::Copied;
 pub use error::{Constraint, Error, MigrationRefused};
 pub use insert::Binds;
 pub use meta::{Epoch, RecordsId};

@@ -30,6 +30,7 @@ struct Inner {
     address: Address,
     pools: Pools,
     options: Options,
+    sets: Vec<Migrations>,
     id: RecordsId,
     /// Told when events were written.
     events: Notify,
@@ -73,6 +74,7 @@ impl Records {
                 address: address.clone(),
                 pools,
                 options,
+                sets: sets.to_vec(),
                 id,
                 events: Notify::new(),
             }),
@@ -115,6 +117,13 @@ impl Records {
         }
     }
 
+    /// Changes something with a single statement, and answers with how many rows it changed.
+    pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
+        let statement = &query.statement(self.engine())?;
+        let work = |tx: Transaction| async move { tx.run(statement.clone()).await };
+        self.write_with(Isolation::Committed, work).await
+    }
+
     /// Does `work` with one unchanging view of the records.
     pub async fn read<T, E, F>(&self, work: impl FnOnce(Snapshot) -> F + Send) -> Result<T, E>
     where
@@ -155,6 +164,10 @@ impl Records {
     /// Closes all connections once they are given back. What is asked afterwards is refused.
     pub async fn close(&self) {
         self.inner.pools.close().await;
+    }
+
+    pub(crate) fn sets(&self) -> &[Migrations] {
+        &self.inner.sets
     }
 
     pub(crate) fn pools(&self) -> &Pools {

@@ -85,11 +85,8 @@ impl Consumer {
 
     /// Leaves for good: no events are kept for this name any more.
     pub async fn leave(self) -> Result<(), Error> {
-        let leave = |tx: Transaction| {
-            let leave = sql("DELETE FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
-            let leave = leave.bind(self.name).bind(self.topic.0);
-            async move { tx.execute(leave).await.map(drop) }
-        };
-        self.records.write_with(Isolation::Committed, leave).await
+        let leave = sql("DELETE FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
+        let leave = leave.bind(self.name).bind(self.topic.0);
+        self.records.execute(leave).await.map(drop)
     }
 }

@@ -159,11 +159,8 @@ impl Relay {
         let Some(Held { fence, .. }) = self.held else {
             return Ok(());
         };
-        let work = |tx: Transaction| async move {
-            let release = sql("UPDATE hob_outbox_lease SET held_until = 0 WHERE fence = $1");
-            tx.execute(release.bind(fence)).await.map(drop)
-        };
-        self.records.write_with(Isolation::Committed, work).await
+        let release = sql("UPDATE hob_outbox_lease SET held_until = 0 WHERE fence = $1");
+        self.records.execute(release.bind(fence)).await.map(drop)
     }
 
     /// The lease, renewed if a third of it is over; `None` when it is another's.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hob_records::outbox::{self, Relay, Replay, Retention};
-use hob_records::{Copied, Epoch, Error, Query, Read, Records, Transaction, copy, sql};
+use hob_records::{Copied, Epoch, Error, Query, Read, Records, Transaction, sql};
 use hob_testkit::{Database, every_database};
 
 use crate::notes::{self, NoteId, PUBLISHED};
@@ -88,9 +88,7 @@ async fn is_a_copy(original: &Records, copied: &Records) {
 }
 
 async fn copies_to(original: &Records, target: &Database) {
-    let copied = copy(original, &notes::address(target), &[notes::MIGRATIONS])
-        .await
-        .unwrap();
+    let copied = original.copy(&notes::address(target)).await.unwrap();
     assert_eq!(
         copied,
         Copied {
@@ -130,7 +128,7 @@ every_database! {
             }
         });
         let target = Database::sqlite();
-        copy(&records, &notes::address(&target), &[notes::MIGRATIONS]).await.unwrap();
+        records.copy(&notes::address(&target)).await.unwrap();
         writing.abort();
         let copied = notes::open(&target).await;
         let sides: Query<(i64, i64)> = sql("SELECT count(CASE WHEN author = 'left' THEN 1 END),
@@ -144,7 +142,7 @@ every_database! {
         let records = notes::open(&source).await;
         let target = notes::open(&database).await;
         notes::add(&target, &id(1), "ada", "keep me").await.unwrap();
-        let refused = copy(&records, &notes::address(&database), &[notes::MIGRATIONS]).await;
+        let refused = records.copy(&notes::address(&database)).await;
         assert!(matches!(refused, Err(Error::Copy { .. })), "{refused:?}");
         assert_eq!(target.one(notes::by_id(&id(1))).await.unwrap().title, "keep me");
         notes::add(&target, &id(2), "ada", "still at work").await.unwrap();
@@ -155,9 +153,8 @@ every_database! {
         let records = notes::open(&source).await;
         fill(&records).await;
         // The last table in order: all others are copied by then.
-        let spoil = |tx: Transaction| async move { tx.execute(sql("DROP TABLE notes_note")).await };
-        records.write(spoil).await.unwrap();
-        copy(&records, &notes::address(&database), &[notes::MIGRATIONS]).await.unwrap_err();
+        records.execute(sql("DROP TABLE notes_note")).await.unwrap();
+        records.copy(&notes::address(&database)).await.unwrap_err();
         let empty = notes::open(&database).await;
         assert_eq!(contents(&empty).await.0, 0);
         assert_ne!(empty.id(), records.id());

@@ -120,10 +120,7 @@ every_database! {
 
     async fn a_migration_that_was_left_out_is_told(database: Database) {
         let records = open(&database, &[set(&[FIRST, SECOND])]).await.unwrap();
-        let forget = |tx: hob_records::Transaction| async move {
-            tx.execute(sql("DELETE FROM hob_migrations WHERE service = 'tested' AND number = 1")).await
-        };
-        records.write(forget).await.unwrap();
+        records.execute(sql("DELETE FROM hob_migrations WHERE service = 'tested' AND number = 1")).await.unwrap();
         let refused = refused(&database, &[set(&[FIRST, SECOND])]).await;
         assert!(matches!(refused, MigrationRefused::LeftOut { .. }));
     }

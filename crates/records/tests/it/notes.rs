@@ -64,20 +64,26 @@ pub(crate) fn by_id(id: &NoteId) -> Query<Note> {
 }
 
 pub(crate) async fn add(records: &Records, id: &NoteId, author: &str, title: &str) -> Result<(), Error> {
-    let insert = |tx: hob_records::Transaction| async move {
-        let insert = sql(
-            "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
-                          VALUES ($1, $2, $3, $4, $5, 1, $6)",
-        );
-        let insert = insert
-            .bind(id)
-            .bind(author)
-            .bind(title)
-            .bind(State::Draft)
-            .bind(false);
-        tx.execute(insert.bind(tx.now())).await.map(drop)
-    };
-    records.write(insert).await
+    records
+        .write(|tx| async move {
+            let insert = sql(
+                "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
+                              VALUES ($1, $2, $3, $4, $5, 1, $6)",
+            );
+            let insert = insert.bind(id).bind(author).bind(title);
+            tx.execute(insert.bind(State::Draft).bind(false).bind(tx.now()))
+                .await?;
+            Ok(())
+        })
+        .await
+}
+
+/// A change that is a single statement needs no more than that.
+pub(crate) async fn pin(records: &Records, id: &NoteId) -> Result<bool, Error> {
+    let pin = sql("UPDATE notes_note SET pinned = $2 WHERE id = $1")
+        .bind(id)
+        .bind(true);
+    Ok(records.execute(pin).await? == 1)
 }
 
 /// Publishes the note that the caller has seen, and says so.

@@ -230,10 +230,7 @@ every_database! {
         let publish = async |_| Ok::<_, String>(());
         let (mut sleeper, mut second) = (Relay::new(&records, KEEP), Relay::new(&records, KEEP));
         assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::Idle);
-        let run_out = |tx: Transaction| async move {
-            tx.execute(sql("UPDATE hob_outbox_lease SET held_until = 1")).await
-        };
-        records.write(run_out).await.unwrap();
+        records.execute(sql("UPDATE hob_outbox_lease SET held_until = 1")).await.unwrap();
         assert_eq!(second.turn(publish).await.unwrap(), Turn::Idle);
         emit(&records, 1).await;
         assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::NotMine);

@@ -34,6 +34,14 @@ every_database! {
         assert_eq!(records.optional(notes::by_id(&id(2))).await.unwrap(), None);
     }
 
+    async fn a_single_statement_is_a_change(database: Database) {
+        let records = notes::open(&database).await;
+        notes::add(&records, &id(1), "ada", "first").await.unwrap();
+        assert!(notes::pin(&records, &id(1)).await.unwrap());
+        assert!(!notes::pin(&records, &id(2)).await.unwrap());
+        assert!(records.one(notes::by_id(&id(1))).await.unwrap().pinned);
+    }
+
     async fn an_id_that_is_taken_is_told(database: Database) {
         let records = notes::open(&database).await;
         notes::add(&records, &id(1), "ada", "first").await.unwrap();

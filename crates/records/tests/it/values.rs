@@ -19,8 +19,7 @@ type Kinds = (
 );
 
 async fn make_table(records: &Records) {
-    let work = |tx: Transaction| async move { tx.execute(sql(TABLE)).await };
-    records.write(work).await.unwrap();
+    records.execute(sql(TABLE)).await.unwrap();
 }
 
 async fn insert(records: &Records, row: &Kinds) -> Result<u64, Error> {
@@ -48,8 +47,7 @@ every_database! {
             insert(&records, row).await.unwrap();
             let stored: Query<Kinds> = sql("SELECT n, x, truth, words, bytes FROM kinds");
             assert_eq!(records.one(stored).await.unwrap(), *row);
-            let clear = |tx: Transaction| async move { tx.execute(sql("DELETE FROM kinds")).await };
-            records.write(clear).await.unwrap();
+            records.execute(sql("DELETE FROM kinds")).await.unwrap();
         }
     }
 
