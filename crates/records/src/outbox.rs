@@ -47,7 +47,7 @@ pub struct Event {
 /// What happened after a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// The next events in order, without a gap. None: nothing happened since.
+    /// The next events in order, none left out. An empty list: nothing happened since.
     Events(Vec<Event>),
     /// The events right after that number are gone, or it was never given. Whoever wants to know how things
     /// stand looks at the records themselves, and goes on after `newest`.
@@ -104,14 +104,32 @@ pub(crate) async fn write(tx: &Transaction, events: Vec<NewEvent>) -> Result<(),
 /// The events of a topic after a number that was seen, `limit` at most; 0 is before the first.
 pub async fn after(records: &impl Read, topic: Topic, number: u64, limit: u16) -> Result<Replay, Error> {
     let events = records.all(numbered_after(topic.0, number, limit)).await?;
-    if events.first().is_some_and(|event| event.number == number + 1) {
-        return Ok(Replay::Events(events));
-    }
+    replay(records, topic, number, events).await
+}
+
+/// [`after`] with nothing but what happened to `key`: the numbers of other keys are left out.
+pub async fn after_for(
+    records: &impl Read,
+    topic: Topic,
+    key: &str,
+    number: u64,
+    limit: u16,
+) -> Result<Replay, Error> {
+    let events = sql(
+        "SELECT topic, number, key, payload, written_at FROM hob_outbox_event
+                      WHERE topic = $1 AND key = $2 AND number > $3 ORDER BY number LIMIT $4",
+    );
+    let events = records
+        .all(events.bind(topic.0).bind(key).bind(number).bind(limit))
+        .await?;
+    replay(records, topic, number, events).await
+}
+
+/// Events that were read are all there were, if nothing after the number is forgotten by now.
+async fn replay(records: &impl Read, topic: Topic, number: u64, events: Vec<Event>) -> Result<Replay, Error> {
     let state: Query<(u64, u64)> = sql("SELECT numbered, forgotten FROM hob_outbox_topic WHERE topic = $1");
-    let state = records.optional(state.bind(topic.0)).await?;
-    let (newest, forgotten) = state.unwrap_or_default();
-    // Events that were numbered since the first look come with the next one.
-    Ok(if (forgotten..=newest).contains(&number) && events.is_empty() {
+    let (newest, forgotten) = records.optional(state.bind(topic.0)).await?.unwrap_or_default();
+    Ok(if (forgotten..=newest).contains(&number) {
         Replay::Events(events)
     } else {
         Replay::Missed {

@@ -57,6 +57,10 @@ impl Default for Options {
     }
 }
 
+/// A commit is given this long even if the work has used up all its time: nobody is helped by an answer that
+/// says neither yes nor no.
+const COMMIT_WITHIN: Duration = Duration::from_secs(1);
+
 /// A rollback that does not come through soon is left to the server, which sees the connection close.
 const ROLLBACK_WITHIN: Duration = Duration::from_secs(1);
 
@@ -231,6 +235,7 @@ impl Records {
                 _ => Attempt::Done(Err(error.into())),
             };
         }
+        let deadline = deadline.max(Instant::now() + COMMIT_WITHIN);
         match in_time(deadline, unit.end("COMMIT")).await {
             Ok(()) => {
                 if wrote_events {

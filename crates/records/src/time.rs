@@ -44,3 +44,29 @@ fn milliseconds(duration: Duration) -> i64 {
 }
 
 crate::column!(UnixMs(i64));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_at_the_end_of_time_stay_there() {
+        assert_eq!(UnixMs(i64::MAX).plus(Duration::MAX), UnixMs(i64::MAX));
+        assert_eq!(UnixMs(i64::MIN).minus(Duration::MAX), UnixMs(i64::MIN));
+    }
+
+    #[test]
+    fn what_has_not_happened_yet_was_no_time_ago() {
+        assert_eq!(UnixMs(1_500).since(UnixMs(500)), Duration::from_secs(1));
+        assert_eq!(UnixMs(500).since(UnixMs(1_500)), Duration::ZERO);
+    }
+
+    #[test]
+    fn times_before_1970_are_times() {
+        let before: SystemTime = UnixMs(-1).into();
+        assert_eq!(
+            UNIX_EPOCH.duration_since(before).unwrap(),
+            Duration::from_millis(1)
+        );
+    }
+}

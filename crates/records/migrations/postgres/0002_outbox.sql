@@ -11,11 +11,13 @@ CREATE TABLE hob_outbox_new (
 CREATE TABLE hob_outbox_event (
     topic      TEXT   COLLATE "C" NOT NULL,
     number     BIGINT NOT NULL,
-    key        TEXT   NOT NULL,
+    key        TEXT   COLLATE "C" NOT NULL,
     payload    TEXT   NOT NULL,
     written_at BIGINT NOT NULL,
     PRIMARY KEY (topic, number)
 );
+
+CREATE INDEX hob_outbox_event_by_key ON hob_outbox_event (topic, key, number);
 
 -- How far each topic is: events up to `numbered` have a number, up to `published` were published, up to
 -- `forgotten` are gone.

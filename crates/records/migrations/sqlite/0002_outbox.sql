@@ -17,6 +17,8 @@ CREATE TABLE hob_outbox_event (
     PRIMARY KEY (topic, number)
 ) STRICT;
 
+CREATE INDEX hob_outbox_event_by_key ON hob_outbox_event (topic, key, number);
+
 -- How far each topic is: events up to `numbered` have a number, up to `published` were published, up to
 -- `forgotten` are gone.
 CREATE TABLE hob_outbox_topic (

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use hob_records::{Error, Options, Query, Read, Records, Transaction, sql};
 use hob_testkit::{Database, LIMIT, Postgres, wait_for};
 
@@ -59,13 +60,8 @@ async fn heals(records: &Records) {
 
 /// Many at once, so that all connections are in use and come to lie in the pool.
 async fn use_all_connections(records: &Records) {
-    let counts = (0..8).map(|_| {
-        let records = records.clone();
-        tokio::spawn(async move { count(&records).await })
-    });
-    for count in counts.collect::<Vec<_>>() {
-        count.await.unwrap().unwrap();
-    }
+    let reads = async || try_join_all((0..8).map(|_| count(records))).await;
+    wait_for("eight reads", LIMIT, reads).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -195,6 +195,26 @@ every_database! {
         assert_eq!(outbox::after(&records, TOPIC, 6, 100).await.unwrap(), missed);
     }
 
+    async fn a_client_of_one_thing_catches_up_on_that_alone(database: Database) {
+        let records = notes::open(&database).await;
+        let emit = |tx: Transaction| async move {
+            (0..6).try_for_each(|n| tx.emit(TOPIC, ["left", "right"][n % 2], n.to_string()))
+        };
+        records.write(emit).await.unwrap();
+        relay(&records, KEEP).await;
+        let right = async |number, limit| outbox::after_for(&records, TOPIC, "right", number, limit).await.unwrap();
+        let told = |replay| match replay {
+            Replay::Events(events) => numbers(&events),
+            missed @ Replay::Missed { .. } => panic!("{missed:?}"),
+        };
+        assert_eq!(told(right(0, 2).await), [2, 4]);
+        assert_eq!(told(right(4, 2).await), [6]);
+        assert_eq!(told(right(6, 2).await), [0; 0]);
+        relay(&records, limits(1, 1)).await;
+        assert_eq!(right(4, 2).await, Replay::Missed { oldest: 6, newest: 6 });
+        assert_eq!(told(right(5, 2).await), [6]);
+    }
+
     async fn what_could_not_be_published_is_published_again(database: Database) {
         let records = notes::open(&database).await;
         emit(&records, 3).await;
