@@ -127,8 +127,7 @@ pub async fn after_for(
 
 /// Events that were read are all there were, if nothing after the number is forgotten by now.
 async fn replay(records: &impl Read, topic: Topic, number: u64, events: Vec<Event>) -> Result<Replay, Error> {
-    let state: Query<(u64, u64)> = sql("SELECT numbered, forgotten FROM hob_outbox_topic WHERE topic = $1");
-    let (newest, forgotten) = records.optional(state.bind(topic.0)).await?.unwrap_or_default();
+    let (newest, forgotten) = bounds(records, topic).await?;
     Ok(if (forgotten..=newest).contains(&number) {
         Replay::Events(events)
     } else {
@@ -137,6 +136,12 @@ async fn replay(records: &impl Read, topic: Topic, number: u64, events: Vec<Even
             newest,
         }
     })
+}
+
+/// The last number that was given, and the last one that is forgotten.
+async fn bounds(records: &impl Read, topic: Topic) -> Result<(u64, u64), Error> {
+    let bounds = sql("SELECT numbered, forgotten FROM hob_outbox_topic WHERE topic = $1");
+    Ok(records.optional(bounds.bind(topic.0)).await?.unwrap_or_default())
 }
 
 /// How far the relay, wherever it runs, is behind.

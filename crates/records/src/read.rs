@@ -16,9 +16,12 @@ pub trait Read: sealed::Source + Sync {
     fn one<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<T, Error>> + Send {
         async move {
             let statement = query.statement(self.engine())?;
-            let sql = statement.sql.as_str().to_owned();
+            let sql = statement.sql.clone();
             let rows = self.fetch(statement, 1).await?;
-            rows.first().map_or(Err(Error::NoRow { sql }), T::from_row)
+            let none = || Error::NoRow {
+                sql: sql.as_str().to_owned(),
+            };
+            T::from_row(rows.first().ok_or_else(none)?)
         }
     }
 
@@ -34,10 +37,13 @@ pub trait Read: sealed::Source + Sync {
     fn all<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<Vec<T>, Error>> + Send {
         async move {
             let statement = query.statement(self.engine())?;
-            let sql = statement.sql.as_str().to_owned();
+            let sql = statement.sql.clone();
             let rows = self.fetch(statement, MOST_ROWS + 1).await?;
             if rows.len() > MOST_ROWS {
-                return Err(Error::TooManyRows { most: MOST_ROWS, sql });
+                return Err(Error::TooManyRows {
+                    most: MOST_ROWS,
+                    sql: sql.as_str().to_owned(),
+                });
             }
             rows.iter().map(T::from_row).collect()
         }

@@ -1,8 +1,8 @@
 //! A consumer that misses nothing, however long it was away.
 
-use super::{Replay, Topic, after};
+use super::{Replay, Topic, after, bounds};
 use crate::connection::Isolation;
-use crate::{Error, Query, Read as _, Records, Transaction, sql};
+use crate::{Error, Read as _, Records, Transaction, sql};
 
 /// Reads a topic from where it left off, under a name of its own. Every event comes at least once.
 ///
@@ -30,12 +30,10 @@ impl Consumer {
     ) -> Result<Self, Error> {
         records
             .write_with(Isolation::Committed, |tx| async move {
-                let state: Query<(u64, u64)> =
-                    sql("SELECT numbered, forgotten FROM hob_outbox_topic WHERE topic = $1");
-                let (numbered, forgotten) = tx.optional(state.bind(topic.0)).await?.unwrap_or_default();
+                let (newest, forgotten) = bounds(&tx, topic).await?;
                 let position = match start {
                     Start::Oldest => forgotten,
-                    Start::Newest => numbered,
+                    Start::Newest => newest,
                 };
                 let add = sql("INSERT INTO hob_outbox_consumer (name, topic, position, acked_at)
                                VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING");
