@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use hob_records::outbox::{Event, Relay, Retention, Topic};
 use hob_records::{Error, Options, Query, Read, Records, Transaction, sql};
 use hob_testkit::{Database, LIMIT, Postgres, wait_for};
 
@@ -137,6 +138,35 @@ async fn a_server_that_falls_silent_is_given_up_in_time() {
     }
     server(&database).thaw();
     heals(&records).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_outlives_its_database() {
+    let database = Database::postgres();
+    let records = impatient(&database).await;
+    let (published, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let publish = move |events: Vec<Event>| {
+        events
+            .into_iter()
+            .for_each(|event| published.send(event.number).unwrap());
+        std::future::ready(Ok::<_, Error>(()))
+    };
+    let relay = Relay::new(&records, Retention::default());
+    let relay = tokio::spawn(relay.run(publish, std::future::pending()));
+    for number in 1..=3 {
+        let emit = async || {
+            records
+                .write(|tx| async move { tx.emit(Topic("test"), "key", "payload") })
+                .await
+        };
+        wait_for("a write", LIMIT, emit).await;
+        // What could not be marked as published is published again.
+        let is_told = async { while told.recv().await != Some(number) {} };
+        tokio::time::timeout(LIMIT, is_told).await.unwrap();
+        server(&database).kill();
+        server(&database).restart();
+    }
+    relay.abort();
 }
 
 /// Nobody can know whether a commit came through that was not answered.
