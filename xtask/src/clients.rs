@@ -24,9 +24,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// Tells the tests that `command` runs.
     pub(crate) fn export(&self, command: &mut Command) {
-        command
-            .env("HOB_TEST_PYTHON", &self.python)
-            .env("HOB_TEST_NODE_MODULES", &self.node_modules);
+        command.env("HOB_TEST_PYTHON", &self.python).env("HOB_TEST_NODE_MODULES", &self.node_modules);
     }
 }
 
@@ -42,13 +40,9 @@ pub(crate) fn install() -> Result<Clients> {
 fn install_python(folder: &Path) -> Result<PathBuf> {
     let python = folder.join("bin/python");
     fill(folder, PYTHON_PACKAGES, || {
-        step::run(
-            "python venv",
-            Command::new("python3").args(["-m", "venv"]).arg(folder),
-        )?;
+        step::run("python venv", Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-            .args(PYTHON_PACKAGES);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
         step::run("pip install", &mut pip)
     })?;
     Ok(python)
@@ -57,15 +51,8 @@ fn install_python(folder: &Path) -> Result<PathBuf> {
 fn install_node(folder: &Path) -> Result<PathBuf> {
     fill(folder, NODE_PACKAGES, || {
         let mut npm = Command::new("npm");
-        npm.args([
-            "install",
-            "--no-save",
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-            "--prefix",
-        ])
-        .arg(folder);
+        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
+            .arg(folder);
         step::run("npm install", npm.args(NODE_PACKAGES))
     })?;
     Ok(folder.join("node_modules"))

@@ -1,9 +1,5 @@
 //! The project's chores: `cargo xtask test` makes a bare machine ready and runs every test.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a chore talks to the person who started it"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who started it")]
 
 mod clients;
 mod setup;
@@ -17,9 +13,7 @@ use clap::Parser;
 
 /// The root of the workspace.
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lives in a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lives in a folder of the workspace")
 }
 
 /// The cargo that runs this, at the root of the workspace.

@@ -1,7 +1,6 @@
 //! Makes a machine ready for the tests: finds what is missing, and installs it where `apt-get` exists.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -27,11 +26,7 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need {
         name: "Redis (redis-server, redis-cli, redis-benchmark)",
-        present: || {
-            ["redis-server", "redis-cli", "redis-benchmark"]
-                .iter()
-                .all(|name| on_path(name))
-        },
+        present: || ["redis-server", "redis-cli", "redis-benchmark"].iter().all(|name| on_path(name)),
         packages: &["redis-server", "redis-tools"],
     },
     Need {
@@ -44,11 +39,7 @@ const NEEDS: &[Need] = &[
         present: || step::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])),
         packages: &["python3", "python3-venv"],
     },
-    Need {
-        name: "Node.js with npm",
-        present: || runs("node") && runs("npm"),
-        packages: &["nodejs", "npm"],
-    },
+    Need { name: "Node.js with npm", present: || runs("node") && runs("npm"), packages: &["nodejs", "npm"] },
 ];
 
 const BROWSER: Need = Need {
@@ -61,11 +52,19 @@ const BROWSER: Need = Need {
 pub(crate) fn run(extent: Extent) -> Result<clients::Clients> {
     add_rust_components()?;
     let mut missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.present)()).collect();
-    if extent == Extent::Whole && !(BROWSER.present)() {
+    let lacks_browser = extent == Extent::Whole && !(BROWSER.present)();
+    if lacks_browser && !chromium_is_a_snap() {
         missing.push(&BROWSER);
     }
     if !missing.is_empty() {
         install(&missing)?;
+    }
+    if lacks_browser && chromium_is_a_snap() {
+        bail!(
+            "missing: {}; Ubuntu has Chromium only as a snap, which cannot work in temporary folders: \
+             install Google Chrome and the chromedriver of its version, or leave the browser out with --quick",
+            BROWSER.name
+        );
     }
     clients::install()
 }
@@ -79,30 +78,17 @@ fn add_rust_components() -> Result<()> {
         if !on_path("rustup") {
             bail!("cargo {subcommand} is missing: install {component} for this Rust toolchain");
         }
-        step::run(
-            component,
-            Command::new("rustup").args(["component", "add", component]),
-        )?;
+        step::run(component, Command::new("rustup").args(["component", "add", component]))?;
     }
     Ok(())
 }
 
 fn install(missing: &[&Need]) -> Result<()> {
-    let names = missing
-        .iter()
-        .map(|need| need.name)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let names = missing.iter().map(|need| need.name).collect::<Vec<_>>().join(", ");
     let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
     let packages_line = packages.join(" ");
     if !on_path("apt-get") {
         bail!("missing: {names}; install it (on Debian these packages: {packages_line}) and run this again");
-    }
-    if packages.contains(&"chromium") && chromium_is_a_snap() {
-        bail!(
-            "missing: {names}; Ubuntu has Chromium only as a snap, which cannot work in temporary folders: \
-             install Google Chrome and the chromedriver of its version, or leave the browser out with --quick"
-        );
     }
     let Some(mut shell) = root_shell() else {
         bail!("missing: {names}; run: sudo apt-get install --no-install-recommends {packages_line}");
@@ -112,22 +98,16 @@ fn install(missing: &[&Need]) -> Result<()> {
         shell.args(["-c", include_str!("apt.sh"), "apt"]).args(packages),
     )?;
     match missing.iter().find(|need| !(need.present)()) {
-        Some(need) => bail!(
-            "{} is still missing after apt-get installed {}",
-            need.name,
-            need.packages.join(" ")
-        ),
+        Some(need) => {
+            bail!("{} is still missing after apt-get installed {}", need.name, need.packages.join(" "))
+        }
         None => Ok(()),
     }
 }
 
 /// A shell with the rights to install packages, if this user can have one without being asked.
 fn root_shell() -> Option<Command> {
-    if Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| output.stdout == b"0\n")
-    {
+    if Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
         return Some(Command::new("sh"));
     }
     step::succeeds(Command::new("sudo").args(["-n", "true"])).then(|| {
@@ -148,21 +128,15 @@ fn runs(name: &str) -> bool {
 
 /// Debian keeps the server's binaries off the PATH, in a folder per version.
 fn debian_postgres() -> bool {
-    fs::read_dir("/usr/lib/postgresql").is_ok_and(|versions| {
-        versions
-            .flatten()
-            .any(|version| version.path().join("bin/initdb").is_file())
-    })
+    fs::read_dir("/usr/lib/postgresql")
+        .is_ok_and(|versions| versions.flatten().any(|version| version.path().join("bin/initdb").is_file()))
 }
 
 /// Asks for the version, since Ubuntu's `chromium-browser` is a script that only recommends the snap.
 fn chromium() -> bool {
-    ["chromium", "chromium-browser", "google-chrome"]
-        .iter()
-        .any(|name| runs(name))
+    ["chromium", "chromium-browser", "google-chrome"].iter().any(|name| runs(name))
 }
 
 fn chromium_is_a_snap() -> bool {
-    fs::read_to_string(Path::new("/etc/os-release"))
-        .is_ok_and(|release| release.lines().any(|line| line == "ID=ubuntu"))
+    fs::read_to_string("/etc/os-release").is_ok_and(|release| release.lines().any(|line| line == "ID=ubuntu"))
 }

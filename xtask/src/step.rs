@@ -9,9 +9,8 @@ use anyhow::{Context, Result, bail};
 pub(crate) fn run(name: &str, command: &mut Command) -> Result<()> {
     println!("xtask: {name} …");
     let begun = Instant::now();
-    let status = command
-        .status()
-        .with_context(|| format!("{name}: cannot start {:?}", command.get_program()))?;
+    let status =
+        command.status().with_context(|| format!("{name}: cannot start {:?}", command.get_program()))?;
     let seconds = begun.elapsed().as_secs_f64();
     if !status.success() {
         bail!("{name} failed after {seconds:.1} s ({status})");

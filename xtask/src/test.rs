@@ -10,6 +10,16 @@ use crate::{cargo, setup, step};
 /// `cargo test` find in a test's path.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
 
+/// A program outside of the workspace shows that the crates can be used from one.
+const EXAMPLE: [&str; 6] = [
+    "build",
+    "--locked",
+    "--manifest-path",
+    "examples/limiter/Cargo.toml",
+    "--target-dir",
+    "target/examples",
+];
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Leave out the suites in modules named `slow` and `browser`
@@ -24,25 +34,19 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let extent = if options.quick {
-        setup::Extent::WithoutBrowser
-    } else {
-        setup::Extent::Whole
-    };
+    let extent = if options.quick { setup::Extent::WithoutBrowser } else { setup::Extent::Whole };
     let clients = setup::run(extent)?;
     let whole = options.filters.is_empty();
     if whole {
         step::run("format", cargo().args(["fmt", "--all", "--check"]))?;
-        step::run(
-            "lints",
-            cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        )?;
+        step::run("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     }
     let mut tests = tests(options);
     clients.export(&mut tests);
     step::run("tests", &mut tests)?;
     if whole {
         step::run("doc tests", cargo().args(["test", "--doc", "--workspace"]))?;
+        step::run("example", cargo().args(EXAMPLE))?;
     }
     println!("xtask: all green");
     Ok(())
@@ -58,23 +62,12 @@ fn tests(options: &Options) -> Command {
         }
     } else {
         // Doc tests have a step of their own.
-        command.args([
-            "test",
-            "--no-fail-fast",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--examples",
-        ]);
+        command.args(["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
     }
     if options.full {
         command.env("HOB_TEST_BUDGET", "full");
     }
-    if !options
-        .filters
-        .iter()
-        .any(|filter| filter == "-p" || filter.starts_with("--package"))
-    {
+    if !options.filters.iter().any(|filter| filter == "-p" || filter.starts_with("--package")) {
         command.arg("--workspace");
     }
     command.args(&options.filters);

@@ -98,11 +98,7 @@ impl Core {
         self.settings.strict.admit(keys)?;
         let began_full = self.is_full();
         let keys = keys.iter().map(|key| key.to_vec()).collect();
-        self.script = Some(ScriptFrame {
-            keys,
-            began_full,
-            wrote: false,
-        });
+        self.script = Some(ScriptFrame { keys, began_full, wrote: false });
         Ok(())
     }
 
@@ -130,10 +126,7 @@ impl Core {
             Run::Data(run) if !command.flags.has(Flags::NOSCRIPT) => run,
             _ => return Err(Failure::new("ERR This Redis command is not allowed from script")),
         };
-        let frame = self
-            .script
-            .as_mut()
-            .ok_or(Failure::new("ERR no script is running"))?;
+        let frame = self.script.as_mut().ok_or(Failure::new("ERR no script is running"))?;
         for key in command.keys.of(args) {
             self.settings.strict.allow(&frame.keys, key)?;
         }

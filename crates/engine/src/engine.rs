@@ -44,19 +44,8 @@ impl Engine {
         let (memory, most) = (config.script_memory_bytes, config.max_scripts);
         let core = Arc::new(Mutex::new(Core::new(config)));
         let scripts = Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, most);
-        let state = State {
-            core: Arc::clone(&core),
-            scripts,
-            watchdog: Arc::clone(&watchdog),
-        };
-        Engine {
-            shared: Arc::new(Shared {
-                state: Mutex::new(state),
-                core,
-                watchdog,
-                busy_after,
-            }),
-        }
+        let state = State { core: Arc::clone(&core), scripts, watchdog: Arc::clone(&watchdog) };
+        Engine { shared: Arc::new(Shared { state: Mutex::new(state), core, watchdog, busy_after }) }
     }
 
     /// A handle for redis-rs. Clones may be used at the same time.
@@ -159,11 +148,7 @@ impl Engine {
     /// What may be said while a script holds the lock: SCRIPT KILL, and BUSY to all others.
     fn answer_while_busy(&self, session: &Session, args: Args<'_>) -> Outcome {
         let kills = lookup(args[0]).is_some() && resolve(args)?.flags.has(Flags::ALLOW_BUSY);
-        if kills && session.authenticated {
-            self.shared.watchdog.kill()
-        } else {
-            Err(BUSY)
-        }
+        if kills && session.authenticated { self.shared.watchdog.kill() } else { Err(BUSY) }
     }
 }
 

@@ -5,6 +5,10 @@
 /// A star is retried from the latest star only, so a match takes at most `pattern × text` steps however
 /// many stars a hostile pattern holds.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        // Not even a star: so it is in Redis.
+        return pattern.is_empty();
+    }
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
@@ -26,6 +30,11 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
         }
     }
     pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+/// Whether a key or element fits; a lone star stands for all of them, those without a name too.
+pub(crate) fn selects(pattern: &[u8], name: &[u8]) -> bool {
+    pattern == b"*" || matches(pattern, name)
 }
 
 enum Step {
@@ -81,7 +90,8 @@ mod tests {
     #[test]
     fn patterns_match_as_in_redis() {
         for (pattern, text, expected) in [
-            ("*", "", true),
+            ("*", "", false),
+            ("a*", "a", true),
             ("", "", true),
             ("", "a", false),
             ("h?llo", "hello", true),
@@ -97,11 +107,7 @@ mod tests {
             ("[ab", "a", true),
             ("a[", "a[", false),
         ] {
-            assert_eq!(
-                matches(pattern.as_bytes(), text.as_bytes()),
-                expected,
-                "{pattern} {text}"
-            );
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         }
     }
 

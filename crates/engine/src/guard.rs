@@ -26,9 +26,7 @@ impl Strict {
         let mut slots = keys.iter().map(|key| key_slot(key));
         let first = slots.next();
         if self == Strict::KeysOfOneSlot && slots.any(|slot| Some(slot) != first) {
-            return Err(Failure::new(
-                "CROSSSLOT Keys in request don't hash to the same slot",
-            ));
+            return Err(Failure::new("CROSSSLOT Keys in request don't hash to the same slot"));
         }
         Ok(())
     }

@@ -41,14 +41,7 @@ pub(crate) struct Inbox {
 pub(crate) fn mailbox(capacity: usize, on_loss: Option<Arc<Notify>>) -> (Mailbox, Inbox) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
     let missed = Arc::new(AtomicU64::new(0));
-    (
-        Mailbox {
-            sender,
-            missed: Arc::clone(&missed),
-            on_loss,
-        },
-        Inbox { receiver, missed },
-    )
+    (Mailbox { sender, missed: Arc::clone(&missed), on_loss }, Inbox { receiver, missed })
 }
 
 impl Mailbox {
@@ -87,10 +80,7 @@ impl Hub {
     }
 
     pub(crate) fn subscribe(&mut self, topic: Topic, name: Bytes, subscriber: u64, mailbox: Mailbox) {
-        self.listeners(topic)
-            .entry(name)
-            .or_default()
-            .insert(subscriber, mailbox);
+        self.listeners(topic).entry(name).or_default().insert(subscriber, mailbox);
     }
 
     pub(crate) fn unsubscribe(&mut self, topic: Topic, name: &[u8], subscriber: u64) {
@@ -106,25 +96,15 @@ impl Hub {
     /// Delivers a message; says to how many.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
         let direct = self.channels.get(channel);
-        let by_pattern = self
-            .patterns
-            .iter()
-            .filter(|(pattern, _)| glob::matches(pattern, channel));
+        let by_pattern = self.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
         let mut shared: Option<(Bytes, Bytes)> = None;
         let mut count = 0;
-        let all = direct
-            .map(|to| (None, to))
-            .into_iter()
-            .chain(by_pattern.map(|(p, to)| (Some(p), to)));
+        let all = direct.map(|to| (None, to)).into_iter().chain(by_pattern.map(|(p, to)| (Some(p), to)));
         for (pattern, subscribers) in all {
             for mailbox in subscribers.values() {
                 let copy = || (Bytes::copy_from_slice(channel), Bytes::copy_from_slice(payload));
                 let (channel, payload) = shared.get_or_insert_with(copy).clone();
-                mailbox.deliver(Delivery::Message {
-                    channel,
-                    pattern: pattern.cloned(),
-                    payload,
-                });
+                mailbox.deliver(Delivery::Message { channel, pattern: pattern.cloned(), payload });
                 count += 1;
             }
         }

@@ -25,11 +25,7 @@ impl LongDouble {
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         if unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity") {
             let infinity = X87DoubleExtended::INFINITY;
-            return Some(LongDouble(if text.starts_with('-') {
-                -infinity
-            } else {
-                infinity
-            }));
+            return Some(LongDouble(if text.starts_with('-') { -infinity } else { infinity }));
         }
         // What Rust takes for a decimal is what is left to allow; hexadecimal floats are not in the subset.
         unsigned.parse::<f64>().ok().filter(|value| !value.is_nan())?;
@@ -42,11 +38,7 @@ impl LongDouble {
     /// The sum, or the refusal that Redis gives when it is not finite.
     pub(crate) fn plus(self, other: LongDouble) -> Outcome<LongDouble> {
         let sum = (self.0 + other.0).value;
-        if sum.is_finite() {
-            Ok(LongDouble(sum))
-        } else {
-            Err(Failure::NOT_FINITE)
-        }
+        if sum.is_finite() { Ok(LongDouble(sum)) } else { Err(Failure::NOT_FINITE) }
     }
 
     pub(crate) fn is_finite(self) -> bool {
@@ -66,11 +58,7 @@ impl LongDouble {
             let (whole, fraction) = text.split_at(text.len() - 17);
             trim_zeros(&format!("{whole}.{fraction}")).to_owned()
         };
-        if self.0.is_negative() && digits != "0" {
-            format!("-{digits}")
-        } else {
-            digits
-        }
+        if self.0.is_negative() && digits != "0" { format!("-{digits}") } else { digits }
     }
 }
 
@@ -87,11 +75,7 @@ fn divide_rounding(value: u128, shift: u32) -> u128 {
     let quotient = value >> shift;
     let rest = value - (quotient << shift);
     let half = 1u128 << (shift - 1);
-    if rest > half || (rest == half && quotient & 1 == 1) {
-        quotient + 1
-    } else {
-        quotient
-    }
+    if rest > half || (rest == half && quotient & 1 == 1) { quotient + 1 } else { quotient }
 }
 
 /// The decimal digits of `mantissa × 2^shift`.
@@ -115,11 +99,7 @@ fn shifted_digits(mantissa: u64, shift: u32) -> String {
     }
     let text: String = limbs.iter().rev().map(|limb| format!("{limb:09}")).collect();
     let trimmed = text.trim_start_matches('0');
-    if trimmed.is_empty() {
-        "0".into()
-    } else {
-        trimmed.into()
-    }
+    if trimmed.is_empty() { "0".into() } else { trimmed.into() }
 }
 
 #[cfg(test)]

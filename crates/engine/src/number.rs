@@ -20,11 +20,7 @@ pub(crate) fn read_int(text: &[u8]) -> Option<i64> {
         }
         magnitude = magnitude.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
     }
-    if negative {
-        0i64.checked_sub_unsigned(magnitude)
-    } else {
-        i64::try_from(magnitude).ok()
-    }
+    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
 pub(crate) fn int(text: &[u8]) -> Outcome<i64> {
@@ -40,10 +36,7 @@ pub(crate) fn positive(text: &[u8]) -> Outcome<usize> {
 /// Reads a score or increment: finite decimals and infinities, nothing that over- or underflows.
 pub(crate) fn read_float(text: &[u8]) -> Option<f64> {
     let value = parse_decimal(text)?;
-    let mantissa = text
-        .split(|byte| matches!(byte, b'e' | b'E'))
-        .next()
-        .unwrap_or(text);
+    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or(text);
     let overflowed = value.is_infinite() && text.iter().any(u8::is_ascii_digit);
     let underflowed = value == 0.0 && mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte));
     (!overflowed && !underflowed).then_some(value)
@@ -65,20 +58,14 @@ pub(crate) fn write_float(value: f64) -> String {
         return if value > 0.0 { "inf".into() } else { "-inf".into() };
     }
     if value.is_nan() {
-        return if value.is_sign_negative() {
-            "-nan".into()
-        } else {
-            "nan".into()
-        };
+        return if value.is_sign_negative() { "-nan".into() } else { "nan".into() };
     }
     // Every integer below 10^17 is written in full by `%.17g`, and most scores are such integers.
     if value.fract() == 0.0 && value.abs() < 1e17 {
         return format!("{value:.0}");
     }
     let scientific = format!("{value:.16e}");
-    let (mantissa, exponent) = scientific
-        .split_once('e')
-        .expect("`{:e}` always writes an exponent");
+    let (mantissa, exponent) = scientific.split_once('e').expect("`{:e}` always writes an exponent");
     let exponent: i32 = exponent.parse().expect("`{:e}` writes an integer exponent");
     if (-4..17).contains(&exponent) {
         let decimals = usize::try_from(16 - exponent).unwrap_or(0);
@@ -90,11 +77,7 @@ pub(crate) fn write_float(value: f64) -> String {
 
 /// Drops the zeros that end a decimal fraction, and its point when nothing follows.
 pub(crate) fn trim_zeros(text: &str) -> &str {
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        text
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 #[cfg(test)]

@@ -18,11 +18,7 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, &byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
         })
     })
 }
@@ -34,12 +30,7 @@ mod tests {
     /// Values that `CLUSTER KEYSLOT` of a real server answers.
     #[test]
     fn slots_are_those_of_redis() {
-        for (key, slot) in [
-            ("", 0),
-            ("foo", 12182),
-            ("{user1000}.following", 3443),
-            ("foo{}{bar}", 8363),
-        ] {
+        for (key, slot) in [("", 0), ("foo", 12182), ("{user1000}.following", 3443), ("foo{}{bar}", 8363)] {
             assert_eq!(key_slot(key.as_bytes()), slot, "{key}");
         }
         assert_eq!(key_slot(b"foo{{bar}}zap"), key_slot(b"{bar"));

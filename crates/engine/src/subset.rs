@@ -6,14 +6,8 @@ use crate::command::{FAMILIES, Flags, Run};
 
 /// Where the engine is known to answer otherwise than Redis.
 const DIFFERENCES: &[(&str, &str)] = &[
-    (
-        "Persistence",
-        "None: no RDB, no AOF, no replication. What is in the store is gone with the process.",
-    ),
-    (
-        "Databases",
-        "One. `SELECT 0` works, any other index is out of range.",
-    ),
+    ("Persistence", "None: no RDB, no AOF, no replication. What is in the store is gone with the process."),
+    ("Databases", "One. `SELECT 0` works, any other index is out of range."),
     (
         "Eviction",
         "None (`noeviction`): beyond `maxmemory`, commands that need memory answer Redis's OOM error. \
@@ -23,10 +17,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "Order",
         "`HGETALL`, `SMEMBERS`, `KEYS` and their like answer in another order, which Redis leaves open too.",
     ),
-    (
-        "Cursors",
-        "`SCAN` and its siblings always go by `COUNT`; Redis answers small collections whole.",
-    ),
+    ("Cursors", "`SCAN` and its siblings always go by `COUNT`; Redis answers small collections whole."),
     ("Numbers", "Hexadecimal floats (`0x1p3`) are not read."),
     (
         "Lua",
@@ -34,19 +25,13 @@ const DIFFERENCES: &[(&str, &str)] = &[
          `redis.breakpoint`. A script ends after a bounded number of instructions, and the oldest scripts are \
          forgotten when very many are loaded.",
     ),
-    (
-        "Limits",
-        "A word of a command may have 64 MiB, a command 128 MiB (Redis: 512 MiB and 1 GiB).",
-    ),
+    ("Limits", "A word of a command may have 64 MiB, a command 128 MiB (Redis: 512 MiB and 1 GiB)."),
     (
         "In process",
         "Commands that leave something on a connection (WATCH, MULTI, SUBSCRIBE, MONITOR, RESET) are refused on \
          a handle, whose clones share it. Atomic pipelines and subscribers take their place.",
     ),
-    (
-        "CONFIG",
-        "Knows the parameters that apply here; `maxmemory` and `maxclients` can be set.",
-    ),
+    ("CONFIG", "Knows the parameters that apply here; `maxmemory` and `maxclients` can be set."),
     ("ACL", "One user, `default`, with one password."),
 ];
 
@@ -62,20 +47,12 @@ pub fn documentation() -> String {
          is no replacement for Redis.\n",
     );
     for (family, commands) in FAMILIES {
-        let _ = write!(
-            page,
-            "\n## {family}\n\n| command | words | flags |\n|---|---|---|\n"
-        );
+        let _ = write!(page, "\n## {family}\n\n| command | words | flags |\n|---|---|---|\n");
         for command in commands.iter().filter(|command| !is_trap(command.name)) {
             match command.run {
                 Run::Container(subcommands) => {
                     for sub in subcommands {
-                        row(
-                            &mut page,
-                            &format!("{} {}", command.name, sub.name),
-                            sub.arity,
-                            sub.flags,
-                        );
+                        row(&mut page, &format!("{} {}", command.name, sub.name), sub.arity, sub.flags);
                     }
                 }
                 _ => row(&mut page, command.name, command.arity, command.flags),
@@ -95,16 +72,7 @@ fn is_trap(name: &str) -> bool {
 }
 
 fn row(page: &mut String, name: &str, arity: i32, flags: Flags) {
-    let words = if arity < 0 {
-        format!("{} or more", -arity)
-    } else {
-        arity.to_string()
-    };
+    let words = if arity < 0 { format!("{} or more", -arity) } else { arity.to_string() };
     let flags: Vec<&str> = flags.names().collect();
-    let _ = writeln!(
-        page,
-        "| `{}` | {words} | {} |",
-        name.to_ascii_uppercase(),
-        flags.join(" ")
-    );
+    let _ = writeln!(page, "| `{}` | {words} | {} |", name.to_ascii_uppercase(), flags.join(" "));
 }

@@ -16,14 +16,7 @@ pub(crate) struct Turn<'a> {
 /// Commands that a transaction does not queue.
 const NOT_QUEUED: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 /// Commands that a subscriber may use in RESP2.
-const CONFINED: [&str; 6] = [
-    "subscribe",
-    "unsubscribe",
-    "psubscribe",
-    "punsubscribe",
-    "ping",
-    "quit",
-];
+const CONFINED: [&str; 6] = ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit"];
 /// Commands that leave something behind on the connection, which clones of a handle would share.
 const NOT_SHARED: [&str; 11] = [
     "watch",
@@ -52,12 +45,7 @@ impl<'a> Turn<'a> {
     pub(crate) fn take(&mut self, args: Args<'_>) -> Reply {
         let admitted = match self.admit(args) {
             Ok(admitted) => admitted,
-            Err(failure) => {
-                if let Some(transaction) = &mut self.session.transaction {
-                    transaction.broken = true;
-                }
-                return failure.into();
-            }
+            Err(failure) => return self.refuse(args, failure),
         };
         if self.session.transaction.is_some() && !NOT_QUEUED.contains(&admitted.name) {
             return self.queue(args);
@@ -80,6 +68,10 @@ impl<'a> Turn<'a> {
         let mut core = self.core();
         core.begin();
         core.commands += 1;
+        let now_us = core.now_us;
+        if let Some(client) = core.clients.connected.get_mut(&self.session.id) {
+            (client.active_us, client.last_command) = (now_us, command.name);
+        }
         if command.flags.has(Flags::DENYOOM) && core.is_full() {
             return Err(Failure::OUT_OF_MEMORY);
         }
@@ -94,6 +86,20 @@ impl<'a> Turn<'a> {
         }
         self.show_to_monitors(command, args);
         Ok(command)
+    }
+
+    /// A command that was not admitted breaks the transaction it came in.
+    fn refuse(&mut self, args: Args<'_>, failure: Failure) -> Reply {
+        if args[0].eq_ignore_ascii_case(b"exec") {
+            self.session.transaction = None;
+            self.unwatch();
+            let why = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
+            return Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into());
+        }
+        if let Some(transaction) = &mut self.session.transaction {
+            transaction.broken = true;
+        }
+        failure.into()
     }
 
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> Outcome {
@@ -120,9 +126,7 @@ impl<'a> Turn<'a> {
             transaction.broken = true;
             return Reply::Error("ERR the transaction is too large".into());
         }
-        transaction
-            .queue
-            .push(args.iter().map(|word| word.to_vec()).collect());
+        transaction.queue.push(args.iter().map(|word| word.to_vec()).collect());
         Reply::QUEUED
     }
 
@@ -131,18 +135,11 @@ impl<'a> Turn<'a> {
         if !core.hub.is_monitored() || command.flags.has(Flags::ADMIN) {
             return;
         }
-        let address = core
-            .clients
-            .connected
-            .get(&self.session.id)
-            .map_or("in-process", |client| &client.address);
+        let address =
+            core.clients.connected.get(&self.session.id).map_or("in-process", |client| &client.address);
         let words = args.iter().enumerate().map(|(at, word)| {
             let secret = at > 0 && matches!(command.name, "auth" | "hello");
-            if secret {
-                "\"(redacted)\"".to_owned()
-            } else {
-                quoted(word)
-            }
+            if secret { "\"(redacted)\"".to_owned() } else { quoted(word) }
         });
         let words: Vec<String> = words.collect();
         let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);

@@ -31,11 +31,7 @@ async fn main() -> Result<(), Error> {
         sign(&records, &words).await?;
     }
     let entries: Query<(i64, String)> = sql("SELECT id, words FROM guestbook_entry WHERE TRUE");
-    for (id, words) in records
-        .page(entries, &LATEST_FIRST, &PageRequest::first(10))
-        .await?
-        .rows
-    {
+    for (id, words) in records.page(entries, &LATEST_FIRST, &PageRequest::first(10)).await?.rows {
         println!("{id}: {words}");
     }
 

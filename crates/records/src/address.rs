@@ -60,10 +60,7 @@ impl Address {
         let _ = url.set_password(None);
         url.set_query(None);
         url.set_fragment(None);
-        Ok(Self(Place::Server(Box::new(Server {
-            shown: url.into(),
-            options,
-        }))))
+        Ok(Self(Place::Server(Box::new(Server { shown: url.into(), options }))))
     }
 }
 
@@ -71,9 +68,7 @@ impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let refuse = |reason: &str| Error::Address {
-            reason: reason.to_owned(),
-        };
+        let refuse = |reason: &str| Error::Address { reason: reason.to_owned() };
         let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
         match scheme {
             "postgres" | "postgresql" => Self::postgres(text),

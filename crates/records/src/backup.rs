@@ -21,10 +21,7 @@ impl Records {
         if self.engine() == Engine::Postgres {
             return refuse("PostgreSQL is backed up with pg_dump, or copied into a SQLite file".to_owned());
         }
-        if fs::try_exists(to)
-            .await
-            .map_err(|source| failed("look for", to, source))?
-        {
+        if fs::try_exists(to).await.map_err(|source| failed("look for", to, source))? {
             return refuse(format!("{} is there already", to.display()));
         }
         let Some(text) = partial(to).to_str().map(str::to_owned) else {
@@ -71,8 +68,5 @@ fn partial(to: &Path) -> PathBuf {
 }
 
 fn failed(verb: &str, path: &Path, source: std::io::Error) -> Error {
-    Error::File {
-        what: format!("cannot {verb} {}", path.display()),
-        source,
-    }
+    Error::File { what: format!("cannot {verb} {}", path.display()), source }
 }

@@ -48,11 +48,7 @@ pub(crate) enum Mode {
 
 macro_rules! begin_postgres {
     ($how:literal) => {
-        concat!(
-            "BEGIN ISOLATION LEVEL ",
-            $how,
-            "; SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
-        )
+        concat!("BEGIN ISOLATION LEVEL ", $how, "; SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)")
     };
 }
 
@@ -152,19 +148,13 @@ impl Connection {
 
 impl From<PoolConnection<Sqlite>> for Connection {
     fn from(connection: PoolConnection<Sqlite>) -> Self {
-        Self {
-            lent: Lent::Sqlite(connection),
-            clean: false,
-        }
+        Self { lent: Lent::Sqlite(connection), clean: false }
     }
 }
 
 impl From<PoolConnection<Postgres>> for Connection {
     fn from(connection: PoolConnection<Postgres>) -> Self {
-        Self {
-            lent: Lent::Postgres(connection),
-            clean: false,
-        }
+        Self { lent: Lent::Postgres(connection), clean: false }
     }
 }
 

@@ -34,11 +34,7 @@ struct TableColumn {
     counted: bool,
 }
 
-from_row!(TableColumn {
-    name,
-    declared,
-    counted
-});
+from_row!(TableColumn { name, declared, counted });
 
 const TABLES: PerEngine = PerEngine {
     sqlite: "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
@@ -133,11 +129,8 @@ async fn copy_rows(source: &mut Connection, target: &mut Connection, table: &Tab
     let names = names.join(", ");
     let select = format!("SELECT {names} FROM {}", quoted(&table.name));
     let head = format!("INSERT INTO {} ({names})", quoted(&table.name));
-    let kinds: Result<Vec<Kind>, Error> = table
-        .columns
-        .iter()
-        .map(|column| column.kind(&table.name))
-        .collect();
+    let kinds: Result<Vec<Kind>, Error> =
+        table.columns.iter().map(|column| column.kind(&table.name)).collect();
     let kinds = kinds?;
     let mut bulk = Bulk::new(&head, "");
     let mut count = 0;
@@ -210,11 +203,7 @@ async fn restore_foreign_keys(target: &mut Connection, keys: &[(String, String)]
         target.run_script("SET CONSTRAINTS ALL IMMEDIATE").await?;
     }
     for (table, name) in keys {
-        run(
-            target,
-            format!("ALTER TABLE {table} ALTER CONSTRAINT {name} NOT DEFERRABLE"),
-        )
-        .await?;
+        run(target, format!("ALTER TABLE {table} ALTER CONSTRAINT {name} NOT DEFERRABLE")).await?;
     }
     Ok(())
 }
@@ -253,11 +242,7 @@ async fn run(connection: &mut Connection, text: String) -> Result<(), Error> {
 
 /// Text made of names that migrations gave.
 fn statement(text: String) -> Statement {
-    Statement {
-        sql: AssertSqlSafe(text).into_sql_str(),
-        bound: Vec::new(),
-        lasting: false,
-    }
+    Statement { sql: AssertSqlSafe(text).into_sql_str(), bound: Vec::new(), lasting: false }
 }
 
 fn quoted(name: &str) -> String {

@@ -41,11 +41,7 @@ pub enum Error {
     TooManyRows { most: usize, sql: String },
     /// A stored value is not of the type that the program reads.
     #[error("the column {column} does not hold {expected}: {found}")]
-    Column {
-        column: String,
-        expected: &'static str,
-        found: String,
-    },
+    Column { column: String, expected: &'static str, found: String },
     /// A fault of the program: a query that cannot be run, a transaction used after its end.
     #[error("{reason}")]
     Misuse { reason: String },
@@ -122,25 +118,15 @@ impl Error {
 
     /// Whether a row with the same key was there already.
     pub fn is_taken(&self) -> bool {
-        matches!(
-            self,
-            Error::Violation {
-                constraint: Constraint::Unique,
-                ..
-            }
-        )
+        matches!(self, Error::Violation { constraint: Constraint::Unique, .. })
     }
 
     pub(crate) fn unfit(reason: impl Into<String>) -> Self {
-        Error::Unfit {
-            reason: reason.into(),
-        }
+        Error::Unfit { reason: reason.into() }
     }
 
     pub(crate) fn misuse(reason: impl Into<String>) -> Self {
-        Error::Misuse {
-            reason: reason.into(),
-        }
+        Error::Misuse { reason: reason.into() }
     }
 
     /// An answer that did not come in time.
@@ -150,10 +136,7 @@ impl Error {
 
     /// Whether another process has the SQLite file to itself.
     pub(crate) fn is_busy(&self) -> bool {
-        let Error::Unavailable {
-            source: Some(sqlx::Error::Database(error)),
-        } = self
-        else {
+        let Error::Unavailable { source: Some(sqlx::Error::Database(error)) } = self else {
             return false;
         };
         let code = error.code().and_then(|code| code.parse::<u32>().ok());
@@ -191,9 +174,7 @@ impl From<sqlx::Error> for Error {
             return Error::Violation { constraint, source };
         }
         let code = database.code().unwrap_or_default();
-        let is_postgres = database
-            .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
-            .is_some();
+        let is_postgres = database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some();
         match (is_postgres, code.as_ref()) {
             (true, code) if postgres_conflict(code) => Error::Conflict { source },
             (true, code) if postgres_away(code) => Error::Unavailable { source: Some(source) },

@@ -55,21 +55,12 @@ pub(crate) struct Bulk<'a> {
 
 impl<'a> Bulk<'a> {
     pub(crate) fn new(head: &'a str, tail: &'a str) -> Self {
-        Self {
-            head,
-            tail,
-            columns: 0,
-            bound: Vec::new(),
-            bytes: 0,
-        }
+        Self { head, tail, columns: 0, bound: Vec::new(), bytes: 0 }
     }
 
     pub(crate) fn push(&mut self, row: Vec<Bound>) {
         self.columns = row.len();
-        self.bytes += row
-            .iter()
-            .map(|(_, value)| value.as_ref().map_or(0, Value::bytes))
-            .sum::<usize>();
+        self.bytes += row.iter().map(|(_, value)| value.as_ref().map_or(0, Value::bytes)).sum::<usize>();
         self.bound.extend(row);
     }
 

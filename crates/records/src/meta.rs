@@ -34,10 +34,7 @@ impl Records {
     /// the answer is always larger than `lost`.
     pub async fn raise_epoch(&self, lost: Epoch) -> Result<Epoch, Error> {
         if lost >= Epoch::MAX {
-            return Err(Error::unfit(format!(
-                "the epoch {} cannot be raised any further",
-                lost.0
-            )));
+            return Err(Error::unfit(format!("the epoch {} cannot be raised any further", lost.0)));
         }
         self.write_with(Isolation::Committed, |tx| async move {
             let raise = sql("UPDATE hob_meta SET epoch = $1 + 1 WHERE epoch <= $1").bind(lost);

@@ -84,12 +84,7 @@ struct Applied {
     checksum: String,
 }
 
-from_row!(Applied {
-    service,
-    number,
-    name,
-    checksum
-});
+from_row!(Applied { service, number, name, checksum });
 
 /// Brings the records up to date, and answers with their id.
 pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<RecordsId, Error> {
@@ -144,35 +139,21 @@ pub(crate) async fn apply_in(
     execute(connection, id.bind(RecordsId::random()).bind(now)).await?;
     let id: Query<(RecordsId,)> = sql("SELECT id FROM hob_meta");
     let rows = connection.fetch(id.statement(engine)?, 1).await?;
-    let (id,) = rows
-        .first()
-        .map_or_else(|| Err(Error::Broken), FromRow::from_row)?;
+    let (id,) = rows.first().map_or_else(|| Err(Error::Broken), FromRow::from_row)?;
     Ok(id)
 }
 
 async fn run(connection: &mut Connection, migration: &Pending, now: UnixMs) -> Result<(), Error> {
-    let Pending {
-        service,
-        name,
-        number,
-        text,
-    } = *migration;
+    let Pending { service, name, number, text } = *migration;
     let run = connection.run_script(text).await;
     run.map_err(|source| MigrationRefused::Failed {
         service: service.to_owned(),
         name: name.to_owned(),
         source,
     })?;
-    let row = sql(
-        "INSERT INTO hob_migrations (service, number, name, checksum, applied_at)
-                   VALUES ($1, $2, $3, $4, $5)",
-    );
-    let row = row
-        .bind(service)
-        .bind(number)
-        .bind(name)
-        .bind(checksum(text))
-        .bind(now);
+    let row = sql("INSERT INTO hob_migrations (service, number, name, checksum, applied_at)
+                   VALUES ($1, $2, $3, $4, $5)");
+    let row = row.bind(service).bind(number).bind(name).bind(checksum(text)).bind(now);
     execute(connection, row).await?;
     tracing::info!(service, migration = name, "applied a migration");
     Ok(())
@@ -211,10 +192,7 @@ fn missing(
         sets.iter().any(|set| set.service == row.service && numbers(set))
     };
     if let Some(row) = applied.iter().find(|row| !knows(row)) {
-        return Err(MigrationRefused::Newer {
-            service: row.service.clone(),
-            name: row.name.clone(),
-        });
+        return Err(MigrationRefused::Newer { service: row.service.clone(), name: row.name.clone() });
     }
     let mut missing = Vec::new();
     for set in sets {
@@ -259,9 +237,7 @@ impl Pending {
 fn check(sets: &[Migrations]) -> Result<(), MigrationRefused> {
     for (index, set) in sets.iter().enumerate() {
         if sets[..index].iter().any(|other| other.service == set.service) {
-            return Err(MigrationRefused::Twice {
-                service: set.service.to_owned(),
-            });
+            return Err(MigrationRefused::Twice { service: set.service.to_owned() });
         }
         for (number, step) in (1..).zip(set.steps) {
             if !step.name.starts_with(&format!("{number:04}_")) {

@@ -74,13 +74,7 @@ pub(crate) struct NewEvent {
 const LONGEST_NAME_BYTES: usize = 512;
 const LARGEST_PAYLOAD_BYTES: usize = 256 * 1024;
 
-from_row!(Event {
-    topic,
-    number,
-    key,
-    payload,
-    written_at
-});
+from_row!(Event { topic, number, key, payload, written_at });
 
 impl NewEvent {
     pub(crate) fn new(topic: Topic, key: String, payload: String) -> Result<Self, Error> {
@@ -94,9 +88,7 @@ impl NewEvent {
 /// Writes the events of a transaction that is about to commit.
 pub(crate) async fn write(tx: &Transaction, events: Vec<NewEvent>) -> Result<(), Error> {
     let now = tx.now();
-    let rows = events
-        .into_iter()
-        .map(|event| (event.topic.0, event.key, event.payload, now));
+    let rows = events.into_iter().map(|event| (event.topic.0, event.key, event.payload, now));
     let head = "INSERT INTO hob_outbox_new (topic, key, payload, written_at)";
     tx.insert_all(head, rows, "").await.map(drop)
 }
@@ -115,13 +107,9 @@ pub async fn after_for(
     number: u64,
     limit: u16,
 ) -> Result<Replay, Error> {
-    let events = sql(
-        "SELECT topic, number, key, payload, written_at FROM hob_outbox_event
-                      WHERE topic = $1 AND key = $2 AND number > $3 ORDER BY number LIMIT $4",
-    );
-    let events = records
-        .all(events.bind(topic.0).bind(key).bind(number).bind(limit))
-        .await?;
+    let events = sql("SELECT topic, number, key, payload, written_at FROM hob_outbox_event
+                      WHERE topic = $1 AND key = $2 AND number > $3 ORDER BY number LIMIT $4");
+    let events = records.all(events.bind(topic.0).bind(key).bind(number).bind(limit)).await?;
     replay(records, topic, number, events).await
 }
 
@@ -131,10 +119,7 @@ async fn replay(records: &impl Read, topic: Topic, number: u64, events: Vec<Even
     Ok(if (forgotten..=newest).contains(&number) {
         Replay::Events(events)
     } else {
-        Replay::Missed {
-            oldest: forgotten + 1,
-            newest,
-        }
+        Replay::Missed { oldest: forgotten + 1, newest }
     })
 }
 
@@ -146,21 +131,15 @@ async fn bounds(records: &impl Read, topic: Topic) -> Result<(u64, u64), Error> 
 
 /// How far the relay, wherever it runs, is behind.
 pub async fn backlog(records: &impl Read) -> Result<Backlog, Error> {
-    let backlog: Query<(u64, u64)> = sql(
-        "SELECT (SELECT count(*) FROM (SELECT 1 FROM hob_outbox_new LIMIT 10000) AS new),
-                (SELECT CAST(coalesce(sum(numbered - published), 0) AS BIGINT) FROM hob_outbox_topic)",
-    );
+    let backlog: Query<(u64, u64)> =
+        sql("SELECT (SELECT count(*) FROM (SELECT 1 FROM hob_outbox_new LIMIT 10000) AS new),
+                (SELECT CAST(coalesce(sum(numbered - published), 0) AS BIGINT) FROM hob_outbox_topic)");
     let (unnumbered, unpublished) = records.one(backlog).await?;
-    Ok(Backlog {
-        unnumbered,
-        unpublished,
-    })
+    Ok(Backlog { unnumbered, unpublished })
 }
 
 fn numbered_after(topic: &str, number: u64, limit: u16) -> Query<Event> {
-    let query = sql(
-        "SELECT topic, number, key, payload, written_at FROM hob_outbox_event
-                     WHERE topic = $1 AND number > $2 ORDER BY number LIMIT $3",
-    );
+    let query = sql("SELECT topic, number, key, payload, written_at FROM hob_outbox_event
+                     WHERE topic = $1 AND number > $2 ORDER BY number LIMIT $3");
     query.bind(topic).bind(number).bind(limit)
 }

@@ -53,17 +53,11 @@ pub struct Page<T> {
 
 impl Keyset {
     pub const fn ascending(columns: &'static [(&'static str, Kind)]) -> Self {
-        Self {
-            columns,
-            direction: Direction::Ascending,
-        }
+        Self { columns, direction: Direction::Ascending }
     }
 
     pub const fn descending(columns: &'static [(&'static str, Kind)]) -> Self {
-        Self {
-            columns,
-            direction: Direction::Descending,
-        }
+        Self { columns, direction: Direction::Descending }
     }
 
     /// The query for one page, and a row more that tells whether there is another.
@@ -76,11 +70,7 @@ impl Keyset {
         let mut bound = Vec::new();
         let mut more = String::new();
         let list = |part: &dyn Fn(usize, &str) -> String| {
-            let parts = self
-                .columns
-                .iter()
-                .enumerate()
-                .map(|(n, (column, _))| part(n, column));
+            let parts = self.columns.iter().enumerate().map(|(n, (column, _))| part(n, column));
             parts.collect::<Vec<_>>().join(", ")
         };
         if let Some(cursor) = &request.after {
@@ -117,10 +107,7 @@ pub(crate) fn fill<T: FromRow>(
     request: &PageRequest,
 ) -> Result<Page<T>, Error> {
     let next = match rows.get(request.size()) {
-        Some(_) => rows
-            .get(request.size() - 1)
-            .map(|last| cursor(last, order))
-            .transpose()?,
+        Some(_) => rows.get(request.size() - 1).map(|last| cursor(last, order)).transpose()?,
         None => None,
     };
     let rows: Result<_, _> = rows.iter().take(request.size()).map(T::from_row).collect();
@@ -139,10 +126,7 @@ fn cursor(row: &Row, order: &Keyset) -> Result<Cursor, Error> {
 impl<T> Page<T> {
     /// The same page of something else, such as what a client is shown.
     pub fn map<U>(self, into: impl FnMut(T) -> U) -> Page<U> {
-        Page {
-            rows: self.rows.into_iter().map(into).collect(),
-            next: self.next,
-        }
+        Page { rows: self.rows.into_iter().map(into).collect(), next: self.next }
     }
 }
 
@@ -152,10 +136,7 @@ impl PageRequest {
 
     /// The first page. A size past [`PageRequest::MOST`] is cut to it.
     pub fn first(size: u16) -> Self {
-        Self {
-            after: None,
-            size: size.clamp(1, Self::MOST),
-        }
+        Self { after: None, size: size.clamp(1, Self::MOST) }
     }
 
     /// What a client asks for: a cursor that it was given, and a size.
@@ -245,10 +226,7 @@ impl std::fmt::Display for Hex<'_> {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| digit.to_digit(16)?.try_into().ok())
-        .collect();
+    let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16)?.try_into().ok()).collect();
     let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
@@ -262,9 +240,7 @@ mod tests {
     fn value() -> impl Strategy<Value = Value> {
         prop_oneof![
             any::<i64>().prop_map(Value::Int),
-            any::<f64>()
-                .prop_filter("storable", |x| !x.is_nan())
-                .prop_map(Value::Real),
+            any::<f64>().prop_filter("storable", |x| !x.is_nan()).prop_map(Value::Real),
             any::<bool>().prop_map(Value::Bool),
             "[^\0]{0,40}".prop_map(Value::Text),
             prop::collection::vec(any::<u8>(), 0..40).prop_map(Value::Bytes),
@@ -288,19 +264,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_stored_is_no_cursor() {
-        for text in [
-            "",
-            "i",
-            "i1_",
-            "t0",
-            "t00",
-            "tff",
-            "x1",
-            "rzz",
-            "é1",
-            "i99999999999999999999",
-            "t+a",
-        ] {
+        for text in ["", "i", "i1_", "t0", "t00", "tff", "x1", "rzz", "é1", "i99999999999999999999", "t+a"] {
             assert!(text.parse::<Cursor>().is_err(), "{text} was accepted");
         }
         assert!("t61".repeat(2_000).parse::<Cursor>().is_err());

@@ -55,9 +55,7 @@ impl Pools {
         let reading = connect.clone().pragma("query_only", "ON");
         Ok(Pools::Sqlite {
             writer: pool.clone().max_connections(1).connect_lazy_with(connect),
-            readers: pool
-                .max_connections(options.connections)
-                .connect_lazy_with(reading),
+            readers: pool.max_connections(options.connections).connect_lazy_with(reading),
         })
     }
 

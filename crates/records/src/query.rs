@@ -15,13 +15,7 @@ use crate::{Bind, Error, Kind, Value};
 /// Most SQL is the same for both: `INSERT … ON CONFLICT … DO UPDATE … RETURNING`, row values `(a, b) < ($1, $2)`,
 /// `TRUE` and `FALSE`, `CAST(sum(n) AS BIGINT)`. Where it is not, write both with [`PerEngine`].
 pub fn sql<T>(text: impl Into<Sql>) -> Query<T> {
-    Query {
-        text: text.into(),
-        bound: Vec::new(),
-        list: None,
-        refused: None,
-        row: PhantomData,
-    }
+    Query { text: text.into(), bound: Vec::new(), list: None, refused: None, row: PhantomData }
 }
 
 /// A query where the databases' SQL differs.
@@ -63,19 +57,13 @@ pub struct Statement {
 
 impl From<&'static str> for Sql {
     fn from(text: &'static str) -> Self {
-        Self {
-            sqlite: text.into(),
-            postgres: text.into(),
-        }
+        Self { sqlite: text.into(), postgres: text.into() }
     }
 }
 
 impl From<PerEngine> for Sql {
     fn from(texts: PerEngine) -> Self {
-        Self {
-            sqlite: texts.sqlite.into(),
-            postgres: texts.postgres.into(),
-        }
+        Self { sqlite: texts.sqlite.into(), postgres: texts.postgres.into() }
     }
 }
 
@@ -113,8 +101,7 @@ impl<T> Query<T> {
         // is repeated changes nothing in a list.
         let last = self.bound.last().cloned();
         let length = (self.bound.len() - begin).next_power_of_two();
-        self.bound
-            .extend(std::iter::repeat_n(last, begin + length - self.bound.len()).flatten());
+        self.bound.extend(std::iter::repeat_n(last, begin + length - self.bound.len()).flatten());
         self.list = Some(begin..self.bound.len());
         self
     }
@@ -163,9 +150,7 @@ impl<T> Query<T> {
 fn spread(text: &str, list: Range<usize>) -> Result<String, Error> {
     let dotted = format!("${}...", list.start + 1);
     if !text.contains(&dotted) {
-        return Err(Error::misuse(format!(
-            "a list is bound, but no {dotted} is there: {text}"
-        )));
+        return Err(Error::misuse(format!("a list is bound, but no {dotted} is there: {text}")));
     }
     let all: Vec<String> = list.map(|n| format!("${}", n + 1)).collect();
     Ok(text.replace(&dotted, &all.join(", ")))
@@ -199,17 +184,13 @@ mod tests {
     use super::*;
 
     fn statement(query: Query<()>) -> Result<(String, usize), String> {
-        let statement = query
-            .statement(Engine::Postgres)
-            .map_err(|error| error.to_string())?;
+        let statement = query.statement(Engine::Postgres).map_err(|error| error.to_string())?;
         Ok((statement.sql.as_str().to_owned(), statement.bound.len()))
     }
 
     #[test]
     fn a_list_takes_the_place_of_its_placeholder() {
-        let query = sql("SELECT 1 FROM t WHERE a = $1 AND b IN ($2...)")
-            .bind(1)
-            .bind_list([7, 8, 9]);
+        let query = sql("SELECT 1 FROM t WHERE a = $1 AND b IN ($2...)").bind(1).bind_list([7, 8, 9]);
         let spread = "SELECT 1 FROM t WHERE a = $1 AND b IN ($2, $3, $4, $5)".to_owned();
         assert_eq!(statement(query), Ok((spread, 5)));
     }
@@ -217,10 +198,7 @@ mod tests {
     #[test]
     fn an_empty_list_is_a_null() {
         let query = sql("SELECT 1 FROM t WHERE b IN ($1...)").bind_list([0; 0]);
-        assert_eq!(
-            statement(query),
-            Ok(("SELECT 1 FROM t WHERE b IN ($1)".to_owned(), 1))
-        );
+        assert_eq!(statement(query), Ok(("SELECT 1 FROM t WHERE b IN ($1)".to_owned(), 1)));
     }
 
     #[test]

@@ -18,9 +18,7 @@ pub trait Read: sealed::Source + Sync {
             let statement = query.statement(self.engine())?;
             let sql = statement.sql.clone();
             let rows = self.fetch(statement, 1).await?;
-            let none = || Error::NoRow {
-                sql: sql.as_str().to_owned(),
-            };
+            let none = || Error::NoRow { sql: sql.as_str().to_owned() };
             T::from_row(rows.first().ok_or_else(none)?)
         }
     }
@@ -40,10 +38,7 @@ pub trait Read: sealed::Source + Sync {
             let sql = statement.sql.clone();
             let rows = self.fetch(statement, MOST_ROWS + 1).await?;
             if rows.len() > MOST_ROWS {
-                return Err(Error::TooManyRows {
-                    most: MOST_ROWS,
-                    sql: sql.as_str().to_owned(),
-                });
+                return Err(Error::TooManyRows { most: MOST_ROWS, sql: sql.as_str().to_owned() });
             }
             rows.iter().map(T::from_row).collect()
         }

@@ -297,9 +297,7 @@ enum Attempt<T, E> {
 }
 
 async fn in_time<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    timeout_at(deadline, work)
-        .await
-        .unwrap_or_else(|_| Err(Error::too_slow()))
+    timeout_at(deadline, work).await.unwrap_or_else(|_| Err(Error::too_slow()))
 }
 
 /// What cannot be rolled back in time is rolled back by the database when the connection closes.

@@ -140,9 +140,7 @@ tuples! {
 impl std::fmt::Debug for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The values may be secrets.
-        f.debug_list()
-            .entries((0..self.len()).map(|index| self.name(index)))
-            .finish()
+        f.debug_list().entries((0..self.len()).map(|index| self.name(index))).finish()
     }
 }
 

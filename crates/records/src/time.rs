@@ -22,20 +22,14 @@ impl UnixMs {
 
     /// SQLite has no clock but this machine's.
     pub(crate) fn here() -> Self {
-        Self(milliseconds(
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-        ))
+        Self(milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
     }
 }
 
 impl From<UnixMs> for SystemTime {
     fn from(time: UnixMs) -> Self {
         let distance = Duration::from_millis(time.0.unsigned_abs());
-        if time.0 < 0 {
-            UNIX_EPOCH - distance
-        } else {
-            UNIX_EPOCH + distance
-        }
+        if time.0 < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
     }
 }
 
@@ -64,9 +58,6 @@ mod tests {
     #[test]
     fn times_before_1970_are_times() {
         let before: SystemTime = UnixMs(-1).into();
-        assert_eq!(
-            UNIX_EPOCH.duration_since(before).unwrap(),
-            Duration::from_millis(1)
-        );
+        assert_eq!(UNIX_EPOCH.duration_since(before).unwrap(), Duration::from_millis(1));
     }
 }

@@ -149,27 +149,18 @@ impl Unit {
         let shared = Shared {
             engine: connection.engine(),
             now,
-            state: Mutex::new(State {
-                connection: Some(connection),
-                doom: None,
-            }),
+            state: Mutex::new(State { connection: Some(connection), doom: None }),
             events: Plain::default(),
         };
-        Self {
-            shared: Arc::new(shared),
-        }
+        Self { shared: Arc::new(shared) }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            shared: Arc::clone(&self.shared),
-        }
+        Snapshot { shared: Arc::clone(&self.shared) }
     }
 
     pub(crate) fn transaction(&self) -> Transaction {
-        Transaction {
-            shared: Arc::clone(&self.shared),
-        }
+        Transaction { shared: Arc::clone(&self.shared) }
     }
 
     pub(crate) fn take_events(&self) -> Vec<NewEvent> {
@@ -200,8 +191,6 @@ fn over() -> Error {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("engine", &self.engine)
-            .finish_non_exhaustive()
+        f.debug_struct("Shared").field("engine", &self.engine).finish_non_exhaustive()
     }
 }

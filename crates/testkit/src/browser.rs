@@ -55,12 +55,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self {
-            width: 1280,
-            height: 800,
-            scheme: Scheme::Light,
-            scripts: Scripts::On,
-        }
+        Self { width: 1280, height: 800, scheme: Scheme::Light, scripts: Scripts::On }
     }
 }
 
@@ -87,10 +82,7 @@ impl Browser {
 
     /// Opens a window with a fresh profile. It closes with [`Client::close`], at the latest with the browser.
     pub async fn open(&self, window: Window) -> Client {
-        let profile = self
-            .folder
-            .path()
-            .join(self.profiles.fetch_add(1, Ordering::Relaxed).to_string());
+        let profile = self.folder.path().join(self.profiles.fetch_add(1, Ordering::Relaxed).to_string());
         let client = ClientBuilder::new(HttpConnector::new())
             .capabilities(capabilities(&self.chromium, &profile, window))
             .connect(&self.url())
@@ -103,47 +95,29 @@ impl Browser {
         let chromium = program::find(&["chromium", "google-chrome", "chromium-browser"], "chromium");
         let port = Port::reserve();
         let mut command = Command::new(program::find(&["chromedriver"], "chromium-driver"));
-        command
-            .arg(format!("--port={}", port.number()))
-            .env("TMPDIR", folder.path());
+        command.arg(format!("--port={}", port.number())).env("TMPDIR", folder.path());
         let process = Process::start(folder.path(), command);
-        let browser = Self {
-            process,
-            port,
-            chromium,
-            profiles: AtomicUsize::new(0),
-            folder,
-        };
+        let browser = Self { process, port, chromium, profiles: AtomicUsize::new(0), folder };
         browser.wait_until_ready()?;
         Ok(browser)
     }
 
     fn wait_until_ready(&self) -> Result<(), Taken> {
-        until(
-            format_args!("chromedriver on port {} to be ready", self.port.number()),
-            || {
-                if let Some(status) = self.process.ended() {
-                    let log = self.process.log();
-                    assert!(
-                        log.contains("ddress already in use"),
-                        "chromedriver ended ({status}):\n{log}"
-                    );
-                    return Some(Err(Taken));
-                }
-                let said = self.process.log().contains("started successfully");
-                (said && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number())).is_ok())
-                    .then_some(Ok(()))
-            },
-        )
+        until(format_args!("chromedriver on port {} to be ready", self.port.number()), || {
+            if let Some(status) = self.process.ended() {
+                let log = self.process.log();
+                assert!(log.contains("ddress already in use"), "chromedriver ended ({status}):\n{log}");
+                return Some(Err(Taken));
+            }
+            let said = self.process.log().contains("started successfully");
+            (said && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number())).is_ok()).then_some(Ok(()))
+        })
     }
 }
 
 /// Writes what the window shows into `file`, as a PNG.
 pub async fn screenshot(client: &Client, file: &Path) {
-    let png = client
-        .screenshot()
-        .await
-        .unwrap_or_else(|error| panic!("cannot take a screenshot: {error}"));
+    let png = client.screenshot().await.unwrap_or_else(|error| panic!("cannot take a screenshot: {error}"));
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)
             .unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));

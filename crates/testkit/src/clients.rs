@@ -12,11 +12,7 @@ pub fn python() -> PathBuf {
 
 /// A `node_modules` with ioredis and node-redis, to be given to `node` as `NODE_PATH`.
 pub fn node_modules() -> PathBuf {
-    installed(
-        "HOB_TEST_NODE_MODULES",
-        "node/node_modules",
-        "a node_modules with ioredis",
-    )
+    installed("HOB_TEST_NODE_MODULES", "node/node_modules", "a node_modules with ioredis")
 }
 
 fn installed(variable: &str, place: &str, what: &str) -> PathBuf {

@@ -43,10 +43,7 @@ impl RedisCluster {
 
     /// `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`, with the password if there is one.
     pub fn url(&self) -> String {
-        let addresses = self
-            .masters
-            .iter()
-            .map(|master| format!("127.0.0.1:{}", master.port()));
+        let addresses = self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port()));
         let addresses = addresses.collect::<Vec<_>>().join(",");
         format!("redis+cluster://{}{addresses}", self.masters[0].credentials())
     }
@@ -59,10 +56,7 @@ impl RedisCluster {
     /// The master that holds `key`.
     pub fn master_of(&self, key: &str) -> &RedisServer {
         let slot: u16 = self.masters[0].command(&["CLUSTER", "KEYSLOT", key]);
-        let master = BOUNDS
-            .iter()
-            .rposition(|first| *first <= slot)
-            .expect("slots begin at 0");
+        let master = BOUNDS.iter().rposition(|first| *first <= slot).expect("slots begin at 0");
         &self.masters[master]
     }
 
@@ -78,14 +72,8 @@ impl RedisCluster {
 
     fn check_whole(&self) -> Result<(), String> {
         self.masters.iter().try_for_each(|master| {
-            let info: String = master
-                .try_command(&["CLUSTER", "INFO"])
-                .map_err(|error| error.to_string())?;
-            let whole = [
-                "cluster_state:ok",
-                "cluster_slots_ok:16384",
-                "cluster_known_nodes:3",
-            ];
+            let info: String = master.try_command(&["CLUSTER", "INFO"]).map_err(|error| error.to_string())?;
+            let whole = ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3"];
             if whole.iter().all(|line| info.contains(line)) {
                 Ok(())
             } else {
@@ -98,12 +86,7 @@ impl RedisCluster {
         let ports: Vec<Port> = (0..MASTERS).map(|_| Port::reserve()).collect();
         let numbers: Vec<u16> = ports.iter().map(Port::number).collect();
         let mut options = options.clone();
-        let cluster = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-require-full-coverage",
-            "no",
-        ];
+        let cluster = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
         options.arguments.extend(cluster.map(str::to_owned));
         let launched = ports.into_iter().enumerate().map(|(myself, port)| {
             let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
@@ -112,25 +95,19 @@ impl RedisCluster {
                 .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
             RedisServer::launch(folder, port, &options, &[])
         });
-        Ok(Self {
-            masters: launched.collect::<Result<_, _>>()?,
-        })
+        Ok(Self { masters: launched.collect::<Result<_, _>>()? })
     }
 
     /// Makes masters of the nodes. Until all know of all, slots without a known owner must not count as a
     /// failure: a master that has once failed does wait its two seconds.
     fn take_over(&self) {
         for (index, node) in self.masters.iter().enumerate() {
-            until("a node to serve as a replica", || {
-                info_has(node, "cluster_state:ok")
-            });
+            until("a node to serve as a replica", || info_has(node, "cluster_state:ok"));
             node.command::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
             node.command::<()>(&["CLUSTER", "FORGET", &ghost_id(index)]);
         }
         for node in &self.masters {
-            until("a node to know every slot's master", || {
-                info_has(node, "cluster_slots_ok:16384")
-            });
+            until("a node to know every slot's master", || info_has(node, "cluster_slots_ok:16384"));
         }
         for node in &self.masters {
             node.command::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);

@@ -5,6 +5,9 @@
 //! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
 //! What takes longer is `async`, so that the code under test goes on meanwhile.
 //!
+//! Suites that drive a browser live in modules named `browser`, long ones in modules named `slow`: by these
+//! names `cargo xtask test --quick` leaves them out.
+//!
 //! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
 
 mod browser;
@@ -18,6 +21,7 @@ mod process;
 mod program;
 mod redis_server;
 mod sentinel;
+mod stores;
 mod tls;
 mod wait;
 
@@ -30,4 +34,5 @@ pub use fantoccini;
 pub use postgres::Postgres;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use sentinel::SentinelSet;
+pub use stores::{Layout, Server, Store, run};
 pub use wait::{Condition, LIMIT, wait_for};

@@ -1,10 +1,6 @@
 //! Starts servers as the tests do, to try something by hand: `cargo run -p hob-testkit -- redis postgres`.
 //! Prints a line per server, its name and its address, and keeps them until it is ended.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program for a person at a terminal"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a person at a terminal")]
 
 use std::any::Any;
 use std::process::ExitCode;

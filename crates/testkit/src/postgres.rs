@@ -73,11 +73,7 @@ impl Postgres {
     pub fn tls_url(&self) -> String {
         let identity = self.tls.as_ref();
         let authority = &identity.expect("it was started with start_with_tls").authority;
-        format!(
-            "{}?sslmode=verify-full&sslrootcert={}",
-            self.url(),
-            authority.display()
-        )
+        format!("{}?sslmode=verify-full&sslrootcert={}", self.url(), authority.display())
     }
 
     pub fn port(&self) -> u16 {
@@ -92,13 +88,7 @@ impl Postgres {
     /// Runs statements with psql, and answers with what it prints: a line per row, columns apart by `|`.
     pub fn psql(&self, statements: &str) -> String {
         let output = Command::new(program::find_postgres("psql"))
-            .args([
-                "--no-psqlrc",
-                "--quiet",
-                "--no-align",
-                "--tuples-only",
-                "--set=ON_ERROR_STOP=1",
-            ])
+            .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])
             .args(["--dbname", &self.url(), "--command", statements])
             .output()
             .unwrap_or_else(|error| panic!("cannot start psql: {error}"));
@@ -120,8 +110,7 @@ impl Postgres {
     /// Starts a stopped or killed server again, with its data, on the same port.
     pub fn restart(&self) {
         self.process.restart();
-        self.wait_until_ready()
-            .unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
+        self.wait_until_ready().unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
     }
 
     /// SIGSTOP for the server and all its processes: connections stay open, nothing is answered.
@@ -149,22 +138,14 @@ impl Postgres {
         copy(template, &data);
         let port = Port::reserve();
         let mut command = server_command("postgres");
-        command
-            .arg("-D")
-            .arg(&data)
-            .args(["-p", &port.number().to_string()]);
+        command.arg("-D").arg(&data).args(["-p", &port.number().to_string()]);
         command.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
         let tls = match transport {
             Transport::Plain => None,
             Transport::Tls => Some(identity(folder.path())),
         };
         command.args(tls.iter().flat_map(tls_settings));
-        let server = Self {
-            process: Process::start(folder.path(), command),
-            port,
-            tls,
-            folder,
-        };
+        let server = Self { process: Process::start(folder.path(), command), port, tls, folder };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -173,22 +154,16 @@ impl Postgres {
     fn wait_until_ready(&self) -> Result<(), Taken> {
         let note = self.folder.path().join("data/postmaster.pid");
         let id = self.process.id().to_string();
-        until(
-            format_args!("PostgreSQL on port {} to be ready", self.port()),
-            || {
-                if let Some(status) = self.process.ended() {
-                    let log = self.process.log();
-                    assert!(
-                        log.contains("Address already in use"),
-                        "postgres ended ({status}):\n{log}"
-                    );
-                    return Some(Err(Taken));
-                }
-                let note = fs::read_to_string(&note).unwrap_or_default();
-                let mut lines = note.lines().map(str::trim);
-                (lines.next() == Some(&id) && lines.next_back() == Some("ready")).then_some(Ok(()))
-            },
-        )
+        until(format_args!("PostgreSQL on port {} to be ready", self.port()), || {
+            if let Some(status) = self.process.ended() {
+                let log = self.process.log();
+                assert!(log.contains("Address already in use"), "postgres ended ({status}):\n{log}");
+                return Some(Err(Taken));
+            }
+            let note = fs::read_to_string(&note).unwrap_or_default();
+            let mut lines = note.lines().map(str::trim);
+            (lines.next() == Some(&id) && lines.next_back() == Some("ready")).then_some(Ok(()))
+        })
     }
 }
 
@@ -197,12 +172,10 @@ fn template() -> PathBuf {
     let template = program::store().join(format!("postgres-{}", version()));
     let lock = program::store().join("postgres.lock");
     // Of all the tests that start together, one makes the template and the others wait for it here.
-    let held = fs::create_dir_all(program::store())
-        .and_then(|()| File::create(&lock))
-        .and_then(|lock| {
-            lock.lock()?;
-            Ok(lock)
-        });
+    let held = fs::create_dir_all(program::store()).and_then(|()| File::create(&lock)).and_then(|lock| {
+        lock.lock()?;
+        Ok(lock)
+    });
     let _held = held.unwrap_or_else(|error| panic!("cannot lock {}: {error}", lock.display()));
     if !template.exists() {
         let folder = own_folder();
@@ -219,36 +192,21 @@ fn template() -> PathBuf {
 
 /// Such as `15.18`, from `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
 fn version() -> String {
-    let output = Command::new(program::find_postgres("postgres"))
-        .arg("--version")
-        .output();
+    let output = Command::new(program::find_postgres("postgres")).arg("--version").output();
     let output = output.unwrap_or_else(|error| panic!("cannot start postgres: {error}"));
     let line = String::from_utf8_lossy(&output.stdout);
-    line.split_whitespace()
-        .nth(2)
-        .unwrap_or_else(|| panic!("postgres --version says {line:?}"))
-        .to_owned()
+    line.split_whitespace().nth(2).unwrap_or_else(|| panic!("postgres --version says {line:?}")).to_owned()
 }
 
 fn initdb(data: &Path) {
     let output = server_command("initdb")
-        .args([
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-            "--no-sync",
-            "--wal-segsize=1",
-        ])
+        .args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"])
         .args(["--username", SUPERUSER, "--pgdata"])
         .arg(data)
         .output()
         .unwrap_or_else(|error| panic!("cannot start initdb: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "initdb ended ({}): {said}",
-        output.status
-    );
+    assert!(output.status.success(), "initdb ended ({}): {said}", output.status);
 }
 
 /// One of the server's programs, as a user that PostgreSQL accepts.
@@ -302,12 +260,7 @@ fn tls_settings(identity: &Identity) -> [String; 6] {
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status();
     let status = status.unwrap_or_else(|error| panic!("cannot start cp: {error}"));
-    assert!(
-        status.success(),
-        "cannot copy {} to {}",
-        from.display(),
-        to.display()
-    );
+    assert!(status.success(), "cannot copy {} to {}", from.display(), to.display());
 }
 
 /// The user and group to run as, when the tests run as root.

@@ -59,31 +59,16 @@ impl Process {
             .unwrap_or_else(|error| panic!("cannot start sh: {error}"));
         let (out, err) =
             log_file(&log).unwrap_or_else(|error| panic!("cannot write {}: {error}", log.display()));
-        command
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            .env("LC_ALL", "C");
-        command
-            .current_dir(folder)
-            .process_group(Pid::from_child(&watchdog).as_raw_pid());
+        command.stdin(Stdio::null()).stdout(out).stderr(err).env("LC_ALL", "C");
+        command.current_dir(folder).process_group(Pid::from_child(&watchdog).as_raw_pid());
         let child = spawn(&mut command);
-        Self {
-            name,
-            log,
-            watchdog,
-            running: Mutex::new(Running { command, child }),
-        }
+        Self { name, log, watchdog, running: Mutex::new(Running { command, child }) }
     }
 
     /// Starts the same command again once it has ended.
     pub(crate) fn restart(&self) {
         let mut running = self.running();
-        assert!(
-            running.live().is_none(),
-            "{} still runs: stop or kill it before it is restarted",
-            self.name
-        );
+        assert!(running.live().is_none(), "{} still runs: stop or kill it before it is restarted", self.name);
         running.child = spawn(&mut running.command);
     }
 
@@ -114,13 +99,8 @@ impl Process {
         let Some(pid) = running.live() else { return };
         let family = self.freeze_family(pid);
         self.send(&family, Signal::KILL);
-        running
-            .child
-            .wait()
-            .unwrap_or_else(|error| panic!("cannot wait for {}: {error}", self.name));
-        until(format_args!("the children of {} to end", self.name), || {
-            !family.iter().any(|pid| lives(*pid))
-        });
+        running.child.wait().unwrap_or_else(|error| panic!("cannot wait for {}: {error}", self.name));
+        until(format_args!("the children of {} to end", self.name), || !family.iter().any(|pid| lives(*pid)));
     }
 
     /// Stops the program and its children in their tracks; their sockets stay open.
@@ -151,6 +131,7 @@ impl Process {
         let mut next = vec![root];
         while let Some(pid) = next.pop() {
             self.send(&[pid], Signal::STOP);
+            until(format_args!("{} to freeze", self.name), || !matches!(state(pid), Some('R' | 'S' | 'D')));
             next.extend(children(pid));
             frozen.push(pid);
         }
@@ -182,9 +163,7 @@ impl Drop for Process {
 }
 
 fn spawn(command: &mut Command) -> Child {
-    command
-        .spawn()
-        .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()))
+    command.spawn().unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()))
 }
 
 /// Opened for appending, so that the two streams of a program do not write over each other.
@@ -203,19 +182,27 @@ fn family(root: Pid) -> Vec<Pid> {
     all
 }
 
+/// Listed by the thread that started them.
 fn children(pid: Pid) -> Vec<Pid> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children", pid = pid.as_raw_pid()));
-    let numbers = list.unwrap_or_default();
-    numbers
-        .split_whitespace()
-        .filter_map(|number| Pid::from_raw(number.parse().ok()?))
-        .collect()
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())) else {
+        return Vec::new();
+    };
+    let lists =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(parse_pid).collect::<Vec<_>>()).collect()
+}
+
+fn parse_pid(number: &str) -> Option<Pid> {
+    Pid::from_raw(number.parse().ok()?)
 }
 
 /// A zombie does not count: nobody may ever collect an orphan's remains.
 fn lives(pid: Pid) -> bool {
-    fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).is_ok_and(|stat| {
-        let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        !state.starts_with(['Z', 'X'])
-    })
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// The letter that the kernel has for what the process is doing, if it exists.
+fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }

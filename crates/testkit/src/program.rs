@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The first of `names` on the PATH.
 pub(crate) fn find(names: &[&str], package: &str) -> PathBuf {
-    names
-        .iter()
-        .find_map(|name| on_path(name))
-        .unwrap_or_else(|| missing(names[0], package))
+    names.iter().find_map(|name| on_path(name)).unwrap_or_else(|| missing(names[0], package))
 }
 
 /// One of PostgreSQL's server programs, which Debian keeps off the PATH in a folder per version.
@@ -19,9 +16,7 @@ pub(crate) fn find_postgres(name: &str) -> PathBuf {
         let newest = versions.max_by_key(|folder| folder.file_name().to_str()?.parse::<u32>().ok())?;
         Some(newest.path().join("bin").join(name)).filter(|path| path.is_file())
     };
-    debian()
-        .or_else(|| on_path(name))
-        .unwrap_or_else(|| missing(name, "postgresql"))
+    debian().or_else(|| on_path(name)).unwrap_or_else(|| missing(name, "postgresql"))
 }
 
 /// Ends the test with the one line that helps.
@@ -35,9 +30,7 @@ pub(crate) fn store() -> &'static Path {
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -67,30 +67,18 @@ impl RedisServer {
         first: &[&str],
     ) -> Result<Self, Taken> {
         let mut command = Command::new(program::find(&["redis-server"], "redis-server"));
-        command
-            .args(first)
-            .args(["--bind", "127.0.0.1", "--port", &port.number().to_string()]);
-        command
-            .args(["--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(socket(folder.path()));
+        command.args(first).args(["--bind", "127.0.0.1", "--port", &port.number().to_string()]);
+        command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(socket(folder.path()));
         if let Some(password) = &options.password {
             command.args(["--requirepass", password]);
         }
-        let tls = options
-            .tls
-            .then(|| (Port::reserve(), Identity::create(folder.path())));
+        let tls = options.tls.then(|| (Port::reserve(), Identity::create(folder.path())));
         if let Some((port, identity)) = &tls {
             command.args(tls_arguments(port, identity));
         }
         command.args(&options.arguments);
         let process = Process::start(folder.path(), command);
-        let server = Self {
-            process,
-            port,
-            tls,
-            password: options.password.clone(),
-            folder,
-        };
+        let server = Self { process, port, tls, password: options.password.clone(), folder };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -114,11 +102,7 @@ impl RedisServer {
     /// The URL of the Unix socket.
     pub fn unix_url(&self) -> String {
         let password = self.password.as_ref().map(|password| format!("?pass={password}"));
-        format!(
-            "redis+unix://{}{}",
-            socket(self.folder.path()).display(),
-            password.unwrap_or_default()
-        )
+        format!("redis+unix://{}{}", socket(self.folder.path()).display(), password.unwrap_or_default())
     }
 
     pub fn port(&self) -> u16 {
@@ -132,14 +116,12 @@ impl RedisServer {
 
     /// A new connection, for what the test itself has to ask.
     pub fn connect(&self) -> Connection {
-        self.try_connect()
-            .unwrap_or_else(|error| panic!("cannot connect to {}: {error}", self.url()))
+        self.try_connect().unwrap_or_else(|error| panic!("cannot connect to {}: {error}", self.url()))
     }
 
     /// Sends one command, such as `["CONFIG", "SET", "maxmemory", "10mb"]`.
     pub fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        self.try_command(words)
-            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        self.try_command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
     pub(crate) fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
@@ -163,8 +145,7 @@ impl RedisServer {
     /// Starts a stopped or killed server again, empty, on the same port.
     pub fn restart(&self) {
         self.process.restart();
-        self.wait_until_ready()
-            .unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
+        self.wait_until_ready().unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
     }
 
     /// SIGSTOP: connections stay open, nothing is answered.
@@ -203,24 +184,18 @@ impl RedisServer {
 
     /// A port that answers may be somebody else's server: ours tells our process's number.
     fn wait_until_ready(&self) -> Result<(), Taken> {
-        until(
-            format_args!("redis-server on port {} to answer", self.port()),
-            || {
-                if let Some(status) = self.process.ended() {
-                    let log = self.process.log();
-                    assert!(
-                        log.contains("Address already in use"),
-                        "redis-server ended ({status}):\n{log}"
-                    );
-                    return Ok(Err(Taken));
-                }
-                match self.try_command::<redis::InfoDict>(&["INFO", "server"]) {
-                    Ok(info) if info.get::<u32>("process_id") == Some(self.process.id()) => Ok(Ok(())),
-                    Ok(_) => Err("another server".to_owned()),
-                    Err(error) => Err(error.to_string()),
-                }
-            },
-        )
+        until(format_args!("redis-server on port {} to answer", self.port()), || {
+            if let Some(status) = self.process.ended() {
+                let log = self.process.log();
+                assert!(log.contains("Address already in use"), "redis-server ended ({status}):\n{log}");
+                return Ok(Err(Taken));
+            }
+            match self.try_command::<redis::InfoDict>(&["INFO", "server"]) {
+                Ok(info) if info.get::<u32>("process_id") == Some(self.process.id()) => Ok(Ok(())),
+                Ok(_) => Err("another server".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
     }
 
     fn try_connect(&self) -> RedisResult<Connection> {
@@ -231,16 +206,11 @@ impl RedisServer {
 
     /// The beginning of a URL's authority: `:password@`, or nothing.
     pub(crate) fn credentials(&self) -> String {
-        self.password
-            .as_ref()
-            .map(|password| format!(":{password}@"))
-            .unwrap_or_default()
+        self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default()
     }
 
     fn tls(&self) -> &(Port, Identity) {
-        self.tls
-            .as_ref()
-            .expect("the server was not started with RedisOptions::tls")
+        self.tls.as_ref().expect("the server was not started with RedisOptions::tls")
     }
 }
 

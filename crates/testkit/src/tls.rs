@@ -24,9 +24,7 @@ impl Identity {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // OpenSSL takes a certificate for its own issuer when the two have the same name.
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "an authority for tests");
+        params.distinguished_name.push(DnType::CommonName, "an authority for tests");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];

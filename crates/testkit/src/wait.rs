@@ -66,8 +66,7 @@ pub fn wait_for<C: Condition>(
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         });
-        met.await
-            .unwrap_or_else(|_| panic!("{caller}: waited {limit:?} for {what}; last seen: {seen}"))
+        met.await.unwrap_or_else(|_| panic!("{caller}: waited {limit:?} for {what}; last seen: {seen}"))
     }
 }
 

@@ -9,12 +9,8 @@ use crate::reply::{Failure, Outcome, Reply};
 use crate::store::{Hash, Scan};
 
 pub(super) const COMMANDS: &[Command] = &[
-    data("hset", -4, GROW_FAST, Keys::ONE, |core, args| {
-        Ok(Reply::len(set_all(core, args, "hset")?))
-    }),
-    data("hmset", -4, GROW_FAST, Keys::ONE, |core, args| {
-        set_all(core, args, "hmset").map(|_| Reply::OK)
-    }),
+    data("hset", -4, GROW_FAST, Keys::ONE, |core, args| Ok(Reply::len(set_all(core, args, "hset")?))),
+    data("hmset", -4, GROW_FAST, Keys::ONE, |core, args| set_all(core, args, "hmset").map(|_| Reply::OK)),
     data("hget", 3, READ_FAST, Keys::ONE, hget),
     data("hmget", -3, READ_FAST, Keys::ONE, hmget),
     data("hgetall", 2, READ, Keys::ONE, hgetall),
@@ -35,10 +31,7 @@ fn set_all(core: &mut Core, args: Args<'_>, command: &str) -> Outcome<usize> {
     }
     let pairs = args[2..].chunks_exact(2);
     let added = core.keys.upsert(args[1], |hash: &mut Hash| {
-        pairs
-            .map(|pair| hash.set(pair[0], pair[1]))
-            .filter(|added| *added)
-            .count()
+        pairs.map(|pair| hash.set(pair[0], pair[1])).filter(|added| *added).count()
     })?;
     core.keys.touch(args[1]);
     Ok(added)
@@ -52,11 +45,7 @@ fn set_one(core: &mut Core, key: &[u8], field: &[u8], value: &[u8]) -> Outcome<(
 
 /// The value of one field, copied out.
 fn field(core: &mut Core, key: &[u8], field: &[u8]) -> Outcome<Option<Vec<u8>>> {
-    Ok(core
-        .keys
-        .read::<Hash>(key)?
-        .and_then(|hash| hash.get(field))
-        .map(<[u8]>::to_vec))
+    Ok(core.keys.read::<Hash>(key)?.and_then(|hash| hash.get(field)).map(<[u8]>::to_vec))
 }
 
 fn hget(core: &mut Core, args: Args<'_>) -> Outcome {
@@ -65,27 +54,20 @@ fn hget(core: &mut Core, args: Args<'_>) -> Outcome {
 
 fn hmget(core: &mut Core, args: Args<'_>) -> Outcome {
     let hash = core.keys.read::<Hash>(args[1])?;
-    let value = |field: &&[u8]| {
-        hash.and_then(|hash| hash.get(field))
-            .map_or(Reply::Null, Reply::bulk)
-    };
+    let value = |field: &&[u8]| hash.and_then(|hash| hash.get(field)).map_or(Reply::Null, Reply::bulk);
     Ok(Reply::Array(args[2..].iter().map(value).collect()))
 }
 
 fn hgetall(core: &mut Core, args: Args<'_>) -> Outcome {
     let hash = core.keys.read::<Hash>(args[1])?;
     let pairs = hash.into_iter().flat_map(Hash::iter);
-    Ok(Reply::Map(
-        pairs
-            .map(|(field, value)| (Reply::bulk(field), Reply::bulk(value)))
-            .collect(),
-    ))
+    Ok(Reply::Map(pairs.map(|(field, value)| (Reply::bulk(field), Reply::bulk(value))).collect()))
 }
 
 fn hdel(core: &mut Core, args: Args<'_>) -> Outcome {
-    let removed = core.keys.update(args[1], |hash: &mut Hash| {
-        args[2..].iter().filter(|field| hash.remove(field)).count()
-    })?;
+    let removed = core
+        .keys
+        .update(args[1], |hash: &mut Hash| args[2..].iter().filter(|field| hash.remove(field)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         core.keys.touch(args[1]);
@@ -104,16 +86,12 @@ fn hlen(core: &mut Core, args: Args<'_>) -> Outcome {
 
 fn hkeys(core: &mut Core, args: Args<'_>) -> Outcome {
     let hash = core.keys.read::<Hash>(args[1])?;
-    Ok(Reply::bulks(
-        hash.into_iter().flat_map(Hash::iter).map(|(field, _)| field),
-    ))
+    Ok(Reply::bulks(hash.into_iter().flat_map(Hash::iter).map(|(field, _)| field)))
 }
 
 fn hvals(core: &mut Core, args: Args<'_>) -> Outcome {
     let hash = core.keys.read::<Hash>(args[1])?;
-    Ok(Reply::bulks(
-        hash.into_iter().flat_map(Hash::iter).map(|(_, value)| value),
-    ))
+    Ok(Reply::bulks(hash.into_iter().flat_map(Hash::iter).map(|(_, value)| value)))
 }
 
 fn hsetnx(core: &mut Core, args: Args<'_>) -> Outcome {

@@ -9,14 +9,10 @@ use crate::reply::{Outcome, Reply};
 use crate::session::Client;
 
 pub(super) fn info(core: &mut Core, args: Args<'_>) -> Outcome {
-    let wanted: Vec<String> = args[1..]
-        .iter()
-        .map(|word| String::from_utf8_lossy(word).to_ascii_lowercase())
-        .collect();
+    let wanted: Vec<String> =
+        args[1..].iter().map(|word| String::from_utf8_lossy(word).to_ascii_lowercase()).collect();
     let everything = wanted.is_empty()
-        || wanted
-            .iter()
-            .any(|word| matches!(word.as_str(), "all" | "default" | "everything"));
+        || wanted.iter().any(|word| matches!(word.as_str(), "all" | "default" | "everything"));
     let mut text = String::new();
     for (title, facts) in sections(core) {
         if !everything && !wanted.contains(&title.to_ascii_lowercase()) {
@@ -39,12 +35,7 @@ fn sections(core: &mut Core) -> Vec<Section> {
     let memory = core.keys.memory();
     let peak = core.peak_memory();
     let uptime_s = core.now_us.saturating_sub(core.started_us) / 1_000_000;
-    let subscribed = core
-        .clients
-        .connected
-        .values()
-        .filter(|client| client.subscribed)
-        .count();
+    let subscribed = core.clients.connected.values().filter(|client| client.subscribed).count();
     let mut sections: Vec<Section> = vec![
         (
             "Server",
@@ -86,24 +77,13 @@ fn sections(core: &mut Core) -> Vec<Section> {
                 ("pubsub_patterns", core.hub.patterns().to_string()),
             ],
         ),
-        (
-            "Replication",
-            vec![("role", "master".into()), ("connected_slaves", "0".into())],
-        ),
+        ("Replication", vec![("role", "master".into()), ("connected_slaves", "0".into())]),
         ("Cluster", vec![("cluster_enabled", "0".into())]),
         ("Keyspace", vec![]),
     ];
     if core.keys.len() > 0 {
-        let facts = format!(
-            "keys={},expires={},avg_ttl=0",
-            core.keys.len(),
-            core.keys.volatile()
-        );
-        sections
-            .last_mut()
-            .expect("the list above is not empty")
-            .1
-            .push(("db0", facts));
+        let facts = format!("keys={},expires={},avg_ttl=0", core.keys.len(), core.keys.volatile());
+        sections.last_mut().expect("the list above is not empty").1.push(("db0", facts));
     }
     sections
 }

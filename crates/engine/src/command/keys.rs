@@ -12,12 +12,8 @@ pub(super) const COMMANDS: &[Command] = &[
     data("unlink", -2, WRITE_FAST, Keys::REST, del),
     data("exists", -2, READ_FAST, Keys::REST, exists),
     data("type", 2, READ_FAST, Keys::ONE, type_of),
-    data("expire", -3, WRITE_FAST, Keys::ONE, |core, args| {
-        expire(core, args, 1000, Base::Now, "expire")
-    }),
-    data("pexpire", -3, WRITE_FAST, Keys::ONE, |core, args| {
-        expire(core, args, 1, Base::Now, "pexpire")
-    }),
+    data("expire", -3, WRITE_FAST, Keys::ONE, |core, args| expire(core, args, 1000, Base::Now, "expire")),
+    data("pexpire", -3, WRITE_FAST, Keys::ONE, |core, args| expire(core, args, 1, Base::Now, "pexpire")),
     data("expireat", -3, WRITE_FAST, Keys::ONE, |core, args| {
         expire(core, args, 1000, Base::Epoch, "expireat")
     }),
@@ -25,13 +21,9 @@ pub(super) const COMMANDS: &[Command] = &[
         expire(core, args, 1, Base::Epoch, "pexpireat")
     }),
     data("ttl", 2, READ_FAST, Keys::ONE, |core, args| {
-        time_left(core, args[1], |deadline, now| {
-            (deadline.saturating_sub(now) + 500) / 1000
-        })
+        time_left(core, args[1], |deadline, now| (deadline.saturating_sub(now) + 500) / 1000)
     }),
-    data("pttl", 2, READ_FAST, Keys::ONE, |core, args| {
-        time_left(core, args[1], u64::saturating_sub)
-    }),
+    data("pttl", 2, READ_FAST, Keys::ONE, |core, args| time_left(core, args[1], u64::saturating_sub)),
     data("expiretime", 2, READ_FAST, Keys::ONE, |core, args| {
         time_left(core, args[1], |deadline, _| (deadline + 500) / 1000)
     }),
@@ -42,25 +34,13 @@ pub(super) const COMMANDS: &[Command] = &[
     data("keys", 2, READ, Keys::None, keys),
     data("scan", -2, READ, Keys::None, scan),
     data("rename", 3, WRITE, Keys::TWO, rename),
-    data("dbsize", 1, READ_FAST, Keys::None, |core, _| {
-        Ok(Reply::len(core.keys.len()))
-    }),
+    data("dbsize", 1, READ_FAST, Keys::None, |core, _| Ok(Reply::len(core.keys.len()))),
     data("flushdb", -1, WRITE, Keys::None, flush),
     data("flushall", -1, WRITE, Keys::None, flush),
     container(
         "memory",
         &[
-            data(
-                "usage",
-                -3,
-                READ,
-                Keys::Span {
-                    first: 2,
-                    last: 2,
-                    step: 1,
-                },
-                memory_usage,
-            ),
+            data("usage", -3, READ, Keys::Span { first: 2, last: 2, step: 1 }, memory_usage),
             data("stats", 2, Flags::NONE, Keys::None, memory_stats),
         ],
     ),
@@ -78,16 +58,11 @@ fn del(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn exists(core: &mut Core, args: Args<'_>) -> Outcome {
-    Ok(Reply::len(
-        args[1..].iter().filter(|key| core.keys.contains(key)).count(),
-    ))
+    Ok(Reply::len(args[1..].iter().filter(|key| core.keys.contains(key)).count()))
 }
 
 fn type_of(core: &mut Core, args: Args<'_>) -> Outcome {
-    let name = core
-        .keys
-        .get(args[1])
-        .map_or("none", |entry| entry.value.type_name());
+    let name = core.keys.get(args[1]).map_or("none", |entry| entry.value.type_name());
     Ok(Reply::Simple(name.into()))
 }
 
@@ -122,14 +97,10 @@ impl ExpireFlags {
             }
         }
         if flags.only_without && (flags.only_with || flags.only_later || flags.only_sooner) {
-            return Err(Failure::new(
-                "ERR NX and XX, GT or LT options at the same time are not compatible",
-            ));
+            return Err(Failure::new("ERR NX and XX, GT or LT options at the same time are not compatible"));
         }
         if flags.only_later && flags.only_sooner {
-            return Err(Failure::new(
-                "ERR GT and LT options at the same time are not compatible",
-            ));
+            return Err(Failure::new("ERR GT and LT options at the same time are not compatible"));
         }
         Ok(flags)
     }
@@ -168,9 +139,7 @@ fn time_left(core: &mut Core, key: &[u8], left: fn(u64, u64) -> u64) -> Outcome 
     let now_ms = core.keys.now_ms;
     Ok(Reply::Int(match core.keys.get(key) {
         None => -2,
-        Some(entry) => entry
-            .deadline
-            .map_or(-1, |deadline| left(deadline, now_ms).cast_signed()),
+        Some(entry) => entry.deadline.map_or(-1, |deadline| left(deadline, now_ms).cast_signed()),
     }))
 }
 
@@ -185,9 +154,7 @@ fn persist(core: &mut Core, args: Args<'_>) -> Outcome {
 
 fn keys(core: &mut Core, args: Args<'_>) -> Outcome {
     let len = core.keys.len();
-    let page = core.keys.scan(0, len, |key, _| {
-        glob::matches(args[1], key).then(|| Reply::bulk(key))
-    });
+    let page = core.keys.scan(0, len, |key, _| glob::selects(args[1], key).then(|| Reply::bulk(key)));
     Ok(Reply::Array(page.found))
 }
 
@@ -202,26 +169,17 @@ pub(super) struct ScanOptions<'a> {
 impl<'a> ScanOptions<'a> {
     /// Reads the cursor at `at` and the options behind it.
     pub(super) fn parse(args: Args<'a>, at: usize) -> Outcome<ScanOptions<'a>> {
-        let cursor = std::str::from_utf8(args[at])
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok());
+        let cursor = std::str::from_utf8(args[at]).ok().and_then(|text| text.parse::<u64>().ok());
         let cursor = cursor.ok_or(Failure::new("ERR invalid cursor"))?;
         let cursor = usize::try_from(cursor).unwrap_or(usize::MAX);
-        let mut parsed = ScanOptions {
-            cursor,
-            count: 10,
-            pattern: None,
-            type_name: None,
-        };
+        let mut parsed = ScanOptions { cursor, count: 10, pattern: None, type_name: None };
         let mut options = Options::after(args, at + 1);
         while let Some(word) = options.next_word() {
             match word.as_str() {
                 "count" => {
                     let count = int(options.value()?)?;
-                    parsed.count = usize::try_from(count)
-                        .ok()
-                        .filter(|count| *count > 0)
-                        .ok_or(Failure::SYNTAX)?;
+                    parsed.count =
+                        usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Failure::SYNTAX)?;
                 }
                 "match" => parsed.pattern = Some(options.value()?),
                 "type" if at == 1 => parsed.type_name = Some(options.value()?),
@@ -232,7 +190,7 @@ impl<'a> ScanOptions<'a> {
     }
 
     pub(super) fn wants(&self, name: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+        self.pattern.is_none_or(|pattern| glob::selects(pattern, name))
     }
 
     /// The answer for a key that is not there.
@@ -259,11 +217,7 @@ fn scan(core: &mut Core, args: Args<'_>) -> Outcome {
 fn rename(core: &mut Core, args: Args<'_>) -> Outcome {
     let (from, to) = (args[1], args[2]);
     if from == to {
-        return if core.keys.contains(from) {
-            Ok(Reply::OK)
-        } else {
-            Err(Failure::NO_SUCH_KEY)
-        };
+        return if core.keys.contains(from) { Ok(Reply::OK) } else { Err(Failure::NO_SUCH_KEY) };
     }
     let entry = core.keys.remove(from).ok_or(Failure::NO_SUCH_KEY)?;
     core.keys.put(to, entry.value, entry.deadline);
@@ -306,9 +260,5 @@ fn memory_stats(core: &mut Core, _: Args<'_>) -> Outcome {
         ("keys.bytes-per-key", per_key),
         ("dataset.bytes", total),
     ];
-    Ok(Reply::Map(
-        facts
-            .map(|(name, value)| (Reply::bulk(name), Reply::len(value)))
-            .into(),
-    ))
+    Ok(Reply::Map(facts.map(|(name, value)| (Reply::bulk(name), Reply::len(value))).into()))
 }

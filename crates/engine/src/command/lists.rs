@@ -8,24 +8,12 @@ use crate::reply::{Failure, Outcome, Reply};
 use crate::store::{End, List};
 
 pub(super) const COMMANDS: &[Command] = &[
-    data("lpush", -3, GROW_FAST, Keys::ONE, |core, args| {
-        push(core, args, End::Left)
-    }),
-    data("rpush", -3, GROW_FAST, Keys::ONE, |core, args| {
-        push(core, args, End::Right)
-    }),
-    data("lpushx", -3, GROW_FAST, Keys::ONE, |core, args| {
-        push_existing(core, args, End::Left)
-    }),
-    data("rpushx", -3, GROW_FAST, Keys::ONE, |core, args| {
-        push_existing(core, args, End::Right)
-    }),
-    data("lpop", -2, WRITE_FAST, Keys::ONE, |core, args| {
-        pop(core, args, End::Left, "lpop")
-    }),
-    data("rpop", -2, WRITE_FAST, Keys::ONE, |core, args| {
-        pop(core, args, End::Right, "rpop")
-    }),
+    data("lpush", -3, GROW_FAST, Keys::ONE, |core, args| push(core, args, End::Left)),
+    data("rpush", -3, GROW_FAST, Keys::ONE, |core, args| push(core, args, End::Right)),
+    data("lpushx", -3, GROW_FAST, Keys::ONE, |core, args| push_existing(core, args, End::Left)),
+    data("rpushx", -3, GROW_FAST, Keys::ONE, |core, args| push_existing(core, args, End::Right)),
+    data("lpop", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Left, "lpop")),
+    data("rpop", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Right, "rpop")),
     data("lrange", 4, READ, Keys::ONE, lrange),
     data("ltrim", 4, WRITE, Keys::ONE, ltrim),
     data("llen", 2, READ_FAST, Keys::ONE, llen),
@@ -60,9 +48,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End, command: &str) -> Outcome {
     };
     let most = count.unwrap_or(1);
     let popped = core.keys.update(key, |list: &mut List| {
-        (0..most.min(list.len()))
-            .filter_map(|_| list.pop(end))
-            .collect::<Vec<_>>()
+        (0..most.min(list.len())).filter_map(|_| list.pop(end)).collect::<Vec<_>>()
     })?;
     if popped.as_ref().is_some_and(|items| !items.is_empty()) {
         core.keys.touch(key);
@@ -100,11 +86,7 @@ fn llen(core: &mut Core, args: Args<'_>) -> Outcome {
 
 /// The place of an index that may count from the end.
 fn place(index: i64, len: usize) -> Option<usize> {
-    let index = if index < 0 {
-        index.checked_add_unsigned(len as u64)?
-    } else {
-        index
-    };
+    let index = if index < 0 { index.checked_add_unsigned(len as u64)? } else { index };
     usize::try_from(index).ok().filter(|place| *place < len)
 }
 
@@ -116,14 +98,9 @@ fn lindex(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn lset(core: &mut Core, args: Args<'_>) -> Outcome {
-    let length = core
-        .keys
-        .read::<List>(args[1])?
-        .ok_or(Failure::NO_SUCH_KEY)?
-        .len();
+    let length = core.keys.read::<List>(args[1])?.ok_or(Failure::NO_SUCH_KEY)?.len();
     let place = place(int(args[2])?, length).ok_or(Failure::new("ERR index out of range"))?;
-    core.keys
-        .update(args[1], |list: &mut List| list.set(place, args[3]))?;
+    core.keys.update(args[1], |list: &mut List| list.set(place, args[3]))?;
     core.keys.touch(args[1]);
     Ok(Reply::OK)
 }
@@ -131,14 +108,8 @@ fn lset(core: &mut Core, args: Args<'_>) -> Outcome {
 fn lrem(core: &mut Core, args: Args<'_>) -> Outcome {
     let count = int(args[2])?;
     let end = if count < 0 { End::Right } else { End::Left };
-    let most = if count == 0 {
-        usize::MAX
-    } else {
-        count.unsigned_abs() as usize
-    };
-    let removed = core
-        .keys
-        .update(args[1], |list: &mut List| list.remove(args[3], end, most))?;
+    let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+    let removed = core.keys.update(args[1], |list: &mut List| list.remove(args[3], end, most))?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         core.keys.touch(args[1]);

@@ -61,45 +61,23 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    const ONE: Keys = Keys::Span {
-        first: 1,
-        last: 1,
-        step: 1,
-    };
-    const TWO: Keys = Keys::Span {
-        first: 1,
-        last: 2,
-        step: 1,
-    };
-    const REST: Keys = Keys::Span {
-        first: 1,
-        last: -1,
-        step: 1,
-    };
+    const ONE: Keys = Keys::Span { first: 1, last: 1, step: 1 };
+    const TWO: Keys = Keys::Span { first: 1, last: 2, step: 1 };
+    const REST: Keys = Keys::Span { first: 1, last: -1, step: 1 };
 
     /// The keys among these words.
     pub(crate) fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
         let (range, step) = match self {
             Keys::None => (0..0, 1),
             Keys::Span { first, last, step } => {
-                let last = if last < 0 {
-                    args.len() as i64 + i64::from(last)
-                } else {
-                    i64::from(last)
-                };
+                let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
                 let end = usize::try_from(last + 1).unwrap_or(0).min(args.len());
                 (first..end.max(first), step)
             }
             Keys::Counted { at } => {
-                let count = args
-                    .get(at)
-                    .and_then(|text| crate::number::read_int(text))
-                    .unwrap_or(0);
+                let count = args.get(at).and_then(|text| crate::number::read_int(text)).unwrap_or(0);
                 let count = usize::try_from(count).unwrap_or(0);
-                (
-                    at + 1..(at + 1).saturating_add(count).min(args.len()).max(at + 1),
-                    1,
-                )
+                (at + 1..(at + 1).saturating_add(count).min(args.len()).max(at + 1), 1)
             }
         };
         args.get(range).unwrap_or_default().iter().step_by(step).copied()
@@ -141,10 +119,7 @@ impl Flags {
     }
 
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        Flags::NAMES
-            .into_iter()
-            .filter(move |(flag, _)| self.has(*flag))
-            .map(|(_, name)| name)
+        Flags::NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
     }
 
     const fn and(self, other: Flags) -> Flags {
@@ -177,13 +152,7 @@ const fn data(
     keys: Keys,
     run: fn(&mut Core, Args<'_>) -> Outcome,
 ) -> Command {
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run: Run::Data(run),
-    }
+    Command { name, arity, flags, keys, run: Run::Data(run) }
 }
 
 const fn session(
@@ -193,23 +162,11 @@ const fn session(
     keys: Keys,
     run: fn(&mut Turn<'_>, Args<'_>) -> Outcome,
 ) -> Command {
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        run: Run::Session(run),
-    }
+    Command { name, arity, flags, keys, run: Run::Session(run) }
 }
 
 const fn container(name: &'static str, subcommands: &'static [Command]) -> Command {
-    Command {
-        name,
-        arity: -2,
-        flags: Flags::NONE,
-        keys: Keys::None,
-        run: Run::Container(subcommands),
-    }
+    Command { name, arity: -2, flags: Flags::NONE, keys: Keys::None, run: Run::Container(subcommands) }
 }
 
 /// The families in the order of the documentation.
@@ -256,9 +213,7 @@ pub(crate) fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
     let Some(name) = args.get(1) else {
         return Err(Failure::arity(command.name));
     };
-    let found = subcommands
-        .iter()
-        .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
+    let found = subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
     let Some(sub) = found else {
         let (name, container) = (printable(name, 128), command.name.to_ascii_uppercase());
         return Err(format!("ERR unknown subcommand '{name}'. Try {container} HELP.").into());
@@ -269,16 +224,8 @@ pub(crate) fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
 impl Command {
     fn check_arity(&'static self, words: usize, full_name: impl Fn() -> String) -> Outcome<&'static Command> {
         let wanted = self.arity.unsigned_abs() as usize;
-        let fits = if self.arity < 0 {
-            words >= wanted
-        } else {
-            words == wanted
-        };
-        if fits {
-            Ok(self)
-        } else {
-            Err(Failure::arity(&full_name()))
-        }
+        let fits = if self.arity < 0 { words >= wanted } else { words == wanted };
+        if fits { Ok(self) } else { Err(Failure::arity(&full_name())) }
     }
 }
 
@@ -294,8 +241,8 @@ fn unknown_command(args: Args<'_>) -> Failure {
     format!("ERR unknown command '{name}', with args beginning with: {beginning}").into()
 }
 
-/// Bytes as they may stand in an error line.
+/// Bytes as they may stand in an error line. A NUL ends them, as in Redis, whose texts are C strings.
 pub(crate) fn printable(bytes: &[u8], most: usize) -> String {
-    let bytes = &bytes[..bytes.len().min(most)];
+    let bytes = bytes[..bytes.len().min(most)].split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ")
 }

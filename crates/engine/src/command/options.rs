@@ -53,11 +53,13 @@ impl<'a> Deadline<'a> {
             "pxat" => (1, true),
             _ => return None,
         };
-        Some(Deadline {
-            text,
-            unit_ms,
-            absolute,
-        })
+        Some(Deadline { text, unit_ms, absolute })
+    }
+
+    /// Whether `word` may follow: the same kind of deadline again is allowed and replaces it.
+    pub(super) fn agrees(before: Option<Deadline<'_>>, word: &str) -> bool {
+        let kind = |deadline: Deadline<'_>| (deadline.unit_ms, deadline.absolute);
+        before.is_none_or(|before| Deadline::from_option(word, b"").map(kind) == Some(kind(before)))
     }
 
     /// Unix milliseconds. Times that are not after the beginning of all counting are refused.
@@ -68,11 +70,7 @@ impl<'a> Deadline<'a> {
             return Err(too_far());
         }
         let given_ms = given.checked_mul(self.unit_ms).ok_or_else(too_far)?;
-        let base_ms = if self.absolute {
-            0
-        } else {
-            core.keys.now_ms.cast_signed()
-        };
+        let base_ms = if self.absolute { 0 } else { core.keys.now_ms.cast_signed() };
         let deadline = given_ms.checked_add(base_ms).ok_or_else(too_far)?;
         Ok(deadline.unsigned_abs())
     }

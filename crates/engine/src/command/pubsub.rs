@@ -14,26 +14,16 @@ const TELL: Flags = Flags::PUBSUB.and(Flags::FAST);
 
 pub(super) const COMMANDS: &[Command] = &[
     data("publish", 3, TELL, Keys::None, publish),
-    session("subscribe", -2, LISTEN, Keys::None, |turn, args| {
-        subscribe(turn, args, Topic::Channel)
-    }),
-    session("unsubscribe", -1, LISTEN, Keys::None, |turn, args| {
-        unsubscribe(turn, args, Topic::Channel)
-    }),
-    session("psubscribe", -2, LISTEN, Keys::None, |turn, args| {
-        subscribe(turn, args, Topic::Pattern)
-    }),
-    session("punsubscribe", -1, LISTEN, Keys::None, |turn, args| {
-        unsubscribe(turn, args, Topic::Pattern)
-    }),
+    session("subscribe", -2, LISTEN, Keys::None, |turn, args| subscribe(turn, args, Topic::Channel)),
+    session("unsubscribe", -1, LISTEN, Keys::None, |turn, args| unsubscribe(turn, args, Topic::Channel)),
+    session("psubscribe", -2, LISTEN, Keys::None, |turn, args| subscribe(turn, args, Topic::Pattern)),
+    session("punsubscribe", -1, LISTEN, Keys::None, |turn, args| unsubscribe(turn, args, Topic::Pattern)),
     container(
         "pubsub",
         &[
             data("channels", -2, Flags::PUBSUB, Keys::None, channels),
             data("numsub", -2, Flags::PUBSUB, Keys::None, numsub),
-            data("numpat", 2, Flags::PUBSUB, Keys::None, |core, _| {
-                Ok(Reply::len(core.hub.patterns()))
-            }),
+            data("numpat", 2, Flags::PUBSUB, Keys::None, |core, _| Ok(Reply::len(core.hub.patterns()))),
         ],
     ),
 ];
@@ -43,11 +33,7 @@ fn publish(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn subscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
-    let kind = if topic == Topic::Channel {
-        "subscribe"
-    } else {
-        "psubscribe"
-    };
+    let kind = if topic == Topic::Channel { "subscribe" } else { "psubscribe" };
     let mailbox = turn.session.mailbox.clone();
     let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot subscribe"))?;
     let mut replies = Vec::new();
@@ -55,26 +41,16 @@ fn subscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
         let name = Bytes::copy_from_slice(name);
         if turn.session.topics(topic).insert(name.clone()) {
             let id = turn.session.id;
-            turn.core()
-                .hub
-                .subscribe(topic, name.clone(), id, mailbox.clone());
+            turn.core().hub.subscribe(topic, name.clone(), id, mailbox.clone());
         }
-        replies.push(confirmation(
-            kind,
-            Reply::bulk(&name),
-            turn.session.subscriptions(),
-        ));
+        replies.push(confirmation(kind, Reply::bulk(&name), turn.session.subscriptions()));
     }
     mark_subscribed(turn);
     Ok(Reply::Several(replies))
 }
 
 fn unsubscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
-    let kind = if topic == Topic::Channel {
-        "unsubscribe"
-    } else {
-        "punsubscribe"
-    };
+    let kind = if topic == Topic::Channel { "unsubscribe" } else { "punsubscribe" };
     let names: Vec<Bytes> = match &args[1..] {
         [] => turn.session.topics(topic).iter().cloned().collect(),
         names => names.iter().map(|name| Bytes::copy_from_slice(name)).collect(),
@@ -85,11 +61,7 @@ fn unsubscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
             let id = turn.session.id;
             turn.core().hub.unsubscribe(topic, name, id);
         }
-        replies.push(confirmation(
-            kind,
-            Reply::bulk(name),
-            turn.session.subscriptions(),
-        ));
+        replies.push(confirmation(kind, Reply::bulk(name), turn.session.subscriptions()));
     }
     if names.is_empty() {
         replies.push(confirmation(kind, Reply::Null, turn.session.subscriptions()));

@@ -9,22 +9,16 @@ const COUNTED: Keys = Keys::Counted { at: 2 };
 
 pub(super) const COMMANDS: &[Command] = &[
     session("eval", -3, CONTROL, COUNTED, eval),
-    session("evalsha", -3, CONTROL, COUNTED, |turn, args| {
-        run(turn, args[1], args)
-    }),
+    session("evalsha", -3, CONTROL, COUNTED, |turn, args| run(turn, args[1], args)),
     container(
         "script",
         &[
             session("load", 3, CONTROL, Keys::None, load),
             session("exists", -3, CONTROL, Keys::None, exists),
             session("flush", -2, CONTROL, Keys::None, flush),
-            session(
-                "kill",
-                2,
-                CONTROL.and(Flags::ALLOW_BUSY),
-                Keys::None,
-                |turn, _| turn.state.watchdog.kill(),
-            ),
+            session("kill", 2, CONTROL.and(Flags::ALLOW_BUSY), Keys::None, |turn, _| {
+                turn.state.watchdog.kill()
+            }),
         ],
     ),
 ];
@@ -47,9 +41,7 @@ fn split<'a>(args: Args<'a>) -> Outcome<(Args<'a>, Args<'a>)> {
         return Err(Failure::new("ERR Number of keys can't be negative"));
     };
     if count > args.len() - 3 {
-        return Err(Failure::new(
-            "ERR Number of keys can't be greater than number of args",
-        ));
+        return Err(Failure::new("ERR Number of keys can't be greater than number of args"));
     }
     Ok(args[3..].split_at(count))
 }
@@ -59,9 +51,7 @@ fn load(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn exists(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
-    let exists = args[2..]
-        .iter()
-        .map(|sha| Reply::flag(turn.state.scripts.exists(sha)));
+    let exists = args[2..].iter().map(|sha| Reply::flag(turn.state.scripts.exists(sha)));
     Ok(Reply::Array(exists.collect()))
 }
 

@@ -18,9 +18,7 @@ const GREETING: Flags = CONTROL.and(Flags::NO_AUTH);
 
 pub(super) const COMMANDS: &[Command] = &[
     data("ping", -1, Flags::FAST, Keys::None, ping),
-    data("echo", 2, Flags::FAST, Keys::None, |_, args| {
-        Ok(Reply::bulk(args[1]))
-    }),
+    data("echo", 2, Flags::FAST, Keys::None, |_, args| Ok(Reply::bulk(args[1]))),
     session("hello", -1, GREETING, Keys::None, hello),
     session("auth", -2, GREETING, Keys::None, auth),
     data("select", 2, Flags::FAST, Keys::None, select),
@@ -29,13 +27,9 @@ pub(super) const COMMANDS: &[Command] = &[
     container(
         "client",
         &[
-            session("id", 2, CONTROL, Keys::None, |turn, _| {
-                Ok(Reply::Int(turn.session.id.cast_signed()))
-            }),
+            session("id", 2, CONTROL, Keys::None, |turn, _| Ok(Reply::Int(turn.session.id.cast_signed()))),
             session("getname", 2, CONTROL, Keys::None, client_getname),
-            session("setname", 3, CONTROL, Keys::None, |turn, args| {
-                set_name(turn, args[2])
-            }),
+            session("setname", 3, CONTROL, Keys::None, |turn, args| set_name(turn, args[2])),
             session("setinfo", 4, CONTROL, Keys::None, |_, _| Ok(Reply::OK)),
             session("info", 2, CONTROL, Keys::None, client_info),
             session("list", -2, ADMIN, Keys::None, client_list),
@@ -44,30 +38,15 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     container(
         "config",
-        &[
-            data("get", -3, ADMIN, Keys::None, config_get),
-            data("set", -4, ADMIN, Keys::None, config_set),
-            data("resetstat", 2, ADMIN, Keys::None, |core, _| {
-                core.commands = 0;
-                Ok(Reply::OK)
-            }),
-        ],
+        &[data("get", -3, ADMIN, Keys::None, config_get), data("set", -4, ADMIN, Keys::None, config_set)],
     ),
-    Command {
-        name: "command",
-        arity: -1,
-        flags: Flags::NONE,
-        keys: Keys::None,
-        run: Run::Data(command),
-    },
+    Command { name: "command", arity: -1, flags: Flags::NONE, keys: Keys::None, run: Run::Data(command) },
     data("info", -1, Flags::NONE, Keys::None, info),
     data("time", 1, Flags::FAST, Keys::None, time),
     session("monitor", 1, ADMIN, Keys::None, monitor),
     container(
         "cluster",
-        &[data("keyslot", 3, Flags::NONE, Keys::None, |_, args| {
-            Ok(Reply::Int(key_slot(args[2]).into()))
-        })],
+        &[data("keyslot", 3, Flags::NONE, Keys::None, |_, args| Ok(Reply::Int(key_slot(args[2]).into())))],
     ),
     // Redis drops connections that speak HTTP: a web page could make a browser send commands otherwise.
     session("post", -1, GREETING, Keys::None, drop_http),
@@ -99,9 +78,7 @@ fn sign_in(turn: &mut Turn<'_>, user: &[u8], password: &[u8]) -> Outcome<()> {
     let expected = turn.core().settings.password.clone();
     let right = expected.is_none_or(|expected| same_secret(password, expected.as_bytes()));
     if user != b"default" || !right {
-        return Err(Failure::new(
-            "WRONGPASS invalid username-password pair or user is disabled.",
-        ));
+        return Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."));
     }
     turn.session.authenticated = true;
     Ok(())
@@ -160,9 +137,7 @@ fn hello(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
 
 fn hello_protocol(version: &[u8]) -> Outcome<Protocol> {
     let version = read_int(version);
-    let version = version.ok_or(Failure::new(
-        "ERR Protocol version is not an integer or out of range",
-    ))?;
+    let version = version.ok_or(Failure::new("ERR Protocol version is not an integer or out of range"))?;
     match version {
         2 => Ok(Protocol::Resp2),
         3 => Ok(Protocol::Resp3),
@@ -215,9 +190,7 @@ fn client_getname(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
 
 fn set_name(turn: &mut Turn<'_>, name: &[u8]) -> Outcome {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Err(Failure::new(
-            "ERR Client names cannot contain spaces, newlines or special characters.",
-        ));
+        return Err(Failure::new("ERR Client names cannot contain spaces, newlines or special characters."));
     }
     let id = turn.session.id;
     if let Some(client) = turn.core().clients.connected.get_mut(&id) {
@@ -240,16 +213,8 @@ fn client_list(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
         _ => return Err(Failure::SYNTAX),
     };
     let core = turn.core();
-    let clients = core
-        .clients
-        .connected
-        .iter()
-        .filter(|(_, client)| wanted.fits(client.subscribed));
-    Ok(Reply::Text(
-        clients
-            .map(|(id, client)| client_line(*id, client, core.now_us))
-            .collect(),
-    ))
+    let clients = core.clients.connected.iter().filter(|(_, client)| wanted.fits(client.subscribed));
+    Ok(Reply::Text(clients.map(|(id, client)| client_line(*id, client, core.now_us)).collect()))
 }
 
 #[derive(Clone, Copy)]
@@ -285,11 +250,7 @@ fn client_kill(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
     let own_id = turn.session.id;
     if let [_, _, address] = args {
         let core = turn.core();
-        let found = core
-            .clients
-            .connected
-            .iter()
-            .find(|(_, client)| client.address.as_bytes() == *address);
+        let found = core.clients.connected.iter().find(|(_, client)| client.address.as_bytes() == *address);
         let (id, client) = found.ok_or(Failure::new("ERR No such client"))?;
         client.kill.notify_one();
         let own = *id == own_id;
@@ -341,10 +302,7 @@ fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("maxmemory-policy", "noeviction".into()),
         ("maxclients", settings.max_clients.to_string()),
         ("proto-max-bulk-len", settings.max_value_bytes.to_string()),
-        (
-            "busy-reply-threshold",
-            settings.busy_after.as_millis().to_string(),
-        ),
+        ("busy-reply-threshold", settings.busy_after.as_millis().to_string()),
         ("lua-time-limit", settings.busy_after.as_millis().to_string()),
         ("save", String::new()),
         ("appendonly", "no".into()),
@@ -354,16 +312,10 @@ fn parameters(core: &Core) -> Vec<(&'static str, String)> {
 
 fn config_get(core: &mut Core, args: Args<'_>) -> Outcome {
     let wanted = |name: &str| {
-        args[2..]
-            .iter()
-            .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+        args[2..].iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
     };
     let found = parameters(core).into_iter().filter(|(name, _)| wanted(name));
-    Ok(Reply::Map(
-        found
-            .map(|(name, value)| (Reply::bulk(name), Reply::bulk(value)))
-            .collect(),
-    ))
+    Ok(Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect()))
 }
 
 fn config_set(core: &mut Core, args: Args<'_>) -> Outcome {
@@ -379,7 +331,7 @@ fn config_set(core: &mut Core, args: Args<'_>) -> Outcome {
             _ => {
                 let name = super::printable(pair[0], 128);
                 return Err(
-                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into(),
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into()
                 );
             }
         };
@@ -417,10 +369,7 @@ fn command(_: &mut Core, args: Args<'_>) -> Outcome {
         b"count" => Ok(Reply::len(all().count())),
         b"info" if args.len() == 2 => Ok(Reply::Array(all().map(describe).collect())),
         b"info" => Ok(Reply::Array(
-            args[2..]
-                .iter()
-                .map(|name| lookup(name).map_or(Reply::NullArray, describe))
-                .collect(),
+            args[2..].iter().map(|name| lookup(name).map_or(Reply::NullArray, describe)).collect(),
         )),
         _ => {
             let sub = super::printable(sub, 128);
@@ -441,13 +390,7 @@ fn describe(command: &Command) -> Reply {
     Reply::Array(vec![
         Reply::bulk(command.name),
         Reply::Int(command.arity.into()),
-        Reply::Set(
-            command
-                .flags
-                .names()
-                .map(|name| Reply::Simple(name.into()))
-                .collect(),
-        ),
+        Reply::Set(command.flags.names().map(|name| Reply::Simple(name.into())).collect()),
         Reply::Int(first),
         Reply::Int(last),
         Reply::Int(step),

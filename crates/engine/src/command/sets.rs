@@ -28,9 +28,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn sadd(core: &mut Core, args: Args<'_>) -> Outcome {
     let members = &args[2..];
-    let added = core.keys.upsert(args[1], |set: &mut Set| {
-        members.iter().filter(|m| set.add(m)).count()
-    })?;
+    let added = core.keys.upsert(args[1], |set: &mut Set| members.iter().filter(|m| set.add(m)).count())?;
     if added > 0 {
         core.keys.touch(args[1]);
     }
@@ -39,9 +37,8 @@ fn sadd(core: &mut Core, args: Args<'_>) -> Outcome {
 
 fn srem(core: &mut Core, args: Args<'_>) -> Outcome {
     let members = &args[2..];
-    let removed = core.keys.update(args[1], |set: &mut Set| {
-        members.iter().filter(|m| set.remove(m)).count()
-    })?;
+    let removed =
+        core.keys.update(args[1], |set: &mut Set| members.iter().filter(|m| set.remove(m)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         core.keys.touch(args[1]);
@@ -54,17 +51,11 @@ fn members<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Reply {
 }
 
 fn smembers(core: &mut Core, args: Args<'_>) -> Outcome {
-    Ok(members(
-        core.keys.read::<Set>(args[1])?.into_iter().flat_map(Set::iter),
-    ))
+    Ok(members(core.keys.read::<Set>(args[1])?.into_iter().flat_map(Set::iter)))
 }
 
 fn sismember(core: &mut Core, args: Args<'_>) -> Outcome {
-    Ok(Reply::flag(
-        core.keys
-            .read::<Set>(args[1])?
-            .is_some_and(|set| set.contains(args[2])),
-    ))
+    Ok(Reply::flag(core.keys.read::<Set>(args[1])?.is_some_and(|set| set.contains(args[2]))))
 }
 
 fn smismember(core: &mut Core, args: Args<'_>) -> Outcome {
@@ -86,9 +77,7 @@ fn spop(core: &mut Core, args: Args<'_>) -> Outcome {
     };
     let popped = core.keys.update(key, |set: &mut Set| {
         let most = count.unwrap_or(1).min(set.len());
-        (0..most)
-            .filter_map(|_| set.take_at(rand::rng().random_range(..set.len())))
-            .collect::<Vec<_>>()
+        (0..most).filter_map(|_| set.take_at(rand::rng().random_range(..set.len()))).collect::<Vec<_>>()
     })?;
     let popped = popped.unwrap_or_default();
     if !popped.is_empty() {
@@ -106,8 +95,10 @@ fn srandmember(core: &mut Core, args: Args<'_>) -> Outcome {
         [_, _, count] => Some(int(count)?),
         _ => return Err(Failure::SYNTAX),
     };
-    if count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
-        return Err(Failure::new("ERR value is out of range"));
+    if count == Some(i64::MIN) {
+        return Err(Failure::new(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
     }
     let max_reply_items = core.settings.max_reply_items;
     let set = core.keys.read::<Set>(args[1])?;
@@ -124,16 +115,12 @@ fn srandmember(core: &mut Core, args: Args<'_>) -> Outcome {
         if count > max_reply_items {
             return Err(Failure::new("ERR value is out of range"));
         }
-        (0..count)
-            .map(|_| rand::rng().random_range(..set.len()))
-            .collect()
+        (0..count).map(|_| rand::rng().random_range(..set.len())).collect()
     } else {
         let count = (count as usize).min(set.len());
         rand::seq::index::sample(&mut rand::rng(), set.len(), count).into_vec()
     };
-    Ok(Reply::bulks(
-        indexes.into_iter().filter_map(|index| set.at(index)),
-    ))
+    Ok(Reply::bulks(indexes.into_iter().filter_map(|index| set.at(index))))
 }
 
 type Members = HashSet<Vec<u8>>;
@@ -182,8 +169,5 @@ fn sscan(core: &mut Core, args: Args<'_>) -> Outcome {
     let page = Scan::page(options.cursor, options.count, set.len(), |index| {
         set.at(index).filter(|member| options.wants(member))
     });
-    Ok(ScanOptions::reply(
-        page.cursor,
-        page.found.into_iter().map(Reply::bulk).collect(),
-    ))
+    Ok(ScanOptions::reply(page.cursor, page.found.into_iter().map(Reply::bulk).collect()))
 }

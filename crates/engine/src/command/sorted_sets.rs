@@ -18,28 +18,18 @@ pub(super) const COMMANDS: &[Command] = &[
     data("zincrby", 4, GROW_FAST, Keys::ONE, zincrby),
     data("zcard", 2, READ_FAST, Keys::ONE, zcard),
     data("zcount", 4, READ_FAST, Keys::ONE, zcount),
-    data("zrange", -4, READ, Keys::ONE, zrange),
-    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        by_score(core, args, Direction::Up)
-    }),
+    data("zrange", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Nothing)),
+    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Scores(Direction::Up))),
     data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        by_score(core, args, Direction::Down)
+        range(core, args, Named::Scores(Direction::Down))
     }),
-    data("zrevrange", -4, READ, Keys::ONE, zrevrange),
-    data("zrank", 3, READ_FAST, Keys::ONE, |core, args| {
-        rank(core, args, Direction::Up)
-    }),
-    data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| {
-        rank(core, args, Direction::Down)
-    }),
+    data("zrevrange", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Ranks(Direction::Down))),
+    data("zrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Up)),
+    data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Down)),
     data("zremrangebyrank", 4, WRITE, Keys::ONE, zremrangebyrank),
     data("zremrangebyscore", 4, WRITE, Keys::ONE, zremrangebyscore),
-    data("zpopmin", -2, WRITE_FAST, Keys::ONE, |core, args| {
-        pop(core, args, End::Left)
-    }),
-    data("zpopmax", -2, WRITE_FAST, Keys::ONE, |core, args| {
-        pop(core, args, End::Right)
-    }),
+    data("zpopmin", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Left)),
+    data("zpopmax", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Right)),
     data("zscan", -3, READ, Keys::ONE, zscan),
 ];
 
@@ -84,20 +74,14 @@ impl AddFlags {
 
     fn check(&self, pairs: usize) -> Outcome<()> {
         if self.only_new && self.only_existing {
-            return Err(Failure::new(
-                "ERR XX and NX options at the same time are not compatible",
-            ));
+            return Err(Failure::new("ERR XX and NX options at the same time are not compatible"));
         }
         let ordered = usize::from(self.only_greater) + usize::from(self.only_less);
         if ordered > 1 || (ordered > 0 && self.only_new) {
-            return Err(Failure::new(
-                "ERR GT, LT, and/or NX options at the same time are not compatible",
-            ));
+            return Err(Failure::new("ERR GT, LT, and/or NX options at the same time are not compatible"));
         }
         if self.increment && pairs > 1 {
-            return Err(Failure::new(
-                "ERR INCR option supports a single increment-element pair",
-            ));
+            return Err(Failure::new("ERR INCR option supports a single increment-element pair"));
         }
         Ok(())
     }
@@ -130,26 +114,15 @@ fn zadd(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn zincrby(core: &mut Core, args: Args<'_>) -> Outcome {
-    let flags = AddFlags {
-        increment: true,
-        ..AddFlags::default()
-    };
+    let flags = AddFlags { increment: true, ..AddFlags::default() };
     add(core, args[1], &flags, &args[2..])
 }
 
 fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcome {
     // All scores are read before the first is written: a wrong one must change nothing.
-    let scores = pairs
-        .iter()
-        .step_by(2)
-        .map(|text| float(text))
-        .collect::<Outcome<Vec<f64>>>()?;
+    let scores = pairs.iter().step_by(2).map(|text| float(text)).collect::<Outcome<Vec<f64>>>()?;
     if core.keys.read::<SortedSet>(key)?.is_none() && flags.only_existing {
-        return Ok(if flags.increment {
-            Reply::Null
-        } else {
-            Reply::Int(0)
-        });
+        return Ok(if flags.increment { Reply::Null } else { Reply::Int(0) });
     }
     let members = pairs.iter().skip(1).step_by(2);
     let (mut added, mut updated, mut last) = (0, 0, None);
@@ -174,18 +147,14 @@ fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcom
     if flags.increment {
         return Ok(last.map_or(Reply::Null, Reply::Double));
     }
-    Ok(Reply::len(if flags.count_changed {
-        added + updated
-    } else {
-        added
-    }))
+    Ok(Reply::len(if flags.count_changed { added + updated } else { added }))
 }
 
 fn zrem(core: &mut Core, args: Args<'_>) -> Outcome {
     let members = &args[2..];
-    let removed = core.keys.update(args[1], |set: &mut SortedSet| {
-        members.iter().filter(|member| set.remove(member)).count()
-    })?;
+    let removed = core
+        .keys
+        .update(args[1], |set: &mut SortedSet| members.iter().filter(|member| set.remove(member)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         core.keys.touch(args[1]);
@@ -194,8 +163,7 @@ fn zrem(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn score(set: Option<&SortedSet>, member: &[u8]) -> Reply {
-    set.and_then(|set| set.score(member))
-        .map_or(Reply::Null, Reply::Double)
+    set.and_then(|set| set.score(member)).map_or(Reply::Null, Reply::Double)
 }
 
 fn zscore(core: &mut Core, args: Args<'_>) -> Outcome {
@@ -204,15 +172,11 @@ fn zscore(core: &mut Core, args: Args<'_>) -> Outcome {
 
 fn zmscore(core: &mut Core, args: Args<'_>) -> Outcome {
     let set = core.keys.read(args[1])?;
-    Ok(Reply::Array(
-        args[2..].iter().map(|member| score(set, member)).collect(),
-    ))
+    Ok(Reply::Array(args[2..].iter().map(|member| score(set, member)).collect()))
 }
 
 fn zcard(core: &mut Core, args: Args<'_>) -> Outcome {
-    Ok(Reply::len(
-        core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len),
-    ))
+    Ok(Reply::len(core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len)))
 }
 
 fn bound(text: &[u8]) -> Outcome<Bound> {
@@ -221,11 +185,7 @@ fn bound(text: &[u8]) -> Outcome<Bound> {
         number => (false, number),
     };
     // An empty number is zero, as `strtod` reads it.
-    let score = if number.is_empty() {
-        Some(0.0)
-    } else {
-        parse_decimal(number)
-    };
+    let score = if number.is_empty() { Some(0.0) } else { parse_decimal(number) };
     let score = score.ok_or(Failure::new("ERR min or max is not a float"))?;
     Ok(Bound { score, exclusive })
 }
@@ -283,9 +243,7 @@ impl RangeQuery {
             return places.start..places.start;
         };
         let offset = offset.min(places.len());
-        let count = usize::try_from(count)
-            .unwrap_or(usize::MAX)
-            .min(places.len() - offset);
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(places.len() - offset);
         match self.direction {
             Direction::Up => places.start + offset..places.start + offset + count,
             Direction::Down => places.end - offset - count..places.end - offset,
@@ -301,18 +259,35 @@ impl RangeQuery {
     }
 }
 
-fn zrange(core: &mut Core, args: Args<'_>) -> Outcome {
-    let (mut by_score, mut direction, mut limit, mut with_scores) = (false, Direction::Up, None, false);
+/// What a command's name says of the range; `ZRANGE` leaves it to its options.
+#[derive(Clone, Copy)]
+enum Named {
+    Nothing,
+    Ranks(Direction),
+    Scores(Direction),
+}
+
+fn range(core: &mut Core, args: Args<'_>, named: Named) -> Outcome {
+    let (mut by_score, mut direction) = match named {
+        Named::Nothing => (None, None),
+        Named::Ranks(direction) => (Some(false), Some(direction)),
+        Named::Scores(direction) => (Some(true), Some(direction)),
+    };
+    let (mut limit, mut with_scores) = (None, false);
     let mut options = Options::after(args, 4);
     while let Some(word) = options.next_word() {
         match word.as_str() {
-            "byscore" => by_score = true,
-            "rev" => direction = Direction::Down,
+            "byscore" if by_score.is_none() => by_score = Some(true),
+            "rev" if direction.is_none() => direction = Some(Direction::Down),
             "withscores" => with_scores = true,
-            "limit" => limit = Some((int(options.value()?)?, int(options.value()?)?)),
+            "limit" => {
+                let (offset, count) = (options.value()?, options.value()?);
+                limit = Some((int(offset)?, int(count)?));
+            }
             _ => return Err(Failure::SYNTAX),
         }
     }
+    let (by_score, direction) = (by_score.unwrap_or(false), direction.unwrap_or(Direction::Up));
     if limit.is_some() && !by_score {
         return Err(Failure::new(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
@@ -323,52 +298,7 @@ fn zrange(core: &mut Core, args: Args<'_>) -> Outcome {
         (true, Direction::Up) => Span::Scores(bound(args[2])?, bound(args[3])?),
         (true, Direction::Down) => Span::Scores(bound(args[3])?, bound(args[2])?),
     };
-    let query = RangeQuery {
-        span,
-        direction,
-        limit,
-        with_scores,
-    };
-    Ok(query.answer(core.keys.read(args[1])?))
-}
-
-fn zrevrange(core: &mut Core, args: Args<'_>) -> Outcome {
-    let with_scores = match &args[4..] {
-        [] => false,
-        [word] if word.eq_ignore_ascii_case(b"withscores") => true,
-        _ => return Err(Failure::SYNTAX),
-    };
-    let span = Span::Ranks(int(args[2])?, int(args[3])?);
-    let query = RangeQuery {
-        span,
-        direction: Direction::Down,
-        limit: None,
-        with_scores,
-    };
-    Ok(query.answer(core.keys.read(args[1])?))
-}
-
-fn by_score(core: &mut Core, args: Args<'_>, direction: Direction) -> Outcome {
-    let (mut limit, mut with_scores) = (None, false);
-    let mut options = Options::after(args, 4);
-    while let Some(word) = options.next_word() {
-        match word.as_str() {
-            "withscores" => with_scores = true,
-            "limit" => limit = Some((int(options.value()?)?, int(options.value()?)?)),
-            _ => return Err(Failure::SYNTAX),
-        }
-    }
-    let (min, max) = match direction {
-        Direction::Up => (args[2], args[3]),
-        Direction::Down => (args[3], args[2]),
-    };
-    let span = Span::Scores(bound(min)?, bound(max)?);
-    let query = RangeQuery {
-        span,
-        direction,
-        limit,
-        with_scores,
-    };
+    let query = RangeQuery { span, direction, limit, with_scores };
     Ok(query.answer(core.keys.read(args[1])?))
 }
 
@@ -415,10 +345,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
     let popped = core.keys.update(args[1], |set: &mut SortedSet| {
         let most = count.unwrap_or(1).min(set.len());
         let mut take = || set.take(if end == End::Left { 0 } else { set.len() - 1 });
-        (0..most)
-            .map(|_| take())
-            .map(|ranked| (ranked.member.to_vec(), ranked.score))
-            .collect::<Vec<_>>()
+        (0..most).map(|_| take()).map(|ranked| (ranked.member.to_vec(), ranked.score)).collect::<Vec<_>>()
     })?;
     let popped = popped.unwrap_or_default();
     if !popped.is_empty() {
@@ -428,9 +355,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
         return Ok(Reply::Scored(popped));
     }
     // Without a count RESP3 answers one flat pair, not an array of pairs.
-    let flat = popped
-        .into_iter()
-        .flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
+    let flat = popped.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
     Ok(Reply::Array(flat.collect()))
 }
 
@@ -445,6 +370,15 @@ fn zscan(core: &mut Core, args: Args<'_>) -> Outcome {
     let flat = page
         .found
         .into_iter()
-        .flat_map(|(member, score)| [Reply::bulk(member), Reply::Bulk(write_float(score).into_bytes())]);
+        .flat_map(|(member, score)| [Reply::bulk(member), Reply::Bulk(scanned_score(score).into_bytes())]);
     Ok(ScanOptions::reply(page.cursor, flat.collect()))
+}
+
+/// A score in `ZSCAN`'s answer, where Redis spells whole numbers out as long as the set is small.
+fn scanned_score(score: f64) -> String {
+    const SPELT_OUT: f64 = (1u64 << 62) as f64;
+    if score.fract() == 0.0 && score.abs() <= SPELT_OUT {
+        return (score as i64).to_string();
+    }
+    write_float(score)
 }

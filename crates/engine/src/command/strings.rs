@@ -18,29 +18,13 @@ pub(super) const COMMANDS: &[Command] = &[
     data("getdel", 2, WRITE_FAST, Keys::ONE, getdel),
     data("getex", -2, WRITE_FAST, Keys::ONE, getex),
     data("mget", -2, READ_FAST, Keys::REST, mget),
-    data(
-        "mset",
-        -3,
-        GROW,
-        Keys::Span {
-            first: 1,
-            last: -1,
-            step: 2,
-        },
-        mset,
-    ),
+    data("mset", -3, GROW, Keys::Span { first: 1, last: -1, step: 2 }, mset),
     data("append", 3, GROW_FAST, Keys::ONE, append),
     data("strlen", 2, READ_FAST, Keys::ONE, strlen),
     data("getrange", 4, READ, Keys::ONE, getrange),
-    data("incr", 2, GROW_FAST, Keys::ONE, |core, args| {
-        add(core, args[1], 1)
-    }),
-    data("decr", 2, GROW_FAST, Keys::ONE, |core, args| {
-        add(core, args[1], -1)
-    }),
-    data("incrby", 3, GROW_FAST, Keys::ONE, |core, args| {
-        add(core, args[1], int(args[2])?)
-    }),
+    data("incr", 2, GROW_FAST, Keys::ONE, |core, args| add(core, args[1], 1)),
+    data("decr", 2, GROW_FAST, Keys::ONE, |core, args| add(core, args[1], -1)),
+    data("incrby", 3, GROW_FAST, Keys::ONE, |core, args| add(core, args[1], int(args[2])?)),
     data("decrby", 3, GROW_FAST, Keys::ONE, decrby),
     data("incrbyfloat", 3, GROW_FAST, Keys::ONE, incrbyfloat),
 ];
@@ -86,7 +70,9 @@ impl<'a> SetOptions<'a> {
                 }
                 "get" => parsed.get = true,
                 "keepttl" if parsed.deadline.is_none() => parsed.keep_ttl = true,
-                "ex" | "px" | "exat" | "pxat" if !parsed.keep_ttl && parsed.deadline.is_none() => {
+                "ex" | "px" | "exat" | "pxat"
+                    if !parsed.keep_ttl && Deadline::agrees(parsed.deadline, &word) =>
+                {
                     parsed.deadline = Deadline::from_option(&word, options.value()?);
                 }
                 _ => return Err(Failure::SYNTAX),
@@ -99,15 +85,8 @@ impl<'a> SetOptions<'a> {
 fn set(core: &mut Core, args: Args<'_>) -> Outcome {
     let (key, value) = (args[1], args[2]);
     let options = SetOptions::parse(args)?;
-    let deadline = options
-        .deadline
-        .map(|deadline| deadline.resolve(core, "set"))
-        .transpose()?;
-    let old = if options.get {
-        Some(value_of(core, key)?)
-    } else {
-        None
-    };
+    let deadline = options.deadline.map(|deadline| deadline.resolve(core, "set")).transpose()?;
+    let old = if options.get { Some(value_of(core, key)?) } else { None };
     let present = core.keys.contains(key);
     let wanted = match options.only_if {
         None => true,
@@ -115,11 +94,7 @@ fn set(core: &mut Core, args: Args<'_>) -> Outcome {
         Some(Existence::Present) => present,
     };
     if wanted {
-        let kept = if options.keep_ttl {
-            core.keys.deadline(key)
-        } else {
-            None
-        };
+        let kept = if options.keep_ttl { core.keys.deadline(key) } else { None };
         put(core, key, value, deadline.or(kept));
     }
     Ok(old.unwrap_or(if wanted { Reply::OK } else { Reply::Null }))
@@ -142,9 +117,7 @@ fn psetex(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn set_for(core: &mut Core, args: Args<'_>, unit: &str, command: &str) -> Outcome {
-    let deadline = Deadline::from_option(unit, args[2])
-        .ok_or(Failure::SYNTAX)?
-        .resolve(core, command)?;
+    let deadline = Deadline::from_option(unit, args[2]).ok_or(Failure::SYNTAX)?.resolve(core, command)?;
     put(core, args[1], args[3], Some(deadline));
     Ok(Reply::OK)
 }
@@ -171,7 +144,7 @@ fn getex(core: &mut Core, args: Args<'_>) -> Outcome {
     while let Some(word) = options.next_word() {
         match word.as_str() {
             "persist" if deadline.is_none() => persist = true,
-            "ex" | "px" | "exat" | "pxat" if !persist && deadline.is_none() => {
+            "ex" | "px" | "exat" | "pxat" if !persist && Deadline::agrees(deadline, &word) => {
                 deadline = Deadline::from_option(&word, options.value()?);
             }
             _ => return Err(Failure::SYNTAX),
@@ -197,9 +170,7 @@ fn getex(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn mget(core: &mut Core, args: Args<'_>) -> Outcome {
-    let values = args[1..]
-        .iter()
-        .map(|key| value_of(core, key).unwrap_or(Reply::Null));
+    let values = args[1..].iter().map(|key| value_of(core, key).unwrap_or(Reply::Null));
     Ok(Reply::Array(values.collect()))
 }
 
@@ -218,9 +189,7 @@ fn append(core: &mut Core, args: Args<'_>) -> Outcome {
     let before = core.keys.read::<Str>(key)?.map(Str::len);
     let length = before.unwrap_or(0) + tail.len();
     if length > core.settings.max_value_bytes {
-        return Err(Failure::new(
-            "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-        ));
+        return Err(Failure::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
     }
     if before.is_some() {
         core.keys.update(key, |value: &mut Str| value.append(tail))?;
@@ -245,11 +214,7 @@ fn getrange(core: &mut Core, args: Args<'_>) -> Outcome {
     let empty = start < 0 && stop < 0 && start > stop;
     let before_all = stop < 0 && stop.unsigned_abs() > bytes.len() as u64;
     let stop = if before_all { 0 } else { stop };
-    let range = if empty {
-        0..0
-    } else {
-        places(start, stop, bytes.len())
-    };
+    let range = if empty { 0..0 } else { places(start, stop, bytes.len()) };
     Ok(Reply::bulk(&bytes[range]))
 }
 
@@ -265,9 +230,7 @@ fn add(core: &mut Core, key: &[u8], by: i64) -> Outcome {
 }
 
 fn decrby(core: &mut Core, args: Args<'_>) -> Outcome {
-    let by = int(args[2])?
-        .checked_neg()
-        .ok_or(Failure::new("ERR decrement would overflow"))?;
+    let by = int(args[2])?.checked_neg().ok_or(Failure::new("ERR decrement would overflow"))?;
     add(core, args[1], by)
 }
 

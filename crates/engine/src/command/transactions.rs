@@ -27,10 +27,7 @@ fn multi(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
 }
 
 fn discard(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    turn.session
-        .transaction
-        .take()
-        .ok_or(Failure::new("ERR DISCARD without MULTI"))?;
+    turn.session.transaction.take().ok_or(Failure::new("ERR DISCARD without MULTI"))?;
     turn.unwatch();
     Ok(Reply::OK)
 }
@@ -49,21 +46,11 @@ fn watch(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn exec(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let transaction = turn
-        .session
-        .transaction
-        .take()
-        .ok_or(Failure::new("ERR EXEC without MULTI"))?;
-    let changed = turn
-        .session
-        .watches
-        .iter()
-        .any(|watch| turn.state.core.lock().keys.is_changed(watch));
+    let transaction = turn.session.transaction.take().ok_or(Failure::new("ERR EXEC without MULTI"))?;
+    let changed = turn.session.watches.iter().any(|watch| turn.state.core.lock().keys.is_changed(watch));
     turn.unwatch();
     if transaction.broken {
-        return Err(Failure::new(
-            "EXECABORT Transaction discarded because of previous errors.",
-        ));
+        return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
     }
     if changed {
         return Ok(Reply::NullArray);
@@ -72,7 +59,7 @@ fn exec(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
 }
 
 impl Turn<'_> {
-    fn unwatch(&mut self) {
+    pub(crate) fn unwatch(&mut self) {
         let watches = std::mem::take(&mut self.session.watches);
         let mut core = self.core();
         watches.iter().for_each(|watch| core.keys.unwatch(watch));

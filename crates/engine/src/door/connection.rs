@@ -70,15 +70,10 @@ impl Connection {
             .cmd_iter()
             .map(|command| with_words(command, |words| words.iter().map(|word| word.to_vec()).collect()))
             .collect();
-        let queue: Vec<Vec<&[u8]>> = packed
-            .iter()
-            .map(|words| words.iter().map(Vec::as_slice).collect())
-            .collect();
+        let queue: Vec<Vec<&[u8]>> =
+            packed.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
         let session = &mut self.session;
-        let reply = self
-            .engine
-            .transact(session, |turn| turn.transact(&queue))
-            .unwrap_or_else(Reply::from);
+        let reply = self.engine.transact(session, |turn| turn.transact(&queue)).unwrap_or_else(Reply::from);
         match to_value(reply)? {
             error @ Value::ServerError(_) => error.extract_error(),
             replies => Ok(replies),
@@ -105,11 +100,7 @@ fn with_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
 fn with_packed_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
     let packed = command.get_packed_command();
     let mut parser = RequestParser::new(packed.len(), packed.len());
-    parser
-        .parse(&packed)
-        .ok()
-        .flatten()
-        .expect("redis-rs packs whole, well-formed commands");
+    parser.parse(&packed).ok().flatten().expect("redis-rs packs whole, well-formed commands");
     run(&parser.words(&packed))
 }
 
@@ -129,9 +120,9 @@ fn to_value(reply: Reply) -> RedisResult<Value> {
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Several(items) => {
             Value::Array(values(items)?)
         }
-        Reply::Map(pairs) => Value::Array(values(
-            pairs.into_iter().flat_map(|(key, value)| [key, value]).collect(),
-        )?),
+        Reply::Map(pairs) => {
+            Value::Array(values(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())?)
+        }
         Reply::Scored(pairs) => Value::Array(
             pairs
                 .into_iter()

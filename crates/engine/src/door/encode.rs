@@ -20,11 +20,7 @@ pub(super) fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
         Reply::Push(items) => list(if resp3 { b'>' } else { b'*' }, items, protocol, out),
         Reply::Several(replies) => replies.iter().for_each(|reply| encode(reply, protocol, out)),
         Reply::Map(pairs) => {
-            count(
-                if resp3 { b'%' } else { b'*' },
-                if resp3 { pairs.len() } else { pairs.len() * 2 },
-                out,
-            );
+            count(if resp3 { b'%' } else { b'*' }, if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
             for (key, value) in pairs {
                 encode(key, protocol, out);
                 encode(value, protocol, out);

@@ -99,9 +99,7 @@ impl Listener {
             Socket::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let local = listener.local_addr()?;
-                let path = local
-                    .as_pathname()
-                    .map_or("unix".into(), |path| path.display().to_string());
+                let path = local.as_pathname().map_or("unix".into(), |path| path.display().to_string());
                 Ok(Box::pin(serve_client(engine, stream, format!("{path}:0"), path)))
             }
         }
@@ -120,15 +118,8 @@ where
     let parser = engine
         .with_core(|core| RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes));
     // Dropped with this task however it ends, and takes the client off the list.
-    let mut client = Conversation {
-        engine,
-        stream,
-        session,
-        inbox,
-        parser,
-        input: BytesMut::new(),
-        output: Vec::new(),
-    };
+    let mut client =
+        Conversation { engine, stream, session, inbox, parser, input: BytesMut::new(), output: Vec::new() };
     tokio::select! {
         () = kill.notified() => {}
         ended = client.run() => if let Err(error) = ended {
@@ -208,11 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Ok(Some(length)) => length,
                 Ok(None) => break,
                 Err(error) => {
-                    encode(
-                        &Reply::Error(error.to_string().into()),
-                        Protocol::Resp2,
-                        &mut self.output,
-                    );
+                    encode(&Reply::Error(error.to_string().into()), Protocol::Resp2, &mut self.output);
                     self.session.closing = true;
                     break;
                 }
@@ -244,24 +231,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let mut next = Some(delivery);
         while let Some(delivery) = next {
             let reply = match delivery {
-                Delivery::Message {
-                    channel,
-                    pattern: None,
-                    payload,
-                } => push([b"message".as_slice(), &channel, &payload]),
-                Delivery::Message {
-                    channel,
-                    pattern: Some(pattern),
-                    payload,
-                } => push([b"pmessage".as_slice(), &pattern, &channel, &payload]),
+                Delivery::Message { channel, pattern: None, payload } => {
+                    push([b"message".as_slice(), &channel, &payload])
+                }
+                Delivery::Message { channel, pattern: Some(pattern), payload } => {
+                    push([b"pmessage".as_slice(), &pattern, &channel, &payload])
+                }
                 Delivery::Line(line) => Reply::Simple(String::from_utf8_lossy(&line).into_owned().into()),
             };
             encode(&reply, self.session.protocol, &mut self.output);
-            next = if self.output.len() < FLUSH_AT {
-                self.inbox.receiver.try_recv().ok()
-            } else {
-                None
-            };
+            next = if self.output.len() < FLUSH_AT { self.inbox.receiver.try_recv().ok() } else { None };
         }
         // As in Redis, a subscriber that cannot keep up is let go: it learns of its loss by that.
         self.session.closing |= self.inbox.missed.load(Ordering::Relaxed) > 0;

@@ -252,20 +252,12 @@ mod tests {
     fn parse(bytes: &[u8]) -> Result<Found, ProtocolError> {
         let mut parser = RequestParser::new(1024, 4096);
         let length = parser.parse(bytes)?;
-        Ok(length.map(|length| {
-            (
-                length,
-                parser.words(bytes).into_iter().map(<[u8]>::to_vec).collect(),
-            )
-        }))
+        Ok(length.map(|length| (length, parser.words(bytes).into_iter().map(<[u8]>::to_vec).collect())))
     }
 
     fn words(bytes: &[u8]) -> Vec<String> {
         let (_, words) = parse(bytes).unwrap().unwrap();
-        words
-            .into_iter()
-            .map(|word| String::from_utf8(word).unwrap())
-            .collect()
+        words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect()
     }
 
     #[test]

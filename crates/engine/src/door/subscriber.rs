@@ -33,13 +33,7 @@ impl Subscriber {
     pub(crate) fn new(engine: Engine) -> Subscriber {
         let (id, queue) = engine.with_core(|core| (core.clients.next_id(), core.settings.subscriber_queue));
         let (mailbox, inbox) = mailbox(queue, None);
-        Subscriber {
-            engine,
-            id,
-            mailbox,
-            inbox,
-            topics: Vec::new(),
-        }
+        Subscriber { engine, id, mailbox, inbox, topics: Vec::new() }
     }
 
     pub fn subscribe(&mut self, channel: &[u8]) {
@@ -65,17 +59,8 @@ impl Subscriber {
             if missed > 0 {
                 return Some(Event::Missed(missed));
             }
-            if let Delivery::Message {
-                channel,
-                pattern,
-                payload,
-            } = self.inbox.receiver.recv().await?
-            {
-                return Some(Event::Message {
-                    channel,
-                    pattern,
-                    payload,
-                });
+            if let Delivery::Message { channel, pattern, payload } = self.inbox.receiver.recv().await? {
+                return Some(Event::Message { channel, pattern, payload });
             }
         }
     }
@@ -83,18 +68,15 @@ impl Subscriber {
     fn join(&mut self, topic: Topic, name: &[u8]) {
         let name = Bytes::copy_from_slice(name);
         let (id, mailbox) = (self.id, self.mailbox.clone());
-        self.engine
-            .with_core(|core| core.hub.subscribe(topic, name.clone(), id, mailbox));
+        self.engine.with_core(|core| core.hub.subscribe(topic, name.clone(), id, mailbox));
         if !self.topics.contains(&(topic, name.clone())) {
             self.topics.push((topic, name));
         }
     }
 
     fn leave(&mut self, topic: Topic, name: &[u8]) {
-        self.engine
-            .with_core(|core| core.hub.unsubscribe(topic, name, self.id));
-        self.topics
-            .retain(|(other, known)| (*other, &**known) != (topic, name));
+        self.engine.with_core(|core| core.hub.unsubscribe(topic, name, self.id));
+        self.topics.retain(|(other, known)| (*other, &**known) != (topic, name));
     }
 }
 
@@ -108,9 +90,6 @@ impl Drop for Subscriber {
 
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber")
-            .field("id", &self.id)
-            .field("topics", &self.topics)
-            .finish()
+        f.debug_struct("Subscriber").field("id", &self.id).field("topics", &self.topics).finish()
     }
 }

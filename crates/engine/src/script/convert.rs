@@ -24,9 +24,7 @@ pub(super) fn to_lua(lua: &Lua, reply: Reply) -> Result<Value> {
         Reply::Map(pairs) => sequence(lua, pairs.into_iter().flat_map(|(key, value)| [key, value]))?,
         Reply::Scored(pairs) => sequence(
             lua,
-            pairs
-                .into_iter()
-                .flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]),
+            pairs.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]),
         )?,
     })
 }
@@ -38,10 +36,7 @@ fn field(lua: &Lua, name: &str, text: &str) -> Result<Value> {
 }
 
 fn sequence(lua: &Lua, items: impl IntoIterator<Item = Reply>) -> Result<Value> {
-    let items = items
-        .into_iter()
-        .map(|item| to_lua(lua, item))
-        .collect::<Result<Vec<_>>>()?;
+    let items = items.into_iter().map(|item| to_lua(lua, item)).collect::<Result<Vec<_>>>()?;
     Ok(Value::Table(lua.create_sequence_from(items)?))
 }
 
@@ -53,11 +48,17 @@ pub(super) fn to_reply(value: &Value, depth: usize) -> Result<Reply> {
     Ok(match value {
         Value::String(text) => Reply::bulk(text.as_bytes()),
         Value::Integer(number) => Reply::Int(*number),
-        Value::Number(number) => Reply::Int(*number as i64),
+        Value::Number(number) => Reply::Int(truncated(*number)),
         Value::Boolean(true) => Reply::Int(1),
         Value::Table(table) => table_to_reply(table, depth)?,
         _ => Reply::Null,
     })
+}
+
+/// Cuts the fraction off. What does not fit becomes the smallest integer, as on the processors Redis runs on.
+fn truncated(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 fn table_to_reply(table: &Table, depth: usize) -> Result<Reply> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use mlua::chunk::ChunkMode;
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{
     Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState,
 };
@@ -35,6 +36,7 @@ pub(crate) struct Scripts {
     environment: Table,
     loaded: IndexMap<Sha, Function>,
     most: usize,
+    memory: usize,
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
 }
@@ -47,25 +49,17 @@ impl Scripts {
         most: usize,
     ) -> Scripts {
         let build = || -> Result<(Lua, Function, Table)> {
-            let lua = Lua::new_with(
-                StdLib::MATH | StdLib::STRING | StdLib::TABLE,
-                LuaOptions::default(),
-            )?;
-            let (run, environment) = prelude(&lua, &core, &watchdog)?;
-            lua.set_memory_limit(memory)?;
-            keep_watch(&lua, &watchdog, PERIOD)?;
+            let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
+            let (run, environment) = prelude(&lua, &core, &watchdog, memory)?;
+            // A script's heap is small and short-lived: marking the little that lasts each time it doubles
+            // would cost more than the scripts do.
+            let rarely = GcIncParams::default().pause(1000);
+            lua.gc_set_mode(GcMode::Incremental(rarely));
+            keep_watch(&lua, &watchdog)?;
             Ok((lua, run, environment))
         };
         let (lua, run, environment) = build().expect("the prelude is part of this crate and loads");
-        Scripts {
-            lua,
-            run,
-            environment,
-            loaded: IndexMap::new(),
-            most,
-            core,
-            watchdog,
-        }
+        Scripts { lua, run, environment, loaded: IndexMap::new(), most, memory, core, watchdog }
     }
 
     /// Compiles a script and keeps it; says its hash.
@@ -75,13 +69,10 @@ impl Scripts {
             return Ok(sha);
         }
         let chunk = self.lua.load(body).set_name(SOURCE).set_mode(ChunkMode::Text);
-        let function = chunk
-            .set_environment(self.environment.clone())
-            .into_function()
-            .map_err(|error| {
-                let text = compile_error(&error);
-                Failure::from(format!("ERR Error compiling script (new function): {text}"))
-            })?;
+        let function = chunk.set_environment(self.environment.clone()).into_function().map_err(|error| {
+            let text = compile_error(&error);
+            Failure::from(format!("ERR Error compiling script (new function): {text}"))
+        })?;
         if self.loaded.len() >= self.most {
             self.loaded.shift_remove_index(0);
         }
@@ -108,9 +99,8 @@ impl Scripts {
         let verdict = self.watchdog.verdict();
         self.watchdog.end();
         self.core.lock().leave_script();
+        self.tidy().map_err(|error| internal(&error))?;
         if let Some(failure) = verdict {
-            // The hook stopped it, and is still set to stop whatever runs next.
-            keep_watch(&self.lua, &self.watchdog, PERIOD).map_err(|error| internal(&error))?;
             return Err(failure);
         }
         let sha = String::from_utf8_lossy(&sha);
@@ -118,6 +108,12 @@ impl Scripts {
             (true, value) => to_reply(&value, 0).map_err(|error| internal(&error)),
             (false, error) => Err(script_error(&error, &sha)),
         }
+    }
+
+    /// Lua's collector waits until its memory has doubled. A script that came near the limit must not leave
+    /// the next one without any.
+    fn tidy(&self) -> Result<()> {
+        if self.lua.used_memory() > self.memory / 2 { self.lua.gc_collect() } else { Ok(()) }
     }
 
     fn call(&self, script: Function, keys: &[&[u8]], argv: &[&[u8]]) -> Result<(bool, Value)> {
@@ -128,39 +124,54 @@ impl Scripts {
             }
             Ok(table)
         };
-        self.run.call((script, words(keys)?, words(argv)?))
+        let (keys, argv) = (words(keys)?, words(argv)?);
+        self.lua.set_memory_limit(self.memory)?;
+        let outcome = self.run.call((script, keys, argv));
+        self.lua.set_memory_limit(0)?;
+        outcome
     }
 }
 
-/// Sets the hook that counts instructions. Once the script has to stop, the hook sets itself anew for every
-/// single instruction, so that no `pcall` of the script gets further than its next one.
-fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
-    let watchdog = Arc::clone(watchdog);
-    lua.set_hook(
-        HookTriggers::new().every_nth_instruction(period),
-        move |lua, _| {
-            if !watchdog.count(u64::from(period)) {
-                return Ok(VmState::Continue);
-            }
-            if period > 1 {
-                keep_watch(lua, &watchdog, 1)?;
-            }
-            Err(mlua::Error::runtime("stopped"))
-        },
-    )
+/// Makes Lua values without the memory limit, under which each of them would have to be made in a protected
+/// call. A reply is bounded by what the store holds; what the script does with it is limited again.
+fn unlimited<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    lua.set_memory_limit(0)?;
+    let made = make();
+    lua.set_memory_limit(memory)?;
+    made
 }
 
-fn prelude(lua: &Lua, core: &Arc<Mutex<Core>>, watchdog: &Arc<Watchdog>) -> Result<(Function, Table)> {
-    let (core, watchdog) = (Arc::clone(core), Arc::clone(watchdog));
+/// Sets the hook that counts instructions, and fails once the script has to stop. A `pcall` of the script's
+/// may catch that, but the prelude's `pcall` then fails itself.
+fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>) -> Result<()> {
+    let watchdog = Arc::clone(watchdog);
+    lua.set_hook(HookTriggers::new().every_nth_instruction(PERIOD), move |_, _| {
+        if watchdog.count(u64::from(PERIOD)) { Err(stopped()) } else { Ok(VmState::Continue) }
+    })
+}
+
+fn stopped() -> mlua::Error {
+    mlua::Error::external(CallFailed("ERR the script has to stop".into()))
+}
+
+fn prelude(
+    lua: &Lua,
+    core: &Arc<Mutex<Core>>,
+    watchdog: &Arc<Watchdog>,
+    memory: usize,
+) -> Result<(Function, Table)> {
+    let (core, watchdog, dog) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
     let store = Arc::new(move |words: &MultiValue| call(&core, &watchdog, words));
     let store_pcall = Arc::clone(&store);
     let call = lua.create_function(move |lua, words: MultiValue| match store(&words) {
         Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
-        Ok(reply) => to_lua(lua, reply),
+        Ok(reply) => unlimited(lua, memory, || to_lua(lua, reply)),
     })?;
     let pcall = lua.create_function(move |lua, words: MultiValue| {
-        to_lua(lua, store_pcall(&words).unwrap_or_else(Reply::from))
+        let reply = store_pcall(&words).unwrap_or_else(Reply::from);
+        unlimited(lua, memory, || to_lua(lua, reply))
     })?;
+    let go_on = lua.create_function(move |_, ()| if dog.has_to_stop() { Err(stopped()) } else { Ok(()) })?;
     let text = lua.create_function(|_, error: mlua::Error| {
         let failed = error.downcast_ref::<CallFailed>();
         Ok(failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string))
@@ -182,12 +193,10 @@ fn prelude(lua: &Lua, core: &Arc<Mutex<Core>>, watchdog: &Arc<Watchdog>) -> Resu
             let in_script = frame.source().source.is_some_and(|source| source == SOURCE);
             in_script.then(|| frame.current_line()).flatten()
         };
-        Ok((0..)
-            .map_while(|level| lua.inspect_stack(level, line))
-            .find_map(|line| line))
+        Ok((0..).map_while(|level| lua.inspect_stack(level, line)).find_map(|line| line))
     })?;
     let loader = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-    loader.call((call, pcall, text, log, sha1hex, line))
+    loader.call((call, pcall, text, go_on, log, sha1hex, line))
 }
 
 /// One `redis.call`: its words as Redis would write them, then the command.
@@ -197,17 +206,13 @@ fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> Outcome 
         Number(String),
     }
     if words.is_empty() {
-        return Err(Failure::new(
-            "ERR Please specify at least one argument for this redis lib call",
-        ));
+        return Err(Failure::new("ERR Please specify at least one argument for this redis lib call"));
     }
     let read = |value: &Value| match value {
         Value::String(text) => Ok(Word::Text(text.as_bytes())),
         Value::Integer(number) => Ok(Word::Number(write_float(*number as f64))),
         Value::Number(number) => Ok(Word::Number(write_float(*number))),
-        _ => Err(Failure::new(
-            "ERR Lua redis lib command arguments must be strings or integers",
-        )),
+        _ => Err(Failure::new("ERR Lua redis lib command arguments must be strings or integers")),
     };
     let words = words.iter().map(read).collect::<Outcome<Vec<Word>>>()?;
     let args: Vec<&[u8]> = words
@@ -241,8 +246,11 @@ fn normal(sha: &[u8]) -> Option<Sha> {
 
 /// The text of an error that a script ended with, with the place it happened at.
 fn script_error(error: &Value, sha: &str) -> Failure {
-    let Value::Table(table) = error else {
-        return Failure::new("ERR execution failure");
+    let table = match error {
+        Value::Table(table) => table,
+        // Out of memory: Lua has none left to say where.
+        Value::String(text) => return format!("ERR {}", one_line(&text.as_bytes())).into(),
+        _ => return Failure::new("ERR execution failure"),
     };
     let text = match table.raw_get::<Value>("err") {
         Ok(Value::String(text)) => one_line(&text.as_bytes()),
@@ -262,9 +270,5 @@ fn compile_error(error: &mlua::Error) -> String {
 }
 
 fn internal(error: &mlua::Error) -> Failure {
-    format!(
-        "ERR Error running script: {}",
-        one_line(error.to_string().as_bytes())
-    )
-    .into()
+    format!("ERR Error running script: {}", one_line(error.to_string().as_bytes())).into()
 }

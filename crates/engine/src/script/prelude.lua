@@ -3,11 +3,12 @@
 --
 -- Given:   call(...), pcall(...)         call the store
 --          text(error) -> what a failed `call` said
+--          go_on() fails once the script has to stop
 --          log(level, text), sha1hex(text), line() -> where the script is
 -- Returns: run(script, keys, argv) -> ok, result, and the environment to load scripts with
-local call, store_pcall, text_of, log, sha1hex, line = ...
+local call, store_pcall, text_of, go_on, log, sha1hex, line = ...
 local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
-local tostring, type, xpcall = tostring, type, xpcall
+local rawset, tostring, type, xpcall = rawset, tostring, type, xpcall
 
 local function readonly(real)
   return setmetatable({}, {
@@ -44,8 +45,10 @@ local function plain(err)
   return err
 end
 
--- As in Redis, `pcall` hands on the text alone.
+-- As in Redis, `pcall` hands on the text alone. A script that has to stop gets no further than this: what
+-- its `pcall` caught is raised again outside of it.
 local function settle(ok, err, ...)
+  go_on()
   if ok then return ok, err, ... end
   err = plain(err)
   if type(err) == 'table' and type(err.err) == 'string' then err = err.err end
@@ -56,8 +59,15 @@ local function script_pcall(...)
   return settle(pcall(...))
 end
 
+-- The handler runs after the fact: within it Lua would not count instructions, and it could go on for ever.
+local function handle(handler, ok, err, ...)
+  go_on()
+  if ok then return ok, err, ... end
+  return false, handler(plain(err))
+end
+
 local function script_xpcall(script, handler)
-  return xpcall(script, function(err) return handler(plain(err)) end)
+  return handle(handler, pcall(script))
 end
 
 string.dump = nil
@@ -78,7 +88,7 @@ local globals = setmetatable({
 local function locate(err)
   err = plain(err)
   if type(err) ~= 'table' then err = { err = 'ERR ' .. tostring(err) } end
-  err.line = line()
+  rawset(err, 'line', line())
   return err
 end
 

@@ -49,10 +49,7 @@ impl Watchdog {
         if started == 0 {
             return busy_after;
         }
-        let running = self
-            .origin
-            .elapsed()
-            .saturating_sub(Duration::from_micros(started - 1));
+        let running = self.origin.elapsed().saturating_sub(Duration::from_micros(started - 1));
         busy_after.saturating_sub(running)
     }
 
@@ -66,6 +63,10 @@ impl Watchdog {
         if used > self.limit || self.killed.load(Ordering::SeqCst) {
             self.stop.store(true, Ordering::Relaxed);
         }
+        self.has_to_stop()
+    }
+
+    pub(crate) fn has_to_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -74,8 +75,7 @@ impl Watchdog {
         if self.killed.load(Ordering::SeqCst) {
             return Some(Failure::new("ERR Script killed by user with SCRIPT KILL..."));
         }
-        let stopped = self.stop.load(Ordering::Relaxed);
-        stopped.then(|| format!("ERR Script stopped after {} instructions", self.limit).into())
+        self.has_to_stop().then(|| format!("ERR Script stopped after {} instructions", self.limit).into())
     }
 
     pub(crate) fn kill(&self) -> Outcome {

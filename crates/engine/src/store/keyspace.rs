@@ -48,10 +48,7 @@ impl<T> Scan<T> {
     ) -> Scan<T> {
         let start = if cursor == 0 { len } else { cursor.min(len) };
         let end = start.saturating_sub(count);
-        Scan {
-            cursor: end,
-            found: (end..start).rev().filter_map(&mut at).collect(),
-        }
+        Scan { cursor: end, found: (end..start).rev().filter_map(&mut at).collect() }
     }
 }
 
@@ -87,9 +84,7 @@ impl Keyspace {
 
     /// The value of a key as a `T`, or the refusal if it is something else.
     pub(crate) fn read<T: Kind>(&mut self, key: &[u8]) -> Outcome<Option<&T>> {
-        self.get(key)
-            .map(|entry| T::of(&entry.value).ok_or(Failure::WRONG_TYPE))
-            .transpose()
+        self.get(key).map(|entry| T::of(&entry.value).ok_or(Failure::WRONG_TYPE)).transpose()
     }
 
     /// Changes the value of a key that exists. A collection that ends up empty is removed.
@@ -119,9 +114,7 @@ impl Keyspace {
         if !self.contains(key) {
             self.put(key, T::empty(), None);
         }
-        Ok(self
-            .update(key, change)?
-            .expect("the key was put just now if it was missing"))
+        Ok(self.update(key, change)?.expect("the key was put just now if it was missing"))
     }
 
     /// Puts a value under a key, whatever was there.
@@ -197,11 +190,8 @@ impl Keyspace {
 
     /// Whether a watched key was changed, or ran out, since its watch began.
     pub(crate) fn is_changed(&self, watch: &Watch) -> bool {
-        let ran_out = !watch.was_expired()
-            && self
-                .entries
-                .get(&watch.key)
-                .is_some_and(|entry| self.is_due(entry));
+        let ran_out =
+            !watch.was_expired() && self.entries.get(&watch.key).is_some_and(|entry| self.is_due(entry));
         watch.is_dirty() || ran_out
     }
 

@@ -20,11 +20,7 @@ pub(crate) struct Ranks<T> {
 
 impl<T> Default for Ranks<T> {
     fn default() -> Ranks<T> {
-        Ranks {
-            chunks: Vec::new(),
-            lengths: Vec::new(),
-            len: 0,
-        }
+        Ranks { chunks: Vec::new(), lengths: Vec::new(), len: 0 }
     }
 }
 
@@ -66,21 +62,14 @@ impl<T> Ranks<T> {
     /// How many items `before` holds for; it must hold for a prefix.
     pub(crate) fn partition(&self, before: impl Fn(&T) -> bool) -> usize {
         let chunk = self.chunk_of(&before);
-        let within = self
-            .chunks
-            .get(chunk)
-            .map_or(0, |items| items.partition_point(&before));
+        let within = self.chunks.get(chunk).map_or(0, |items| items.partition_point(&before));
         self.items_before(chunk) + within
     }
 
     pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &T> {
         let places = places.start.min(self.len)..places.end.min(self.len);
         let (first, from) = self.locate(places.start);
-        let (last, to) = if places.is_empty() {
-            (first, from)
-        } else {
-            self.locate(places.end - 1)
-        };
+        let (last, to) = if places.is_empty() { (first, from) } else { self.locate(places.end - 1) };
         let to = if places.is_empty() { from } else { to + 1 };
         (first..=last).flat_map(move |chunk| {
             let items = self.chunks.get(chunk).map_or(&[][..], Vec::as_slice);
@@ -92,10 +81,7 @@ impl<T> Ranks<T> {
 
     pub(crate) fn memory(&self) -> usize {
         // Chunks grow by doubling and split in halves; three quarters of their capacity is a fair mean.
-        let chunk = self
-            .chunks
-            .first()
-            .map_or(0, |items| allocation(items.capacity() * size_of::<T>()));
+        let chunk = self.chunks.first().map_or(0, |items| allocation(items.capacity() * size_of::<T>()));
         allocation(self.chunks.capacity() * size_of::<Vec<T>>())
             + allocation(self.lengths.capacity() * size_of::<usize>())
             + self.chunks.len() * chunk
@@ -103,8 +89,7 @@ impl<T> Ranks<T> {
 
     /// The first chunk that does not lie wholly before.
     fn chunk_of(&self, before: &impl Fn(&T) -> bool) -> usize {
-        self.chunks
-            .partition_point(|items| items.last().is_some_and(before))
+        self.chunks.partition_point(|items| items.last().is_some_and(before))
     }
 
     fn items_before(&self, chunk: usize) -> usize {

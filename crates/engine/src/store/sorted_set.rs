@@ -25,10 +25,7 @@ pub(crate) struct Ranked {
 impl Ranked {
     fn compare(&self, score: f64, member: &[u8]) -> Ordering {
         // `partial_cmp`, not `total_cmp`: -0 and 0 are the same score.
-        self.score
-            .partial_cmp(&score)
-            .unwrap_or(Ordering::Equal)
-            .then_with(|| (*self.member).cmp(member))
+        self.score.partial_cmp(&score).unwrap_or(Ordering::Equal).then_with(|| (*self.member).cmp(member))
     }
 }
 
@@ -45,6 +42,8 @@ impl SortedSet {
     }
 
     pub(crate) fn set(&mut self, member: &[u8], score: f64) {
+        // Redis keeps the scores of small sets as integers, which know no negative zero.
+        let score = if score == 0.0 { 0.0 } else { score };
         let shared = match self.scores.get_full_mut(member) {
             Some((_, shared, old)) => {
                 let shared = Arc::clone(shared);
@@ -59,13 +58,7 @@ impl SortedSet {
                 shared
             }
         };
-        self.order.insert(
-            Ranked {
-                score,
-                member: shared,
-            },
-            |other| other.compare(score, member),
-        );
+        self.order.insert(Ranked { score, member: shared }, |other| other.compare(score, member));
     }
 
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
@@ -78,9 +71,7 @@ impl SortedSet {
     }
 
     fn take_out_of_order(&mut self, score: f64, member: &[u8]) {
-        let place = self
-            .order
-            .partition(|other| other.compare(score, member) == Ordering::Less);
+        let place = self.order.partition(|other| other.compare(score, member) == Ordering::Less);
         self.order.remove(place);
     }
 
@@ -94,20 +85,13 @@ impl SortedSet {
 
     pub(crate) fn rank(&self, member: &[u8]) -> Option<usize> {
         let score = self.score(member)?;
-        Some(
-            self.order
-                .partition(|other| other.compare(score, member) == Ordering::Less),
-        )
+        Some(self.order.partition(|other| other.compare(score, member) == Ordering::Less))
     }
 
     /// The places whose scores lie between the bounds.
     pub(crate) fn places(&self, min: Bound, max: Bound) -> std::ops::Range<usize> {
         let below = |bound: Bound, score: f64, inclusive_side: bool| {
-            if bound.exclusive == inclusive_side {
-                score <= bound.score
-            } else {
-                score < bound.score
-            }
+            if bound.exclusive == inclusive_side { score <= bound.score } else { score < bound.score }
         };
         let start = self.order.partition(|other| below(min, other.score, true));
         let end = self.order.partition(|other| below(max, other.score, false));
@@ -120,9 +104,7 @@ impl SortedSet {
 
     /// A member by its place in the order that `SCAN` walks.
     pub(crate) fn at(&self, index: usize) -> Option<(&[u8], f64)> {
-        self.scores
-            .get_index(index)
-            .map(|(member, score)| (member.as_ref(), *score))
+        self.scores.get_index(index).map(|(member, score)| (member.as_ref(), *score))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -11,22 +11,14 @@ pub(crate) type Bytes = Box<[u8]>;
 
 /// What an allocation of `bytes` takes: its header, rounded up to the allocator's grain.
 pub(crate) fn allocation(bytes: usize) -> usize {
-    if bytes == 0 {
-        0
-    } else {
-        (bytes + 8).next_multiple_of(16).max(32)
-    }
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }
 
 /// What a hash table of this capacity takes, its index and its entries together.
 pub(crate) fn table<T>(capacity: usize) -> usize {
     const HASH: usize = size_of::<u64>();
     // The index holds a word and a control byte per bucket, and is kept at most seven eighths full.
-    let buckets = if capacity == 0 {
-        0
-    } else {
-        (capacity * 8 / 7).next_power_of_two()
-    };
+    let buckets = if capacity == 0 { 0 } else { (capacity * 8 / 7).next_power_of_two() };
     allocation(capacity * (size_of::<T>() + HASH)) + allocation(buckets * 9)
 }
 
@@ -87,18 +79,10 @@ macro_rules! kind {
                 Value::$variant($empty)
             }
             fn of(value: &Value) -> Option<&Self> {
-                if let Value::$variant(value) = value {
-                    Some(value)
-                } else {
-                    None
-                }
+                if let Value::$variant(value) = value { Some(value) } else { None }
             }
             fn of_mut(value: &mut Value) -> Option<&mut Self> {
-                if let Value::$variant(value) = value {
-                    Some(value)
-                } else {
-                    None
-                }
+                if let Value::$variant(value) = value { Some(value) } else { None }
             }
         }
     };
@@ -203,15 +187,11 @@ impl Hash {
     }
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.fields
-            .iter()
-            .map(|(field, value)| (field.as_ref(), value.as_ref()))
+        self.fields.iter().map(|(field, value)| (field.as_ref(), value.as_ref()))
     }
 
     pub(crate) fn at(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        self.fields
-            .get_index(index)
-            .map(|(field, value)| (field.as_ref(), value.as_ref()))
+        self.fields.get_index(index).map(|(field, value)| (field.as_ref(), value.as_ref()))
     }
 
     fn memory(&self) -> usize {

@@ -35,11 +35,7 @@ impl Watches {
     }
 
     pub(crate) fn begin(&mut self, key: &[u8], was_expired: bool) -> Watch {
-        let watch = Watch {
-            key: key.into(),
-            was_expired,
-            dirty: Arc::default(),
-        };
+        let watch = Watch { key: key.into(), was_expired, dirty: Arc::default() };
         self.0.entry(key.into()).or_default().push(watch.clone());
         watch
     }
@@ -61,13 +57,7 @@ impl Watches {
 
     /// The key was taken away because its time was over.
     pub(crate) fn expired(&mut self, key: &[u8]) {
-        for watch in self
-            .0
-            .get(key)
-            .into_iter()
-            .flatten()
-            .filter(|watch| !watch.was_expired)
-        {
+        for watch in self.0.get(key).into_iter().flatten().filter(|watch| !watch.was_expired) {
             watch.dirty.store(true, Ordering::Relaxed);
         }
     }

@@ -37,15 +37,10 @@ impl Consumer {
                 };
                 let add = sql("INSERT INTO hob_outbox_consumer (name, topic, position, acked_at)
                                VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING");
-                tx.execute(add.bind(name).bind(topic.0).bind(position).bind(tx.now()))
-                    .await
+                tx.execute(add.bind(name).bind(topic.0).bind(position).bind(tx.now())).await
             })
             .await?;
-        Ok(Self {
-            records: records.clone(),
-            name,
-            topic,
-        })
+        Ok(Self { records: records.clone(), name, topic })
     }
 
     /// The next events, `limit` at most: the same ones until they are acknowledged.
@@ -66,18 +61,14 @@ impl Consumer {
     pub async fn ack_in(&self, tx: &Transaction, number: u64) -> Result<(), Error> {
         let ack = sql("UPDATE hob_outbox_consumer SET position = $3, acked_at = $4
                        WHERE name = $1 AND topic = $2 AND position < $3");
-        tx.execute(ack.bind(self.name).bind(self.topic.0).bind(number).bind(tx.now()))
-            .await?;
+        tx.execute(ack.bind(self.name).bind(self.topic.0).bind(number).bind(tx.now())).await?;
         Ok(())
     }
 
     /// The last number that was acknowledged.
     pub async fn position(&self) -> Result<u64, Error> {
         let position = sql("SELECT position FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
-        let (position,) = self
-            .records
-            .one(position.bind(self.name).bind(self.topic.0))
-            .await?;
+        let (position,) = self.records.one(position.bind(self.name).bind(self.topic.0)).await?;
         Ok(position)
     }
 

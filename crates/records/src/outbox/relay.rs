@@ -58,13 +58,7 @@ struct New {
     written_at: crate::UnixMs,
 }
 
-from_row!(New {
-    id,
-    topic,
-    key,
-    payload,
-    written_at
-});
+from_row!(New { id, topic, key, payload, written_at });
 
 /// As many as are numbered or published at a time.
 const BATCH: u16 = 500;
@@ -124,10 +118,7 @@ impl Relay {
             }
         }
         if let Err(error) = self.release().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the outbox's lease runs out by itself"
-            );
+            tracing::warn!(error = &error as &dyn std::error::Error, "the outbox's lease runs out by itself");
         }
     }
 
@@ -175,10 +166,7 @@ impl Relay {
         let asked = Instant::now();
         let work = |tx| async move { claim(&tx, fence, lease).await };
         let fence = self.records.write_with(Isolation::Committed, work).await?;
-        self.held = fence.map(|fence| Held {
-            fence,
-            renewed: asked,
-        });
+        self.held = fence.map(|fence| Held { fence, renewed: asked });
         Ok(self.held)
     }
 
@@ -294,10 +282,9 @@ async fn holds(tx: &Transaction, fence: i64) -> Result<bool, Error> {
 
 /// Takes the next numbers of a topic, and answers with the last of them.
 async fn advance(tx: &Transaction, topic: &str, count: usize) -> Result<u64, Error> {
-    let advance = sql(
-        "INSERT INTO hob_outbox_topic AS t (topic, numbered, published, forgotten) VALUES ($1, $2, 0, 0)
-         ON CONFLICT (topic) DO UPDATE SET numbered = t.numbered + $2 RETURNING numbered",
-    );
+    let advance =
+        sql("INSERT INTO hob_outbox_topic AS t (topic, numbered, published, forgotten) VALUES ($1, $2, 0, 0)
+         ON CONFLICT (topic) DO UPDATE SET numbered = t.numbered + $2 RETURNING numbered");
     let (last,) = tx.one(advance.bind(topic).bind(count)).await?;
     Ok(last)
 }

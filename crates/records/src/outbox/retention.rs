@@ -25,16 +25,7 @@ pub struct Limits {
 impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_hours(24);
-        Self {
-            read: Limits {
-                age: DAY,
-                count: 100_000,
-            },
-            unread: Limits {
-                age: DAY * 7,
-                count: 1_000_000,
-            },
-        }
+        Self { read: Limits { age: DAY, count: 100_000 }, unread: Limits { age: DAY * 7, count: 1_000_000 } }
     }
 }
 
@@ -50,13 +41,7 @@ struct State {
     acked: Option<u64>,
 }
 
-from_row!(State {
-    topic,
-    numbered,
-    published,
-    forgotten,
-    acked
-});
+from_row!(State { topic, numbered, published, forgotten, acked });
 
 /// Whether anything is left that has passed its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +70,9 @@ pub(super) async fn trim(records: &Records, retention: Retention) -> Result<Trim
 
 /// Which events of each topic are to be forgotten: those after the range's start, up to its end.
 async fn plan(snapshot: &Snapshot, retention: Retention) -> Result<Vec<(String, Range<u64>)>, Error> {
-    let states: Query<State> = sql(
-        "SELECT t.topic, numbered, published, forgotten, min(position) AS acked
+    let states: Query<State> = sql("SELECT t.topic, numbered, published, forgotten, min(position) AS acked
          FROM hob_outbox_topic t LEFT JOIN hob_outbox_consumer c ON c.topic = t.topic
-         GROUP BY t.topic, numbered, published, forgotten",
-    );
+         GROUP BY t.topic, numbered, published, forgotten");
     let mut plan = Vec::new();
     for state in snapshot.all(states).await? {
         let everybody_read = state.acked.unwrap_or(u64::MAX).min(state.published);
@@ -105,9 +88,7 @@ async fn past(snapshot: &Snapshot, state: &State, limits: Limits) -> Result<u64,
     // Numbers follow times closely enough, and looking from the old end costs no more than what is found old.
     let oldest_young: Query<(u64,)> = sql("SELECT number FROM hob_outbox_event
          WHERE topic = $1 AND written_at >= $2 ORDER BY number LIMIT 1");
-    let oldest_young = oldest_young
-        .bind(&state.topic)
-        .bind(snapshot.now().minus(limits.age));
+    let oldest_young = oldest_young.bind(&state.topic).bind(snapshot.now().minus(limits.age));
     let oldest_young = snapshot.optional(oldest_young).await?;
     let by_age = oldest_young.map_or(state.numbered, |(number,)| number - 1);
     Ok(by_age.max(state.numbered.saturating_sub(limits.count)))

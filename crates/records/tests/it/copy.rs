@@ -17,17 +17,7 @@ fn id(n: usize) -> NoteId {
 /// Records with something of everything in them.
 async fn fill(records: &Records) {
     let rows = |tx: Transaction| async move {
-        let notes = (0..NOTES).map(|n| {
-            (
-                id(n),
-                "ada",
-                format!("note {n}"),
-                "draft",
-                n % 2 == 0,
-                1,
-                tx.now(),
-            )
-        });
+        let notes = (0..NOTES).map(|n| (id(n), "ada", format!("note {n}"), "draft", n % 2 == 0, 1, tx.now()));
         let head = "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)";
         tx.insert_all(head, notes, "").await?;
         // Sorted before the notes that they belong to, and large enough to need several statements.
@@ -59,14 +49,7 @@ async fn contents(records: &Records) -> Contents {
     let (attachments, rated, bytes) = records.one(attachments).await.unwrap();
     let some: Query<(NoteId, bool, String)> =
         sql("SELECT id, pinned, title FROM notes_note ORDER BY id LIMIT 50");
-    (
-        notes,
-        pinned,
-        attachments,
-        rated,
-        bytes,
-        records.all(some).await.unwrap(),
-    )
+    (notes, pinned, attachments, rated, bytes, records.all(some).await.unwrap())
 }
 
 /// The copy is the same records, and goes on where the original was.
@@ -80,22 +63,13 @@ async fn is_a_copy(original: &Records, copied: &Records) {
     let Replay::Events(events) = outbox::after(copied, PUBLISHED, 2, 10).await.unwrap() else {
         panic!("events are missing");
     };
-    let told: Vec<_> = events
-        .into_iter()
-        .map(|event| (event.number, NoteId(event.key)))
-        .collect();
+    let told: Vec<_> = events.into_iter().map(|event| (event.number, NoteId(event.key))).collect();
     assert_eq!(told, [(3, id(2)), (4, id(3)), (5, id(4))]);
 }
 
 async fn copies_to(original: &Records, target: &Database) {
     let copied = original.copy(&notes::address(target)).await.unwrap();
-    assert_eq!(
-        copied,
-        Copied {
-            tables: 8,
-            rows: copied.rows
-        }
-    );
+    assert_eq!(copied, Copied { tables: 8, rows: copied.rows });
     assert!(copied.rows > NOTES as u64 + 100, "{copied:?}");
     is_a_copy(original, &notes::open(target).await).await;
 }

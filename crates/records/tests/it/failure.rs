@@ -24,15 +24,9 @@ fn server(database: &Database) -> &Postgres {
 /// Records that give up soon.
 async fn impatient(database: &Database) -> Records {
     notes::open(database).await.close().await;
-    let options = Options {
-        connections: 4,
-        connect_within: ANSWER_WITHIN,
-        answer_within: ANSWER_WITHIN,
-    };
+    let options = Options { connections: 4, connect_within: ANSWER_WITHIN, answer_within: ANSWER_WITHIN };
     let address = notes::address(database);
-    Records::open_with(&address, &[notes::MIGRATIONS], options)
-        .await
-        .unwrap()
+    Records::open_with(&address, &[notes::MIGRATIONS], options).await.unwrap()
 }
 
 async fn add(records: &Records, id: &str) -> Result<(), Error> {
@@ -109,10 +103,8 @@ async fn a_transaction_whose_connection_was_cut_is_done_again() {
             if cuts {
                 server.cut();
             }
-            let insert = sql(
-                "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
-                              VALUES ('n', 'ada', '', 'draft', FALSE, 1, 0)",
-            );
+            let insert = sql("INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
+                              VALUES ('n', 'ada', '', 'draft', FALSE, 1, 0)");
             tx.execute(insert).await?;
             Ok::<_, Error>(before)
         }
@@ -146,19 +138,13 @@ async fn a_relay_outlives_its_database() {
     let records = impatient(&database).await;
     let (published, mut told) = tokio::sync::mpsc::unbounded_channel();
     let publish = move |events: Vec<Event>| {
-        events
-            .into_iter()
-            .for_each(|event| published.send(event.number).unwrap());
+        events.into_iter().for_each(|event| published.send(event.number).unwrap());
         std::future::ready(Ok::<_, Error>(()))
     };
     let relay = Relay::new(&records, Retention::default());
     let relay = tokio::spawn(relay.run(publish, std::future::pending()));
     for number in 1..=3 {
-        let emit = async || {
-            records
-                .write(|tx| async move { tx.emit(Topic("test"), "key", "payload") })
-                .await
-        };
+        let emit = async || records.write(|tx| async move { tx.emit(Topic("test"), "key", "payload") }).await;
         wait_for("a write", LIMIT, emit).await;
         // What could not be marked as published is published again.
         let is_told = async { while told.recv().await != Some(number) {} };
@@ -191,10 +177,7 @@ async fn a_commit_without_an_answer_is_uncertain() {
 async fn records_that_cannot_be_reached_are_told_at_the_start() {
     let database = Database::postgres();
     server(&database).stop();
-    let options = Options {
-        connect_within: Duration::from_millis(200),
-        ..Options::default()
-    };
+    let options = Options { connect_within: Duration::from_millis(200), ..Options::default() };
     unavailable(Records::open_with(&notes::address(&database), &[], options)).await;
 }
 
@@ -223,9 +206,7 @@ impl Locker {
             .spawn()
             .expect("python3 can be started");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "locked\n");
         Self(child)
     }

@@ -10,24 +10,15 @@ use tokio::task::JoinSet;
 use crate::notes;
 
 const fn step(name: &'static str, text: &'static str) -> Migration {
-    Migration {
-        name,
-        sqlite: text,
-        postgres: text,
-    }
+    Migration { name, sqlite: text, postgres: text }
 }
 
 const FIRST: Migration = step("0001_first", "CREATE TABLE first (n BIGINT)");
-const SECOND: Migration = step(
-    "0002_second",
-    "CREATE TABLE second (n BIGINT); INSERT INTO second VALUES (2)",
-);
+const SECOND: Migration =
+    step("0002_second", "CREATE TABLE second (n BIGINT); INSERT INTO second VALUES (2)");
 
 const fn set(steps: &'static [Migration]) -> Migrations {
-    Migrations {
-        service: "tested",
-        steps,
-    }
+    Migrations { service: "tested", steps }
 }
 
 async fn open(database: &Database, sets: &[Migrations]) -> Result<Records, Error> {
@@ -49,12 +40,8 @@ async fn applied(records: &Records) -> Vec<(String, String)> {
 
 /// The names of the files of a folder, without `.sql`.
 fn files(folder: &Path) -> BTreeSet<String> {
-    let files = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    files
-        .map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect()
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 every_database! {
@@ -130,11 +117,7 @@ every_database! {
 #[test]
 fn no_file_of_a_migration_is_forgotten() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let listed = notes::MIGRATIONS
-        .steps
-        .iter()
-        .map(|step| step.name.to_owned())
-        .collect();
+    let listed = notes::MIGRATIONS.steps.iter().map(|step| step.name.to_owned()).collect();
     let own = BTreeSet::from(["0001_meta", "0002_outbox"].map(str::to_owned));
     for (folder, listed) in [("tests/it/notes", listed), ("migrations", own)] {
         assert_eq!(files(&root.join(folder).join("sqlite")), listed);

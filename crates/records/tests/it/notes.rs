@@ -48,15 +48,7 @@ pub(crate) enum Publication {
 
 column!(NoteId(String));
 column!(State as text);
-from_row!(Note {
-    id,
-    author,
-    title,
-    state,
-    pinned,
-    version,
-    created_at
-});
+from_row!(Note { id, author, title, state, pinned, version, created_at });
 
 /// A note by its id: a query is a value, and runs on the records, in a snapshot or in a transaction alike.
 pub(crate) fn by_id(id: &NoteId) -> Query<Note> {
@@ -66,13 +58,10 @@ pub(crate) fn by_id(id: &NoteId) -> Query<Note> {
 pub(crate) async fn add(records: &Records, id: &NoteId, author: &str, title: &str) -> Result<(), Error> {
     records
         .write(|tx| async move {
-            let insert = sql(
-                "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
-                              VALUES ($1, $2, $3, $4, $5, 1, $6)",
-            );
+            let insert = sql("INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
+                              VALUES ($1, $2, $3, $4, $5, 1, $6)");
             let insert = insert.bind(id).bind(author).bind(title);
-            tx.execute(insert.bind(State::Draft).bind(false).bind(tx.now()))
-                .await?;
+            tx.execute(insert.bind(State::Draft).bind(false).bind(tx.now())).await?;
             Ok(())
         })
         .await
@@ -80,9 +69,7 @@ pub(crate) async fn add(records: &Records, id: &NoteId, author: &str, title: &st
 
 /// A change that is a single statement needs no more than that.
 pub(crate) async fn pin(records: &Records, id: &NoteId) -> Result<bool, Error> {
-    let pin = sql("UPDATE notes_note SET pinned = $2 WHERE id = $1")
-        .bind(id)
-        .bind(true);
+    let pin = sql("UPDATE notes_note SET pinned = $2 WHERE id = $1").bind(id).bind(true);
     Ok(records.execute(pin).await? == 1)
 }
 
@@ -92,11 +79,7 @@ pub(crate) async fn publish(records: &Records, id: &NoteId, seen: u32) -> Result
         .write(|tx| async move {
             let change = sql("UPDATE notes_note SET state = $3, version = version + 1
                               WHERE id = $1 AND version = $2 AND state = $4");
-            let change = change
-                .bind(id)
-                .bind(seen)
-                .bind(State::Published)
-                .bind(State::Draft);
+            let change = change.bind(id).bind(seen).bind(State::Published).bind(State::Draft);
             if tx.execute(change).await? == 0 {
                 return Ok(Publication::Outdated);
             }
@@ -149,16 +132,10 @@ pub(crate) fn address(database: &Database) -> Address {
 
 /// With a test's patience, not a service's: a busy machine is no reason to fail.
 pub(crate) fn patient() -> Options {
-    Options {
-        connect_within: LIMIT,
-        answer_within: LIMIT,
-        ..Options::default()
-    }
+    Options { connect_within: LIMIT, answer_within: LIMIT, ..Options::default() }
 }
 
 /// The records with the tables of the notes.
 pub(crate) async fn open(database: &Database) -> Records {
-    Records::open_with(&address(database), &[MIGRATIONS], patient())
-        .await
-        .unwrap()
+    Records::open_with(&address(database), &[MIGRATIONS], patient()).await.unwrap()
 }

@@ -20,16 +20,7 @@ const KEEP: Retention = limits(u64::MAX, u64::MAX);
 
 const fn limits(read: u64, unread: u64) -> Retention {
     const AGE: Duration = Duration::from_hours(1);
-    Retention {
-        read: Limits {
-            age: AGE,
-            count: read,
-        },
-        unread: Limits {
-            age: AGE,
-            count: unread,
-        },
-    }
+    Retention { read: Limits { age: AGE, count: read }, unread: Limits { age: AGE, count: unread } }
 }
 
 async fn emit(records: &Records, count: usize) {
@@ -96,14 +87,10 @@ async fn count_up(records: &Records, row: i64, token: i64, how: Isolation) -> Re
 
 async fn make_counted(records: &Records, rows: i64) {
     let tables = |tx: Transaction| async move {
-        tx.execute(sql(
-            "CREATE TABLE counted (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)",
-        ))
-        .await?;
+        tx.execute(sql("CREATE TABLE counted (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)")).await?;
         let counts = "CREATE TABLE counts (id BIGINT, n BIGINT, token BIGINT, PRIMARY KEY (id, n))";
         tx.execute(sql(counts)).await?;
-        tx.insert_all("INSERT INTO counted (id, n)", (0..rows).map(|id| (id, 0)), "")
-            .await
+        tx.insert_all("INSERT INTO counted (id, n)", (0..rows).map(|id| (id, 0)), "").await
     };
     records.write::<_, Error, _>(tables).await.unwrap();
 }

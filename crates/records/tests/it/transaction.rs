@@ -13,10 +13,8 @@ fn note(id: &str) -> NoteId {
 }
 
 async fn insert(tx: &Transaction, id: &str) -> Result<u64, Error> {
-    let insert = sql(
-        "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
-                      VALUES ($1, 'ada', 'a note', 'draft', FALSE, 1, $2)",
-    );
+    let insert = sql("INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
+                      VALUES ($1, 'ada', 'a note', 'draft', FALSE, 1, $2)");
     tx.execute(insert.bind(id).bind(tx.now())).await
 }
 
@@ -30,12 +28,7 @@ async fn read_and_add(records: &Records, id: &NoteId) -> Result<(), Error> {
     let work = |tx: Transaction| async move {
         let note = tx.one(notes::by_id(id)).await?;
         let next = note.version + 1;
-        tx.execute(
-            sql("UPDATE notes_note SET version = $2 WHERE id = $1")
-                .bind(id)
-                .bind(next),
-        )
-        .await
+        tx.execute(sql("UPDATE notes_note SET version = $2 WHERE id = $1").bind(id).bind(next)).await
     };
     records.write(work).await.map(drop)
 }

@@ -10,13 +10,7 @@ const TABLE: PerEngine = PerEngine {
     postgres: "CREATE TABLE kinds (n BIGINT, x DOUBLE PRECISION, truth BOOLEAN, words TEXT, bytes BYTEA)",
 };
 
-type Kinds = (
-    Option<i64>,
-    Option<f64>,
-    Option<bool>,
-    Option<String>,
-    Option<Vec<u8>>,
-);
+type Kinds = (Option<i64>, Option<f64>, Option<bool>, Option<String>, Option<Vec<u8>>);
 
 async fn make_table(records: &Records) {
     records.execute(sql(TABLE)).await.unwrap();
@@ -26,8 +20,7 @@ async fn insert(records: &Records, row: &Kinds) -> Result<u64, Error> {
     let work = |tx: Transaction| async move {
         let (n, x, truth, words, bytes) = row;
         let insert = sql("INSERT INTO kinds (n, x, truth, words, bytes) VALUES ($1, $2, $3, $4, $5)");
-        tx.execute(insert.bind(n).bind(x).bind(truth).bind(words).bind(bytes))
-            .await
+        tx.execute(insert.bind(n).bind(x).bind(truth).bind(words).bind(bytes)).await
     };
     records.write(work).await
 }

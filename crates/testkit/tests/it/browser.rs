@@ -24,9 +24,7 @@ async fn serve() -> String {
                 let length = PAGE.len();
                 let head =
                     format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n");
-                let _ = socket
-                    .write_all(format!("{head}Connection: close\r\n\r\n{PAGE}").as_bytes())
-                    .await;
+                let _ = socket.write_all(format!("{head}Connection: close\r\n\r\n{PAGE}").as_bytes()).await;
             });
         }
     });
@@ -34,35 +32,17 @@ async fn serve() -> String {
 }
 
 async fn text(client: &Client, selector: &str) -> String {
-    client
-        .find(Locator::Css(selector))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap()
+    client.find(Locator::Css(selector)).await.unwrap().text().await.unwrap()
 }
 
 async fn background(client: &Client) -> String {
-    client
-        .find(Locator::Css("body"))
-        .await
-        .unwrap()
-        .css_value("background-color")
-        .await
-        .unwrap()
+    client.find(Locator::Css("body")).await.unwrap().css_value("background-color").await.unwrap()
 }
 
 #[tokio::test]
 async fn a_page_opens_and_is_photographed() {
     let (browser, url) = (Browser::start(), serve().await);
-    let client = browser
-        .open(Window {
-            width: 800,
-            height: 600,
-            ..Window::default()
-        })
-        .await;
+    let client = browser.open(Window { width: 800, height: 600, ..Window::default() }).await;
     client.goto(&url).await.unwrap();
     assert_eq!(client.title().await.unwrap(), "A page");
     assert_eq!(text(&client, "#script").await, "on");
@@ -80,11 +60,7 @@ async fn a_page_opens_and_is_photographed() {
 #[tokio::test]
 async fn a_window_is_dark_and_without_scripts_when_asked() {
     let (browser, url) = (Browser::start(), serve().await);
-    let window = Window {
-        scheme: Scheme::Dark,
-        scripts: Scripts::Off,
-        ..Window::default()
-    };
+    let window = Window { scheme: Scheme::Dark, scripts: Scripts::Off, ..Window::default() };
     let client = browser.open(window).await;
     client.goto(&url).await.unwrap();
     assert_eq!(background(&client).await, "rgba(1, 2, 3, 1)");

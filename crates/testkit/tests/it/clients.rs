@@ -6,11 +6,7 @@ use hob_testkit::{RedisServer, node_modules, python};
 
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
@@ -18,10 +14,7 @@ fn output(command: &mut Command) -> String {
 fn redis_py_is_there() {
     let server = RedisServer::start();
     let script = "import redis, sys; print(redis.Redis.from_url(sys.argv[1]).ping())";
-    assert_eq!(
-        output(Command::new(python()).args(["-c", script, &server.url()])),
-        "True"
-    );
+    assert_eq!(output(Command::new(python()).args(["-c", script, &server.url()])), "True");
 }
 
 #[test]
@@ -37,7 +30,6 @@ fn ioredis_and_node_redis_are_there() {
             node.destroy();
         })()";
     let mut node = Command::new("node");
-    node.env("NODE_PATH", node_modules())
-        .args(["-e", script, &server.url()]);
+    node.env("NODE_PATH", node_modules()).args(["-e", script, &server.url()]);
     assert_eq!(output(&mut node), "PONG PONG");
 }

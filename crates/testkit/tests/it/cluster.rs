@@ -20,20 +20,11 @@ fn every_slot_takes_writes_on_the_master_that_the_kit_names() {
         let () = connection.set(&key, number).unwrap();
         assert_eq!(cluster.master_of(&key).command::<i32>(&["GET", &key]), number);
     }
-    let sizes: Vec<usize> = cluster
-        .masters()
-        .iter()
-        .map(|master| master.command(&["DBSIZE"]))
-        .collect();
+    let sizes: Vec<usize> = cluster.masters().iter().map(|master| master.command(&["DBSIZE"])).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 100);
     assert!(sizes.iter().all(|size| *size > 0), "{sizes:?}");
     cluster.flush_all();
-    assert!(
-        cluster
-            .masters()
-            .iter()
-            .all(|master| master.command::<usize>(&["DBSIZE"]) == 0)
-    );
+    assert!(cluster.masters().iter().all(|master| master.command::<usize>(&["DBSIZE"]) == 0));
 }
 
 #[test]
@@ -48,10 +39,7 @@ fn a_cluster_starts_faster_than_masters_usually_wait() {
 
 #[test]
 fn a_clusters_password_is_asked_for() {
-    let options = RedisOptions {
-        password: Some("secret".to_owned()),
-        ..RedisOptions::default()
-    };
+    let options = RedisOptions { password: Some("secret".to_owned()), ..RedisOptions::default() };
     let cluster = RedisCluster::start_with(&options);
     assert!(cluster.url().starts_with("redis+cluster://:secret@127.0.0.1:"));
     let node = format!("127.0.0.1:{}", cluster.masters()[0].port());

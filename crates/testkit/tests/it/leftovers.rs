@@ -16,15 +16,10 @@ fn start(servers: &[&str], folder: &Path) -> (Child, Vec<u16>) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(kit.stdout.take().unwrap())
-        .lines()
-        .take(servers.len());
+    let lines = BufReader::new(kit.stdout.take().unwrap()).lines().take(servers.len());
     let ports = lines.flat_map(|line| {
         let line = line.unwrap();
-        let numbers: Vec<u16> = line
-            .split([':', '/', ','])
-            .filter_map(|part| part.parse().ok())
-            .collect();
+        let numbers: Vec<u16> = line.split([':', '/', ',']).filter_map(|part| part.parse().ok()).collect();
         numbers
     });
     let ports = ports.collect();
@@ -44,18 +39,11 @@ async fn servers_end_with_a_killed_test_and_leave_no_files() {
     assert!(ports.iter().all(|port| answers(*port)), "{ports:?}");
     kit.kill().unwrap();
     kit.wait().unwrap();
-    wait_for("the servers to end", LIMIT, async || {
-        !ports.iter().any(|port| answers(*port))
-    })
-    .await;
+    wait_for("the servers to end", LIMIT, async || !ports.iter().any(|port| answers(*port))).await;
     wait_for("their files to be gone", LIMIT, async || {
-        let left: Vec<_> = fs::read_dir(folder.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        let only_locks = left
-            .iter()
-            .all(|name| name.to_string_lossy().starts_with("hob-testkit-ports"));
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let only_locks = left.iter().all(|name| name.to_string_lossy().starts_with("hob-testkit-ports"));
         if only_locks { Ok(()) } else { Err(left) }
     })
     .await;
@@ -84,9 +72,7 @@ mod browser {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
         let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-        lines
-            .filter(|line| line.contains(folder.to_str().unwrap()) && line.contains("chrom"))
-            .collect()
+        lines.filter(|line| line.contains(folder.to_str().unwrap()) && line.contains("chrom")).collect()
     }
 }
 

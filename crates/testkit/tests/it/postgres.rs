@@ -11,9 +11,7 @@ fn log_in(server: &Postgres) -> TcpStream {
     let mut socket = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
     let parameters = b"user\0postgres\0database\0postgres\0\0";
     let length = u32::try_from(8 + parameters.len()).unwrap();
-    socket
-        .write_all(&[&length.to_be_bytes()[..], &196_608_u32.to_be_bytes(), parameters].concat())
-        .unwrap();
+    socket.write_all(&[&length.to_be_bytes()[..], &196_608_u32.to_be_bytes(), parameters].concat()).unwrap();
     while read_message(&mut socket) != b'Z' {}
     socket
 }
@@ -29,9 +27,7 @@ fn read_message(socket: &mut TcpStream) -> u8 {
 fn send_query(socket: &mut TcpStream) {
     let query = b"SELECT 1\0";
     let length = u32::try_from(4 + query.len()).unwrap();
-    socket
-        .write_all(&[&b"Q"[..], &length.to_be_bytes(), query].concat())
-        .unwrap();
+    socket.write_all(&[&b"Q"[..], &length.to_be_bytes(), query].concat()).unwrap();
 }
 
 #[test]
@@ -47,25 +43,11 @@ fn servers_share_neither_port_nor_data() {
 fn a_server_can_be_reached_over_tls() {
     let server = Postgres::start_with_tls();
     let ssl = std::process::Command::new("psql")
-        .args([
-            "--no-psqlrc",
-            "--no-align",
-            "--tuples-only",
-            "--dbname",
-            &server.tls_url(),
-        ])
-        .args([
-            "--command",
-            "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
-        ])
+        .args(["--no-psqlrc", "--no-align", "--tuples-only", "--dbname", &server.tls_url()])
+        .args(["--command", "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"])
         .output()
         .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&ssl.stdout),
-        "t\n",
-        "{}",
-        String::from_utf8_lossy(&ssl.stderr)
-    );
+    assert_eq!(String::from_utf8_lossy(&ssl.stdout), "t\n", "{}", String::from_utf8_lossy(&ssl.stderr));
     assert_eq!(server.psql("SELECT 1"), "1");
 }
 
@@ -110,8 +92,6 @@ async fn connections_are_cut() {
     let mut socket = log_in(&server);
     assert_eq!(server.cut(), 1);
     // The server may first say why.
-    wait_for("the connection to end", LIMIT, async || {
-        socket.read(&mut [0; 512]).is_ok_and(|read| read == 0)
-    })
-    .await;
+    wait_for("the connection to end", LIMIT, async || socket.read(&mut [0; 512]).is_ok_and(|read| read == 0))
+        .await;
 }

@@ -9,9 +9,7 @@ fn answers(client: &Client) -> bool {
     let Ok(mut connection) = client.get_connection() else {
         return false;
     };
-    redis::cmd("PING")
-        .query::<String>(&mut connection)
-        .is_ok_and(|answer| answer == "PONG")
+    redis::cmd("PING").query::<String>(&mut connection).is_ok_and(|answer| answer == "PONG")
 }
 
 #[test]
@@ -35,29 +33,18 @@ fn a_server_starts_before_anybody_notices() {
 
 #[test]
 fn a_password_is_asked_for() {
-    let options = RedisOptions {
-        password: Some("secret".to_owned()),
-        ..RedisOptions::default()
-    };
+    let options = RedisOptions { password: Some("secret".to_owned()), ..RedisOptions::default() };
     let server = RedisServer::start_with(&options);
     assert!(answers(&Client::open(server.url()).unwrap()));
     assert!(answers(&Client::open(server.unix_url()).unwrap()));
-    assert!(!answers(
-        &Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap()
-    ));
+    assert!(!answers(&Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap()));
 }
 
 #[test]
 fn more_arguments_reach_the_server() {
     let arguments = ["--maxmemory", "10mb"].map(str::to_owned).to_vec();
-    let server = RedisServer::start_with(&RedisOptions {
-        arguments,
-        ..RedisOptions::default()
-    });
-    assert_eq!(
-        server.info("memory").get::<u64>("maxmemory"),
-        Some(10 * 1024 * 1024)
-    );
+    let server = RedisServer::start_with(&RedisOptions { arguments, ..RedisOptions::default() });
+    assert_eq!(server.info("memory").get::<u64>("maxmemory"), Some(10 * 1024 * 1024));
 }
 
 #[test]
@@ -68,23 +55,11 @@ fn a_unix_socket_answers() {
 
 #[test]
 fn a_tls_port_answers_to_those_who_trust_its_authority() {
-    let server = RedisServer::start_with(&RedisOptions {
-        tls: true,
-        ..RedisOptions::default()
-    });
+    let server = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
     let trusting = |root_cert| {
-        Client::build_with_tls(
-            server.tls_url(),
-            TlsCertificates {
-                client_tls: None,
-                root_cert,
-            },
-        )
-        .unwrap()
+        Client::build_with_tls(server.tls_url(), TlsCertificates { client_tls: None, root_cert }).unwrap()
     };
-    assert!(answers(&trusting(Some(
-        server.authority_pem().as_bytes().to_vec()
-    ))));
+    assert!(answers(&trusting(Some(server.authority_pem().as_bytes().to_vec()))));
     assert!(!answers(&trusting(None)));
 }
 
@@ -106,9 +81,7 @@ fn a_frozen_server_keeps_its_connections_and_goes_on_when_thawed() {
     let server = RedisServer::start();
     let mut connection = server.connect();
     server.freeze();
-    connection
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .unwrap();
+    connection.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let error = redis::cmd("PING").exec(&mut connection).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     server.thaw();
@@ -150,8 +123,5 @@ async fn connections_are_cut_by_kind() {
     redis::cmd("PING").exec(&mut normal).unwrap();
 
     assert_eq!(server.cut(Connections::Normal), 1);
-    wait_for("the cut to be seen", LIMIT, async || {
-        redis::cmd("PING").exec(&mut normal).is_err()
-    })
-    .await;
+    wait_for("the cut to be seen", LIMIT, async || redis::cmd("PING").exec(&mut normal).is_err()).await;
 }

@@ -27,10 +27,7 @@ async fn waiting_in_vain_tells_what_for_and_what_was_seen() {
         panic_message(async move { wait_for("the moon", limit, async || Err::<(), _>("clouds")).await })
             .await;
     assert!(message.contains("tests/it/wait.rs"), "{message}");
-    assert!(
-        message.ends_with(r#"waited 20ms for the moon; last seen: "clouds""#),
-        "{message}"
-    );
+    assert!(message.ends_with(r#"waited 20ms for the moon; last seen: "clouds""#), "{message}");
 }
 
 #[tokio::test]
@@ -38,8 +35,5 @@ async fn a_condition_that_hangs_is_given_up() {
     let limit = Duration::from_millis(20);
     let message =
         panic_message(async move { wait_for("an echo", limit, std::future::pending::<bool>).await }).await;
-    assert!(
-        message.ends_with("waited 20ms for an echo; last seen: no answer"),
-        "{message}"
-    );
+    assert!(message.ends_with("waited 20ms for an echo; last seen: no answer"), "{message}");
 }

@@ -1,0 +1,77 @@
+//! Calls one after the other: into the engine, and over loopback with the same client.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use hob_engine::Engine;
+use hob_hot::limit::{Algorithm, Rule};
+use hob_hot::{Address, Hot, cmd};
+use hob_testkit::RedisServer;
+use redis::aio::ConnectionLike;
+
+use crate::median;
+
+pub(crate) fn compare(calls: usize) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let server = RedisServer::start();
+        let engine = Engine::default();
+        let client = redis::Client::open(server.url())?;
+        let mut over_tcp = client.get_multiplexed_async_connection().await?;
+        let mut in_process = engine.connection();
+        let hot_tcp = Hot::connect(&server.url().parse::<Address>()?).await?;
+        let hot_embedded = Hot::embedded(&engine);
+        println!("| calls one after the other | redis-server over loopback/s | in process/s | ratio |");
+        println!("|---|---:|---:|---:|");
+        let slow = calls / 10;
+
+        let mut rounds = [(0.0, 0.0); 3];
+        for round in &mut rounds {
+            *round = (incr(&mut over_tcp, slow).await?, incr(&mut in_process, calls).await?);
+        }
+        row("INCR through redis-rs", rounds);
+        for round in &mut rounds {
+            *round = (hot_incr(&hot_tcp, slow).await?, hot_incr(&hot_embedded, calls).await?);
+        }
+        row("INCR through `hot`", rounds);
+        for round in &mut rounds {
+            *round = (gcra(&hot_tcp, slow).await?, gcra(&hot_embedded, calls).await?);
+        }
+        row("the GCRA script through `hot`", rounds);
+        Ok(())
+    })
+}
+
+fn row(name: &str, rounds: [(f64, f64); 3]) {
+    let (tcp, in_process) = (median(rounds.map(|round| round.0)), median(rounds.map(|round| round.1)));
+    println!("| {name} | {tcp:.0} | {in_process:.0} | {:.1}× |", in_process / tcp);
+}
+
+async fn incr(connection: &mut impl ConnectionLike, calls: usize) -> Result<f64> {
+    let started = Instant::now();
+    for _ in 0..calls {
+        cmd("INCR").arg("counter").query_async::<i64>(connection).await?;
+    }
+    Ok(per_second(calls, started))
+}
+
+async fn hot_incr(hot: &Hot, calls: usize) -> Result<f64> {
+    let started = Instant::now();
+    for _ in 0..calls {
+        hot.run::<i64>(cmd("INCR").arg("counter")).await?;
+    }
+    Ok(per_second(calls, started))
+}
+
+async fn gcra(hot: &Hot, calls: usize) -> Result<f64> {
+    let rule = Rule::new(Algorithm::Gcra, vec!["1000000/1s".parse()?])?;
+    let started = Instant::now();
+    for _ in 0..calls {
+        rule.take(hot, &["limit:caller"], 1).await?;
+    }
+    Ok(per_second(calls, started))
+}
+
+fn per_second(calls: usize, started: Instant) -> f64 {
+    calls as f64 / started.elapsed().as_secs_f64()
+}

@@ -1,0 +1,41 @@
+//! The embedded store and redis-server in one run: over TCP, in process, and in memory.
+//!
+//!     cargo run --release -p bench-engine            prints the table of docs/benchmarks/engine.md
+//!     cargo run --release -p bench-engine -- quick   the same with a tenth of the work
+//!
+//! Runs are interleaved and the median of three is told. Machines are noisy: read the ratios.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+mod in_process;
+mod memory;
+mod process;
+mod tcp;
+
+use anyhow::Result;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => compare(1),
+        ["quick"] => compare(10),
+        ["serve"] => process::serve(),
+        ["fill", count] => memory::fill(count.parse()?),
+        other => anyhow::bail!("what is {other:?}? Give nothing, or `quick`"),
+    }
+}
+
+fn compare(divisor: usize) -> Result<()> {
+    println!("## In process\n");
+    in_process::compare(200_000 / divisor)?;
+    println!("\n## Over TCP\n");
+    tcp::compare(500_000 / divisor)?;
+    println!("\n## Memory\n");
+    memory::compare(1_000_000 / divisor)
+}
+
+/// The middle of three measurements.
+fn median(mut values: [f64; 3]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[1]
+}

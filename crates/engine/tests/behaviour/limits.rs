@@ -1,0 +1,133 @@
+//! Everything is bounded.
+
+use std::io::Read;
+use std::io::Write;
+
+use hob_engine::{Config, Engine, Reply};
+use hob_testkit::{LIMIT, wait_for};
+
+use crate::server::{Server, ask};
+use crate::{error, eval, run};
+
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+#[test]
+fn a_full_store_refuses_what_needs_memory_and_serves_the_rest() {
+    let engine = Engine::new(Config { max_memory_bytes: 1_000_000, ..Config::default() });
+    let mut refusal = None;
+    for n in 0..100_000 {
+        if let Reply::Error(text) = run(&engine, &format!("SET key:{n} {}", "x".repeat(50))) {
+            refusal = Some((n, text));
+            break;
+        }
+    }
+    let (stored, text) = refusal.expect("a million bytes are soon full");
+    assert_eq!(text, OOM);
+    assert!(stored > 3_000, "{stored} keys of 50 bytes fill a million bytes");
+    assert_eq!(run(&engine, "GET key:0"), Reply::Bulk("x".repeat(50).into_bytes()));
+    assert_eq!(error(run(&engine, "HSET h f v")), OOM);
+    let writing = eval(&engine, "return redis.call('SET', KEYS[1], 'v')", &["k"]);
+    assert!(error(writing).starts_with(OOM));
+    assert_eq!(eval(&engine, "return redis.call('DEL', KEYS[1])", &["key:0"]), Reply::Int(1));
+    run(&engine, "FLUSHALL");
+    assert_eq!(run(&engine, "HSET h f v"), Reply::Int(1));
+}
+
+/// The account must grow and shrink with what is stored, whatever way it is changed.
+#[test]
+fn memory_is_given_back_to_the_byte() {
+    let engine = Engine::default();
+    let empty = engine.memory();
+    for line in [
+        "SET s hello",
+        "APPEND s world",
+        "INCR n",
+        "HSET h a 1 b 2",
+        "HSET h a longer-than-before",
+        "HDEL h b",
+        "RPUSH l a b c d",
+        "LSET l 1 something-longer",
+        "LTRIM l 1 2",
+        "LREM l 0 c",
+        "SADD t a b c",
+        "SREM t a",
+        "SPOP t",
+        "ZADD z 1 a 2 b 3 c",
+        "ZADD z 9 a",
+        "ZPOPMIN z",
+        "ZREMRANGEBYSCORE z 9 9",
+        "RENAME s renamed",
+        "EXPIRE h 100",
+        "PERSIST h",
+        "GETSET renamed x",
+    ] {
+        run(&engine, line);
+        assert!(engine.memory() > empty, "{line}");
+    }
+    run(&engine, "DEL s renamed n h l t z");
+    // The table of keys keeps its capacity; the keys and values themselves are all gone.
+    run(&engine, "SET probe 1");
+    run(&engine, "DEL probe");
+    let one_table = engine.memory();
+    run(&engine, "FLUSHALL");
+    assert_eq!(engine.memory(), empty);
+    assert!(one_table < 2_000, "{one_table} bytes are left of an empty store");
+}
+
+#[test]
+fn a_client_too_many_is_told_so() {
+    let server = Server::start(Config { max_clients: 2, ..Config::default() });
+    let mut first = server.connect();
+    ask(&mut first, "PING", "\r\n");
+    let mut second = server.connect();
+    ask(&mut second, "PING", "\r\n");
+    assert_eq!(server.last_words(b""), "-ERR max number of clients reached\r\n");
+    drop(second);
+    tokio::runtime::Runtime::new().unwrap().block_on(wait_for("a free place", LIMIT, async || {
+        let mut third = server.connect();
+        third.write_all(b"PING\r\n").is_ok() && third.read(&mut [0; 8]).is_ok_and(|count| count == 7)
+    }));
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_is_let_go() {
+    let server = Server::start(Config { subscriber_queue: 100, ..Config::default() });
+    let mut slow = server.connect();
+    ask(&mut slow, "SUBSCRIBE news", ":1\r\n");
+    // Far more than the queue and the socket's buffers hold.
+    let message = format!("PUBLISH news {}", "x".repeat(60_000));
+    let let_go = (0..10_000).any(|_| run(&server.engine, &message) == Reply::Int(0));
+    assert!(let_go, "the subscriber is gone");
+}
+
+#[test]
+fn a_transaction_cannot_queue_without_bound() {
+    let server = Server::start(Config { max_command_bytes: 10_000, ..Config::default() });
+    let mut client = server.connect();
+    ask(&mut client, "MULTI", "\r\n");
+    let command = format!("SET k {}", "x".repeat(3_000));
+    let refused = (0..10).any(|_| ask(&mut client, &command, "\r\n").starts_with("-ERR the transaction"));
+    assert!(refused);
+    assert!(ask(&mut client, "EXEC", "\r\n").starts_with("-EXECABORT"));
+}
+
+#[test]
+fn a_small_set_cannot_be_asked_for_a_huge_answer() {
+    let engine = Engine::new(Config { max_reply_items: 1_000, ..Config::default() });
+    run(&engine, "SADD s a");
+    assert_eq!(error(run(&engine, "SRANDMEMBER s -1001")), "ERR value is out of range");
+    assert!(matches!(run(&engine, "SRANDMEMBER s -1000"), Reply::Array(items) if items.len() == 1_000));
+}
+
+#[test]
+fn scripts_that_are_loaded_by_the_thousand_push_out_the_oldest() {
+    let engine = Engine::new(Config { max_scripts: 10, ..Config::default() });
+    let load = |n: usize| match engine.execute(&[b"SCRIPT", b"LOAD", format!("return {n}").as_bytes()]) {
+        Reply::Bulk(sha) => String::from_utf8(sha).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let first = load(0);
+    let others: Vec<String> = (1..=10).map(load).collect();
+    assert!(error(run(&engine, &format!("EVALSHA {first} 0"))).starts_with("NOSCRIPT"));
+    assert_eq!(run(&engine, &format!("EVALSHA {} 0", others[9])), Reply::Int(10));
+}

@@ -1,0 +1,34 @@
+//! What the engine promises beyond Redis's replies: its doors, its limits, its strictness.
+
+mod clients;
+mod documentation;
+mod door;
+mod expiry;
+mod hostile;
+mod limits;
+mod script;
+mod server;
+mod strict;
+
+use hob_engine::{Engine, Reply};
+
+/// Runs a command written as words with spaces between them.
+fn run(engine: &Engine, line: &str) -> Reply {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    engine.execute(&words)
+}
+
+fn eval(engine: &Engine, script: &str, keys: &[&str]) -> Reply {
+    let count = keys.len().to_string();
+    let mut words: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), count.as_bytes()];
+    words.extend(keys.iter().map(|key| key.as_bytes()));
+    engine.execute(&words)
+}
+
+#[track_caller]
+fn error(reply: Reply) -> String {
+    match reply {
+        Reply::Error(text) => text.into_owned(),
+        other => panic!("expected an error, got {other:?}"),
+    }
+}

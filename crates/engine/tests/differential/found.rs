@@ -1,0 +1,93 @@
+//! What the random sequences found, each kept as a sequence of its own.
+
+use hob_testkit::RedisServer;
+
+use crate::generate::Step;
+use crate::pair::{EngineServer, Pair};
+
+/// Plays commands, one a line, on both servers in both protocols. `\0` stands for a NUL, `''` for nothing.
+fn both_agree(lines: &[&str]) {
+    let (redis, engine) = (RedisServer::start(), EngineServer::start());
+    let word = |word: &str| match word {
+        "''" => Vec::new(),
+        word => word.replace("\\0", "\0").into_bytes(),
+    };
+    let steps: Vec<Step> = lines
+        .iter()
+        .map(|line| {
+            let words: Vec<Vec<u8>> = line.split(' ').map(word).collect();
+            match words[0].as_slice() {
+                b"HSCAN" | b"SSCAN" | b"ZSCAN" | b"SCAN" => Step::Walk { words },
+                b"SUBSCRIBE" | b"PSUBSCRIBE" => Step::Listen { words },
+                _ => Step::Ask { client: 0, words },
+            }
+        })
+        .collect();
+    for protocol in ["2", "3"] {
+        Pair::connect(redis.port(), engine.port(), protocol).play(&steps).unwrap();
+    }
+}
+
+#[test]
+fn an_option_may_be_repeated_where_redis_lets_it() {
+    both_agree(&[
+        "ZADD z 1 a 2 b",
+        "ZREVRANGE z 0 0 WITHSCORES WITHSCORES",
+        "ZREVRANGE z 0 0 LIMIT 0 1",
+        "ZRANGE z 0 0 REV REV",
+        "ZRANGE z 0 1 BYSCORE BYSCORE",
+        "SET k1 v PX 100000 PX 200000",
+        "SET k1 v PX 100000 EX 200000",
+        "GETEX k1 PXAT 4000000000000 PXAT 4000000000000",
+    ]);
+}
+
+#[test]
+fn exec_with_a_word_too_many_ends_the_transaction() {
+    both_agree(&["MULTI", "INCR k1", "EXEC extra", "EXEC", "GET k1", "EXEC extra"]);
+}
+
+#[test]
+fn discard_with_a_word_too_many_breaks_the_transaction() {
+    both_agree(&["MULTI", "INCR k1", "DISCARD extra", "EXEC", "GET k1"]);
+}
+
+#[test]
+fn a_negative_zero_is_zero_in_a_sorted_set() {
+    both_agree(&["ZADD z -0 a", "ZRANGE z 0 -1 WITHSCORES", "ZADD z INCR -0 b", "ZSCORE z b"]);
+}
+
+#[test]
+fn zscan_spells_whole_scores_out() {
+    both_agree(&["ZADD z -99999999999999992 a 1e18 b 0.1 c", "ZSCAN z 0", "ZRANGE z 0 -1 WITHSCORES"]);
+}
+
+#[test]
+fn a_star_matches_the_key_without_a_name_but_not_such_a_channel() {
+    both_agree(&["SET '' v", "KEYS *", "KEYS **", "SCAN 0 MATCH *", "PSUBSCRIBE * news*", "PUBLISH '' x"]);
+}
+
+#[test]
+fn a_nul_ends_the_words_of_an_error() {
+    both_agree(&["NOPE k1 a\\0b", "EXPIRE k1 10 a\\0b"]);
+}
+
+#[test]
+fn a_count_at_the_edge_of_integers_is_taken_or_refused_alike() {
+    both_agree(&[
+        "SRANDMEMBER k1 9223372036854775807",
+        "SRANDMEMBER k1 -9223372036854775808",
+        "SRANDMEMBER k1 -9223372036854775807",
+        "LPOP k1 9223372036854775807",
+    ]);
+}
+
+#[test]
+fn a_number_too_large_for_an_integer_becomes_the_smallest() {
+    both_agree(&["EVAL return(1e60) 0", "EVAL return(-1e60) 0", "EVAL return(0/0) 0"]);
+}
+
+#[test]
+fn a_lone_item_keeps_its_deadline_while_its_list_turns() {
+    both_agree(&["RPUSH l a", "EXPIRE l 1000", "LMOVE l l LEFT RIGHT", "TTL l"]);
+}

@@ -1,0 +1,38 @@
+//! Holds the engine to a real redis-server: random sequences over the whole subset, on both, must give the
+//! same replies to the byte, and leave the same keys behind.
+
+mod found;
+mod generate;
+mod pair;
+mod wire;
+
+use hob_testkit::{RedisServer, budget};
+use proptest::test_runner::{Config, TestError, TestRunner};
+
+use generate::sequence;
+use pair::{EngineServer, Pair};
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn random_sequences_answer_as_on_redis() {
+        let redis = RedisServer::start();
+        let engine = EngineServer::start();
+        let sequences = std::env::var("HOB_SEQUENCES").ok().and_then(|count| count.parse().ok());
+        let config = Config {
+            cases: sequences.unwrap_or(budget(400, 20_000)),
+            max_shrink_iters: 4_000,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let outcome = TestRunner::new(config).run(&sequence(), |(protocol, steps)| {
+            Pair::connect(redis.port(), engine.port(), protocol).play(&steps)
+        });
+        if let Err(TestError::Fail(reason, (protocol, steps))) = outcome {
+            let steps: Vec<String> = steps.iter().map(|step| format!("  {step}")).collect();
+            panic!("RESP{protocol}: {reason}\n{}", steps.join("\n"));
+        }
+        outcome.unwrap();
+    }
+}

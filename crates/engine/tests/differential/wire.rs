@@ -1,0 +1,81 @@
+//! A client that shows replies as they are on the wire, so that two servers can be compared to the byte.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Frame {
+    /// A line with its sign: simple strings, errors, integers, doubles, nulls.
+    Line(String),
+    Bulk(Vec<u8>),
+    /// An aggregate with its sign: array, set, map (flat), push.
+    List(char, Vec<Frame>),
+}
+
+impl Frame {
+    pub(crate) fn int(&self) -> Option<i64> {
+        match self {
+            Frame::Line(line) => line.strip_prefix(':')?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn items(&self) -> &[Frame] {
+        match self {
+            Frame::List(_, items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        matches!(self, Frame::Line(line) if line.starts_with('-'))
+    }
+}
+
+pub(crate) struct Wire {
+    reader: BufReader<TcpStream>,
+}
+
+impl Wire {
+    pub(crate) fn connect(port: u16) -> Wire {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP stream");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP stream");
+        Wire { reader: BufReader::new(stream) }
+    }
+
+    pub(crate) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Frame {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().map(AsRef::as_ref) {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.reader.get_mut().write_all(&bytes).expect("the server reads");
+        self.read()
+    }
+
+    pub(crate) fn read(&mut self) -> Frame {
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line).expect("the server answers");
+        assert!(line.ends_with(b"\r\n"), "the server closed the connection");
+        let line = String::from_utf8_lossy(&line[..line.len() - 2]).into_owned();
+        let count: i64 = line[1..].parse().unwrap_or(0);
+        let sign = line.chars().next().expect("a line begins with a sign");
+        let mut read_items = |count: i64| (0..count).map(|_| self.read()).collect();
+        match sign {
+            '$' | '=' if count >= 0 => Frame::Bulk(self.read_bytes(count as usize)),
+            '*' | '~' | '>' if count >= 0 => Frame::List(sign, read_items(count)),
+            '%' => Frame::List(sign, read_items(count * 2)),
+            _ => Frame::Line(line),
+        }
+    }
+
+    fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count + 2];
+        self.reader.read_exact(&mut bytes).expect("the server sends what it announced");
+        bytes.truncate(count);
+        bytes
+    }
+}

@@ -1,0 +1,150 @@
+//! What can be asked of `hob`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+#[derive(Debug, Parser)]
+#[command(name = "hob", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    Serve(ServeOptions),
+    /// Check key schemas, and any Redis against them
+    ///
+    /// Exits with 0 when all is well, 1 when it could not do its work, 2 when it was called wrongly, 3 when it
+    /// found warnings, 4 when it found errors.
+    Schema {
+        #[command(subcommand)]
+        command: SchemaCommand,
+    },
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchemaCommand {
+    /// Review schema files: patterns, TTLs, bounds, values, slots
+    Lint {
+        /// The files; Hob's own when none is named
+        files: Vec<PathBuf>,
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Say why a rule of `lint` matters and what to do; without an id, list them all
+    Explain { id: Option<String> },
+    /// Write schemas as Markdown pages
+    Docs {
+        /// The files; Hob's own when none is named
+        files: Vec<PathBuf>,
+        /// Write one page per schema into this folder, instead of all to stdout
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
+    /// Print a JSON Schema of the format, for editors
+    Json,
+    /// Propose a schema file from a bounded, read-only sample of a server's keys
+    Infer(InferArgs),
+    /// Compare a server, or every master of a Cluster, with schemas; read-only
+    Audit(AuditArgs),
+    /// Remove the keys of a declared family, or mend their TTLs; a dry run unless told to apply
+    Clean(CleanArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InferArgs {
+    /// redis://, rediss:// or redis+cluster://
+    pub(crate) url: String,
+    /// The name of the proposed schema
+    #[arg(long, default_value = "inferred")]
+    pub(crate) name: String,
+    /// Look at this many keys at most
+    #[arg(long, default_value_t = 20_000)]
+    pub(crate) keys: u64,
+    /// Look for this long at most
+    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AuditArgs {
+    /// redis://, rediss:// or redis+cluster://
+    pub(crate) url: String,
+    /// A schema file, as often as needed; Hob's own when none is named
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Vec<PathBuf>,
+    /// Keys are written with hash tags (implied by redis+cluster://)
+    #[arg(long)]
+    pub(crate) tagged: bool,
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: Format,
+    /// An earlier report in JSON: only what is not in it counts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Look at so many keys a second at most, so that other clients hardly feel it
+    #[arg(long, value_name = "KEYS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pace: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CleanArgs {
+    /// redis://, rediss:// or redis+cluster://
+    pub(crate) url: String,
+    /// The family: `typing`, or `chat.typing`
+    #[arg(long)]
+    pub(crate) family: String,
+    /// A schema file, as often as needed; Hob's own when none is named
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Vec<PathBuf>,
+    /// Keys are written with hash tags (implied by redis+cluster://)
+    #[arg(long)]
+    pub(crate) tagged: bool,
+    /// Give keys that lack a TTL the longest that their family allows, instead of removing keys
+    #[arg(long)]
+    pub(crate) repair_ttl: bool,
+    /// Remove only keys that nobody used for so many hours
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) idle_hours: Option<u64>,
+    /// Look at so many keys a second at most
+    #[arg(long, value_name = "KEYS_PER_SECOND", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pace: Option<u32>,
+    /// Do it
+    #[arg(long)]
+    pub(crate) apply: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeOptions {
+    /// Where the API and the console listen
+    #[arg(long, env = "HOB_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+
+    /// Where the embedded store listens for redis-cli and other Redis clients
+    #[arg(long, env = "HOB_STORE_LISTEN", default_value = "127.0.0.1:7379", value_name = "ADDRESS")]
+    pub(crate) store_listen: SocketAddr,
+
+    /// Where hot state lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
+    /// (also HOB_HOT, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
+    #[arg(long, value_name = "URL")]
+    pub(crate) hot: Option<String>,
+
+    /// The most memory the embedded store may use, in MiB
+    #[arg(long, env = "HOB_STORE_MEMORY_MIB", default_value_t = 512, value_name = "MIB",
+          value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) store_memory_mib: u32,
+
+    /// Everything alive on loopback, gone when stopped; a port that is taken is replaced by a free one
+    #[arg(long)]
+    pub(crate) demo: bool,
+}

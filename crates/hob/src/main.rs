@@ -1,0 +1,35 @@
+//! The `hob` command: reads what is asked for, composes the systems, reports what went wrong in one line.
+
+mod cli;
+mod exit;
+mod http;
+mod schema;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(options) => serve::run(&options).map(|()| Exit::Clean),
+        Command::Schema { command } => schema::run(&command),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line: what could not be done, and why.
+#[expect(clippy::print_stderr, reason = "this is where a command tells its user")]
+fn report(error: &anyhow::Error) {
+    eprintln!("hob: {error:#}");
+}

@@ -1,0 +1,134 @@
+//! `hob serve`: opens hot state and the ports, serves until it is told to stop.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hob_engine::{Config, Engine, Listener};
+use hob_hot::{Address, Hot};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::ServeOptions;
+use crate::http::{self, Place};
+
+/// How long requests may go on once the server was told to stop.
+const DRAIN: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(options: &ServeOptions) -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()),
+        )
+        .init();
+    tokio::runtime::Runtime::new().context("could not start the runtime")?.block_on(serve(options))
+}
+
+async fn serve(options: &ServeOptions) -> Result<()> {
+    if !options.listen.ip().is_loopback() {
+        bail!(
+            "{} can be reached from elsewhere, and there is no sign-in yet: listen on a loopback address",
+            options.listen
+        );
+    }
+    // Before anything that counts: what counts earlier counts for nobody.
+    let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
+    let address = hot_address(options)?;
+    let socket = bind(options.listen, options.demo).await?;
+    let listen = socket.local_addr()?;
+    let store = if address == Address::Embedded { Some(open_store(options).await?) } else { None };
+    let hot = match &store {
+        Some(store) => Hot::embedded(&store.engine),
+        None => Hot::open(&address).with_context(|| format!("could not open {address}"))?,
+    };
+    let place = Place {
+        listen,
+        store: store.as_ref().and_then(|store| store.listener.address()),
+        hot: address.to_string(),
+        demo: options.demo,
+    };
+    announce(&place);
+
+    let (stop, stopping) = watch::channel(false);
+    let app =
+        http::app(place, hot, store.as_ref().map(|store| store.engine.clone()), stopping.clone(), metrics);
+    if let Some(Store { engine, listener }) = store {
+        tokio::spawn(async move { engine.keep_swept().await });
+        tokio::spawn(listener.serve(stopped(stopping.clone())));
+    }
+    let serving = axum::serve(socket, app).with_graceful_shutdown(stopped(stopping));
+    tokio::select! {
+        served = serving.into_future() => served.context("the server failed"),
+        () = told_to_stop(stop) => Ok(()),
+    }
+}
+
+struct Store {
+    engine: Engine,
+    listener: Listener,
+}
+
+async fn open_store(options: &ServeOptions) -> Result<Store> {
+    const MIB: usize = 1024 * 1024;
+    let max_memory_bytes = options.store_memory_mib as usize * MIB;
+    let engine = Engine::new(Config { max_memory_bytes, ..Config::default() });
+    let listener = match Listener::bind(engine.clone(), options.store_listen).await {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && options.demo => {
+            Listener::bind(engine.clone(), SocketAddr::new(options.store_listen.ip(), 0)).await
+        }
+        bound => bound,
+    };
+    let listener =
+        listener.with_context(|| format!("the store could not listen on {}", options.store_listen))?;
+    Ok(Store { engine, listener })
+}
+
+fn hot_address(options: &ServeOptions) -> Result<Address> {
+    match &options.hot {
+        Some(url) => url.parse().context("--hot"),
+        None => Address::from_env().context("HOB_HOT"),
+    }
+}
+
+async fn bind(address: SocketAddr, demo: bool) -> Result<TcpListener> {
+    let bound = match TcpListener::bind(address).await {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && demo => {
+            TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
+        }
+        bound => bound,
+    };
+    bound.with_context(|| format!("could not listen on {address}"))
+}
+
+#[expect(clippy::print_stdout, reason = "a person started this, and wants to know where to look")]
+fn announce(place: &Place) {
+    println!("Hob is on http://{}", place.listen);
+    println!("  hot state   {}", place.hot);
+    if let Some(store) = place.store {
+        println!("  redis-cli   redis-cli -p {}", store.port());
+    }
+    println!("  health      http://{}/readyz", place.listen);
+    println!("  metrics     http://{}/metrics", place.listen);
+}
+
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is a stop too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Waits for SIGINT or SIGTERM, tells everybody, and then only so long as it must.
+async fn told_to_stop(stop: watch::Sender<bool>) {
+    let mut terminate = signal(SignalKind::terminate()).expect("a runtime with signals");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    tokio::time::sleep(DRAIN).await;
+    tracing::warn!("some requests were cut off");
+}

@@ -1,0 +1,5 @@
+//! The real binary, as a person runs it.
+
+mod program;
+mod schema;
+mod serve;

@@ -1,0 +1,112 @@
+//! Starts `hob`, reads where it listens, and asks it over HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use hob_testkit::{LIMIT, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) fn hob() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hob"));
+    for variable in
+        ["HOB_HOT", "REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD", "HOB_LISTEN", "HOB_STORE_LISTEN"]
+    {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// A running server, killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) listen: SocketAddr,
+    pub(crate) store_port: Option<u16>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Server {
+    /// Starts `hob serve` on free ports.
+    pub(crate) fn start(arguments: &[&str]) -> Server {
+        Server::start_on("127.0.0.1:0", arguments)
+    }
+
+    /// Starts `hob serve` with both ports asked for at one address.
+    pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
+        let ports = ["--listen", address, "--store-listen", address];
+        let mut child = hob()
+            .arg("serve")
+            .args(ports)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let (mut listen, mut store_port) = (None, None);
+        // The last line that is announced is where the metrics are.
+        while let Some(Ok(line)) = lines.next() {
+            if let Some(address) = line.strip_prefix("Hob is on http://") {
+                listen = Some(address.parse().expect("an address"));
+            }
+            if let Some((_, port)) = line.split_once("redis-cli -p ") {
+                store_port = Some(port.parse().expect("a port"));
+            }
+            if line.contains("/metrics") {
+                break;
+            }
+        }
+        let listen = listen.expect("it says where it listens");
+        Server { child, listen, store_port }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.try_get(path).expect("the server answers")
+    }
+
+    pub(crate) fn try_get(&self, path: &str) -> std::io::Result<Answer> {
+        let mut stream = TcpStream::connect(self.listen)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.listen)?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        Ok(Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+    }
+
+    pub(crate) async fn wait_for_status(&self, path: &str, status: u16) {
+        wait_for(format!("{path} to answer {status}"), LIMIT, async || {
+            self.try_get(path).is_ok_and(|answer| answer.status == status)
+        })
+        .await;
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+        self.child.wait().expect("it ends")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The one line that a command which failed says on stderr.
+#[track_caller]
+pub(crate) fn complaint(output: &Output) -> String {
+    assert!(!output.status.success(), "it should have failed");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}

@@ -1,0 +1,132 @@
+//! `hob schema`, on real servers.
+
+use std::process::Output;
+
+use hob_testkit::{RedisCluster, RedisServer};
+
+use crate::program::{complaint, hob};
+
+fn schema(arguments: &[&str]) -> Output {
+    hob().arg("schema").args(arguments).output().expect("the binary starts")
+}
+
+#[track_caller]
+fn answer(output: &Output, code: i32) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    assert!(err.is_empty(), "{err}");
+    out.into_owned()
+}
+
+/// A little chat as its document would leave it in Redis, with one key that nobody declared and a typing flag
+/// that will never go away.
+fn seeded() -> RedisServer {
+    let redis = RedisServer::start();
+    redis.command::<()>(&["SET", "user:42:online", "true"]);
+    redis.command::<()>(&["SET", "typing:conv1:42", "1"]);
+    redis.command::<()>(&["SET", "typing:conv2:42", "1", "EX", "5000"]);
+    redis.command::<()>(&["SET", "surprise:1", "x"]);
+    redis
+}
+
+#[test]
+fn hobs_own_schemas_are_clean_and_documented() {
+    assert_eq!(answer(&schema(&["lint"]), 0), "0 errors, 0 warnings\n");
+    assert_eq!(answer(&schema(&["lint", "--format", "json"]), 0), "[]\n");
+    let pages = answer(&schema(&["docs"]), 0);
+    for key in ["monitor:schedule", "user:<userId>:online", "tests:active", "requests:total", "rate_limit:"] {
+        assert!(pages.contains(key), "{key} is missing");
+    }
+    assert!(answer(&schema(&["json"]), 0).contains("$schema"));
+}
+
+#[test]
+fn every_rule_explains_itself() {
+    let list = answer(&schema(&["explain"]), 0);
+    assert!(list.lines().count() > 10, "{list}");
+    for line in list.lines() {
+        let id = line.split(' ').next().unwrap();
+        assert!(answer(&schema(&["explain", id]), 0).lines().count() >= 3);
+    }
+    assert!(complaint(&schema(&["explain", "nope"])).contains("no rule is called nope"));
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.toml");
+    std::fs::write(&path, "[schema]\nname = \"bad\"\nversion = 1\n\n[key.a]\npatern = \"a:<id>\"\n").unwrap();
+    let output = schema(&["lint", path.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("bad.toml:6:1"), "{text}");
+    let missing = complaint(&schema(&["lint", "nowhere.toml"]));
+    assert!(missing.starts_with("hob: nowhere.toml: "), "{missing}");
+}
+
+#[test]
+fn a_stranger_starts_with_a_proposal() {
+    let redis = seeded();
+    let proposal = answer(&schema(&["infer", &redis.url(), "--name", "mine"]), 0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, &proposal).unwrap();
+    let report = answer(&schema(&["audit", "--schema", path.to_str().unwrap(), &redis.url()]), 0);
+    assert!(report.contains("everything is as declared"), "{report}");
+}
+
+#[test]
+fn an_audit_exits_by_what_it_found_and_a_baseline_hides_what_is_known() {
+    let redis = seeded();
+    let text = answer(&schema(&["audit", &redis.url()]), 4);
+    for part in ["chat.typing", "surprise"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let json = answer(&schema(&["audit", "--format", "json", &redis.url()]), 4);
+    let folder = tempfile::tempdir().unwrap();
+    let baseline = folder.path().join("known.json");
+    std::fs::write(&baseline, json).unwrap();
+    let known = ["audit", "--baseline", baseline.to_str().unwrap(), &redis.url()];
+    answer(&schema(&known), 0);
+    redis.command::<()>(&["LPUSH", "user:43:online", "x"]);
+    let text = answer(&schema(&known), 4);
+    assert!(text.contains("chat.online"), "{text}");
+}
+
+#[test]
+fn a_cluster_is_audited_master_by_master() {
+    let cluster = RedisCluster::start();
+    for user in ["1", "2", "3", "4", "5", "6"] {
+        let key = format!("user:{{{user}}}:online");
+        cluster.master_of(&key).command::<()>(&["SET", &key, "true"]);
+    }
+    let text = answer(&schema(&["audit", &cluster.url()]), 0);
+    assert!(text.contains("6 keys on 3 servers"), "{text}");
+}
+
+#[test]
+fn cleaning_is_a_dry_run_until_it_is_applied() {
+    let redis = seeded();
+    let clean = |more: &[&str]| {
+        let url = redis.url();
+        answer(&schema(&[&["clean", "--family", "chat.typing", &url], more].concat()), 0)
+    };
+    assert!(clean(&[]).contains("would change 2 of 2"));
+    assert_eq!(redis.command::<i64>(&["DBSIZE"]), 4);
+    clean(&["--repair-ttl", "--apply"]);
+    assert!(redis.command::<i64>(&["TTL", "typing:conv1:42"]) > 0);
+    clean(&["--apply"]);
+    assert_eq!(redis.command::<i64>(&["EXISTS", "typing:conv1:42", "typing:conv2:42"]), 0);
+    assert_eq!(redis.command::<i64>(&["EXISTS", "user:42:online", "surprise:1"]), 2);
+    let unknown = schema(&["clean", "--family", "nope", &redis.url()]);
+    assert!(complaint(&unknown).contains("nope"));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_in_one_line() {
+    for command in [&["infer"][..], &["audit"], &["clean", "--family", "chat.typing"]] {
+        let url = ["redis://:hunter2@127.0.0.1:1"];
+        let text = complaint(&schema(&[command, &url].concat()));
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}

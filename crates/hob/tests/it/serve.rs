@@ -1,0 +1,100 @@
+//! `hob serve`.
+
+use std::net::TcpListener;
+
+use hob_testkit::RedisServer;
+use redis::Commands;
+
+use crate::program::{Server, complaint, hob};
+
+#[test]
+fn everything_is_alive_with_nothing_installed() {
+    let server = Server::start(&["--demo"]);
+    assert_eq!(server.get("/healthz").body, "ok\n");
+    assert_eq!(server.get("/readyz").status, 200);
+    let port = server.store_port.expect("the embedded store listens");
+    let client = redis::Client::open(("127.0.0.1", port)).unwrap();
+    client.get_connection().unwrap().set::<_, _, ()>("greeting", "hello").unwrap();
+    let page = server.get("/");
+    assert!(page.head.contains("text/html"), "{}", page.head);
+    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), "1 key,"] {
+        assert!(page.body.contains(part), "{part} is missing in {}", page.body);
+    }
+    let metrics = server.get("/metrics");
+    assert!(metrics.head.contains("text/plain; version=0.0.4"), "{}", metrics.head);
+    assert!(metrics.body.contains("hob_store_keys 1\n"), "{}", metrics.body);
+    assert!(metrics.body.contains("hob_hot_"), "{}", metrics.body);
+    assert_eq!(server.get("/nowhere").status, 404);
+}
+
+#[test]
+fn a_stop_is_clean() {
+    let mut server = Server::start(&[]);
+    assert_eq!(server.get("/healthz").status, 200);
+    assert!(server.terminate().success());
+}
+
+#[tokio::test]
+async fn readiness_follows_hot_state_and_liveness_does_not() {
+    let redis = RedisServer::start();
+    let server = Server::start(&["--hot", &redis.url()]);
+    server.wait_for_status("/readyz", 200).await;
+    assert!(server.store_port.is_none(), "no embedded store beside a Redis");
+    redis.kill();
+    server.wait_for_status("/readyz", 503).await;
+    let away = server.get("/readyz");
+    assert!(away.head.contains("retry-after: 1"), "{}", away.head);
+    assert_eq!(server.get("/healthz").status, 200);
+    assert!(server.get("/").body.contains("does not answer"));
+    redis.restart();
+    server.wait_for_status("/readyz", 200).await;
+}
+
+#[test]
+fn what_cannot_be_served_is_said_in_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let run = |arguments: &[&str]| complaint(&hob().arg("serve").args(arguments).output().unwrap());
+    assert!(run(&["--listen", &taken]).starts_with(&format!("hob: could not listen on {taken}: ")));
+    let text = run(&["--listen", "127.0.0.1:0", "--store-listen", &taken]);
+    assert!(text.starts_with(&format!("hob: the store could not listen on {taken}: ")), "{text}");
+    assert!(run(&["--listen", "0.0.0.0:0"]).contains("listen on a loopback address"));
+    let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
+    assert!(text.contains("set a password, or bind a loopback address"), "{text}");
+    assert!(run(&["--hot", "http://:secret@nowhere"]).starts_with("hob: --hot: "));
+    assert!(!run(&["--hot", "http://:secret@nowhere"]).contains("secret"));
+}
+
+#[test]
+fn a_demo_takes_a_free_port_where_one_is_taken() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let server = Server::start_on(&taken.to_string(), &["--demo"]);
+    assert_ne!(server.listen, taken);
+    assert_eq!(server.get("/healthz").status, 200);
+    assert_ne!(server.store_port, Some(taken.port()));
+}
+
+mod browser {
+    use hob_testkit::fantoccini::Locator;
+    use hob_testkit::{Browser, Scheme, Scripts, Window, screenshot};
+
+    use super::Server;
+
+    #[tokio::test]
+    async fn the_first_page_says_what_runs_and_where() {
+        let server = Server::start(&["--demo"]);
+        let browser = Browser::start();
+        for (name, width, scheme) in [("wide", 1200, Scheme::Light), ("narrow", 390, Scheme::Dark)] {
+            let window = Window { width, height: 900, scheme, scripts: Scripts::Off };
+            let client = browser.open(window).await;
+            client.goto(&format!("http://{}/", server.listen)).await.unwrap();
+            let text = client.find(Locator::Css("body")).await.unwrap().text().await.unwrap();
+            assert!(text.contains("Ready") && text.contains("yes"), "{text}");
+            let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+            std::fs::create_dir_all(&folder).unwrap();
+            screenshot(&client, &folder.join(format!("first-{name}.png"))).await;
+            client.close().await.unwrap();
+        }
+    }
+}

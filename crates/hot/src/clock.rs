@@ -1,0 +1,53 @@
+//! Whose clock decides: the store's, or one that a test drives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Lua that every script concerned with time starts with; see [`Script::with`](crate::Script::with).
+///
+/// It declares `clock_us(given)`, `clock_ms(given)`, `int(number)` and
+/// `collect_at(key, at_ms, now_ms, given)`, where `given` is the argument made by [`Clock::us`].
+pub const CLOCK: &str = include_str!("clock.lua");
+
+/// Where scripts take the time from.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Option<Arc<AtomicU64>>);
+
+impl Clock {
+    /// The store's own clock.
+    #[must_use]
+    pub fn store() -> Self {
+        Self(None)
+    }
+
+    /// A clock that stands at this Unix time until it is moved. Clones move together.
+    #[must_use]
+    pub fn driven(unix: Duration) -> Self {
+        Self(Some(Arc::new(AtomicU64::new(micros(unix)))))
+    }
+
+    /// Moves a driven clock forwards.
+    pub fn advance(&self, by: Duration) {
+        if let Some(us) = &self.0 {
+            us.fetch_add(micros(by), Relaxed);
+        }
+    }
+
+    /// Sets a driven clock, backwards too: scripts must cope with that.
+    pub fn set(&self, unix: Duration) {
+        if let Some(us) = &self.0 {
+            us.store(micros(unix), Relaxed);
+        }
+    }
+
+    /// The script argument in microseconds; empty for the store's clock.
+    #[must_use]
+    pub fn us(&self) -> String {
+        self.0.as_ref().map(|us| us.load(Relaxed).to_string()).unwrap_or_default()
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

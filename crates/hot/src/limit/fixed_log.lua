@@ -1,0 +1,27 @@
+-- Let a request pass while the log of its window, which starts with the first request, has room (G16).
+-- KEYS  1 zset: score the ms, member the same with a sequence in its far digits
+-- ARGV  cost, now_us ('' = the store's clock), limit, window_ms
+-- Returns {'allowed' | 'denied', 1, remaining, reset_ms, retry_ms}
+-- TTL: the window's end, when the whole log no longer counts.
+local cost, limit, window_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local now = math.max(clock_ms(ARGV[2]), tonumber(newest[2] or 0))
+local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local starts = tonumber(oldest[2] or now)
+if now >= starts + window_ms then
+  redis.call('DEL', KEYS[1])
+  starts = now
+end
+local count = redis.call('ZCARD', KEYS[1])
+local ends = starts + window_ms
+if cost > 0 and count + cost > limit then
+  return answer({ index = 1, remaining = limit - count, reset = ends - now, retry = ends - now })
+end
+local sequence = redis.call('ZCOUNT', KEYS[1], int(now), int(now))
+for at = sequence, sequence + cost - 1 do
+  local member = at == 0 and int(now) or string.format('%.0f.%06d', now, at)
+  redis.call('ZADD', KEYS[1], int(now), member)
+end
+count = count + cost
+if cost > 0 then collect_at(KEYS[1], ends, now, ARGV[2]) end
+return answer({ index = 1, remaining = limit - count, reset = count > 0 and ends - now or 0, retry = 0 })

@@ -1,0 +1,20 @@
+-- Add entries to a log that keeps the newest.
+-- KEYS  1 list, newest first · 2 sequence number of its newest entry
+-- ARGV  most, ttl_ms, now_us ('' = the store's clock), entry…
+-- Returns {'appended', sequence number of the last entry}
+-- TTL: both keys together, from the newest entry on, so that the list never outlives its numbers. A sequence
+-- that is gone starts again from the clock in µs: above every number it ever gave, since nobody appends an
+-- entry per microsecond for long.
+local now = clock_us(ARGV[3])
+local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
+if newest == 0 then
+  newest = now
+  redis.call('DEL', KEYS[1])
+end
+for index = 4, #ARGV do redis.call('LPUSH', KEYS[1], ARGV[index]) end
+newest = newest + #ARGV - 3
+redis.call('LTRIM', KEYS[1], 0, ARGV[1] - 1)
+redis.call('SET', KEYS[2], int(newest))
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return {'appended', newest}

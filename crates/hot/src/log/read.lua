@@ -1,0 +1,16 @@
+-- Read the entries of a log after a sequence number.
+-- KEYS  1 list, newest first · 2 sequence number of its newest entry
+-- ARGV  after (0 = all that is kept), most
+-- Returns {'entries', newest, number of the first entry returned, entry, …}, oldest first
+-- No TTL: it only reads.
+local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
+local kept = redis.call('LLEN', KEYS[1])
+if newest == 0 then kept = 0 end
+local wanted = math.min(kept, math.max(0, newest - ARGV[1]))
+local returned = math.min(wanted, tonumber(ARGV[2]))
+local answer = {'entries', newest, newest - wanted + 1}
+if returned > 0 then
+  local entries = redis.call('LRANGE', KEYS[1], wanted - returned, wanted - 1)
+  for index = #entries, 1, -1 do answer[#answer + 1] = entries[index] end
+end
+return answer

@@ -1,0 +1,47 @@
+//! The answers of our scripts: an array whose first item is a word that says what happened.
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use crate::error::{Error, Result};
+
+/// A script's answer, read item by item.
+#[derive(Debug)]
+pub struct Reply {
+    word: String,
+    rest: std::vec::IntoIter<Value>,
+}
+
+impl Reply {
+    /// The first item: what happened.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        &self.word
+    }
+
+    /// The next item.
+    #[allow(clippy::should_implement_trait, reason = "each item may have another type")]
+    pub fn next<T: FromRedisValue>(&mut self) -> Result<T> {
+        let item = self.rest.next().ok_or_else(|| Error::reply(format!("{:?} is too short", self.word)))?;
+        T::from_redis_value(item).map_err(Error::reply)
+    }
+
+    /// How many items are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The error for a word that the caller does not know.
+    #[must_use]
+    pub fn unexpected(&self) -> Error {
+        Error::reply(format!("a script answered {:?}", self.word))
+    }
+}
+
+impl FromRedisValue for Reply {
+    fn from_redis_value(value: Value) -> std::result::Result<Self, ParsingError> {
+        let mut rest = Vec::<Value>::from_redis_value(value)?.into_iter();
+        let word = String::from_redis_value(rest.next().unwrap_or_default())?;
+        Ok(Self { word, rest })
+    }
+}

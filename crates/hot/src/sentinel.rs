@@ -1,0 +1,71 @@
+//! Asking sentinels who the master is.
+
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::{FromRedisValue, RedisError, Value};
+use tokio::time::timeout;
+
+use crate::address::Host;
+use crate::dial::Dialer;
+
+/// How long one sentinel may take; a silent one must not keep us from asking the next.
+const ASK_LIMIT: Duration = Duration::from_secs(1);
+
+/// The sentinels of one master.
+#[derive(Clone)]
+pub(crate) struct Sentinels {
+    hosts: Vec<Host>,
+    master: String,
+}
+
+impl Sentinels {
+    pub(crate) fn new(hosts: Vec<Host>, master: String) -> Self {
+        Self { hosts, master }
+    }
+
+    /// The master as the first sentinel that answers names it. They are asked in turn; what each of the
+    /// silent ones said is told when all are.
+    pub(crate) async fn master(&self, dialer: &Dialer) -> Result<Host, String> {
+        let mut said = Vec::new();
+        for host in &self.hosts {
+            match self.ask(host, dialer).await {
+                Ok(Some(master)) => return Ok(master),
+                Ok(None) => said.push(format!("{host} knows no master {:?}", self.master)),
+                Err(reason) => said.push(format!("{host}: {reason}")),
+            }
+        }
+        Err(format!("no sentinel names the master: {}", said.join("; ")))
+    }
+
+    /// Many sentinels ask for no password though their master does, and refuse one that is offered: so
+    /// the password is offered only where it is asked for.
+    async fn ask(&self, host: &Host, dialer: &Dialer) -> Result<Option<Host>, String> {
+        match self.query(host, &dialer.anonymous()).await {
+            Err(error) if error.code() == Some("NOAUTH") => {
+                self.query(host, &dialer.without_database()).await.map_err(|error| error.to_string())
+            }
+            answer => answer.map_err(|error| error.to_string()),
+        }
+    }
+
+    async fn query(&self, host: &Host, dialer: &Dialer) -> Result<Option<Host>, RedisError> {
+        let question = async {
+            let (mut connection, driver) = dialer.commands(host).await?;
+            let mut command = redis::cmd("SENTINEL");
+            command.arg("get-master-addr-by-name").arg(&self.master);
+            tokio::select! {
+                answer = connection.req_packed_command(&command) => answer?.extract_error(),
+                () = driver => Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
+            }
+        };
+        let limit = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        match timeout(ASK_LIMIT, question).await.map_err(|_| limit)?? {
+            Value::Nil => Ok(None),
+            answer => {
+                let (name, port) = <(String, u16)>::from_redis_value(answer)?;
+                Ok(Some(Host { name, port }))
+            }
+        }
+    }
+}

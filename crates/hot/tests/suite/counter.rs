@@ -1,0 +1,66 @@
+//! Windowed counters on every store.
+
+use std::time::Duration;
+
+use hob_hot::counter::{Bucketed, Buckets, Count, add, add_to_bucket};
+use hob_hot::{Clock, Error, cmd};
+use hob_testkit::every_store;
+
+const WINDOW: Duration = Duration::from_secs(60);
+const HOUR_MS: u64 = 3_600_000;
+
+every_store! {
+    async fn a_window_starts_with_its_first_increment_and_ends_by_its_stored_time(store: Store) {
+        let clock = Clock::driven(Duration::from_secs(1_800_000_000));
+        let hot = &store.hot().with_clock(clock.clone());
+        let (counter, ends) = (store.key("counter", "1"), store.key("ends", "1"));
+        assert_eq!(add(hot, &counter, &ends, 2, WINDOW).await.unwrap(), Count { count: 2, left: WINDOW });
+        clock.advance(WINDOW / 2);
+        assert_eq!(add(hot, &counter, &ends, 3, WINDOW).await.unwrap(), Count { count: 5, left: WINDOW / 2 });
+        assert_eq!(hot.run::<String>(cmd("GET").arg(&counter)).await.unwrap(), "5", "a plain counter");
+        assert!(hot.run::<i64>(cmd("PTTL").arg(&counter)).await.unwrap() > 0);
+        clock.advance(WINDOW / 2);
+        assert_eq!(add(hot, &counter, &ends, 1, WINDOW).await.unwrap(), Count { count: 1, left: WINDOW });
+    }
+
+    /// What INCR without its EXPIRE left behind does not stay for ever.
+    async fn a_counter_that_another_left_without_ttl_gets_one(store: Store) {
+        let (counter, ends) = (store.key("counter", "1"), store.key("ends", "1"));
+        store.hot().run::<()>(cmd("SET").arg(&counter).arg(7)).await.unwrap();
+        let count = add(store.hot(), &counter, &ends, 1, WINDOW).await.unwrap();
+        assert_eq!(count, Count { count: 8, left: WINDOW });
+        let left: i64 = store.hot().run(cmd("PTTL").arg(&counter)).await.unwrap();
+        assert!((1..=60_000).contains(&left), "{left}");
+    }
+
+    async fn the_stores_clock_picks_the_bucket(store: Store) {
+        let clock = Clock::driven(Duration::from_millis(500_000 * HOUR_MS + 10));
+        let hot = &store.hot().with_clock(clock.clone());
+        // Three hours of one entity, as a service names them.
+        let keys = ["499999", "500000", "500001"].map(|hour| format!("{}:{hour}", store.key("hourly", "all")));
+        let buckets = Buckets {
+            keys: keys.each_ref().map(String::as_bytes),
+            start_unix_ms: 500_000 * HOUR_MS,
+            width: Duration::from_millis(HOUR_MS),
+        };
+        let keep = Duration::from_secs(86_400);
+        for (at_ms, hour, count) in [(10, 500_000, 1), (HOUR_MS - 1, 500_000, 2), (HOUR_MS, 500_001, 1)] {
+            clock.set(Duration::from_millis(500_000 * HOUR_MS + at_ms));
+            let answer = add_to_bucket(hot, buckets, 1, keep).await.unwrap();
+            assert_eq!(answer, Bucketed::Counted { start_unix_ms: hour * HOUR_MS, count });
+        }
+        clock.set(Duration::from_millis(499_999 * HOUR_MS + 5));
+        let answer = add_to_bucket(hot, buckets, 4, keep).await.unwrap();
+        assert_eq!(answer, Bucketed::Counted { start_unix_ms: 499_999 * HOUR_MS, count: 4 });
+        assert_eq!(hot.run::<i64>(cmd("GET").arg(&keys[0])).await.unwrap(), 4);
+        let left: i64 = hot.run(cmd("PTTL").arg(&keys[0])).await.unwrap();
+        assert!((86_000_000..=86_400_000).contains(&left), "{left}");
+        clock.set(Duration::from_millis(500_002 * HOUR_MS));
+        let answer = add_to_bucket(hot, buckets, 1, keep).await.unwrap();
+        assert_eq!(answer, Bucketed::Stray { start_unix_ms: 500_002 * HOUR_MS });
+        let crooked = Buckets { start_unix_ms: 1, ..buckets };
+        assert!(matches!(add_to_bucket(hot, crooked, 1, keep).await, Err(Error::Misuse(_))));
+        let early = add_to_bucket(hot, buckets, 1, Duration::from_secs(3599)).await;
+        assert!(matches!(early, Err(Error::Misuse(_))), "it would go before its hour is over");
+    }
+}

@@ -1,0 +1,15 @@
+//! The contract of hot state on every store, and how it behaves when servers are hurt.
+
+mod batch;
+mod bus;
+mod cluster;
+mod counter;
+mod embedded;
+mod epoch;
+mod failure;
+mod lease;
+mod limit;
+mod limit_model;
+mod log;
+mod members;
+mod sentinel;

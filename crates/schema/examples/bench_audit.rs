@@ -1,0 +1,128 @@
+//! The audit beside `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of a server of its own:
+//! `cargo run --release -p hob-schema --example bench_audit [KEYS]`.
+//!
+//! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
+//! millisecond felt meanwhile.
+
+#![allow(clippy::print_stdout)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hob_schema::live::{AuditOptions, Pace, audit};
+use hob_schema::{Catalog, Error, Layout, Schema};
+use hob_testkit::RedisServer;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let keys: u64 = std::env::args().nth(1).and_then(|keys| keys.parse().ok()).unwrap_or(1_000_000);
+    let server = RedisServer::start();
+    fill(&server, keys);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
+    let files = ["chat.toml", "uptime.toml", "gateway.toml"];
+    let schemas = files.iter().map(|file| Schema::load(&root.join(file))).collect::<Result<Vec<_>, _>>()?;
+    let catalog = Catalog::new(schemas, Layout::Plain)?;
+
+    println!("| {keys} keys | seconds | server CPU s | PING p99 | PING max |\n|---|---|---|---|---|");
+    for (name, pace) in [("audit", Pace::Full), ("audit at 100,000 keys/s", Pace::KeysPerSecond(100_000))] {
+        let watch = Watch::start(&server);
+        let report = audit(&server.url(), &catalog, AuditOptions { pace }, &mut |_| {}).await?;
+        assert_eq!(report.keys, keys, "every key was seen once");
+        watch.print(name);
+    }
+    for flag in ["--bigkeys", "--memkeys"] {
+        let watch = Watch::start(&server);
+        let port = server.port().to_string();
+        let status = Command::new("redis-cli").args(["-p", &port, flag]).stdout(Stdio::null()).status();
+        assert!(status.is_ok_and(|status| status.success()), "redis-cli {flag} failed");
+        watch.print(&format!("redis-cli {flag}"));
+    }
+    println!("\nMost memory that this process ever had: {} MiB", peak_memory_mib());
+    Ok(())
+}
+
+/// Ten kinds of keys in equal parts, one of them undeclared.
+fn fill(server: &RedisServer, keys: u64) {
+    const MESSAGE: &str =
+        r#"{"id":"m","content":"Hello there","senderId":"u","timestamp":"2025-11-16T10:00:00Z"}"#;
+    let mut connection = server.connect();
+    for block in (0..keys / 10).collect::<Vec<_>>().chunks(1_000) {
+        let mut pipe = redis::pipe();
+        for n in block {
+            let (user, room) = (format!("{n:024x}"), format!("room{n}"));
+            let mut send = |words: &[&str]| {
+                pipe.cmd(words[0]).arg(&words[1..]).ignore();
+            };
+            send(&["SET", &format!("user:{user}:online"), "true"]);
+            send(&["SADD", &format!("user:{user}:sockets"), &format!("a{n}"), &format!("b{n}")]);
+            send(&["SET", &format!("lastseen:{user}"), "2025-11-16T10:00:00Z"]);
+            send(&["SET", &format!("socket:s{n}:user"), &user]);
+            send(&["SET", &format!("unread:{user}:{room}"), "2"]);
+            send(&["SET", &format!("unread:{user}:total"), "2"]);
+            let status = format!("monitor:status:m{n}");
+            send(&["HSET", &status, "status_code", "200", "latency_ms", "12", "checked_at", "1763287200"]);
+            send(&["EXPIRE", &status, "3000"]);
+            let recent = format!("messages:{room}:recent");
+            send(&["LPUSH", &recent, MESSAGE, MESSAGE, MESSAGE, MESSAGE, MESSAGE]);
+            send(&["EXPIRE", &recent, "3600"]);
+            let limit = format!("ha:sliding_limit:user:{n}");
+            send(&["ZADD", &limit, "1763287200000", "a", "1763287200001", "b"]);
+            send(&["EXPIRE", &limit, "900"]);
+            send(&["SET", &format!("legacy:{user}"), "a value that nobody declared"]);
+        }
+        pipe.query::<()>(&mut connection).expect("the server takes the keys");
+    }
+}
+
+/// What a run costs the server and its other clients.
+struct Watch<'s> {
+    server: &'s RedisServer,
+    started: Instant,
+    cpu_s: f64,
+    over: Arc<AtomicBool>,
+    pings: std::thread::JoinHandle<Vec<Duration>>,
+}
+
+impl<'s> Watch<'s> {
+    fn start(server: &'s RedisServer) -> Watch<'s> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (mut connection, told) = (server.connect(), Arc::clone(&over));
+        let pings = std::thread::spawn(move || {
+            let mut felt = Vec::new();
+            while !told.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                redis::cmd("PING").query::<()>(&mut connection).expect("the server answers");
+                felt.push(asked.elapsed());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            felt.sort_unstable();
+            felt
+        });
+        Watch { server, started: Instant::now(), cpu_s: cpu_s(server), over, pings }
+    }
+
+    fn print(self, name: &str) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let cpu_s = cpu_s(self.server) - self.cpu_s;
+        self.over.store(true, Ordering::Relaxed);
+        let felt = self.pings.join().expect("the pinging thread ends");
+        let ms = |share: usize| {
+            felt.get(felt.len() * share / 1_000).or(felt.last()).map_or(0.0, |felt| felt.as_secs_f64() * 1e3)
+        };
+        println!("| {name} | {seconds:.1} | {cpu_s:.1} | {:.2} ms | {:.2} ms |", ms(990), ms(1_000));
+    }
+}
+
+fn cpu_s(server: &RedisServer) -> f64 {
+    let info = server.info("cpu");
+    ["used_cpu_user", "used_cpu_sys"].iter().filter_map(|key| info.get::<f64>(key)).sum()
+}
+
+fn peak_memory_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) / 1024
+}

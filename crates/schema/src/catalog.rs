@@ -1,0 +1,206 @@
+//! Several schemas together, and from the bytes of a key to its family and ids.
+
+use std::borrow::Cow;
+
+use crate::id::{IdRule, SEPARATOR};
+use crate::keyspace::{Keyspace, Layout, Part, Template};
+use crate::model::{Family, Schema};
+use crate::overlap::{Side, shared_key};
+
+/// Names one family among several schemas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FamilyId {
+    pub schema: usize,
+    pub family: usize,
+}
+
+/// A key that belongs to a family.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Match<'k> {
+    pub family: FamilyId,
+    /// The ids of the placeholders, decoded, from left to right.
+    pub ids: Vec<Cow<'k, str>>,
+}
+
+/// Two schemas that claim one key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{left} and {right} could both be the key {key:?}")]
+pub struct Clash {
+    pub left: String,
+    pub right: String,
+    pub key: String,
+}
+
+/// Schemas that share a server.
+#[derive(Debug)]
+pub struct Catalog {
+    spaces: Vec<Keyspace>,
+    heads: Heads,
+}
+
+impl Catalog {
+    /// Refuses schemas of which two families could share a key.
+    pub fn new(schemas: Vec<Schema>, layout: Layout) -> Result<Catalog, Clash> {
+        let spaces: Vec<Keyspace> = schemas.into_iter().map(|schema| Keyspace::new(schema, layout)).collect();
+        for (later, space) in spaces.iter().enumerate() {
+            for earlier in &spaces[..later] {
+                check_clash(earlier, space)?;
+            }
+        }
+        let heads = Heads::new(&spaces);
+        Ok(Catalog { spaces, heads })
+    }
+
+    pub fn spaces(&self) -> &[Keyspace] {
+        &self.spaces
+    }
+
+    pub fn schema(&self, id: FamilyId) -> &Schema {
+        self.spaces[id.schema].schema()
+    }
+
+    pub fn family(&self, id: FamilyId) -> &Family {
+        &self.schema(id).families[id.family]
+    }
+
+    /// Every family, schema by schema.
+    pub fn families(&self) -> impl Iterator<Item = (FamilyId, &Family)> {
+        self.spaces.iter().enumerate().flat_map(|(schema, space)| {
+            let families = space.schema().families.iter().enumerate();
+            families.map(move |(family, declared)| (FamilyId { schema, family }, declared))
+        })
+    }
+
+    /// The family that a key belongs to, with its ids.
+    pub fn find<'k>(&self, key: &'k [u8]) -> Option<Match<'k>> {
+        let mut found = None;
+        self.heads.visit(key, |id| {
+            if found.is_none() {
+                let space = &self.spaces[id.schema];
+                let ids = space.templates()[id.family].read(key, &space.schema().ids);
+                found = ids.map(|ids| Match { family: id, ids });
+            }
+        });
+        found
+    }
+}
+
+fn check_clash(left: &Keyspace, right: &Keyspace) -> Result<(), Clash> {
+    for (l, left_template) in left.templates().iter().enumerate() {
+        let left_side = Side::new(left_template, &left.schema().ids);
+        for (r, right_template) in right.templates().iter().enumerate() {
+            let right_side = Side::new(right_template, &right.schema().ids);
+            if let Some(key) = shared_key(&left_side, &right_side) {
+                let name = |space: &Keyspace, family: usize| {
+                    format!("{}.{}", space.schema().name, space.schema().families[family].name)
+                };
+                return Err(Clash { left: name(left, l), right: name(right, r), key });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A byte trie over what the keys of each family start with. Only the families on the path of a key are
+/// tried, so a match costs about the length of its head whatever the number of families.
+#[derive(Debug)]
+struct Heads {
+    nodes: Vec<HeadNode>,
+}
+
+#[derive(Debug, Default)]
+struct HeadNode {
+    next: Vec<(u8, usize)>,
+    families: Vec<FamilyId>,
+}
+
+impl Heads {
+    fn new(spaces: &[Keyspace]) -> Heads {
+        let mut heads = Heads { nodes: vec![HeadNode::default()] };
+        for (schema, space) in spaces.iter().enumerate() {
+            for (family, template) in space.templates().iter().enumerate() {
+                let node = heads.insert(template.head());
+                heads.nodes[node].families.push(FamilyId { schema, family });
+            }
+        }
+        heads
+    }
+
+    fn insert(&mut self, head: &[u8]) -> usize {
+        head.iter().fold(0, |at, byte| {
+            self.next(at, *byte).unwrap_or_else(|| {
+                self.nodes.push(HeadNode::default());
+                let node = self.nodes.len() - 1;
+                self.nodes[at].next.push((*byte, node));
+                node
+            })
+        })
+    }
+
+    fn next(&self, node: usize, byte: u8) -> Option<usize> {
+        self.nodes[node].next.iter().find(|(label, _)| *label == byte).map(|(_, node)| *node)
+    }
+
+    fn visit(&self, key: &[u8], mut try_family: impl FnMut(FamilyId)) {
+        let mut at = 0;
+        let mut rest = key.iter();
+        loop {
+            self.nodes[at].families.iter().copied().for_each(&mut try_family);
+            match rest.next().and_then(|byte| self.next(at, *byte)) {
+                Some(next) => at = next,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Template {
+    /// The ids in a key of this template. Read from the left up to the one placeholder that may hold the
+    /// separator, and from the right down to it.
+    fn read<'k>(&self, key: &'k [u8], rules: &[IdRule]) -> Option<Vec<Cow<'k, str>>> {
+        let raw =
+            self.parts.iter().position(|part| matches!(part, Part::Id(id) if rules[*id].holds_separator()));
+        let split = raw.unwrap_or(self.parts.len());
+        let mut rest = key;
+        let mut ids = Vec::new();
+        for part in &self.parts[..split] {
+            let end = rest.iter().position(|byte| matches!(*byte, SEPARATOR | b'}')).unwrap_or(rest.len());
+            rest = match part {
+                Part::Literal(text) => rest.strip_prefix(text.as_slice())?,
+                Part::Shard => rest.get(shard_digits(&rest[..end])?..)?,
+                Part::Id(id) => {
+                    ids.push(rules[*id].decode(&rest[..end])?);
+                    &rest[end..]
+                }
+            };
+        }
+        let Some(Part::Id(raw)) = self.parts.get(split) else {
+            return rest.is_empty().then_some(ids);
+        };
+        let mut from_right = Vec::new();
+        for part in self.parts[split + 1..].iter().rev() {
+            let start =
+                rest.iter().rposition(|byte| matches!(*byte, SEPARATOR | b'{')).map_or(0, |at| at + 1);
+            rest = match part {
+                Part::Literal(text) => rest.strip_suffix(text.as_slice())?,
+                Part::Shard => {
+                    shard_digits(&rest[start..])?;
+                    &rest[..start]
+                }
+                Part::Id(id) => {
+                    from_right.push(rules[*id].decode(&rest[start..])?);
+                    &rest[..start]
+                }
+            };
+        }
+        ids.push(rules[*raw].decode(rest)?);
+        ids.extend(from_right.into_iter().rev());
+        Some(ids)
+    }
+}
+
+/// The length of a shard number, which is all digits.
+fn shard_digits(text: &[u8]) -> Option<usize> {
+    let plain = !text.is_empty() && text.len() <= 9 && text.iter().all(u8::is_ascii_digit);
+    plain.then_some(text.len())
+}

@@ -1,0 +1,353 @@
+//! Judging one key: facts that somebody fetched against the family that declares it. No connection, no
+//! clock; strict tests and the audit share it.
+
+use serde::Serialize;
+
+use crate::catalog::Catalog;
+use crate::lint::Severity;
+use crate::model::{Content, Family, Field, FieldName, Presence, Schema, TtlRule};
+use crate::shape::{Misfit, Value, quoted};
+use crate::units::{format_about, format_duration};
+
+/// What is known of a key. Whatever was not asked stays unknown and breaks nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// What `TYPE` says; a stream or a module's type is told by its name.
+    pub kind: Option<String>,
+    pub expiry: Expiry,
+    /// Items, members or fields; bytes of a string.
+    pub len: Option<u64>,
+    pub sample: Sample,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    #[default]
+    Unknown,
+    Never,
+    InMillis(u64),
+}
+
+/// Values of a key, all or some.
+#[derive(Clone, Debug, Default)]
+pub enum Sample {
+    #[default]
+    Unread,
+    Text(Vec<u8>),
+    /// Fields with values; `whole` when none was left out, so that a missing one can be told.
+    Hash {
+        fields: Vec<(Vec<u8>, Vec<u8>)>,
+        whole: bool,
+    },
+    /// Items of a list or members of a set.
+    Items(Vec<Vec<u8>>),
+    Scored(Vec<(Vec<u8>, f64)>),
+}
+
+/// How a key breaks its contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Breach {
+    UndeclaredKey,
+    WrongType,
+    MissingTtl,
+    LongTtl,
+    UnexpectedTtl,
+    OverLong,
+    MisfitValue,
+    MissingField,
+    UndeclaredField,
+    TooManyKeys,
+    BrokenSum,
+}
+
+impl Breach {
+    pub const ALL: [Breach; 11] = [
+        Breach::UndeclaredKey,
+        Breach::WrongType,
+        Breach::MissingTtl,
+        Breach::LongTtl,
+        Breach::UnexpectedTtl,
+        Breach::OverLong,
+        Breach::MisfitValue,
+        Breach::MissingField,
+        Breach::UndeclaredField,
+        Breach::TooManyKeys,
+        Breach::BrokenSum,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Breach::UndeclaredKey => "undeclared-key",
+            Breach::WrongType => "wrong-type",
+            Breach::MissingTtl => "missing-ttl",
+            Breach::LongTtl => "long-ttl",
+            Breach::UnexpectedTtl => "unexpected-ttl",
+            Breach::OverLong => "over-long",
+            Breach::MisfitValue => "misfit-value",
+            Breach::MissingField => "missing-field",
+            Breach::UndeclaredField => "undeclared-field",
+            Breach::TooManyKeys => "too-many-keys",
+            Breach::BrokenSum => "broken-sum",
+        }
+    }
+
+    pub fn severity(self) -> Severity {
+        match self {
+            Breach::WrongType | Breach::MissingTtl | Breach::OverLong | Breach::MisfitValue => {
+                Severity::Error
+            }
+            Breach::UndeclaredKey
+            | Breach::LongTtl
+            | Breach::UnexpectedTtl
+            | Breach::MissingField
+            | Breach::UndeclaredField
+            | Breach::TooManyKeys
+            | Breach::BrokenSum => Severity::Warning,
+        }
+    }
+}
+
+/// One breach, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    pub breach: Breach,
+    pub message: String,
+}
+
+fn violation(breach: Breach, message: impl Into<String>) -> Violation {
+    Violation { breach, message: message.into() }
+}
+
+/// Everything that is wrong with a key of `family`.
+pub fn judge(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> {
+    let declared = family.kind().name();
+    if let Some(kind) = facts.kind.as_deref().filter(|kind| *kind != declared) {
+        // What it holds was declared for another type.
+        return vec![violation(Breach::WrongType, format!("is a {kind}, declared {declared}"))];
+    }
+    let mut violations: Vec<Violation> = judge_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
+    if let (Some(len), Some(max)) = (facts.len, family.max_len.as_ref())
+        && family.kind() != crate::model::Kind::String
+        && len > max.value
+    {
+        violations.push(violation(Breach::OverLong, format!("has {len} elements, more than {}", max.value)));
+    }
+    judge_sample(schema, &family.content, &facts.sample, &mut violations);
+    violations
+}
+
+/// Everything that is wrong with a key, that no family declares it included.
+pub fn judge_key(catalog: &Catalog, key: &[u8], facts: &Facts) -> Vec<Violation> {
+    match catalog.find(key) {
+        Some(found) => judge(catalog.schema(found.family), catalog.family(found.family), facts),
+        None => vec![violation(Breach::UndeclaredKey, "belongs to no family")],
+    }
+}
+
+fn judge_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
+    match expiry {
+        Expiry::Unknown => None,
+        Expiry::Never if rule.required() => Some(violation(Breach::MissingTtl, "never expires")),
+        Expiry::Never => None,
+        Expiry::InMillis(left_ms) => {
+            let left = std::time::Duration::from_millis(left_ms);
+            match rule.longest() {
+                Some(longest) if left > longest => Some(violation(
+                    Breach::LongTtl,
+                    format!("expires in {}, later than {}", format_about(left), format_duration(longest)),
+                )),
+                None if matches!(rule, TtlRule::None { .. }) => {
+                    let message = format!("expires in {}, declared to stay", format_about(left));
+                    Some(violation(Breach::UnexpectedTtl, message))
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+fn judge_sample(schema: &Schema, content: &Content, sample: &Sample, violations: &mut Vec<Violation>) {
+    let mut misfit = |what: &str, result: Result<(), Misfit>| {
+        if let Err(misfit) = result {
+            violations.push(violation(Breach::MisfitValue, format!("{what}{misfit}")));
+            return false;
+        }
+        true
+    };
+    match (content, sample) {
+        (Content::String(value), Sample::Text(bytes)) => {
+            misfit("", value.fits(bytes, schema));
+        }
+        (Content::List(value) | Content::Set(value), Sample::Items(items)) => {
+            // One is enough to tell; a thousand equal lines help nobody.
+            let _ = items.iter().all(|item| misfit("an element: ", value.fits(item, schema)));
+        }
+        (Content::Zset { member, score }, Sample::Scored(members)) => {
+            let _ = members.iter().all(|(bytes, value)| {
+                misfit("a member: ", member.fits(bytes, schema))
+                    && misfit("a member: ", score.fits_score(*value))
+            });
+        }
+        (Content::Hash(declared), Sample::Hash { fields, whole }) => {
+            judge_fields(schema, declared, fields, *whole, violations);
+        }
+        _ => {}
+    }
+}
+
+fn judge_fields(
+    schema: &Schema,
+    declared: &[Field],
+    fields: &[(Vec<u8>, Vec<u8>)],
+    whole: bool,
+    violations: &mut Vec<Violation>,
+) {
+    if declared.is_empty() {
+        return;
+    }
+    for (name, value) in fields {
+        let shown = quoted(&String::from_utf8_lossy(name));
+        match field_value(schema, declared, name) {
+            None => {
+                violations.push(violation(Breach::UndeclaredField, format!("field {shown} is not declared")))
+            }
+            Some(shape) => {
+                if let Err(misfit) = shape.fits(value, schema) {
+                    violations.push(violation(Breach::MisfitValue, format!("field {shown}: {misfit}")));
+                }
+            }
+        }
+    }
+    for field in declared.iter().filter(|field| whole && field.presence == Presence::Required) {
+        if let FieldName::Exact(name) = &field.name
+            && !fields.iter().any(|(present, _)| present == name.as_bytes())
+        {
+            violations.push(violation(Breach::MissingField, format!("field {name:?} is missing")));
+        }
+    }
+}
+
+/// Whether an example of the file fits its family.
+pub(crate) fn fits_example(
+    schema: &Schema,
+    family: &Family,
+    field: Option<&str>,
+    text: &str,
+) -> Result<(), Misfit> {
+    match (&family.content, field) {
+        (Content::Hash(fields), Some(name)) => match field_value(schema, fields, name.as_bytes()) {
+            Some(value) => value.fits(text.as_bytes(), schema),
+            None => Err(Misfit(format!("field {name:?} is not declared"))),
+        },
+        (Content::Hash(_), None) => Err(Misfit("a hash needs its fields: { name = \"value\" }".into())),
+        (_, Some(_)) => Err(Misfit("only a hash has fields".into())),
+        (Content::String(value) | Content::List(value) | Content::Set(value), None) => {
+            value.fits(text.as_bytes(), schema)
+        }
+        (Content::Zset { member, .. }, None) => member.fits(text.as_bytes(), schema),
+    }
+}
+
+/// The rule for a field: its own, else that of the ids it could be, else that of all others.
+fn field_value<'f>(schema: &Schema, declared: &'f [Field], name: &[u8]) -> Option<&'f Value> {
+    let text = std::str::from_utf8(name).ok();
+    let exact = declared
+        .iter()
+        .find(|field| matches!(&field.name, FieldName::Exact(exact) if Some(exact.as_str()) == text));
+    let id = || {
+        declared.iter().find(|field| match field.name {
+            FieldName::Id(id) => text.is_some_and(|text| schema.ids[id].check(text).is_ok()),
+            _ => false,
+        })
+    };
+    let any = || declared.iter().find(|field| field.name == FieldName::Any);
+    exact.or_else(id).or_else(any).map(|field| &field.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(family: &str, facts: &Facts) -> Vec<&'static str> {
+        let text = format!(
+            "[schema]\nname = \"t\"\nversion = 1\n[ids]\nx = {{}}\n[key.k]\npattern = \"k:<x>\"\n{family}\n\
+             [shape.point]\nx = \"int\"\ny = \"int?\"\n"
+        );
+        let schema = Schema::parse("t.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        judge(&schema, &schema.families[0], facts).iter().map(|violation| violation.breach.name()).collect()
+    }
+
+    #[test]
+    fn a_type_that_was_not_declared_is_the_only_thing_said() {
+        let facts = Facts { kind: Some("stream".into()), expiry: Expiry::Never, ..Facts::default() };
+        assert_eq!(judged("type = \"set\"\nttl = { max = \"1h\" }", &facts), ["wrong-type"]);
+    }
+
+    #[test]
+    fn ttls_are_held_to_their_rule() {
+        let ttl = |rule: &str, expiry| {
+            judged(&format!("type = \"string\"\nttl = {rule}"), &Facts { expiry, ..Facts::default() })
+        };
+        assert_eq!(ttl("{ max = \"1s\" }", Expiry::Never), ["missing-ttl"]);
+        assert_eq!(ttl("{ max = \"1s\" }", Expiry::InMillis(1_001)), ["long-ttl"]);
+        assert_eq!(ttl("{ max = \"1s\" }", Expiry::InMillis(1_000)), [""; 0]);
+        assert_eq!(ttl("{ none = \"x\" }", Expiry::InMillis(5)), ["unexpected-ttl"]);
+        assert_eq!(ttl("{ none = \"x\" }", Expiry::Never), [""; 0]);
+        assert_eq!(ttl("{ late = \"1s\", why = \"x\" }", Expiry::Never), [""; 0]);
+        assert_eq!(ttl("{ late = \"1s\", why = \"x\" }", Expiry::InMillis(2_000)), ["long-ttl"]);
+        let after = "{ max = \"1s\", after = \"x\", backstop = \"5s\" }";
+        assert_eq!(ttl(after, Expiry::Never), ["missing-ttl"]);
+        assert_eq!(ttl(after, Expiry::InMillis(4_000)), [""; 0]);
+        assert_eq!(ttl(after, Expiry::InMillis(6_000)), ["long-ttl"]);
+    }
+
+    #[test]
+    fn collections_are_held_to_their_length_and_shape() {
+        let list = "type = \"list\"\nmax_len = 2\nitem = { json = \"point\" }";
+        let items = |items: &[&str]| Facts {
+            len: Some(items.len() as u64),
+            sample: Sample::Items(items.iter().map(|item| item.as_bytes().to_vec()).collect()),
+            ..Facts::default()
+        };
+        assert_eq!(judged(list, &items(&["{\"x\":1}", "{\"x\":1,\"y\":2}"])), [""; 0]);
+        assert_eq!(judged(list, &items(&["{\"x\":1.5}"])), ["misfit-value"]);
+        assert_eq!(judged(list, &items(&["{\"x\":1,\"z\":1}"])), ["misfit-value"]);
+        assert_eq!(judged(list, &items(&["{\"x\":1}"; 3])), ["over-long"]);
+        let zset = "type = \"zset\"\nmember = \"int\"\nscore = \"unix_ms\"";
+        let scored = |member: &str, score| Facts {
+            sample: Sample::Scored(vec![(member.as_bytes().to_vec(), score)]),
+            ..Facts::default()
+        };
+        assert_eq!(judged(zset, &scored("5", 1_672_531_200_123.0)), [""; 0]);
+        assert_eq!(judged(zset, &scored("5", 1_672_531_200.0)), ["misfit-value"]);
+        assert_eq!(judged(zset, &scored("five", 1_672_531_200_123.0)), ["misfit-value"]);
+    }
+
+    #[test]
+    fn a_key_of_no_family_is_a_violation_itself() {
+        let text = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
+        let schema = Schema::parse("t.toml", text).unwrap();
+        let catalog = Catalog::new(vec![schema], crate::keyspace::Layout::Plain).unwrap();
+        let list = Facts { kind: Some("list".into()), ..Facts::default() };
+        let breaches =
+            |key: &[u8]| judge_key(&catalog, key, &list).iter().map(|v| v.breach).collect::<Vec<_>>();
+        assert_eq!(breaches(b"k"), [Breach::WrongType]);
+        assert_eq!(breaches(b"other"), [Breach::UndeclaredKey]);
+    }
+
+    #[test]
+    fn hashes_are_held_to_their_fields() {
+        let hash = "type = \"hash\"\nfields = { n = \"int\", flag = \"bool?\" }";
+        let fields = |fields: &[(&str, &str)], whole| {
+            let fields =
+                fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+            Facts { sample: Sample::Hash { fields: fields.collect(), whole }, ..Facts::default() }
+        };
+        assert_eq!(judged(hash, &fields(&[("n", "1")], true)), [""; 0]);
+        assert_eq!(judged(hash, &fields(&[("n", "1"), ("flag", "yes")], true)), ["misfit-value"]);
+        assert_eq!(judged(hash, &fields(&[("flag", "1")], true)), ["missing-field"]);
+        assert_eq!(judged(hash, &fields(&[("flag", "1")], false)), [""; 0]);
+        assert_eq!(judged(hash, &fields(&[("n", "1"), ("m", "1")], true)), ["undeclared-field"]);
+    }
+}

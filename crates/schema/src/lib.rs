@@ -1,0 +1,39 @@
+//! Key schemas for Redis: one TOML file declares every key of a system, and code, documentation and
+//! checks come from it.
+//!
+//! A [`Schema`] is read from a file with [`Schema::parse`]; a [`Keyspace`] builds its keys under a prefix and
+//! a layout; a [`Catalog`] of several schemas tells which family a key belongs to.
+
+mod catalog;
+pub mod check;
+pub mod docs;
+mod error;
+mod id;
+mod json_schema;
+mod keyspace;
+pub mod lint;
+#[cfg(feature = "live")]
+pub mod live;
+mod model;
+mod overlap;
+mod pattern;
+mod read;
+pub mod sample;
+mod shape;
+mod source;
+mod units;
+
+pub use catalog::{Catalog, Clash, FamilyId, Match};
+pub use error::Error;
+pub use id::{Form, IdError, IdRule, Raw, SEPARATOR};
+pub use json_schema::json_schema;
+pub use keyspace::{Key, Keyspace, Layout, Shard};
+pub use model::{
+    Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, Kind, Limit, Prefix,
+    Presence, Renewal, Role, Schema, Tag, Ttl, TtlRule,
+};
+pub use pattern::{Pattern, Segment};
+pub use read::snake;
+pub use shape::{JsonForm, Member, Misfit, Shape, Value};
+pub use source::{Mistake, Mistakes, Place};
+pub use units::{format_count, format_duration, format_size, parse_duration, parse_size};

@@ -1,0 +1,145 @@
+//! Rules about what families hold: TTLs, bounds, values, tags, words.
+
+use std::collections::BTreeSet;
+
+use super::{Linter, Subject};
+use crate::model::{Content, Family, Kind, Renewal, Role, Schema, Tag, TtlRule};
+use crate::shape::Value;
+
+pub(super) fn check(linter: &mut Linter<'_>) {
+    let schema = linter.schema;
+    for family in &schema.families {
+        let subject = Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
+        check_ttl(linter, family, subject);
+        check_bounds(linter, family, subject);
+        check_tags(linter, family, subject);
+        if samples_collapse(family) {
+            linter.find("sample-as-member", subject, "equal samples are one member, which only moves");
+        }
+        if family.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
+            linter.find("no-purpose", subject, "nobody says why it exists");
+        }
+    }
+    check_channels(linter);
+    check_purposes(linter);
+}
+
+fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
+    match &family.ttl.rule {
+        TtlRule::Undeclared => linter.find("ttl-missing", subject, "has no `ttl`"),
+        TtlRule::None { why } if why.trim().is_empty() => {
+            linter.find("ttl-missing", subject, "never expires and does not say why");
+        }
+        TtlRule::After { event, backstop: None, .. } => {
+            linter.find("no-backstop", subject, format!("has a TTL only after {event}"));
+        }
+        _ => {}
+    }
+    let expires = family.ttl.rule.longest().is_some();
+    if expires && family.role == Some(Role::Window) && family.ttl.renewal == Renewal::EachWrite {
+        linter.find("renewed-window", subject, "each write starts the window anew");
+    }
+    if expires && is_buffer(family) {
+        linter.find("expiring-buffer", subject, "what waits in it is lost when the reader is away");
+    }
+}
+
+/// A buffer or queue by its role, else by its name.
+fn is_buffer(family: &Family) -> bool {
+    match family.role {
+        Some(role) => matches!(role, Role::Buffer | Role::Queue),
+        None => family
+            .pattern
+            .text
+            .split(':')
+            .any(|word| matches!(word, "buffer" | "queue" | "pending" | "outbox")),
+    }
+}
+
+fn check_bounds(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
+    if family.kind() != Kind::String && family.max_len.is_none() && !has_only_exact_fields(family) {
+        linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().name()));
+    }
+    if family.max_keys.is_none() && family.pattern.ids().next().is_some() {
+        linter.find("no-max-keys", subject, "as many keys as there are ids");
+    }
+}
+
+/// A hash whose fields are all named is bounded by them.
+fn has_only_exact_fields(family: &Family) -> bool {
+    match &family.content {
+        Content::Hash(fields) => {
+            !fields.is_empty()
+                && fields.iter().all(|field| matches!(field.name, crate::model::FieldName::Exact(_)))
+        }
+        _ => false,
+    }
+}
+
+fn samples_collapse(family: &Family) -> bool {
+    let Content::Zset { member, score } = &family.content else {
+        return false;
+    };
+    matches!(member, Value::Int { .. } | Value::Float { .. })
+        && matches!(score, Value::UnixMillis | Value::UnixSeconds)
+}
+
+fn check_tags(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
+    let schema = linter.schema;
+    for name in &family.with {
+        let Some(other) = schema.family(name) else {
+            continue;
+        };
+        if !share_a_slot(schema, family, other) {
+            let message = format!("used together with `{name}`, which has another tag");
+            linter.find("no-common-tag", subject, message);
+        }
+    }
+}
+
+fn share_a_slot(schema: &Schema, left: &Family, right: &Family) -> bool {
+    let name = |id: usize| &schema.ids[id].name;
+    match (&left.tag, &right.tag) {
+        (Tag::Id(left), Tag::Id(right)) => name(*left) == name(*right),
+        (Tag::Shard { by: Some(left) }, Tag::Shard { by: Some(right) }) => name(*left) == name(*right),
+        (Tag::Shard { .. }, Tag::Shard { .. }) => true,
+        _ => false,
+    }
+}
+
+fn check_channels(linter: &mut Linter<'_>) {
+    let schema = linter.schema;
+    for channel in &schema.channels {
+        if channel.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
+            let subject = Subject { kind: "channel", name: &channel.name, place: channel.place, allow: &[] };
+            linter.find("no-purpose", subject, "nobody says why it exists");
+        }
+    }
+}
+
+fn check_purposes(linter: &mut Linter<'_>) {
+    let schema = linter.schema;
+    for (later, family) in schema.families.iter().enumerate() {
+        for earlier in &schema.families[..later] {
+            if say_the_same(earlier, family) {
+                let subject =
+                    Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
+                linter.find("same-purpose", subject, format!("`{}` says the same", earlier.name));
+            }
+        }
+    }
+}
+
+/// Whether two purposes use nearly the same words.
+fn say_the_same(left: &Family, right: &Family) -> bool {
+    let words = |family: &Family| -> BTreeSet<String> {
+        let text = family.purpose.as_deref().unwrap_or_default().to_lowercase();
+        text.split(|char: char| !char.is_alphanumeric())
+            .filter(|word| word.len() > 3)
+            .map(ToOwned::to_owned)
+            .collect()
+    };
+    let (left, right) = (words(left), words(right));
+    let (shared, all) = (left.intersection(&right).count(), left.union(&right).count());
+    shared >= 2 && shared * 5 >= all * 4
+}

@@ -1,0 +1,262 @@
+//! From what a sample showed to the text of a schema file, ready to edit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::guess::{DEEPEST, Step, segments};
+use super::infer::{InferOptions, Seen};
+use super::narrow::{Narrowing, toml_text};
+use crate::model::{Kind, Schema};
+use crate::read::snake;
+use crate::units::{format_count, format_duration};
+
+/// TTLs that people choose.
+const USUAL_TTLS_S: [u64; 18] = [
+    1, 5, 10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 90_000, 172_800, 604_800,
+    2_592_000,
+];
+
+/// The text of the proposed file.
+pub(super) fn propose(
+    options: &InferOptions,
+    patterns: Vec<(Vec<Step>, Seen)>,
+    sampled: u64,
+    existing: u64,
+) -> String {
+    let mut patterns: Vec<(Vec<Step>, Seen)> =
+        patterns.into_iter().filter(|(_, seen)| !seen.kinds.is_empty()).collect();
+    patterns.sort_by(|left, right| left.0.cmp(&right.0));
+    let prefix = common_prefix(&patterns);
+    let mut proposal =
+        Proposal { scale: (existing as f64 / sampled.max(1) as f64).max(1.0), ..Proposal::default() };
+    proposal.name_ids(&patterns);
+    let mut body = String::new();
+    for (index, (steps, seen)) in patterns.iter().enumerate() {
+        proposal.family(index, steps, seen, prefix.as_deref(), &mut body);
+    }
+    let mut text = format!(
+        "# Proposed from {} of {} keys. Read it, correct it, say what each family is for, and audit with it.\n\n",
+        format_count(sampled),
+        format_count(existing)
+    );
+    let name = schema_name(&options.name);
+    let prefix = prefix.map(|prefix| format!("prefix  = \"{prefix}:\"\n")).unwrap_or_default();
+    let _ = write!(text, "[schema]\nname    = \"{name}\"\nversion = 1\n{prefix}\n");
+    proposal.ids(&mut text);
+    text += &body;
+    proposal.narrowing.shapes(&mut text);
+    if let Err(mistakes) = Schema::parse("proposal", &text) {
+        let remarks: String = mistakes.0.iter().map(|mistake| format!("# {}\n", mistake.what)).collect();
+        text = format!("# To be settled by hand:\n{remarks}\n{text}");
+    }
+    text
+}
+
+fn schema_name(name: &str) -> String {
+    let name = snake(name).replace(|char: char| !char.is_ascii_alphanumeric(), "_");
+    let letters = if name.starts_with(|char: char| char.is_ascii_alphabetic()) { "" } else { "schema_" };
+    format!("{letters}{name}").chars().take(64).collect()
+}
+
+/// The first word of all patterns, if they share one.
+fn common_prefix(patterns: &[(Vec<Step>, Seen)]) -> Option<String> {
+    let Step::Word(first) = patterns.first()?.0.first()? else {
+        return None;
+    };
+    let shared = patterns.iter().all(|(steps, _)| steps.len() > 1 && steps[0] == Step::Word(first.clone()));
+    (shared && patterns.len() > 1).then(|| first.clone())
+}
+
+#[derive(Default)]
+struct Proposal {
+    /// Existing keys for each sampled one.
+    scale: f64,
+    ids: BTreeMap<String, IdSeen>,
+    /// The names of the ids of each pattern, by position.
+    names: Vec<BTreeMap<usize, String>>,
+    families: BTreeSet<String>,
+    narrowing: Narrowing,
+}
+
+/// What stood in a placeholder.
+#[derive(Default)]
+struct IdSeen {
+    values: BTreeSet<String>,
+    not: BTreeSet<String>,
+}
+
+impl Proposal {
+    fn name_ids(&mut self, patterns: &[(Vec<Step>, Seen)]) {
+        for (steps, seen) in patterns {
+            let mut names = BTreeMap::new();
+            for (position, step) in steps.iter().enumerate() {
+                if matches!(step, Step::Word(_)) {
+                    continue;
+                }
+                // The rest of a very deep key may hold colons, and nothing else should share its rule.
+                let base =
+                    if position + 1 == DEEPEST { "rest".to_owned() } else { id_name(&steps[..position]) };
+                let mut name = base.clone();
+                let mut number = 2;
+                while names.values().any(|taken| *taken == name) {
+                    name = format!("{base}_{number}");
+                    number += 1;
+                }
+                let id = self.ids.entry(name.clone()).or_default();
+                for example in &seen.examples {
+                    let segment = segments(example).get(position).copied().unwrap_or_default();
+                    id.values.insert(segment.trim_matches(['{', '}']).to_owned());
+                }
+                // Words that other patterns have in this very place.
+                id.not.extend(patterns.iter().filter_map(|(other, _)| match other.get(position) {
+                    Some(Step::Word(word)) if other[..position] == steps[..position] => Some(word.clone()),
+                    _ => None,
+                }));
+                names.insert(position, name);
+            }
+            self.names.push(names);
+        }
+    }
+
+    fn ids(&self, out: &mut String) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let _ = writeln!(out, "[ids]");
+        for (name, id) in &self.ids {
+            let int = |value: &String| value.parse::<u64>().is_ok_and(|number| number.to_string() == *value);
+            let example = id
+                .values
+                .iter()
+                .find(|value| is_telling(value) && !id.not.contains(*value))
+                .cloned()
+                .unwrap_or_default();
+            let mut words = Vec::new();
+            if id.values.iter().all(int) {
+                words.push("form = \"int\"".to_owned());
+            } else {
+                let longest = id.values.iter().map(String::len).max().unwrap_or(1);
+                words.push(format!("max = {}", (longest * 2).next_power_of_two().clamp(16, 1_024)));
+                let raw: String = [':', '/', ' ']
+                    .into_iter()
+                    .filter(|char| id.values.iter().any(|value| value.contains(*char)))
+                    .collect();
+                if !raw.is_empty() {
+                    words.push(format!("raw = \"{raw}\""));
+                }
+                if !id.not.is_empty() {
+                    words.push(format!("not = {:?}", id.not.iter().collect::<Vec<_>>()));
+                }
+            }
+            words.extend((!example.is_empty()).then(|| format!("example = {}", toml_text(&example))));
+            let _ = writeln!(out, "{name} = {{ {} }}", words.join(", "));
+        }
+        out.push('\n');
+    }
+
+    fn family(&mut self, index: usize, steps: &[Step], seen: &Seen, prefix: Option<&str>, out: &mut String) {
+        let skip = usize::from(prefix.is_some());
+        let spelled = |(position, step): (usize, &Step)| match step {
+            Step::Word(word) => word.clone(),
+            Step::Id => format!("<{}>", self.names[index][&position]),
+            Step::TaggedId => format!("{{<{}>}}", self.names[index][&position]),
+        };
+        let pattern = steps.iter().enumerate().skip(skip).map(spelled).collect::<Vec<_>>().join(":");
+        let name = self.family_name(&steps[skip..]);
+        let kind = seen.kinds[0];
+        let _ = writeln!(out, "[key.{name}]");
+        if let [_, others @ ..] = seen.kinds.as_slice()
+            && !others.is_empty()
+        {
+            let others: Vec<&str> = others.iter().map(|kind| kind.name()).collect();
+            let _ = writeln!(out, "# also seen: {}", others.join(", "));
+        }
+        let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.name());
+        self.narrowing.content(&name, kind, seen, out);
+        if kind != Kind::String {
+            let _ = writeln!(out, "max_len  = {}", round_up(seen.longest * 2));
+        }
+        if self.names[index].is_empty() {
+            let _ = writeln!(out, "ttl      = {}", ttl(seen));
+        } else {
+            let keys = seen.keys as f64 * self.scale * 2.0;
+            let _ = writeln!(out, "max_keys = {}\nttl      = {}", round_up(keys as u64), ttl(seen));
+        }
+        let _ = writeln!(out, "purpose  = \"\"\n");
+    }
+
+    fn family_name(&mut self, steps: &[Step]) -> String {
+        let words: Vec<String> = steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Word(word) => {
+                    Some(snake(word).replace(|char: char| !char.is_ascii_alphanumeric(), "_"))
+                }
+                Step::Id | Step::TaggedId => None,
+            })
+            .collect();
+        let joined = words.join("_");
+        let base = match joined.trim_matches('_') {
+            "" => "keys".to_owned(),
+            name if name.starts_with(|char: char| char.is_ascii_digit()) => format!("k{name}"),
+            name => name.chars().take(50).collect(),
+        };
+        let mut name = base.clone();
+        let mut number = 2;
+        while !self.families.insert(name.clone()) {
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+fn id_name(before: &[Step]) -> String {
+    let word = before.iter().rev().find_map(|step| match step {
+        Step::Word(word) => Some(snake(word)),
+        Step::Id | Step::TaggedId => None,
+    });
+    let word = word.unwrap_or_default().replace(|char: char| !char.is_ascii_alphanumeric(), "_");
+    match singular(word.trim_matches('_')) {
+        "" => "id".to_owned(),
+        word if word.starts_with(|char: char| char.is_ascii_digit()) => format!("id_{word}"),
+        word => format!("{}_id", word.chars().take(40).collect::<String>()),
+    }
+}
+
+/// Whether an id is good to look at as an example.
+fn is_telling(value: &str) -> bool {
+    (1..=64).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+fn singular(word: &str) -> &str {
+    if word.ends_with("us") || word.ends_with("ss") { word } else { word.strip_suffix('s').unwrap_or(word) }
+}
+
+fn ttl(seen: &Seen) -> String {
+    if seen.expiring == 0 {
+        return "{ none = \"no key of the sample expires: why?\" }".to_owned();
+    }
+    let seconds = seen.longest_ttl_ms.div_ceil(1_000).max(1);
+    let usual = USUAL_TTLS_S.into_iter().find(|usual| *usual >= seconds);
+    let longest = format_duration(Duration::from_secs(usual.unwrap_or(seconds.next_multiple_of(86_400))));
+    if seen.expiring == seen.keys {
+        return format!("{{ max = \"{longest}\" }}");
+    }
+    format!("{{ late = \"{longest}\", why = \"some keys of the sample do not expire: why?\" }}")
+}
+
+/// 1, 2 or 5 with zeros, at least the number.
+fn round_up(number: u64) -> u64 {
+    let mut ten = 1;
+    while ten < 1_000_000_000_000 {
+        if let Some(round) =
+            [1, 2, 5].into_iter().map(|digit| digit * ten).find(|round| *round >= number.max(10))
+        {
+            return round;
+        }
+        ten *= 10;
+    }
+    number
+}

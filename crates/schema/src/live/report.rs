@@ -1,0 +1,193 @@
+//! What an audit found: for people as text, for machines as JSON.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Breach;
+use crate::lint::Severity;
+use crate::units::{format_count, format_size};
+
+/// The whole result. Its size does not depend on the number of keys.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct AuditReport {
+    pub nodes: usize,
+    pub keys: u64,
+    pub elapsed_ms: u64,
+    pub families: Vec<FamilyUse>,
+    pub violations: Vec<ViolationGroup>,
+    pub undeclared: Vec<UndeclaredGroup>,
+    pub biggest: Vec<BigKey>,
+    pub notes: Vec<String>,
+}
+
+/// How much of a family there is.
+#[derive(Clone, Debug, Serialize)]
+pub struct FamilyUse {
+    /// `chat.online`
+    pub family: String,
+    pub pattern: String,
+    pub keys: u64,
+    /// Estimated from the keys that were weighed.
+    pub bytes: u64,
+    pub longest: u64,
+}
+
+/// All violations of one kind in one family.
+#[derive(Clone, Debug, Serialize)]
+pub struct ViolationGroup {
+    pub family: String,
+    pub breach: Breach,
+    pub severity: Severity,
+    pub keys: u64,
+    /// The first few.
+    pub examples: Vec<Example>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Example {
+    pub key: String,
+    pub message: String,
+}
+
+/// Keys that no family declares, by guessed pattern.
+#[derive(Clone, Debug, Serialize)]
+pub struct UndeclaredGroup {
+    pub pattern: String,
+    pub kinds: Vec<String>,
+    pub keys: u64,
+    pub bytes: u64,
+    pub example: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BigKey {
+    pub key: String,
+    pub family: Option<String>,
+    pub bytes: u64,
+    pub len: Option<u64>,
+}
+
+impl AuditReport {
+    /// The worst of all findings; `None` when everything is as declared.
+    pub fn worst(&self) -> Option<Severity> {
+        let undeclared = (!self.undeclared.is_empty()).then(|| Breach::UndeclaredKey.severity());
+        self.violations.iter().map(|group| group.severity).chain(undeclared).max()
+    }
+
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Tables for people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let seconds = self.elapsed_ms as f64 / 1_000.0;
+        let servers = if self.nodes == 1 { "server" } else { "servers" };
+        let _ =
+            writeln!(out, "{} keys on {} {servers} in {seconds:.1} s\n", format_count(self.keys), self.nodes);
+        self.family_table(&mut out);
+        self.violation_list(&mut out);
+        self.undeclared_table(&mut out);
+        self.biggest_table(&mut out);
+        for note in &self.notes {
+            let _ = writeln!(out, "note: {note}");
+        }
+        let _ = writeln!(out, "{}", self.verdict());
+        out
+    }
+
+    /// One line that says how it went.
+    pub fn verdict(&self) -> String {
+        let count = |severity| self.violations.iter().filter(|group| group.severity == severity).count();
+        match self.worst() {
+            None => "everything is as declared".to_owned(),
+            Some(_) => format!(
+                "{} kinds of errors, {} kinds of warnings, {} undeclared patterns",
+                count(Severity::Error),
+                count(Severity::Warning),
+                self.undeclared.len()
+            ),
+        }
+    }
+
+    fn family_table(&self, out: &mut String) {
+        let used = self.families.iter().filter(|family| family.keys > 0);
+        let rows: Vec<[String; 4]> = used
+            .map(|family| {
+                [
+                    family.family.clone(),
+                    family.pattern.clone(),
+                    format_count(family.keys),
+                    format_size(family.bytes),
+                ]
+            })
+            .collect();
+        table(out, ["family", "pattern", "keys", "memory"], &rows);
+    }
+
+    fn violation_list(&self, out: &mut String) {
+        for group in &self.violations {
+            let (severity, breach) = (group.severity.name(), group.breach.name());
+            let keys = if group.keys == 1 { "key" } else { "keys" };
+            let _ =
+                writeln!(out, "{severity}[{breach}] {}: {} {keys}", group.family, format_count(group.keys));
+            for example in &group.examples {
+                let _ = writeln!(out, "    {}  {}", example.key, example.message);
+            }
+        }
+        if !self.violations.is_empty() {
+            out.push('\n');
+        }
+    }
+
+    fn undeclared_table(&self, out: &mut String) {
+        let rows: Vec<[String; 4]> = self
+            .undeclared
+            .iter()
+            .map(|group| {
+                [
+                    group.pattern.clone(),
+                    group.kinds.join(" "),
+                    format_count(group.keys),
+                    group.example.clone(),
+                ]
+            })
+            .collect();
+        table(out, ["undeclared", "type", "keys", "example"], &rows);
+    }
+
+    fn biggest_table(&self, out: &mut String) {
+        let rows: Vec<[String; 4]> = self
+            .biggest
+            .iter()
+            .map(|big| {
+                let len = big.len.map(format_count).unwrap_or_default();
+                [big.key.clone(), big.family.clone().unwrap_or_default(), format_size(big.bytes), len]
+            })
+            .collect();
+        table(out, ["biggest keys", "family", "memory", "length"], &rows);
+    }
+}
+
+/// Left-aligned columns under their titles; nothing at all without rows.
+fn table(out: &mut String, titles: [&str; 4], rows: &[[String; 4]]) {
+    if rows.is_empty() {
+        return;
+    }
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([titles[column].len()]).max().unwrap_or(0)
+    };
+    let widths: [usize; 4] = std::array::from_fn(width);
+    let mut line = |cells: [&str; 4]| {
+        let padded: Vec<String> =
+            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(out, "{}", padded.join("  ").trim_end());
+    };
+    line(titles);
+    for row in rows {
+        line(std::array::from_fn(|column| row[column].as_str()));
+    }
+    out.push('\n');
+}

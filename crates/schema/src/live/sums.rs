@@ -1,0 +1,111 @@
+//! Totals that must equal the sum of their parts, such as a user's unread badge.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::catalog::{Catalog, FamilyId};
+
+/// Totals that are followed at once; beyond it further ones are left out, and the report says so.
+const MOST_TOTALS: usize = 200_000;
+
+/// A total and what was added up for it so far.
+#[derive(Debug, Default)]
+struct Sum {
+    total: Option<i128>,
+    parts: i128,
+}
+
+/// Follows every total that a schema declares with `sums`.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    /// Part family → total families with the positions of the total's ids among the part's.
+    totals_of: HashMap<FamilyId, Vec<(FamilyId, Vec<usize>)>>,
+    totals: HashSet<FamilyId>,
+    sums: HashMap<(FamilyId, Vec<String>), Sum>,
+    left_out: bool,
+}
+
+/// A total that is not the sum of its parts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mismatch {
+    pub(super) family: FamilyId,
+    pub(super) ids: Vec<String>,
+    pub(super) message: String,
+}
+
+impl Sums {
+    pub(super) fn new(catalog: &Catalog) -> Sums {
+        let mut sums = Sums::default();
+        for (total, family) in catalog.families() {
+            let schema = catalog.schema(total);
+            let Some(parts) = &family.sums else { continue };
+            let Some(part) = schema.families.iter().position(|family| family.name == *parts) else {
+                continue;
+            };
+            let part_ids: Vec<usize> = schema.families[part].pattern.ids().collect();
+            let positions: Option<Vec<usize>> =
+                family.pattern.ids().map(|id| part_ids.iter().position(|other| *other == id)).collect();
+            if let Some(positions) = positions {
+                let part = FamilyId { schema: total.schema, family: part };
+                sums.totals_of.entry(part).or_default().push((total, positions));
+                sums.totals.insert(total);
+            }
+        }
+        sums
+    }
+
+    /// The families that are totals or parts of one.
+    pub(super) fn families(&self) -> HashSet<FamilyId> {
+        self.totals.iter().chain(self.totals_of.keys()).copied().collect()
+    }
+
+    /// Takes in the value of a key.
+    pub(super) fn add(&mut self, family: FamilyId, ids: &[String], value: &[u8]) {
+        let follows = self.totals.contains(&family) || self.totals_of.contains_key(&family);
+        let Some(number) = follows.then(|| std::str::from_utf8(value).ok()?.parse::<i64>().ok()).flatten()
+        else {
+            return;
+        };
+        if self.totals.contains(&family)
+            && let Some(sum) = self.sum(family, ids.to_vec())
+        {
+            // Shards of one total add up, too.
+            *sum.total.get_or_insert(0) += i128::from(number);
+        }
+        for (total, positions) in self.totals_of.get(&family).cloned().unwrap_or_default() {
+            let ids = positions.iter().map(|position| ids[*position].clone()).collect();
+            if let Some(sum) = self.sum(total, ids) {
+                sum.parts += i128::from(number);
+            }
+        }
+    }
+
+    fn sum(&mut self, total: FamilyId, ids: Vec<String>) -> Option<&mut Sum> {
+        let key = (total, ids);
+        if self.sums.len() >= MOST_TOTALS && !self.sums.contains_key(&key) {
+            self.left_out = true;
+            return None;
+        }
+        Some(self.sums.entry(key).or_default())
+    }
+
+    pub(super) fn left_out(&self) -> bool {
+        self.left_out
+    }
+
+    pub(super) fn mismatches(&self) -> Vec<Mismatch> {
+        let mut mismatches: Vec<Mismatch> = self
+            .sums
+            .iter()
+            .filter(|(_, sum)| sum.total.unwrap_or(0) != sum.parts)
+            .map(|((family, ids), sum)| {
+                let message = match sum.total {
+                    Some(total) => format!("says {total}, its parts add up to {}", sum.parts),
+                    None => format!("is missing, its parts add up to {}", sum.parts),
+                };
+                Mismatch { family: *family, ids: ids.clone(), message }
+            })
+            .collect();
+        mismatches.sort_by(|left, right| (left.family, &left.ids).cmp(&(right.family, &right.ids)));
+        mismatches
+    }
+}

@@ -1,0 +1,394 @@
+//! What a schema file says, typed. Built only by [`Schema::parse`], so every reference in it resolves.
+
+use std::time::Duration;
+
+use crate::id::IdRule;
+use crate::pattern::Pattern;
+use crate::shape::{Shape, Value};
+use crate::source::Place;
+use crate::units::{parse_duration, parse_size};
+
+/// One schema file.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The file it was read from, for messages.
+    pub file: String,
+    pub name: String,
+    pub version: u32,
+    pub purpose: Option<String>,
+    pub note: Option<String>,
+    pub prefix: Prefix,
+    /// How many shards a global key has under the tagged layout.
+    pub shards: Limit<u64>,
+    pub ids: Vec<IdRule>,
+    pub families: Vec<Family>,
+    pub channels: Vec<Channel>,
+    pub shapes: Vec<Shape>,
+    pub allow: Vec<Allow>,
+    /// Where `[schema]` stands.
+    pub place: Place,
+}
+
+/// What every key of a schema starts with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefix {
+    pub env: Option<String>,
+    pub value: String,
+}
+
+impl Prefix {
+    /// Whether a text may stand before every key: nothing in it has a meaning of its own.
+    pub fn accepts(text: &str) -> bool {
+        let strange = |char: char| char.is_control() || " {}<>*?[]\\%\"'".contains(char);
+        !text.contains(strange)
+    }
+}
+
+/// A number of the contract that an environment variable may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit<T> {
+    /// What holds now: the default of the file until [`Schema::apply_env`].
+    pub value: T,
+    pub env: Option<EnvVar>,
+}
+
+impl<T> Limit<T> {
+    pub fn fixed(value: T) -> Self {
+        Limit { value, env: None }
+    }
+}
+
+/// The environment variable of a limit, and the unit of a bare number in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvVar {
+    pub name: String,
+    pub unit: Option<String>,
+}
+
+/// The five types of Redis that a family may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    String,
+    Hash,
+    List,
+    Set,
+    Zset,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [Kind::String, Kind::Hash, Kind::List, Kind::Set, Kind::Zset];
+
+    /// The name that `TYPE` answers with.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::Hash => "hash",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::Zset => "zset",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// All keys of one pattern: what they hold, how long, how much, and why.
+#[derive(Clone, Debug)]
+pub struct Family {
+    pub name: String,
+    pub pattern: Pattern,
+    pub content: Content,
+    pub max_len: Option<Limit<u64>>,
+    pub max_keys: Option<Limit<u64>>,
+    pub ttl: Ttl,
+    pub tag: Tag,
+    pub role: Option<Role>,
+    /// Families that one script touches together with this one.
+    pub with: Vec<String>,
+    /// The family whose values this one's value is the sum of.
+    pub sums: Option<String>,
+    pub writers: Vec<String>,
+    pub contract: Vec<String>,
+    pub purpose: Option<String>,
+    pub note: Option<String>,
+    pub example: Option<Example>,
+    pub allow: Vec<Allow>,
+    pub place: Place,
+}
+
+/// What a key may hold, shown in the documentation: a value, an item or a member, or some fields of a hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    pub values: Vec<(Option<String>, String)>,
+    pub place: Place,
+}
+
+impl Family {
+    pub fn kind(&self) -> Kind {
+        match self.content {
+            Content::String(_) => Kind::String,
+            Content::Hash(_) => Kind::Hash,
+            Content::List(_) => Kind::List,
+            Content::Set(_) => Kind::Set,
+            Content::Zset { .. } => Kind::Zset,
+        }
+    }
+}
+
+/// The value of a key, by type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    String(Value),
+    Hash(Vec<Field>),
+    List(Value),
+    Set(Value),
+    Zset { member: Value, score: Value },
+}
+
+/// One field of a hash, or a rule for many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub name: FieldName,
+    pub value: Value,
+    pub presence: Presence,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldName {
+    /// Exactly this field.
+    Exact(String),
+    /// Any field whose name is an id of this index.
+    Id(usize),
+    /// Any other field.
+    Any,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Required,
+    Optional,
+}
+
+/// How long a key may live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    pub rule: TtlRule,
+    /// Whether each write starts the time anew.
+    pub renewal: Renewal,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TtlRule {
+    /// The file says nothing, which the linter does not let pass.
+    Undeclared,
+    /// Has a TTL, never above this.
+    Max(Limit<Duration>),
+    /// Written with exactly this TTL.
+    Exact(Limit<Duration>),
+    /// Written with a TTL between the two.
+    Range(Limit<Duration>, Limit<Duration>),
+    /// Never expires, for this reason.
+    None { why: String },
+    /// Has no TTL at first, for this reason, and at most this one later.
+    Late { max: Limit<Duration>, why: String },
+    /// Kept for some time after an event; the backstop is what it carries until then.
+    After { event: String, keep: Limit<Duration>, backstop: Option<Limit<Duration>> },
+}
+
+impl TtlRule {
+    /// The longest TTL that a key may show, if it may show one.
+    pub fn longest(&self) -> Option<Duration> {
+        match self {
+            TtlRule::Undeclared | TtlRule::None { .. } => None,
+            TtlRule::Max(limit) | TtlRule::Exact(limit) | TtlRule::Late { max: limit, .. } => {
+                Some(limit.value)
+            }
+            TtlRule::Range(_, most) => Some(most.value),
+            TtlRule::After { keep, backstop, .. } => {
+                Some(backstop.as_ref().map_or(keep.value, |backstop| backstop.value.max(keep.value)))
+            }
+        }
+    }
+
+    /// Whether a key without a TTL breaks the rule.
+    pub fn required(&self) -> bool {
+        match self {
+            TtlRule::Max(_) | TtlRule::Exact(_) | TtlRule::Range(..) => true,
+            TtlRule::After { backstop, .. } => backstop.is_some(),
+            TtlRule::Undeclared | TtlRule::None { .. } | TtlRule::Late { .. } => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    Unsaid,
+    EachWrite,
+    Never,
+}
+
+/// What shares a Cluster slot under the tagged layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tag {
+    Undeclared,
+    /// Braces around the id of this index.
+    Id(usize),
+    /// A numbered shard; given by the caller, or derived from the id of this index.
+    Shard {
+        by: Option<usize>,
+    },
+    /// One key, touched alone, for this reason.
+    Single {
+        why: String,
+    },
+}
+
+/// What a family is for, where the linter has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    Counter,
+    Gauge,
+    State,
+    Cache,
+    View,
+    Index,
+    Log,
+    Samples,
+    Window,
+    Buffer,
+    Queue,
+    Lease,
+}
+
+impl Role {
+    pub const ALL: [(&'static str, Role); 12] = [
+        ("counter", Role::Counter),
+        ("gauge", Role::Gauge),
+        ("state", Role::State),
+        ("cache", Role::Cache),
+        ("view", Role::View),
+        ("index", Role::Index),
+        ("log", Role::Log),
+        ("samples", Role::Samples),
+        ("window", Role::Window),
+        ("buffer", Role::Buffer),
+        ("queue", Role::Queue),
+        ("lease", Role::Lease),
+    ];
+}
+
+/// A pub/sub channel and what is published on it.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub name: String,
+    pub pattern: Pattern,
+    /// The variable that replaces the whole name, prefix included.
+    pub env: Option<String>,
+    /// What that variable says, after [`Schema::apply_env`].
+    pub renamed: Option<String>,
+    pub payload: Value,
+    pub contract: Vec<String>,
+    pub purpose: Option<String>,
+    pub note: Option<String>,
+    pub place: Place,
+}
+
+/// A lint rule that a documented family breaks on purpose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allow {
+    pub rule: String,
+    pub reason: String,
+    pub place: Place,
+}
+
+/// An environment variable whose text is no value for its limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={text:?} is not {expected}")]
+pub struct BadEnv {
+    pub variable: String,
+    pub text: String,
+    pub expected: &'static str,
+}
+
+impl Schema {
+    pub fn family(&self, name: &str) -> Option<&Family> {
+        self.families.iter().find(|family| family.name == name)
+    }
+
+    pub fn channel(&self, name: &str) -> Option<&Channel> {
+        self.channels.iter().find(|channel| channel.name == name)
+    }
+
+    pub fn shape(&self, name: &str) -> Option<&Shape> {
+        self.shapes.iter().find(|shape| shape.name == name)
+    }
+
+    pub fn id(&self, name: &str) -> Option<&IdRule> {
+        self.ids.iter().find(|id| id.name == name)
+    }
+
+    /// Takes the prefix, the limits and the channel names that the environment sets.
+    pub fn apply_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), BadEnv> {
+        if let Some((variable, text)) = self.prefix.env.as_ref().and_then(|name| Some((name, env(name)?))) {
+            if !Prefix::accepts(&text) {
+                let expected = "a prefix without braces, stars, spaces or control characters";
+                return Err(BadEnv { variable: variable.clone(), text, expected });
+            }
+            self.prefix.value = text;
+        }
+        for channel in &mut self.channels {
+            channel.renamed = channel.env.as_deref().and_then(env);
+        }
+        read_count(&mut self.shards, env)?;
+        for family in &mut self.families {
+            for limit in family.max_len.iter_mut().chain(&mut family.max_keys) {
+                read_count(limit, env)?;
+            }
+            match &mut family.ttl.rule {
+                TtlRule::Undeclared | TtlRule::None { .. } => {}
+                TtlRule::Max(limit) | TtlRule::Exact(limit) | TtlRule::Late { max: limit, .. } => {
+                    read_duration(limit, env)?;
+                }
+                TtlRule::Range(least, most) => {
+                    read_duration(least, env)?;
+                    read_duration(most, env)?;
+                }
+                TtlRule::After { keep, backstop, .. } => {
+                    read_duration(keep, env)?;
+                    if let Some(backstop) = backstop {
+                        read_duration(backstop, env)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_count(limit: &mut Limit<u64>, env: &dyn Fn(&str) -> Option<String>) -> Result<(), BadEnv> {
+    let Some((variable, text)) = lookup(limit.env.as_ref(), env) else {
+        return Ok(());
+    };
+    let count = parse_size(&text).filter(|count| *count > 0);
+    limit.value = count.ok_or(BadEnv { variable, text, expected: "a positive number" })?;
+    Ok(())
+}
+
+fn read_duration(limit: &mut Limit<Duration>, env: &dyn Fn(&str) -> Option<String>) -> Result<(), BadEnv> {
+    let Some((variable, text)) = lookup(limit.env.as_ref(), env) else {
+        return Ok(());
+    };
+    let unit = limit.env.as_ref().and_then(|var| var.unit.as_deref()).unwrap_or("");
+    let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
+    let spelled = if bare { format!("{}{unit}", text.trim()) } else { text.clone() };
+    limit.value =
+        parse_duration(&spelled).ok_or(BadEnv { variable, text, expected: "a duration such as 2h" })?;
+    Ok(())
+}
+
+fn lookup(var: Option<&EnvVar>, env: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
+    let name = &var?.name;
+    env(name).map(|text| (name.clone(), text))
+}

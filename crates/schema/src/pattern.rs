@@ -1,0 +1,203 @@
+//! A key pattern: literal text and placeholders, `messages:<conversationId>:recent`.
+
+use crate::id::{IdRule, SEPARATOR};
+
+/// The literal and placeholder segments of a family's keys, without the schema's prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// As the file spells it.
+    pub text: String,
+    pub segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    Literal(String),
+    /// An index into the schema's ids.
+    Id(usize),
+}
+
+/// Why a text is no pattern, where in it, and what to write.
+#[derive(Debug)]
+pub(crate) struct PatternError {
+    pub(crate) offset: usize,
+    pub(crate) what: String,
+    pub(crate) instead: String,
+}
+
+impl Pattern {
+    /// Reads a pattern whose placeholders name declared ids.
+    pub(crate) fn parse(text: &str, ids: &[IdRule]) -> Result<Pattern, PatternError> {
+        let segments = split(text, ids)?;
+        let pattern = Pattern { text: text.to_owned(), segments };
+        pattern.check_boundaries()?;
+        pattern.check_separators(ids)?;
+        Ok(pattern)
+    }
+
+    /// The ids of the placeholders, from left to right.
+    pub fn ids(&self) -> impl Iterator<Item = usize> + '_ {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Id(id) => Some(*id),
+            Segment::Literal(_) => None,
+        })
+    }
+
+    /// The pattern as a glob for SCAN MATCH.
+    pub fn glob(&self) -> String {
+        let mut glob = String::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Id(_) => glob.push('*'),
+                Segment::Literal(text) => push_glob_literal(&mut glob, text),
+            }
+        }
+        glob
+    }
+
+    /// A placeholder fills the room between two separators (or braces), so that it has one end.
+    fn check_boundaries(&self) -> Result<(), PatternError> {
+        for pair in self.segments.windows(2) {
+            let problem = match pair {
+                [Segment::Id(_), Segment::Id(_)] => "two placeholders touch",
+                [Segment::Id(_), Segment::Literal(text)] if !text.starts_with([':', '}']) => {
+                    "a placeholder is followed by text that could be part of it"
+                }
+                [Segment::Literal(text), Segment::Id(_)] if !text.ends_with([':', '{']) => {
+                    "a placeholder follows text that could be part of it"
+                }
+                _ => continue,
+            };
+            let what = format!("{problem} in {:?}", self.text);
+            return Err(error(0, what, "a colon on both sides: \"user:<userId>:online\""));
+        }
+        Ok(())
+    }
+
+    /// At most one placeholder may hold the separator: then a key is parsed from both ends.
+    fn check_separators(&self, ids: &[IdRule]) -> Result<(), PatternError> {
+        let raw: Vec<&str> = self
+            .ids()
+            .map(|id| &ids[id])
+            .filter(|id| id.holds_separator())
+            .map(|id| id.name.as_str())
+            .collect();
+        if raw.len() < 2 {
+            return Ok(());
+        }
+        let what = format!("<{}> and <{}> may both hold the separator", raw[0], raw[1]);
+        let encoded =
+            format!("no `raw = \":\"` for one of them; its colons are then encoded as %{SEPARATOR:X}");
+        Err(error(0, what, encoded))
+    }
+}
+
+fn push_glob_literal(glob: &mut String, text: &str) {
+    for char in text.chars() {
+        if matches!(char, '*' | '?' | '[' | ']' | '\\') {
+            glob.push('\\');
+        }
+        glob.push(char);
+    }
+}
+
+fn split(text: &str, ids: &[IdRule]) -> Result<Vec<Segment>, PatternError> {
+    if text.is_empty() {
+        return Err(error(0, "the pattern is empty", "\"user:<userId>:online\""));
+    }
+    let mut segments = Vec::new();
+    let mut offset = 0;
+    while offset < text.len() {
+        let rest = &text[offset..];
+        let (segment, len) = match rest.strip_prefix('<') {
+            Some(inside) => placeholder(inside, offset, ids)?,
+            None => literal(&rest[..rest.find('<').unwrap_or(rest.len())], offset)?,
+        };
+        segments.push(segment);
+        offset += len;
+    }
+    Ok(segments)
+}
+
+/// A placeholder and its length with the brackets; `inside` follows the opening one.
+fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, usize), PatternError> {
+    let Some((name, _)) = inside.split_once('>') else {
+        return Err(error(offset, "a placeholder is not closed", format!("<{inside}>")));
+    };
+    match ids.iter().position(|id| id.name == name) {
+        Some(id) => Ok((Segment::Id(id), name.len() + 2)),
+        None => {
+            let near = crate::source::nearest(name, ids.iter().map(|id| id.name.as_str()));
+            let instead = near.map_or_else(
+                || format!("`{name} = {{ max = 128 }}` under [ids]"),
+                |near| format!("<{near}>"),
+            );
+            Err(error(offset, format!("<{name}> is not declared under [ids]"), instead))
+        }
+    }
+}
+
+fn literal(text: &str, offset: usize) -> Result<(Segment, usize), PatternError> {
+    match text.char_indices().find(|(_, char)| *char == '>' || char.is_control()) {
+        None => Ok((Segment::Literal(text.to_owned()), text.len())),
+        Some((at, char)) => {
+            let what = format!("{char:?} cannot stand in a pattern");
+            Err(error(offset + at, what, "a placeholder is written <name>"))
+        }
+    }
+}
+
+fn error(offset: usize, what: impl Into<String>, instead: impl Into<String>) -> PatternError {
+    PatternError { offset, what: what.into(), instead: instead.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Form, Raw};
+
+    fn ids() -> Vec<IdRule> {
+        let id = |name: &str, separator| IdRule {
+            name: name.into(),
+            form: Form::Text(Raw { separator, ..Raw::default() }),
+            max: 64,
+            not: vec![],
+            of: None,
+            example: "x".into(),
+            note: None,
+            allow: vec![],
+            place: crate::source::Place { line: 1, column: 1 },
+        };
+        vec![id("userId", false), id("run", true), id("task", false), id("path", true)]
+    }
+
+    #[test]
+    fn a_pattern_is_literals_and_placeholders() {
+        let pattern = Pattern::parse("user:<userId>:online", &ids()).unwrap();
+        assert_eq!(
+            pattern.segments,
+            [Segment::Literal("user:".into()), Segment::Id(0), Segment::Literal(":online".into())]
+        );
+        assert_eq!(pattern.glob(), "user:*:online");
+    }
+
+    #[test]
+    fn mistakes_say_what_to_write() {
+        for (text, instead) in [
+            ("user:<userid>", "<userId>"),
+            ("user:<userId", "<userId>"),
+            ("user:<color>", "`color = { max = 128 }` under [ids]"),
+            ("user<userId>", "a colon on both sides: \"user:<userId>:online\""),
+            ("", "\"user:<userId>:online\""),
+        ] {
+            let error = Pattern::parse(text, &ids()).unwrap_err();
+            assert_eq!(error.instead, instead, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_placeholder_may_hold_the_separator_two_may_not() {
+        assert!(Pattern::parse("task:<run>:<task>", &ids()).is_ok());
+        assert!(Pattern::parse("task:<run>:<path>", &ids()).is_err());
+    }
+}

@@ -1,0 +1,288 @@
+//! `[key.NAME]` and `[channel.NAME]`.
+
+use super::limit::{read_count, read_duration};
+use super::table::{Item, Reader, Table};
+use super::value::{Names, read_fields, read_value};
+use crate::model::{Allow, Channel, Content, Example, Family, Kind, Renewal, Role, Tag, Ttl, TtlRule};
+use crate::pattern::Pattern;
+use crate::shape::Value;
+
+pub(crate) const FAMILY_KEYS: [&str; 20] = [
+    "pattern", "type", "value", "fields", "item", "member", "score", "max_len", "max_keys", "ttl", "tag",
+    "role", "with", "sums", "writers", "contract", "purpose", "note", "example", "allow",
+];
+pub(crate) const CHANNEL_KEYS: [&str; 5] = ["name", "payload", "contract", "purpose", "note"];
+pub(crate) const TTL_KEYS: [&str; 9] =
+    ["max", "exact", "range", "none", "late", "why", "after", "backstop", "renewed"];
+pub(crate) const ALLOW_KEYS: [&str; 2] = ["rule", "reason"];
+
+pub(super) fn read_family(
+    name: &str,
+    table: &Table<'_>,
+    names: Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Family> {
+    table.only(&FAMILY_KEYS, reader);
+    let pattern = table
+        .need("pattern", "\"user:<userId>:online\"", reader)
+        .and_then(|item| read_pattern(item, names, reader));
+    let content = read_content(table, names, reader);
+    let max_len = table.get("max_len").and_then(|item| read_count(item, reader));
+    if let (Some(Content::String(_)), Some(item)) = (&content, table.get("max_len")) {
+        reader.wrong(item.at, "a string has no `max_len`", "value = { text = 4096 }");
+    }
+    let (pattern, content) = (pattern?, content?);
+    Some(Family {
+        name: name.to_owned(),
+        content,
+        max_len,
+        max_keys: table.get("max_keys").and_then(|item| read_count(item, reader)),
+        ttl: read_ttl(table.get("ttl"), reader),
+        tag: read_tag(table.get("tag"), &pattern, names, reader),
+        role: table.get("role").and_then(|item| read_role(item, reader)),
+        with: texts(table, "with", reader),
+        sums: table.text("sums", reader),
+        writers: texts(table, "writers", reader),
+        contract: texts(table, "contract", reader),
+        purpose: table.text("purpose", reader),
+        note: table.text("note", reader),
+        example: table.get("example").map(|item| read_example(item, reader)),
+        allow: read_allow(table.get("allow"), reader),
+        place: reader.source().place(table.at),
+        pattern,
+    })
+}
+
+pub(super) fn read_channel(
+    name: &str,
+    table: &Table<'_>,
+    names: Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Channel> {
+    table.only(&CHANNEL_KEYS, reader);
+    let item = table.need("name", "\"events:message.created\"", reader)?;
+    let (env, pattern) = match item.as_table("a channel name") {
+        None => (None, item),
+        Some(table) => {
+            table.only(&["env", "default"], reader);
+            let env = table.need("env", "\"CHANNEL\"", reader).and_then(|item| item.text(reader));
+            (env, table.need("default", "\"events:message.created\"", reader)?)
+        }
+    };
+    let payload = match table.get("payload") {
+        Some(item) => read_value(item, names, reader)?,
+        None => Value::Any,
+    };
+    Some(Channel {
+        name: name.to_owned(),
+        pattern: read_pattern(pattern, names, reader)?,
+        env,
+        renamed: None,
+        payload,
+        contract: texts(table, "contract", reader),
+        purpose: table.text("purpose", reader),
+        note: table.text("note", reader),
+        place: reader.source().place(table.at),
+    })
+}
+
+fn texts(table: &Table<'_>, name: &str, reader: &mut Reader<'_>) -> Vec<String> {
+    table.get(name).map(|item| item.texts(reader)).unwrap_or_default()
+}
+
+fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<Pattern> {
+    match Pattern::parse(&item.text(reader)?, names.ids) {
+        Ok(pattern) => Some(pattern),
+        Err(error) => {
+            // One further for the quote; escapes in a pattern would shift it, and nobody writes them.
+            let at = item.at + 1 + error.offset;
+            reader.wrong(at, error.what, error.instead);
+            None
+        }
+    }
+}
+
+fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<Content> {
+    let item = table.need("type", "\"string\"", reader)?;
+    let text = item.text(reader)?;
+    let Some(kind) = Kind::from_name(&text) else {
+        let all = Kind::ALL.map(Kind::name).join(", ");
+        reader.wrong(item.at, format!("no type is called {text:?}"), format!("one of {all}"));
+        return None;
+    };
+    let belongs: &[&str] = match kind {
+        Kind::String => &["value"],
+        Kind::Hash => &["fields"],
+        Kind::List => &["item"],
+        Kind::Set => &["member"],
+        Kind::Zset => &["member", "score"],
+    };
+    for key in ["value", "fields", "item", "member", "score"] {
+        if let Some(item) = table.get(key)
+            && !belongs.contains(&key)
+        {
+            let what = format!("a {} has no `{key}`", kind.name());
+            reader.wrong(item.at, what, format!("`{}`", belongs.join("` and `")));
+        }
+    }
+    let value = |key: &str, reader: &mut Reader<'_>| match table.get(key) {
+        Some(item) => read_value(item, names, reader),
+        None => Some(Value::Any),
+    };
+    Some(match kind {
+        Kind::String => Content::String(value("value", reader)?),
+        Kind::Hash => Content::Hash(
+            table.get("fields").map(|item| read_fields(item, names, reader)).unwrap_or_default(),
+        ),
+        Kind::List => Content::List(value("item", reader)?),
+        Kind::Set => Content::Set(value("member", reader)?),
+        Kind::Zset => Content::Zset { member: value("member", reader)?, score: value("score", reader)? },
+    })
+}
+
+fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {
+    let undeclared = Ttl { rule: TtlRule::Undeclared, renewal: Renewal::Unsaid };
+    let example = "{ max = \"1h\" }, { exact = \"1h\" }, { range = [\"5m\", \"1d\"] } or { none = \"why\" }";
+    let Some(item) = item else { return undeclared };
+    let Some(table) = item.table("ttl", example, reader) else {
+        return undeclared;
+    };
+    table.only(&TTL_KEYS, reader);
+    let renewal = match table.get("renewed").and_then(|item| item.flag(reader)) {
+        None => Renewal::Unsaid,
+        Some(true) => Renewal::EachWrite,
+        Some(false) => Renewal::Never,
+    };
+    let rules: Vec<&str> = ["max", "exact", "range", "none", "late", "after"]
+        .into_iter()
+        .filter(|key| table.get(key).is_some())
+        .collect();
+    let rule = match rules.as_slice() {
+        ["max"] => limit(&table, "max", reader).map(TtlRule::Max),
+        ["exact"] => limit(&table, "exact", reader).map(TtlRule::Exact),
+        ["range"] => read_range(&table, reader),
+        ["none"] => table.text("none", reader).map(|why| TtlRule::None { why }),
+        ["late"] => read_late(&table, reader),
+        ["max" | "exact", "after"] => read_after(&table, rules[0], reader),
+        _ => {
+            reader.wrong(item.at, "the TTL needs exactly one rule", example);
+            None
+        }
+    };
+    Ttl { rule: rule.unwrap_or(TtlRule::Undeclared), renewal }
+}
+
+fn limit(
+    table: &Table<'_>,
+    key: &str,
+    reader: &mut Reader<'_>,
+) -> Option<crate::model::Limit<std::time::Duration>> {
+    table.get(key).and_then(|item| read_duration(item, reader))
+}
+
+fn read_range(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
+    let item = table.get("range")?;
+    let ends = item.as_list().unwrap_or_default();
+    let [least, most] = ends.as_slice() else {
+        reader.wrong(item.at, "a range has two ends", "[\"5m\", \"1d\"]");
+        return None;
+    };
+    let (least, most) = (read_duration(*least, reader)?, read_duration(*most, reader)?);
+    if least.value > most.value {
+        reader.wrong(item.at, "the range ends before it starts", "the shorter duration first");
+        return None;
+    }
+    Some(TtlRule::Range(least, most))
+}
+
+fn read_late(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
+    let max = limit(table, "late", reader)?;
+    let why = table.need("why", "\"has no TTL while its instance lives\"", reader)?.text(reader)?;
+    Some(TtlRule::Late { max, why })
+}
+
+fn read_after(table: &Table<'_>, key: &str, reader: &mut Reader<'_>) -> Option<TtlRule> {
+    Some(TtlRule::After {
+        keep: limit(table, key, reader)?,
+        event: table.text("after", reader)?,
+        backstop: limit(table, "backstop", reader),
+    })
+}
+
+fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader: &mut Reader<'_>) -> Tag {
+    let Some(item) = item else { return Tag::Undeclared };
+    let mut placeholder = |item: Item<'_>, name: &str| {
+        let id = pattern.ids().find(|id| names.ids[*id].name == name);
+        if id.is_none() {
+            let what = format!("{:?} has no placeholder <{name}>", pattern.text);
+            reader.wrong(item.at, what, "a placeholder of the pattern, \"shard\", or { none = \"why\" }");
+        }
+        id
+    };
+    match item.as_text() {
+        Some("shard") => return Tag::Shard { by: None },
+        Some(name) => return placeholder(item, name).map_or(Tag::Undeclared, Tag::Id),
+        None => {}
+    }
+    let example = "\"userId\", \"shard\", { shard_by = \"monitor_id\" } or { none = \"why\" }";
+    let Some(table) = item.as_table("tag") else {
+        reader.wrong(item.at, "the tag is no table", example);
+        return Tag::Undeclared;
+    };
+    match table.entries.as_slice() {
+        [entry] if entry.name == "shard_by" => {
+            let by = entry.item.as_text().and_then(|name| placeholder(entry.item, name));
+            Tag::Shard { by }
+        }
+        [entry] if entry.name == "none" => {
+            entry.item.text(reader).map_or(Tag::Undeclared, |why| Tag::Single { why })
+        }
+        _ => {
+            reader.wrong(item.at, "the tag says nothing known", example);
+            Tag::Undeclared
+        }
+    }
+}
+
+/// A text, or the fields of a hash with their texts.
+fn read_example(item: Item<'_>, reader: &mut Reader<'_>) -> Example {
+    let place = reader.source().place(item.at);
+    let values = match item.as_table("example") {
+        None => item.text(reader).into_iter().map(|text| (None, text)).collect(),
+        Some(table) => table
+            .entries
+            .iter()
+            .filter_map(|entry| Some((Some(entry.name.to_owned()), entry.item.text(reader)?)))
+            .collect(),
+    };
+    Example { values, place }
+}
+
+fn read_role(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Role> {
+    let text = item.text(reader)?;
+    let role = Role::ALL.iter().find(|(name, _)| *name == text).map(|(_, role)| *role);
+    if role.is_none() {
+        let all = Role::ALL.map(|(name, _)| name).join(", ");
+        reader.wrong(item.at, format!("no role is called {text:?}"), format!("one of {all}"));
+    }
+    role
+}
+
+pub(super) fn read_allow(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Vec<Allow> {
+    let Some(item) = item else { return Vec::new() };
+    let items = item.as_list().unwrap_or_else(|| vec![item]);
+    let mut allows = Vec::new();
+    for item in items {
+        let example = "{ rule = \"no-prefix\", reason = \"…\" }";
+        let Some(table) = item.table("allow", example, reader) else {
+            continue;
+        };
+        table.only(&ALLOW_KEYS, reader);
+        let rule = table.need("rule", "\"no-prefix\"", reader).and_then(|item| item.text(reader));
+        let reason = table.need("reason", "\"…\"", reader).and_then(|item| item.text(reader));
+        if let (Some(rule), Some(reason)) = (rule, reason) {
+            allows.push(Allow { rule, reason, place: reader.source().place(item.at) });
+        }
+    }
+    allows
+}

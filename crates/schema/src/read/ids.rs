@@ -1,0 +1,171 @@
+//! `[ids]`: what may stand in a placeholder.
+
+use super::limit::duration_text;
+use super::table::{Item, Reader, Table};
+use crate::id::{Form, IdRule, LAST_UNIX_MS, Raw};
+
+pub(crate) const ID_KEYS: [&str; 12] =
+    ["max", "not", "raw", "form", "range", "step", "one_of", "of", "space", "example", "note", "allow"];
+pub(crate) const FORMS: [&str; 5] = ["text", "int", "unix_ms", "hour", "endpoint"];
+
+/// Longer ids make longer keys than anybody wants to read, in memory twice.
+const LONGEST_ID: u64 = 1024;
+
+pub(super) fn read_ids(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<IdRule> {
+    let mut ids: Vec<IdRule> = Vec::new();
+    for entry in &table.entries {
+        if !super::is_name(entry.name) || entry.name == "shard" {
+            reader.wrong(entry.at, format!("`{}` cannot name an id", entry.name), "letters, digits and _");
+            continue;
+        }
+        if let Some(clash) = ids.iter().find(|id| super::snake(&id.name) == super::snake(entry.name)) {
+            let what = format!("`{}` and `{}` are the same name in code", clash.name, entry.name);
+            reader.wrong(entry.at, what, "a name of its own");
+            continue;
+        }
+        let title = format!("id {}", entry.name);
+        if let Some(table) = entry.item.table(&title, "{ max = 128 }", reader)
+            && let Some(id) = read_id(entry.name, &table, &ids, reader)
+        {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reader<'_>) -> Option<IdRule> {
+    table.only(&ID_KEYS, reader);
+    let of = table.get("of").and_then(|item| Some((item, item.text(reader)?)));
+    let base = of.as_ref().and_then(|(_, of)| earlier.iter().find(|id| id.name == *of)).cloned();
+    if let (Some((item, of)), None) = (&of, &base) {
+        reader.wrong(item.at, format!("`{of}` is not declared before `{name}`"), "an id that stands above");
+    }
+    let form = read_form(table, base.as_ref(), reader)?;
+    let default_max = base.as_ref().map_or(128, |base| base.max);
+    let max = match table.get("max") {
+        None => default_max,
+        Some(item) => usize::try_from(item.count(1, reader)?.min(LONGEST_ID)).unwrap_or(default_max),
+    };
+    let not = table.get("not").map(|item| item.texts(reader)).unwrap_or_default();
+    let mut id = IdRule {
+        name: name.to_owned(),
+        form,
+        max,
+        not: if not.is_empty() {
+            base.as_ref().map(|base| base.not.clone()).unwrap_or_default()
+        } else {
+            not
+        },
+        of: base.as_ref().map(|base| base.name.clone()),
+        example: String::new(),
+        note: table.text("note", reader),
+        allow: super::family::read_allow(table.get("allow"), reader),
+        place: reader.source().place(table.at),
+    };
+    let example = table.text("example", reader);
+    id.example = example.or_else(|| base.map(|base| base.example)).unwrap_or_else(|| default_example(&id));
+    if let Err(error) = id.check(&id.example) {
+        let at = table.get("example").map_or(table.at, |item| item.at);
+        reader.wrong(at, format!("the example of `{name}`: {error}"), "an id that the rule accepts");
+    }
+    Some(id)
+}
+
+fn default_example(id: &IdRule) -> String {
+    match &id.form {
+        Form::Text(_) => super::snake(&id.name).trim_end_matches("_id").to_owned() + "1",
+        Form::Int { min, step, .. } => (min.div_ceil(*step).max(1) * step).to_string(),
+        Form::OneOf(words) => words.first().cloned().unwrap_or_default(),
+        Form::Hour => "2024-09-17_14".to_owned(),
+        Form::Endpoint { .. } => "GET /api/users".to_owned(),
+    }
+}
+
+fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) -> Option<Form> {
+    if let Some(item) = table.get("one_of") {
+        let words = item.texts(reader);
+        for word in &words {
+            if word.is_empty() || !word.bytes().all(|byte| Form::Text(Raw::default()).stays_raw(byte)) {
+                reader.wrong(item.at, format!("{word:?} cannot stand in a key as it is"), "plain words");
+            }
+        }
+        return (!words.is_empty()).then_some(Form::OneOf(words));
+    }
+    let form = match table.get("form") {
+        Some(item) => {
+            let form = item.text(reader)?;
+            if !FORMS.contains(&form.as_str()) {
+                reader.wrong(
+                    item.at,
+                    format!("no form is called {form:?}"),
+                    format!("one of {}", FORMS.join(", ")),
+                );
+                return None;
+            }
+            form
+        }
+        None => match base.map(|base| &base.form) {
+            Some(Form::Endpoint { .. }) => "endpoint".to_owned(),
+            Some(other) if table.get("raw").is_none() => return Some(other.clone()),
+            _ => "text".to_owned(),
+        },
+    };
+    Some(match form.as_str() {
+        "int" => read_int(table, u64::MAX, reader),
+        "unix_ms" => read_int(table, LAST_UNIX_MS, reader),
+        "hour" => Form::Hour,
+        "endpoint" => {
+            Form::Endpoint { space: table.get("space").map_or(b' ', |item| read_space(item, reader)) }
+        }
+        _ => Form::Text(table.get("raw").map(|item| read_raw(item, reader)).unwrap_or_default()),
+    })
+}
+
+fn read_space(item: Item<'_>, reader: &mut Reader<'_>) -> u8 {
+    match item.as_text() {
+        Some("_") => b'_',
+        Some(" ") => b' ',
+        _ => {
+            reader.wrong(item.at, "`space` is how the space of an endpoint is written", "\"_\" or \" \"");
+            b' '
+        }
+    }
+}
+
+fn read_raw(item: Item<'_>, reader: &mut Reader<'_>) -> Raw {
+    let mut raw = Raw::default();
+    for char in item.text(reader).unwrap_or_default().chars() {
+        match char {
+            ':' => raw.separator = true,
+            '/' => raw.slash = true,
+            ' ' => raw.space = true,
+            _ => reader.wrong(item.at, format!("{char:?} is never raw in a key"), "any of \": /\""),
+        }
+    }
+    raw
+}
+
+fn read_int(table: &Table<'_>, most: u64, reader: &mut Reader<'_>) -> Form {
+    let mut range = (0, most);
+    if let Some(item) = table.get("range") {
+        let bounds: Option<Vec<u64>> = item
+            .as_list()
+            .and_then(|items| items.iter().map(|item| u64::try_from(item.as_int()?).ok()).collect());
+        match bounds.as_deref() {
+            Some([min, max]) if min <= max => range = (*min, *max),
+            _ => reader.wrong(item.at, "`range` is the least and the greatest number", "[400, 599]"),
+        }
+    }
+    let step = match table.get("step") {
+        None => 1,
+        Some(item) => match (item.as_int(), duration_text(item)) {
+            (Some(step), _) if step > 0 => step.unsigned_abs(),
+            (_, Some(duration)) => u64::try_from(duration.as_millis()).unwrap_or(1).max(1),
+            _ => {
+                reader.wrong(item.at, "`step` is a number or, for times, a duration", "\"1h\"");
+                1
+            }
+        },
+    };
+    Form::Int { min: range.0, max: range.1, step }
+}

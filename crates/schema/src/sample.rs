@@ -1,0 +1,190 @@
+//! One valid example of every family, as commands: for the documentation, and for tests that seed a server.
+
+use crate::keyspace::{Keyspace, Shard};
+use crate::model::{Content, Family, FieldName, Presence, Role, Schema, Tag, TtlRule};
+use crate::shape::{JsonForm, Value};
+
+/// A command and its arguments.
+pub type Command = Vec<String>;
+
+/// The moment of all examples: 2025-11-16T10:00:00Z.
+const NOW_S: u64 = 1_763_287_200;
+
+/// The commands that make one key of a family as it should be, TTL included.
+pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
+    let schema = space.schema();
+    let declared = &schema.families[family];
+    let key = example_key(space, family);
+    let given = |field: Option<&str>| {
+        let values = declared.example.iter().flat_map(|example| &example.values);
+        values.clone().find(|(name, _)| name.as_deref() == field).map(|(_, text)| text.clone())
+    };
+    let value = |value: &Value| given(None).unwrap_or_else(|| example_value(value, schema));
+    let ttl_ms = written_ttl_ms(declared);
+    let mut commands = vec![match &declared.content {
+        Content::String(shape) => {
+            let mut set = command(&["SET", &key, &value(shape)]);
+            set.extend(ttl_ms.map(ttl_words).unwrap_or_default());
+            return vec![set];
+        }
+        Content::Hash(fields) => {
+            let mut hset = command(&["HSET", &key]);
+            for field in fields.iter().filter(|field| shown(field.presence, &field.name)) {
+                let name = field_name(&field.name, schema);
+                let text = given(Some(&name)).unwrap_or_else(|| example_value(&field.value, schema));
+                hset.extend([name, text]);
+            }
+            if hset.len() == 2 {
+                hset.extend(["field".to_owned(), "value".to_owned()]);
+            }
+            hset
+        }
+        Content::List(item) => {
+            // Work is taken from the left, so it joins on the right.
+            let queued = matches!(declared.role, Some(Role::Queue | Role::Buffer));
+            command(&[if queued { "RPUSH" } else { "LPUSH" }, &key, &value(item)])
+        }
+        Content::Set(member) => command(&["SADD", &key, &value(member)]),
+        Content::Zset { member, score } => {
+            command(&["ZADD", &key, &example_value(score, schema), &value(member)])
+        }
+    }];
+    commands.extend(ttl_ms.map(|ms| expire(&key, ms)));
+    commands
+}
+
+/// The command that shows a key of a family.
+pub fn example_read(space: &Keyspace, family: usize) -> Command {
+    let key = example_key(space, family);
+    match space.schema().families[family].content {
+        Content::String(_) => command(&["GET", &key]),
+        Content::Hash(_) => command(&["HGETALL", &key]),
+        Content::List(_) => command(&["LRANGE", &key, "0", "9"]),
+        Content::Set(_) => command(&["SMEMBERS", &key]),
+        Content::Zset { .. } => command(&["ZRANGE", &key, "0", "9", "WITHSCORES"]),
+    }
+}
+
+/// The command that publishes on a channel.
+pub fn example_publish(space: &Keyspace, channel: usize) -> Command {
+    let schema = space.schema();
+    let declared = &schema.channels[channel];
+    let ids: Vec<&str> = declared.pattern.ids().map(|id| schema.ids[id].example.as_str()).collect();
+    command(&["PUBLISH", &space.channel(channel, &ids), &example_value(&declared.payload, schema)])
+}
+
+/// A key of a family, for the examples of its ids.
+pub fn example_key(space: &Keyspace, family: usize) -> String {
+    let schema = space.schema();
+    let declared = &schema.families[family];
+    let ids: Vec<&str> = declared.pattern.ids().map(|id| schema.ids[id].example.as_str()).collect();
+    let shard = matches!(declared.tag, Tag::Shard { by: None }).then(Shard::default);
+    space.key(family, &ids, shard).to_string()
+}
+
+/// A command as one types it into a shell after `redis-cli`.
+pub fn shell_words(command: &[String]) -> String {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "_-.:/+@%,=".contains(char);
+    let word = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            return word.clone();
+        }
+        format!("'{}'", word.replace('\'', r"'\''"))
+    };
+    command.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn command(words: &[&str]) -> Command {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn shown(presence: Presence, name: &FieldName) -> bool {
+    presence == Presence::Required || matches!(name, FieldName::Id(_))
+}
+
+fn field_name(name: &FieldName, schema: &Schema) -> String {
+    match name {
+        FieldName::Exact(name) => name.clone(),
+        FieldName::Id(id) => schema.ids[*id].example.clone(),
+        FieldName::Any => "field".to_owned(),
+    }
+}
+
+/// The TTL that a write would set; a key that gets one only later has none.
+fn written_ttl_ms(family: &Family) -> Option<u64> {
+    if matches!(family.ttl.rule, TtlRule::Late { .. }) {
+        return None;
+    }
+    family.ttl.rule.longest().map(|longest| u64::try_from(longest.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn ttl_words(ms: u64) -> Command {
+    if ms.is_multiple_of(1_000) {
+        command(&["EX", &(ms / 1_000).to_string()])
+    } else {
+        command(&["PX", &ms.to_string()])
+    }
+}
+
+fn expire(key: &str, ms: u64) -> Command {
+    if ms.is_multiple_of(1_000) {
+        return command(&["EXPIRE", key, &(ms / 1_000).to_string()]);
+    }
+    command(&["PEXPIRE", key, &ms.to_string()])
+}
+
+/// A value that fits the shape.
+pub fn example_value(value: &Value, schema: &Schema) -> String {
+    match value {
+        Value::Any => "value".to_owned(),
+        Value::Int { min, max } => 3.clamp(*min, *max).to_string(),
+        Value::Float { min, max } => 150.5_f64.clamp(*min, *max).to_string(),
+        Value::Bool => "1".to_owned(),
+        Value::OneOf(words) => words.first().cloned().unwrap_or_default(),
+        Value::Text { max_bytes } => "text".chars().take(usize::try_from(*max_bytes).unwrap_or(4)).collect(),
+        Value::Rfc3339 => "2025-11-16T10:00:00Z".to_owned(),
+        Value::Iso8601 => "2025-11-16T10:00:00".to_owned(),
+        Value::UnixSeconds => NOW_S.to_string(),
+        Value::UnixMillis => (NOW_S * 1_000).to_string(),
+        Value::Id(id) => schema.ids[*id].example.clone(),
+        Value::Json { form, .. } => example_json(form, schema, 0),
+    }
+}
+
+/// Deeper than this a shape can only contain itself.
+const DEEPEST: usize = 8;
+
+fn example_json(form: &JsonForm, schema: &Schema, depth: usize) -> String {
+    match form {
+        JsonForm::Any => "{}".to_owned(),
+        JsonForm::Text => "\"text\"".to_owned(),
+        JsonForm::Int => "3".to_owned(),
+        JsonForm::Number => "1.5".to_owned(),
+        JsonForm::Bool => "true".to_owned(),
+        JsonForm::Rfc3339 => "\"2025-11-16T10:00:00Z\"".to_owned(),
+        JsonForm::Iso8601 => "\"2025-11-16T10:00:00\"".to_owned(),
+        JsonForm::UnixSeconds => NOW_S.to_string(),
+        JsonForm::UnixMillis => (NOW_S * 1_000).to_string(),
+        JsonForm::OneOf(words) => serde_json::to_string(&words.first()).unwrap_or_default(),
+        JsonForm::List(item) => format!("[{}]", example_json(item, schema, depth + 1)),
+        JsonForm::Shape(name) => {
+            let Some(shape) = schema.shape(name).filter(|_| depth < DEEPEST) else {
+                return "{}".to_owned();
+            };
+            let members =
+                shape.members.iter().filter(|member| member.presence == Presence::Required).map(|member| {
+                    // A name says more than "text".
+                    let name = crate::read::snake(&member.name);
+                    let value = match &member.form {
+                        JsonForm::Text => format!("{name:?}"),
+                        JsonForm::List(item) if **item == JsonForm::Text => {
+                            format!("[{:?}]", name.trim_end_matches('s'))
+                        }
+                        form => example_json(form, schema, depth + 1),
+                    };
+                    format!("{:?}:{value}", member.name)
+                });
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The shapes of values: what a string, a field, an item, a member or a score may be.
+
+use serde_json::Value as Json;
+
+use crate::id::IdRule;
+use crate::model::Schema;
+
+/// What one value of a key may be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Any,
+    Int {
+        min: i64,
+        max: i64,
+    },
+    Float {
+        min: f64,
+        max: f64,
+    },
+    /// `0` or `1`.
+    Bool,
+    OneOf(Vec<String>),
+    Text {
+        max_bytes: u64,
+    },
+    /// A time with its offset: `2025-11-16T10:00:00Z`.
+    Rfc3339,
+    /// The same, where the offset may be missing.
+    Iso8601,
+    UnixSeconds,
+    UnixMillis,
+    /// The id of this index.
+    Id(usize),
+    Json {
+        form: JsonForm,
+        max_bytes: u64,
+    },
+}
+
+/// What a part of a JSON value may be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JsonForm {
+    Any,
+    Text,
+    Int,
+    Number,
+    Bool,
+    Rfc3339,
+    Iso8601,
+    UnixSeconds,
+    UnixMillis,
+    OneOf(Vec<String>),
+    List(Box<JsonForm>),
+    /// The object of this name.
+    Shape(String),
+}
+
+/// A JSON object: `[shape.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    pub name: String,
+    pub members: Vec<Member>,
+    /// What members that are not listed may be; `None` refuses them.
+    pub others: Option<JsonForm>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    pub name: String,
+    pub form: JsonForm,
+    pub presence: crate::model::Presence,
+}
+
+/// Why a value does not fit its shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misfit(pub String);
+
+fn misfit<T>(what: impl Into<String>) -> Result<T, Misfit> {
+    Err(Misfit(what.into()))
+}
+
+impl Value {
+    pub fn int() -> Value {
+        Value::Int { min: i64::MIN, max: i64::MAX }
+    }
+
+    pub fn float() -> Value {
+        Value::Float { min: f64::NEG_INFINITY, max: f64::INFINITY }
+    }
+
+    /// Whether the bytes are such a value; `schema` resolves shapes and ids.
+    pub fn fits(&self, bytes: &[u8], schema: &Schema) -> Result<(), Misfit> {
+        if matches!(self, Value::Any) {
+            return Ok(());
+        }
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return misfit("is not UTF-8");
+        };
+        match self {
+            Value::Any => Ok(()),
+            Value::Int { min, max } => match text.parse::<i64>() {
+                Ok(number) if number < *min => misfit(format!("{number} is below {min}")),
+                Ok(number) if number > *max => misfit(format!("{number} is above {max}")),
+                Ok(_) => Ok(()),
+                Err(_) => misfit(format!("{} is no whole number", quoted(text))),
+            },
+            Value::Float { min, max } => match text.parse::<f64>() {
+                Ok(number) => within(number, *min, *max),
+                Err(_) => misfit(format!("{} is no number", quoted(text))),
+            },
+            Value::Bool if matches!(text, "0" | "1") => Ok(()),
+            Value::Bool => misfit(format!("{} is neither 0 nor 1", quoted(text))),
+            Value::OneOf(words) => one_of(text, words),
+            Value::Text { max_bytes } => at_most(bytes.len(), *max_bytes),
+            Value::Rfc3339 => rfc3339(text),
+            Value::Iso8601 => iso8601(text),
+            Value::UnixSeconds => unix_time(text, 1),
+            Value::UnixMillis => unix_time(text, 1_000),
+            Value::Id(id) => is_id(&schema.ids[*id], text),
+            Value::Json { form, max_bytes } => {
+                at_most(bytes.len(), *max_bytes)?;
+                match serde_json::from_str::<Json>(text) {
+                    Ok(json) => form.fits(&json, schema, ""),
+                    Err(error) => misfit(format!("is no JSON: {error}")),
+                }
+            }
+        }
+    }
+
+    /// Whether a text is such a time.
+    #[cfg(feature = "live")]
+    pub(crate) fn fits_time(&self, text: &str) -> bool {
+        match self {
+            Value::Rfc3339 => rfc3339(text).is_ok(),
+            Value::Iso8601 => iso8601(text).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Whether a score is such a value; scores are doubles.
+    pub fn fits_score(&self, score: f64) -> Result<(), Misfit> {
+        match self {
+            Value::Int { min, max } => {
+                if score.fract() != 0.0 {
+                    return misfit(format!("score {score} is no whole number"));
+                }
+                within(score, *min as f64, *max as f64)
+            }
+            Value::Float { min, max } => within(score, *min, *max),
+            Value::UnixSeconds => in_era(score),
+            Value::UnixMillis => in_era(score / 1_000.0),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl JsonForm {
+    /// `path` is where in the value this stands, for the message.
+    fn fits(&self, json: &Json, schema: &Schema, path: &str) -> Result<(), Misfit> {
+        let at = if path.is_empty() { "the value" } else { path };
+        let not = |expected: &str| misfit(format!("{at} is {}, not {expected}", describe(json)));
+        match self {
+            JsonForm::Any => Ok(()),
+            JsonForm::Text => {
+                if json.is_string() {
+                    Ok(())
+                } else {
+                    not("a string")
+                }
+            }
+            JsonForm::Int => {
+                if json.is_i64() || json.is_u64() {
+                    Ok(())
+                } else {
+                    not("a whole number")
+                }
+            }
+            JsonForm::Number => {
+                if json.is_number() {
+                    Ok(())
+                } else {
+                    not("a number")
+                }
+            }
+            JsonForm::Bool => {
+                if json.is_boolean() {
+                    Ok(())
+                } else {
+                    not("true or false")
+                }
+            }
+            JsonForm::Rfc3339 => text_form(json, at, "an RFC 3339 time", rfc3339),
+            JsonForm::Iso8601 => text_form(json, at, "an ISO 8601 time", iso8601),
+            JsonForm::UnixSeconds => json.as_f64().map_or_else(|| not("unix seconds"), in_era),
+            JsonForm::UnixMillis => {
+                json.as_f64().map_or_else(|| not("unix milliseconds"), |ms| in_era(ms / 1e3))
+            }
+            JsonForm::OneOf(words) => text_form(json, at, "a word", |text| one_of(text, words)),
+            JsonForm::List(form) => {
+                let Some(items) = json.as_array() else {
+                    return not("a list");
+                };
+                items
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(i, item)| form.fits(item, schema, &format!("{path}[{i}]")))
+            }
+            JsonForm::Shape(name) => match schema.shape(name) {
+                Some(shape) => shape.fits(json, schema, path),
+                None => misfit(format!("no shape is called {name}")),
+            },
+        }
+    }
+}
+
+impl Shape {
+    fn fits(&self, json: &Json, schema: &Schema, path: &str) -> Result<(), Misfit> {
+        let Some(object) = json.as_object() else {
+            return misfit(format!("{} is no {} object", describe(json), self.name));
+        };
+        let inside = |name: &str| {
+            if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+        };
+        for member in &self.members {
+            match object.get(&member.name) {
+                Some(json) => member.form.fits(json, schema, &inside(&member.name))?,
+                None if member.presence == crate::model::Presence::Optional => {}
+                None => return misfit(format!("{} is missing", inside(&member.name))),
+            }
+        }
+        for (name, json) in object {
+            if self.members.iter().any(|member| member.name == *name) {
+                continue;
+            }
+            match &self.others {
+                Some(form) => form.fits(json, schema, &inside(name))?,
+                None => return misfit(format!("{} is not declared", inside(name))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text_form(
+    json: &Json,
+    at: &str,
+    expected: &str,
+    fits: impl Fn(&str) -> Result<(), Misfit>,
+) -> Result<(), Misfit> {
+    match json.as_str() {
+        Some(text) => fits(text).map_err(|misfit| Misfit(format!("{at}: {misfit}"))),
+        None => misfit(format!("{at} is {}, not {expected}", describe(json))),
+    }
+}
+
+fn describe(json: &Json) -> String {
+    match json {
+        Json::Null => "null".into(),
+        Json::Bool(value) => value.to_string(),
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => quoted(text),
+        Json::Array(_) => "a list".into(),
+        Json::Object(_) => "an object".into(),
+    }
+}
+
+/// The start of a text in quotes; values may be long and may hold anything.
+pub(crate) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 40;
+    if text.chars().count() <= SHOWN {
+        return format!("{text:?}");
+    }
+    format!("{:?}…", text.chars().take(SHOWN).collect::<String>())
+}
+
+fn at_most(bytes: usize, max: u64) -> Result<(), Misfit> {
+    if bytes as u64 <= max { Ok(()) } else { misfit(format!("has {bytes} bytes, more than {max}")) }
+}
+
+fn within(number: f64, min: f64, max: f64) -> Result<(), Misfit> {
+    if number.is_nan() {
+        return misfit("is not a number");
+    }
+    if number < min {
+        return misfit(format!("{number} is below {min}"));
+    }
+    if number > max { misfit(format!("{number} is above {max}")) } else { Ok(()) }
+}
+
+fn one_of(text: &str, words: &[String]) -> Result<(), Misfit> {
+    if words.iter().any(|word| word == text) {
+        return Ok(());
+    }
+    misfit(format!("{} is none of {}", quoted(text), words.join(", ")))
+}
+
+fn is_id(rule: &IdRule, text: &str) -> Result<(), Misfit> {
+    rule.check(text).map_err(|error| Misfit(error.to_string()))
+}
+
+fn rfc3339(text: &str) -> Result<(), Misfit> {
+    // Jiff reads more than RFC 3339 (a space for the T, a zone in brackets).
+    let plain = text.as_bytes().get(10) == Some(&b'T') && !text.contains('[');
+    if plain && text.parse::<jiff::Timestamp>().is_ok() {
+        return Ok(());
+    }
+    misfit(format!("{} is no RFC 3339 time such as 2025-11-16T10:00:00Z", quoted(text)))
+}
+
+fn iso8601(text: &str) -> Result<(), Misfit> {
+    let plain = text.as_bytes().get(10) == Some(&b'T') && !text.contains('[');
+    if plain && (text.parse::<jiff::Timestamp>().is_ok() || text.parse::<jiff::civil::DateTime>().is_ok()) {
+        return Ok(());
+    }
+    misfit(format!("{} is no ISO 8601 time such as 2025-11-16T10:00:00", quoted(text)))
+}
+
+fn unix_time(text: &str, per_second: i64) -> Result<(), Misfit> {
+    match text.parse::<i64>() {
+        Ok(number) => in_era((number / per_second) as f64),
+        Err(_) => misfit(format!("{} is no unix time", quoted(text))),
+    }
+}
+
+/// Between 2001 and 2286 a unix time has ten digits, so seconds and milliseconds cannot be taken for
+/// each other.
+fn in_era(seconds: f64) -> Result<(), Misfit> {
+    if (1e9..1e10).contains(&seconds) {
+        return Ok(());
+    }
+    misfit(format!("{seconds} seconds is no time between 2001 and 2286: is the unit right?"))
+}

@@ -1,0 +1,278 @@
+//! Audits of real servers: one key for every way of breaking a contract, and nothing else found.
+
+use std::path::PathBuf;
+
+use hob_schema::docs::estimated_bytes;
+use hob_schema::lint::Severity;
+use hob_schema::live::{AuditOptions, AuditReport, Baseline, Pace, audit};
+use hob_schema::sample::{example_key, example_publish, example_write};
+use hob_schema::{Catalog, Keyspace, Layout, Schema};
+use hob_testkit::{RedisCluster, RedisOptions, RedisServer};
+
+const FILES: [&str; 5] = ["gateway", "uptime", "chat", "loadtest", "pipeline"];
+
+fn ours(layout: Layout) -> Catalog {
+    let load = |name: &&str| {
+        let path =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
+        Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    };
+    Catalog::new(FILES.iter().map(load).collect(), layout).unwrap()
+}
+
+fn small(text: &str, layout: Layout) -> Catalog {
+    Catalog::new(vec![Schema::parse("t.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))], layout)
+        .unwrap()
+}
+
+async fn run(url: &str, catalog: &Catalog) -> AuditReport {
+    audit(url, catalog, AuditOptions::default(), &mut |_| {}).await.unwrap()
+}
+
+/// `family breach` for each group, undeclared patterns as `- pattern`.
+fn findings(report: &AuditReport) -> Vec<String> {
+    let violations =
+        report.violations.iter().map(|group| format!("{} {}", group.family, group.breach.name()));
+    let undeclared = report.undeclared.iter().map(|group| format!("- {}", group.pattern));
+    let mut findings: Vec<String> = violations.chain(undeclared).collect();
+    findings.sort();
+    findings
+}
+
+fn words(command: &[String]) -> Vec<&str> {
+    command.iter().map(String::as_str).collect()
+}
+
+fn seed_examples(space: &Keyspace, send: &dyn Fn(&[&str])) {
+    for family in 0..space.schema().families.len() {
+        example_write(space, family).iter().for_each(|command| send(&words(command)));
+    }
+    for channel in 0..space.schema().channels.len() {
+        send(&words(&example_publish(space, channel)));
+    }
+}
+
+#[tokio::test]
+async fn the_examples_of_the_documentation_run_and_audit_clean() {
+    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    for space in catalog.spaces() {
+        seed_examples(space, &|command| {
+            server.command::<redis::Value>(command);
+        });
+    }
+    let report = run(&server.url(), &catalog).await;
+    assert_eq!(findings(&report), [""; 0], "{}", report.text());
+    assert_eq!(report.worst(), None);
+    assert!(report.families.iter().all(|family| family.keys == 1 && family.bytes > 0), "{}", report.text());
+}
+
+/// The documentation's estimates are rough, not wrong.
+#[tokio::test]
+async fn memory_estimates_are_within_a_factor_of_two() {
+    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    for space in catalog.spaces() {
+        seed_examples(space, &|command| {
+            server.command::<redis::Value>(command);
+        });
+        for (index, family) in space.schema().families.iter().enumerate() {
+            let key = example_key(space, index);
+            let real: u64 = server.command(&["MEMORY", "USAGE", &key]);
+            let estimate = estimated_bytes(space, index, 1);
+            let fair = real / 2..=real * 2;
+            assert!(fair.contains(&estimate), "{}: {estimate} estimated, {real} measured", family.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_a_cluster_every_master_is_audited() {
+    let (cluster, catalog) = (RedisCluster::start(), ours(Layout::Tagged));
+    for space in catalog.spaces() {
+        for family in 0..space.schema().families.len() {
+            for command in example_write(space, family) {
+                cluster.master_of(&command[1]).command::<redis::Value>(&words(&command));
+            }
+        }
+    }
+    cluster.master_of("stranger:7").command::<redis::Value>(&["SET", "stranger:7", "1"]);
+    cluster.master_of("other:7").command::<redis::Value>(&["LPUSH", "other:7", "1"]);
+    for url in [cluster.url(), cluster.masters()[1].url()] {
+        let report = run(&url, &catalog).await;
+        assert_eq!(report.nodes, 3);
+        assert_eq!(findings(&report), ["- other:<…>", "- stranger:<…>"], "{}", report.text());
+        assert!(report.families.iter().all(|family| family.keys == 1), "{}", report.text());
+    }
+}
+
+const SCHEMA: &str = r#"
+[schema]
+name = "t"
+version = 1
+prefix = "t:"
+shards = 4
+[ids]
+id = { max = 16 }
+part = { max = 16, not = ["total"] }
+[key.good]
+pattern = "good:<id>"
+type = "string"
+value = "int"
+ttl = { max = "1h" }
+[key.stays]
+pattern = "stays:<id>"
+type = "string"
+ttl = { none = "x" }
+[key.list]
+pattern = "list:<id>"
+type = "list"
+item = { json = "point" }
+max_len = 3
+ttl = { none = "x" }
+[key.hash]
+pattern = "hash:<id>"
+type = "hash"
+fields = { n = "int" }
+ttl = { none = "x" }
+[key.zset]
+pattern = "zset:<id>"
+type = "zset"
+member = { id = "id" }
+score = "unix_ms"
+ttl = { none = "x" }
+[key.part]
+pattern = "sum:<id>:<part>"
+type = "string"
+value = "int"
+ttl = { none = "x" }
+[key.total]
+pattern = "sum:<id>:total"
+type = "string"
+value = "int"
+sums = "part"
+ttl = { none = "x" }
+[key.few]
+pattern = "few:<id>"
+type = "string"
+max_keys = 2
+ttl = { none = "x" }
+[shape.point]
+x = "int"
+"#;
+
+/// Commands that keep the contract, and one group of commands for each breach of it.
+const SEED: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "SET t:good:1 5 EX 60",
+            "SET t:stays:1 x",
+            "RPUSH t:list:1 {\"x\":1}",
+            "HSET t:hash:1 n 1",
+            "ZADD t:zset:1 1700000000000 a",
+            "SET t:sum:a:b 2",
+            "SET t:sum:a:c 3",
+            "SET t:sum:a:total 5",
+            "SET t:few:1 x",
+        ],
+    ),
+    ("t.good wrong-type", &["LPUSH t:good:2 x"]),
+    ("t.good missing-ttl", &["SET t:good:3 5"]),
+    ("t.good long-ttl", &["SET t:good:4 5 EX 7200"]),
+    ("t.good misfit-value", &["SET t:good:5 five EX 60"]),
+    ("t.stays unexpected-ttl", &["SET t:stays:2 x EX 100"]),
+    ("t.list over-long", &["RPUSH t:list:2 {\"x\":1} {\"x\":2} {\"x\":3} {\"x\":4}"]),
+    ("t.list misfit-value", &["RPUSH t:list:3 {\"x\":1} {\"y\":2}"]),
+    ("t.hash missing-field", &["HSET t:hash:2 m 1"]),
+    ("t.hash undeclared-field", &[]),
+    ("t.zset misfit-value", &["ZADD t:zset:2 1700000000 a"]),
+    ("t.part wrong-type", &["XADD t:sum:x:y * a b"]),
+    ("t.total broken-sum", &["SET t:sum:d:total 4", "SET t:sum:d:e 3"]),
+    ("t.few too-many-keys", &["SET t:few:2 x", "SET t:few:3 x"]),
+    ("- t:good:<…>:<…>", &["SET t:good:1:2 5"]),
+    ("- <…>", &["SET \u{7f}\u{1}9 x"]),
+];
+
+fn seed(server: &RedisServer) {
+    for command in SEED.iter().flat_map(|(_, commands)| commands.iter()) {
+        server.command::<redis::Value>(&command.split(' ').collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn every_breach_is_found_and_nothing_else() {
+    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+    seed(&server);
+    let report = run(&server.url(), &catalog).await;
+    let mut expected: Vec<&str> =
+        SEED.iter().map(|(finding, _)| *finding).filter(|finding| !finding.is_empty()).collect();
+    expected.sort_unstable();
+    assert_eq!(findings(&report), expected, "{}", report.text());
+    let breaches: std::collections::BTreeSet<_> =
+        report.violations.iter().map(|group| group.breach).collect();
+    assert_eq!(breaches.len() + 1, hob_schema::check::Breach::ALL.len(), "every kind of breach is seeded");
+    assert!(report.violations.iter().all(|group| group.keys == 1), "{}", report.text());
+    assert_eq!(report.worst(), Some(Severity::Error));
+}
+
+#[tokio::test]
+async fn a_baseline_leaves_only_what_is_new() {
+    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+    seed(&server);
+    let before = run(&server.url(), &catalog).await;
+    let baseline = Baseline::from_json(&before.json()).unwrap();
+    server.command::<redis::Value>(&["SET", "t:good:6", "6"]);
+    server.command::<redis::Value>(&["SET", "newcomer:8", "6"]);
+    server.command::<redis::Value>(&["SET", "t:few:2", "x", "EX", "9"]);
+    let after = baseline.only_new(run(&server.url(), &catalog).await);
+    assert_eq!(findings(&after), ["- newcomer:<…>", "t.few unexpected-ttl"], "{}", after.text());
+    assert!(Baseline::from_json("{}").is_err());
+}
+
+#[tokio::test]
+async fn a_paced_audit_takes_its_time_and_reports_progress() {
+    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+    let mut pipe = redis::pipe();
+    for n in 0..1_000 {
+        pipe.cmd("SET").arg(format!("t:stays:{n}")).arg("x").ignore();
+    }
+    pipe.query::<()>(&mut server.connect()).unwrap();
+    let mut steps = Vec::new();
+    let options = AuditOptions { pace: Pace::KeysPerSecond(2_000) };
+    let report = audit(&server.url(), &catalog, options, &mut |progress| {
+        assert_eq!(progress.expected, 1_000);
+        steps.push(progress.keys);
+    })
+    .await
+    .unwrap();
+    assert_eq!(report.keys, 1_000);
+    assert!(report.elapsed_ms >= 400, "{} ms", report.elapsed_ms);
+    assert!(steps.len() >= 20 && steps.is_sorted(), "{steps:?}");
+}
+
+#[tokio::test]
+async fn an_audit_changes_nothing() {
+    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+    seed(&server);
+    let dirty =
+        |server: &RedisServer| server.info("persistence").get::<u64>("rdb_changes_since_last_save").unwrap();
+    let before = dirty(&server);
+    run(&server.url(), &catalog).await;
+    assert_eq!(dirty(&server), before);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_or_wants_a_password_or_cannot_be_trusted_is_an_error_in_words() {
+    let catalog = small(SCHEMA, Layout::Plain);
+    let error =
+        audit("redis://127.0.0.1:1", &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    let server =
+        RedisServer::start_with(&RedisOptions { password: Some("secret".into()), ..RedisOptions::default() });
+    let open = format!("redis://127.0.0.1:{}", server.port());
+    assert!(audit(&open, &catalog, AuditOptions::default(), &mut |_| {}).await.is_err());
+    assert_eq!(run(&server.url(), &catalog).await.keys, 0);
+
+    let tls = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
+    let error = audit(&tls.tls_url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap_err();
+    assert!(!error.to_string().is_empty(), "a certificate of an unknown authority is refused, not a panic");
+}

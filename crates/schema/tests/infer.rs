@@ -1,0 +1,154 @@
+//! A schema proposed for a server that has none.
+
+use std::path::PathBuf;
+
+use hob_schema::live::{AuditOptions, InferOptions, audit, infer};
+use hob_schema::sample::example_write;
+use hob_schema::{Catalog, Keyspace, Kind, Layout, Schema, TtlRule};
+use hob_testkit::{RedisCluster, RedisServer};
+
+fn send(server: &RedisServer, command: &str) {
+    server.command::<redis::Value>(&command.split(' ').collect::<Vec<_>>());
+}
+
+async fn proposed(url: &str) -> (Schema, String) {
+    let text = infer(url, &InferOptions::default()).await.unwrap();
+    (Schema::parse("proposal", &text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}")), text)
+}
+
+#[tokio::test]
+async fn patterns_types_ttls_lengths_and_shapes_are_found() {
+    let server = RedisServer::start();
+    for user in ["ann", "bob", "eve", "507f1f77bcf86cd799439011"] {
+        send(&server, &format!("SET app:user:{user}:online true EX 50"));
+        send(&server, &format!("HSET app:user:{user}:profile name N age 5 seen 1763287200"));
+        send(&server, &format!("SET app:unread:{user}:total 3"));
+        for room in 1..4 {
+            send(&server, &format!("SET app:unread:{user}:room{room} 1"));
+        }
+    }
+    send(
+        &server,
+        "RPUSH app:events {\"id\":\"x\",\"at\":\"2025-11-16T10:00:00Z\",\"n\":1.5} {\"id\":\"y\",\"at\":\"2025-11-16T10:00:01Z\"}",
+    );
+    send(&server, "ZADD app:schedule 1763287200 m1");
+    let (schema, text) = proposed(&server.url()).await;
+
+    assert_eq!(schema.prefix.value, "app:");
+    let patterns: Vec<&str> = schema.families.iter().map(|family| family.pattern.text.as_str()).collect();
+    let expected = [
+        "events",
+        "schedule",
+        "unread:<unread_id>:total",
+        "unread:<unread_id>:<unread_id_2>",
+        "user:<user_id>:online",
+        "user:<user_id>:profile",
+    ];
+    assert_eq!(patterns, expected, "{text}");
+    assert_eq!(schema.family("user_profile").unwrap().kind(), Kind::Hash);
+    let TtlRule::Max(ttl) = &schema.family("user_online").unwrap().ttl.rule else { panic!("{text}") };
+    assert_eq!(ttl.value.as_secs(), 60);
+    assert!(text.contains("n = \"number?\""), "{text}");
+    assert!(text.contains("at = \"rfc3339\""), "{text}");
+    assert!(text.contains("score    = \"unix_s\""), "{text}");
+
+    let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
+    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+    assert_eq!(report.worst(), None, "{}\n{text}", report.text());
+}
+
+/// Whatever our own systems write, the proposal for it is a schema, and the keys fit it.
+#[tokio::test]
+async fn what_is_proposed_for_our_own_keys_audits_clean() {
+    let cluster = RedisCluster::start();
+    for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
+        let path =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
+        let space = Keyspace::new(Schema::load(&path).unwrap(), Layout::Tagged);
+        for family in 0..space.schema().families.len() {
+            for command in example_write(&space, family) {
+                let words: Vec<&str> = command.iter().map(String::as_str).collect();
+                cluster.master_of(words[1]).command::<redis::Value>(&words);
+            }
+        }
+    }
+    let (schema, text) = proposed(&cluster.url()).await;
+    assert!(schema.families.len() > 30, "{text}");
+    let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
+    let report = audit(&cluster.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+    assert_eq!(report.worst(), None, "{}\n{text}", report.text());
+}
+
+#[tokio::test]
+async fn an_empty_server_gets_an_empty_schema() {
+    let (schema, text) = proposed(&RedisServer::start().url()).await;
+    assert!(schema.families.is_empty(), "{text}");
+}
+
+/// Names that nobody would choose: audit and infer go on, and what they say can be printed and read.
+#[tokio::test]
+async fn hostile_keys_stop_neither_audit_nor_infer() {
+    let server = RedisServer::start();
+    let long = "x".repeat(300_000);
+    let many = vec!["a"; 500].join(":");
+    let mut names: Vec<Vec<u8>> = [
+        "",
+        ":",
+        "::",
+        "{",
+        "}",
+        "{}",
+        "{}:x",
+        "a{b",
+        "<id>",
+        "a:<b>:c",
+        "a:\"b\":c",
+        "a:'b'",
+        "a:\n:b",
+        "a:\\:b",
+        "[schema]",
+        "* ? [a]",
+        "é:ü:ß",
+        "1:2:3",
+        "type:fn:impl",
+        "a:%zz:b",
+        "_:_:_",
+        "-:x",
+        "{a:b}:c",
+        "{a:b",
+        &long,
+        &many,
+    ]
+    .iter()
+    .map(|name| name.as_bytes().to_vec())
+    .collect();
+    names.extend((0..=255u8).map(|byte| vec![b'k', b':', byte, b':', byte.wrapping_mul(31)]));
+    let mut pipe = redis::pipe();
+    for (number, name) in names.iter().enumerate() {
+        match number % 6 {
+            0 => pipe.cmd("SET").arg(name).arg(name),
+            1 => pipe.cmd("HSET").arg(name).arg(name).arg("{\"a\":null,\"b c\":[1],\"*\":{}}"),
+            2 => pipe.cmd("RPUSH").arg(name).arg("{\"x\":1}").arg("[]"),
+            3 => pipe.cmd("ZADD").arg(name).arg("-inf").arg(name),
+            4 => pipe.cmd("XADD").arg(name).arg("*").arg("a").arg("b"),
+            _ => pipe.cmd("SADD").arg(name).arg("1").arg(""),
+        };
+        pipe.ignore();
+    }
+    pipe.query::<()>(&mut server.connect()).unwrap();
+
+    let text =
+        infer(&server.url(), &InferOptions { name: "1 \"odd\" name".into(), ..InferOptions::default() })
+            .await
+            .unwrap();
+    if let Err(mistakes) = Schema::parse("proposal", &text) {
+        panic!("{mistakes}\n{text}");
+    }
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas/chat.toml");
+    let catalog = Catalog::new(vec![Schema::load(&path).unwrap()], Layout::Plain).unwrap();
+    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+    assert_eq!(report.keys, server.command::<u64>(&["DBSIZE"]));
+    assert!(serde_json::from_str::<serde_json::Value>(&report.json()).is_ok());
+    assert!(report.text().chars().all(|char| char == '\n' || !char.is_control()), "{}", report.text());
+    assert!(report.text().len() < 200_000, "{} bytes", report.text().len());
+}

@@ -1,0 +1,158 @@
+//! Mistakes in a schema file are all reported, each with its place and what to write instead.
+
+use hob_schema::{Content, FieldName, Keyspace, Kind, Layout, Schema, TtlRule};
+
+fn mistakes(text: &str) -> Vec<String> {
+    match Schema::parse("t.toml", text) {
+        Ok(_) => Vec::new(),
+        Err(mistakes) => mistakes.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+const HEAD: &str = "[schema]\nname = \"t\"\nversion = 1\n[ids]\nuserId = { max = 9 }\n";
+
+fn family(body: &str) -> Vec<String> {
+    mistakes(&format!("{HEAD}[key.one]\n{body}"))
+}
+
+#[test]
+fn several_mistakes_are_reported_at_once_in_the_order_of_the_text() {
+    let found = mistakes(
+        r#"[schema]
+name = "t"
+version = 0
+colour = "red"
+[ids]
+userId = { max = "long" }
+[key.one]
+patern = "user:<userId>"
+type = "sting"
+ttl = { max = "soon" }
+"#,
+    );
+    let lines: Vec<&str> = found.iter().map(|mistake| mistake.lines().next().unwrap()).collect();
+    assert_eq!(
+        lines,
+        [
+            "t.toml:3:11: expected a whole number from 1, found integer",
+            "t.toml:4:1: [schema] has no `colour`",
+            "t.toml:6:18: expected a whole number from 1, found string",
+            "t.toml:7:6: [key.one] has no `pattern`",
+            "t.toml:8:1: [key.one] has no `patern`",
+            "t.toml:9:8: no type is called \"sting\"",
+        ]
+    );
+    assert!(found[4].contains("write instead: pattern"), "{}", found[4]);
+}
+
+#[test]
+fn each_mistake_says_what_to_write_instead() {
+    for (body, expected) in [
+        ("pattern = \"u:<userid>\"\ntype = \"set\"", "write instead: <userId>"),
+        ("pattern = \"u:<userId>\"\ntype = \"set\"\nvalue = \"int\"", "write instead: `member`"),
+        ("pattern = \"u\"\ntype = \"string\"\nvalue = \"intt\"", "write instead: \"int\""),
+        (
+            "pattern = \"u\"\ntype = \"string\"\nvalue = \"int\"\nexample = \"many\"",
+            "t.toml:10:11: the example does not fit: \"many\" is no whole number",
+        ),
+        (
+            "pattern = \"u\"\ntype = \"hash\"\nfields = { n = \"int\" }\nexample = { m = \"1\" }",
+            "the example does not fit: field \"m\" is not declared",
+        ),
+        ("pattern = \"u\"\ntype = \"string\"\nmax_len = 3", "write instead: value = { text = 4096 }"),
+        ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1h\", none = \"x\" }", "exactly one rule"),
+        ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1 fortnight\" }", "expected a duration"),
+        ("pattern = \"u\"\ntype = \"string\"\ntag = \"userId\"", "has no placeholder <userId>"),
+        ("pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]", "`with` names no family \"two\""),
+        ("pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }", "no form or shape is called"),
+        ("pattern = \"u\"\ntype = \"string\"\nrole = \"king\"", "no role is called \"king\""),
+    ] {
+        let found = family(body);
+        assert!(found.iter().any(|mistake| mistake.contains(expected)), "{body}\n{found:#?}");
+    }
+}
+
+#[test]
+fn broken_toml_is_reported_with_its_place() {
+    let found = mistakes("[schema]\nname = \"t\nversion = 1\n");
+    assert!(found[0].starts_with("t.toml:2:"), "{found:#?}");
+    assert!(found[0].contains("not TOML"), "{found:#?}");
+}
+
+#[test]
+fn a_place_inside_a_pattern_is_exact() {
+    let found = family("pattern = \"user:<nobody>\"\ntype = \"set\"");
+    assert!(found[0].starts_with("t.toml:7:17: <nobody> is not declared"), "{found:#?}");
+}
+
+#[test]
+fn the_whole_language_reads_into_the_model() {
+    let text = r#"
+[schema]
+name = "t"
+version = 2
+prefix = { env = "T_PREFIX", default = "t:" }
+shards = 4
+[ids]
+user = { max = 20, not = ["all"] }
+[key.profile]
+pattern = "user:<user>:profile"
+type = "hash"
+fields = { name = { text = 64 }, age = "int?", "<user>" = "bool", "*" = "any" }
+max_len = { env = "T_FIELDS", default = 32 }
+ttl = { max = { env = "T_HOURS", unit = "h", default = "2h" } }
+tag = "user"
+[key.all]
+pattern = "user:all"
+type = "set"
+tag = "shard"
+ttl = { none = "small" }
+"#;
+    let mut schema = Schema::parse("t.toml", text).unwrap();
+    let profile = schema.family("profile").unwrap();
+    assert_eq!(profile.kind(), Kind::Hash);
+    let Content::Hash(fields) = &profile.content else { panic!("{:?}", profile.content) };
+    assert_eq!(fields[0].name, FieldName::Exact("name".into()));
+    assert_eq!(fields[2].name, FieldName::Id(0));
+    assert_eq!(fields[3].name, FieldName::Any);
+
+    let env = |name: &str| match name {
+        "T_HOURS" => Some("25".to_owned()),
+        "T_FIELDS" => Some("8".to_owned()),
+        "T_PREFIX" => Some("x:".to_owned()),
+        _ => None,
+    };
+    schema.apply_env(&env).unwrap();
+    let profile = schema.family("profile").unwrap();
+    assert_eq!(profile.max_len.as_ref().unwrap().value, 8);
+    let TtlRule::Max(limit) = &profile.ttl.rule else { panic!("{:?}", profile.ttl) };
+    assert_eq!(limit.value.as_secs(), 25 * 3600);
+
+    let plain = Keyspace::new(schema.clone(), Layout::Plain);
+    let tagged = Keyspace::new(schema.clone(), Layout::Tagged);
+    assert_eq!(plain.key(0, &["ann"], None).to_string(), "x:user:ann:profile");
+    assert_eq!(tagged.key(0, &["ann"], None).to_string(), "x:user:{ann}:profile");
+    assert_eq!(plain.key(1, &[], None).to_string(), "x:user:all");
+    let shards: Vec<String> =
+        tagged.shards().map(|shard| tagged.key(1, &[], Some(shard)).to_string()).collect();
+    assert_eq!(shards, ["x:user:all:{0}", "x:user:all:{1}", "x:user:all:{2}", "x:user:all:{3}"]);
+}
+
+#[test]
+fn an_environment_that_is_no_number_is_refused() {
+    let text =
+        format!("{HEAD}[key.a]\npattern = \"a\"\ntype = \"set\"\nmax_len = {{ env = \"N\", default = 3 }}");
+    let mut schema = Schema::parse("t.toml", &text).unwrap();
+    let error = schema.apply_env(&|_| Some("many".to_owned())).unwrap_err();
+    assert_eq!(error.to_string(), "N=\"many\" is not a positive number");
+}
+
+#[test]
+fn a_pattern_that_carries_its_tag_keeps_it_under_both_layouts() {
+    let text = format!("{HEAD}[key.a]\npattern = \"a:{{<userId>}}:b\"\ntype = \"set\"\ntag = \"userId\"");
+    let schema = Schema::parse("t.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    for layout in [Layout::Plain, Layout::Tagged] {
+        let space = Keyspace::new(schema.clone(), layout);
+        assert_eq!(space.key(0, &["7"], None).to_string(), "a:{7}:b");
+    }
+}

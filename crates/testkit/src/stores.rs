@@ -1,0 +1,162 @@
+//! One test on every store: `every_store!` turns an `async fn(store: Store)` into one test per store.
+
+use hob_engine::{Config, Engine, Strict};
+use hob_hot::Hot;
+
+use crate::cluster::RedisCluster;
+use crate::redis_server::RedisServer;
+use crate::wait::LIMIT;
+
+/// How keys are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As documented.
+    Plain,
+    /// With literal braces around the entity that a script works on, so that its keys share a slot.
+    Tagged,
+}
+
+/// A store of one's own: a handle to it, how its keys are written, and the means to hurt it.
+#[derive(Debug)]
+pub struct Store {
+    hot: Hot,
+    layout: Layout,
+    server: Server,
+}
+
+/// What is behind a [`Store`].
+#[derive(Debug)]
+pub enum Server {
+    /// The embedded store, strict: scripts may touch their KEYS only, and tagged ones one slot only.
+    Embedded(Engine),
+    /// One redis-server.
+    Redis(Box<RedisServer>),
+    /// Three masters.
+    Cluster(RedisCluster),
+}
+
+impl Store {
+    /// The embedded store, in either layout.
+    pub fn embedded(layout: Layout) -> Self {
+        let strict = match layout {
+            Layout::Plain => Strict::Keys,
+            Layout::Tagged => Strict::KeysOfOneSlot,
+        };
+        let engine = Engine::new(Config { strict, ..Config::default() });
+        Self { hot: Hot::embedded(&engine), layout, server: Server::Embedded(engine) }
+    }
+
+    /// A redis-server, keys as documented.
+    pub async fn redis() -> Self {
+        let server = RedisServer::start();
+        let hot = connect(&server.url()).await;
+        Self { hot, layout: Layout::Plain, server: Server::Redis(Box::new(server)) }
+    }
+
+    /// A Redis Cluster, keys tagged.
+    pub async fn cluster() -> Self {
+        let cluster = RedisCluster::start();
+        let hot = connect(&cluster.url()).await;
+        Self { hot, layout: Layout::Tagged, server: Server::Cluster(cluster) }
+    }
+
+    /// The handle.
+    pub fn hot(&self) -> &Hot {
+        &self.hot
+    }
+
+    /// How keys are written.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What is behind the handle.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// A key `name` of `entity`, in the store's layout. Keys of one entity share a slot where that matters.
+    pub fn key(&self, name: &str, entity: &str) -> String {
+        match self.layout {
+            Layout::Plain => format!("{name}:{entity}"),
+            Layout::Tagged => format!("{name}:{{{entity}}}"),
+        }
+    }
+
+    /// Loses all data.
+    pub async fn flush_all(&self) {
+        self.everywhere(hob_hot::cmd("FLUSHALL")).await;
+    }
+
+    /// Loses all scripts.
+    pub async fn flush_scripts(&self) {
+        self.everywhere(hob_hot::cmd("SCRIPT").arg("FLUSH").clone()).await;
+    }
+
+    async fn everywhere(&self, command: hob_hot::Cmd) {
+        let masters = self.hot.masters().await.unwrap_or_else(|error| panic!("no masters: {error}"));
+        for master in masters {
+            let done = master.run::<()>(command.clone()).await;
+            done.unwrap_or_else(|error| panic!("{}: {error}", master.name()));
+        }
+    }
+}
+
+async fn connect(url: &str) -> Hot {
+    let address = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
+    // A test's patience, not a service's: a busy machine is no reason to fail.
+    let hot = Hot::open(&address).unwrap_or_else(|error| panic!("{url}: {error}")).with_deadline(LIMIT);
+    hot.ping().await.unwrap_or_else(|error| panic!("{url}: {error}"));
+    hot
+}
+
+/// Runs one test's future; called by `every_store!`.
+pub fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(test);
+}
+
+/// Makes one test per store of each function: the embedded store in both layouts, a redis-server, a Cluster.
+///
+/// ```
+/// hob_testkit::every_store! {
+///     async fn what_is_written_can_be_read(store: Store) {
+///         let key = store.key("greeting", "1");
+///         store.hot().run::<()>(hob_hot::cmd("SET").arg(&key).arg("hello")).await.unwrap();
+///         assert_eq!(store.hot().run::<String>(hob_hot::cmd("GET").arg(&key)).await.unwrap(), "hello");
+///     }
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! every_store {
+    ($($(#[$about:meta])* async fn $name:ident($store:ident: Store) $body:block)*) => {$(
+        $(#[$about])*
+        mod $name {
+            #[allow(unused_imports, reason = "a test may need nothing else")]
+            use super::*;
+
+            async fn on_any_store($store: $crate::Store) $body
+
+            #[test]
+            fn embedded_plain() {
+                $crate::run(async { on_any_store($crate::Store::embedded($crate::Layout::Plain)).await });
+            }
+
+            #[test]
+            fn embedded_tagged() {
+                $crate::run(async { on_any_store($crate::Store::embedded($crate::Layout::Tagged)).await });
+            }
+
+            #[test]
+            fn on_redis() {
+                $crate::run(async { on_any_store($crate::Store::redis().await).await });
+            }
+
+            #[test]
+            fn on_cluster() {
+                $crate::run(async { on_any_store($crate::Store::cluster().await).await });
+            }
+        }
+    )*};
+}
