@@ -210,7 +210,7 @@ fn judge_fields(
         let shown = quoted(&String::from_utf8_lossy(name));
         match field_value(schema, declared, name) {
             None => {
-                violations.push(violation(Breach::UndeclaredField, format!("field {shown} is not declared")))
+                violations.push(violation(Breach::UndeclaredField, format!("field {shown} is not declared")));
             }
             Some(shape) => {
                 if let Err(misfit) = shape.fits(value, schema) {

@@ -1,9 +1,14 @@
 //! One test on every store: `every_store!` turns an `async fn(store: Store)` into one test per store.
 
-use hob_engine::{Config, Engine, Strict};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hob_engine::{Config, Engine, Guard, Strict};
 use hob_hot::Hot;
+use hob_schema::Catalog;
 
 use crate::cluster::RedisCluster;
+use crate::declared::{judge, test_families};
 use crate::redis_server::RedisServer;
 use crate::wait::LIMIT;
 
@@ -22,6 +27,8 @@ pub struct Store {
     hot: Hot,
     layout: Layout,
     server: Server,
+    /// Whether the guard looks away.
+    outsiders: Arc<AtomicBool>,
 }
 
 /// What is behind a [`Store`].
@@ -36,28 +43,50 @@ pub enum Server {
 }
 
 impl Store {
-    /// The embedded store, in either layout.
+    /// The embedded store, in either layout, for keys that `keys.toml` of this crate declares.
     pub fn embedded(layout: Layout) -> Self {
+        let spelling = match layout {
+            Layout::Plain => hob_schema::Layout::Plain,
+            Layout::Tagged => hob_schema::Layout::Tagged,
+        };
+        Self::embedded_for(layout, test_families(spelling))
+    }
+
+    /// The embedded store for the keys of a catalog: what it does not declare fails the test.
+    pub fn embedded_for(layout: Layout, catalog: Catalog) -> Self {
         let strict = match layout {
             Layout::Plain => Strict::Keys,
             Layout::Tagged => Strict::KeysOfOneSlot,
         };
-        let engine = Engine::new(Config { strict, ..Config::default() });
-        Self { hot: Hot::embedded(&engine), layout, server: Server::Embedded(engine) }
+        let outsiders = Arc::new(AtomicBool::new(false));
+        let let_pass = Arc::clone(&outsiders);
+        let guard =
+            Guard::new(
+                move |changes| {
+                    if let_pass.load(Ordering::SeqCst) { Ok(()) } else { judge(&catalog, changes) }
+                },
+            );
+        let engine = Engine::new(Config { strict, guard: Some(guard), ..Config::default() });
+        Self { hot: Hot::embedded(&engine), layout, server: Server::Embedded(engine), outsiders }
     }
 
     /// A redis-server, keys as documented.
     pub async fn redis() -> Self {
         let server = RedisServer::start();
         let hot = connect(&server.url()).await;
-        Self { hot, layout: Layout::Plain, server: Server::Redis(Box::new(server)) }
+        Self {
+            hot,
+            layout: Layout::Plain,
+            server: Server::Redis(Box::new(server)),
+            outsiders: Arc::default(),
+        }
     }
 
     /// A Redis Cluster, keys tagged.
     pub async fn cluster() -> Self {
         let cluster = RedisCluster::start();
         let hot = connect(&cluster.url()).await;
-        Self { hot, layout: Layout::Tagged, server: Server::Cluster(cluster) }
+        Self { hot, layout: Layout::Tagged, server: Server::Cluster(cluster), outsiders: Arc::default() }
     }
 
     /// The handle.
@@ -81,6 +110,14 @@ impl Store {
             Layout::Plain => format!("{name}:{entity}"),
             Layout::Tagged => format!("{name}:{{{entity}}}"),
         }
+    }
+
+    /// Runs a command as somebody would who knows nothing of the schema: the guard looks away.
+    pub async fn as_outsider(&self, command: hob_hot::Cmd) {
+        self.outsiders.store(true, Ordering::SeqCst);
+        let done = self.hot.run::<hob_hot::Value>(command).await;
+        self.outsiders.store(false, Ordering::SeqCst);
+        done.unwrap_or_else(|error| panic!("the outsider's command: {error}"));
     }
 
     /// Loses all data.

@@ -3,6 +3,7 @@
 mod browser;
 mod clients;
 mod cluster;
+mod declared;
 mod leftovers;
 mod port;
 mod postgres;

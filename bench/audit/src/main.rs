@@ -1,10 +1,10 @@
 //! The audit beside `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of a server of its own:
-//! `cargo run --release -p hob-schema --example bench_audit [KEYS]`.
+//! `cargo run --release -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
 //! millisecond felt meanwhile.
 
-#![allow(clippy::print_stdout)]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
