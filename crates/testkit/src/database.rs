@@ -51,14 +51,14 @@ macro_rules! every_database {
 
             async fn on_any_database($database: $crate::Database) $body
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_sqlite() {
-                on_any_database($crate::Database::sqlite()).await;
+            #[test]
+            fn on_sqlite() {
+                $crate::run(async { on_any_database($crate::Database::sqlite()).await });
             }
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_postgres() {
-                on_any_database($crate::Database::postgres()).await;
+            #[test]
+            fn on_postgres() {
+                $crate::run(async { on_any_database($crate::Database::postgres()).await });
             }
         }
     )*};
