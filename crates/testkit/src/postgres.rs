@@ -1,7 +1,7 @@
 //! A PostgreSQL server, and the ways to hurt it.
 
-use std::fs::{self, File};
-use std::os::unix::fs::chown;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::port::{Port, Taken, until_free};
 use crate::process::Process;
 use crate::program;
+use crate::tls::Identity;
 use crate::wait::until;
 
 /// The account that Debian's package makes, under which the server runs when the tests run as root, whom
@@ -40,18 +41,39 @@ pub struct Postgres {
     // Ends before its port and its folder are given back.
     process: Process,
     port: Port,
+    tls: Option<Identity>,
     folder: TempDir,
+}
+
+#[derive(Clone, Copy)]
+enum Transport {
+    Plain,
+    /// Plain or encrypted, as the client likes.
+    Tls,
 }
 
 impl Postgres {
     pub fn start() -> Self {
         let template = template();
-        until_free(|| Self::launch(&template))
+        until_free(|| Self::launch(&template, Transport::Plain))
+    }
+
+    /// A server that can be reached by [`tls_url`](Self::tls_url) as well.
+    pub fn start_with_tls() -> Self {
+        let template = template();
+        until_free(|| Self::launch(&template, Transport::Tls))
     }
 
     /// `postgres://postgres@127.0.0.1:PORT/postgres`.
     pub fn url(&self) -> String {
         format!("postgres://{SUPERUSER}@127.0.0.1:{}/postgres", self.port())
+    }
+
+    /// The server over TLS, its certificate checked against the test's own authority.
+    pub fn tls_url(&self) -> String {
+        let identity = self.tls.as_ref();
+        let authority = &identity.expect("it was started with start_with_tls").authority;
+        format!("{}?sslmode=verify-full&sslrootcert={}", self.url(), authority.display())
     }
 
     pub fn port(&self) -> u16 {
@@ -110,7 +132,7 @@ impl Postgres {
         closed.parse().expect("count() is a number")
     }
 
-    fn launch(template: &Path) -> Result<Self, Taken> {
+    fn launch(template: &Path, transport: Transport) -> Result<Self, Taken> {
         let folder = own_folder();
         let data = folder.path().join("data");
         copy(template, &data);
@@ -118,7 +140,12 @@ impl Postgres {
         let mut command = server_command("postgres");
         command.arg("-D").arg(&data).args(["-p", &port.number().to_string()]);
         command.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
-        let server = Self { process: Process::start(folder.path(), command), port, folder };
+        let tls = match transport {
+            Transport::Plain => None,
+            Transport::Tls => Some(identity(folder.path())),
+        };
+        command.args(tls.iter().flat_map(tls_settings));
+        let server = Self { process: Process::start(folder.path(), command), port, tls, folder };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -200,6 +227,33 @@ fn own_folder() -> TempDir {
             .unwrap_or_else(|error| panic!("cannot give {} to {ACCOUNT}: {error}", folder.path().display()));
     }
     folder
+}
+
+/// A certificate whose key only the server's user can read, on which PostgreSQL insists.
+fn identity(folder: &Path) -> Identity {
+    let identity = Identity::create(folder);
+    let private = || -> std::io::Result<()> {
+        fs::set_permissions(&identity.key, Permissions::from_mode(0o600))?;
+        match other_user() {
+            Some((user, group)) => chown(&identity.key, Some(user), Some(group)),
+            None => Ok(()),
+        }
+    };
+    private().unwrap_or_else(|error| panic!("cannot keep {} private: {error}", identity.key.display()));
+    identity
+}
+
+fn tls_settings(identity: &Identity) -> [String; 6] {
+    let setting = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let option = || "-c".to_owned();
+    [
+        option(),
+        "ssl=on".to_owned(),
+        option(),
+        setting("ssl_cert_file", &identity.certificate),
+        option(),
+        setting("ssl_key_file", &identity.key),
+    ]
 }
 
 /// Keeps owners and modes, on which PostgreSQL insists.

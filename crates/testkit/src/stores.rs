@@ -147,7 +147,7 @@ async fn connect(url: &str) -> Hot {
     hot
 }
 
-/// Runs one test's future; called by `every_store!`.
+/// Runs one test's future; called by `every_store!` and `every_database!`.
 pub fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(test);

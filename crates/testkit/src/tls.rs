@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// A server's certificate and key, and the authority that signed it.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ impl Identity {
     fn try_create(folder: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate for its own issuer when the two have the same name.
+        params.distinguished_name.push(DnType::CommonName, "an authority for tests");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];

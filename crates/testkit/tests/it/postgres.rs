@@ -40,6 +40,18 @@ fn servers_share_neither_port_nor_data() {
 }
 
 #[test]
+fn a_server_can_be_reached_over_tls() {
+    let server = Postgres::start_with_tls();
+    let ssl = std::process::Command::new("psql")
+        .args(["--no-psqlrc", "--no-align", "--tuples-only", "--dbname", &server.tls_url()])
+        .args(["--command", "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&ssl.stdout), "t\n", "{}", String::from_utf8_lossy(&ssl.stderr));
+    assert_eq!(server.psql("SELECT 1"), "1");
+}
+
+#[test]
 fn what_was_committed_survives_a_stop_and_a_kill() {
     let server = Postgres::start();
     server.psql("CREATE TABLE seen (n int)");
