@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::command::{Args, Flags, Run, lookup, resolve};
 use crate::config::Config;
-use crate::guard::{Changes, Guard};
+use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
 use crate::reply::{Failure, Outcome, Reply};
 use crate::session::Clients;
@@ -96,6 +96,8 @@ impl Core {
     pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> Outcome<()> {
         self.settings.strict.admit(keys)?;
         let began_full = self.is_full();
+        // Only a strict store asks again which keys a script was given.
+        let keys = if self.settings.strict == Strict::Off { &[] } else { keys };
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         self.script = Some(ScriptFrame { keys, began_full, wrote: false });
         Ok(())

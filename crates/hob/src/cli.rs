@@ -16,6 +16,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server
     Serve(ServeOptions),
+    /// Look after the records
+    Records {
+        #[command(subcommand)]
+        command: RecordsCommand,
+    },
     /// Check key schemas, and any Redis against them
     ///
     /// Exits with 0 when all is well, 1 when it could not do its work, 2 when it was called wrongly, 3 when it
@@ -23,6 +28,34 @@ pub(crate) enum Command {
     Schema {
         #[command(subcommand)]
         command: SchemaCommand,
+    },
+}
+
+/// Where the long-term truth is.
+#[derive(Args, Debug)]
+pub(crate) struct RecordsOptions {
+    /// Where the records are: a SQLite file, or postgres://…
+    #[arg(long = "records", env = "HOB_RECORDS", value_name = "URL", hide_env_values = true)]
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecordsCommand {
+    /// Write a copy of a SQLite file that is in use
+    Backup {
+        #[command(flatten)]
+        records: RecordsOptions,
+        /// The file to write; it must not be there yet
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Copy all records into an empty database: SQLite to PostgreSQL, back, or to another of its kind
+    Copy {
+        #[command(flatten)]
+        records: RecordsOptions,
+        /// The database to fill: a SQLite file, or postgres://…
+        #[arg(long, value_name = "URL")]
+        to: String,
     },
 }
 
@@ -139,12 +172,16 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "URL")]
     pub(crate) hot: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) records: RecordsOptions,
+
     /// The most memory the embedded store may use, in MiB
     #[arg(long, env = "HOB_STORE_MEMORY_MIB", default_value_t = 512, value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) store_memory_mib: u32,
 
-    /// Everything alive on loopback, gone when stopped; a port that is taken is replaced by a free one
+    /// Everything alive on loopback, records in a temporary folder, gone when stopped; a port that is taken is
+    /// replaced by a free one
     #[arg(long)]
     pub(crate) demo: bool,
 }

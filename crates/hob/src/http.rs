@@ -10,6 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use hob_engine::Engine;
 use hob_hot::Hot;
+use hob_records::Records;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use tokio::sync::watch;
@@ -20,32 +21,28 @@ pub(crate) struct Place {
     pub(crate) listen: SocketAddr,
     pub(crate) store: Option<SocketAddr>,
     pub(crate) hot: String,
+    pub(crate) records: String,
     pub(crate) demo: bool,
 }
 
+/// What the faces look at.
 #[derive(Clone)]
-struct Shared {
-    place: Place,
-    hot: Hot,
-    store: Option<Engine>,
-    stopping: watch::Receiver<bool>,
-    metrics: PrometheusHandle,
+pub(crate) struct Parts {
+    pub(crate) place: Place,
+    pub(crate) hot: Hot,
+    pub(crate) records: Records,
+    pub(crate) store: Option<Engine>,
+    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) metrics: PrometheusHandle,
 }
 
-pub(crate) fn app(
-    place: Place,
-    hot: Hot,
-    store: Option<Engine>,
-    stopping: watch::Receiver<bool>,
-    metrics: PrometheusHandle,
-) -> Router {
-    let shared = Shared { place, hot, store, stopping, metrics };
+pub(crate) fn app(parts: Parts) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_page))
-        .with_state(shared)
+        .with_state(parts)
 }
 
 #[derive(Template)]
@@ -53,7 +50,7 @@ pub(crate) fn app(
 struct Index {
     place: Place,
     version: &'static str,
-    ready: bool,
+    ready: Ready,
     health: hob_hot::Health,
     store: Option<StoreFacts>,
 }
@@ -63,15 +60,15 @@ struct StoreFacts {
     kib: usize,
 }
 
-async fn index(State(shared): State<Shared>) -> Result<Html<String>, StatusCode> {
-    let ready = shared.is_ready().await;
+async fn index(State(parts): State<Parts>) -> Result<Html<String>, StatusCode> {
+    let ready = parts.ready().await;
     let facts = |engine: &Engine| StoreFacts { keys: engine.len(), kib: engine.memory() / 1024 };
     let page = Index {
-        place: shared.place.clone(),
+        place: parts.place.clone(),
         version: env!("CARGO_PKG_VERSION"),
         ready,
-        health: shared.hot.health(),
-        store: shared.store.as_ref().map(facts),
+        health: parts.hot.health(),
+        store: parts.store.as_ref().map(facts),
     };
     page.render().map(Html).map_err(|error| {
         tracing::error!(%error, "could not render the first page");
@@ -79,28 +76,47 @@ async fn index(State(shared): State<Shared>) -> Result<Html<String>, StatusCode>
     })
 }
 
-async fn readyz(State(shared): State<Shared>) -> Response {
-    let stopping = *shared.stopping.borrow();
-    let ready = shared.is_ready().await;
-    let body = Json(json!({ "ready": ready, "stopping": stopping, "hot": shared.hot.health().is_healthy() }));
-    if ready {
+async fn readyz(State(parts): State<Parts>) -> Response {
+    let ready = parts.ready().await;
+    let body = Json(json!({
+        "ready": ready.all(),
+        "stopping": ready.stopping,
+        "hot": ready.hot,
+        "records": ready.records,
+    }));
+    if ready.all() {
         body.into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], body).into_response()
     }
 }
 
-async fn metrics_page(State(shared): State<Shared>) -> Response {
-    if let Some(engine) = &shared.store {
+async fn metrics_page(State(parts): State<Parts>) -> Response {
+    if let Some(engine) = &parts.store {
         metrics::gauge!("hob_store_memory_bytes").set(engine.memory() as f64);
         metrics::gauge!("hob_store_keys").set(engine.len() as f64);
     }
-    let text = shared.metrics.render();
+    let text = parts.metrics.render();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-impl Shared {
-    async fn is_ready(&self) -> bool {
-        !*self.stopping.borrow() && self.hot.ping().await.is_ok()
+impl Parts {
+    async fn ready(&self) -> Ready {
+        let (hot, records) = tokio::join!(self.hot.ping(), self.records.ping());
+        Ready { hot: hot.is_ok(), records: records.is_ok(), stopping: *self.stopping.borrow() }
+    }
+}
+
+/// What a request can count on right now.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    hot: bool,
+    records: bool,
+    stopping: bool,
+}
+
+impl Ready {
+    fn all(self) -> bool {
+        self.hot && self.records && !self.stopping
     }
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod exit;
 mod http;
+mod records;
 mod schema;
 mod serve;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Serve(options) => serve::run(&options).map(|()| Exit::Clean),
+        Command::Records { command } => records::run(&command),
         Command::Schema { command } => schema::run(&command),
     };
     match outcome {

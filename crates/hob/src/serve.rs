@@ -8,12 +8,14 @@ use anyhow::{Context, Result, bail};
 use hob_engine::{Config, Engine, Listener};
 use hob_hot::{Address, Hot};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::ServeOptions;
-use crate::http::{self, Place};
+use crate::http::{self, Parts, Place};
+use crate::records;
 
 /// How long requests may go on once the server was told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -41,6 +43,9 @@ async fn serve(options: &ServeOptions) -> Result<()> {
     let socket = bind(options.listen, options.demo).await?;
     let listen = socket.local_addr()?;
     let store = if address == Address::Embedded { Some(open_store(options).await?) } else { None };
+    let demo_folder =
+        if options.demo { Some(tempfile::tempdir().context("no temporary folder")?) } else { None };
+    let records = records::open(&options.records, demo_folder.as_ref().map(TempDir::path)).await?;
     let hot = match &store {
         Some(store) => Hot::embedded(&store.engine),
         None => Hot::open(&address).with_context(|| format!("could not open {address}"))?,
@@ -49,22 +54,33 @@ async fn serve(options: &ServeOptions) -> Result<()> {
         listen,
         store: store.as_ref().and_then(|store| store.listener.address()),
         hot: address.to_string(),
+        records: records.address().to_string(),
         demo: options.demo,
     };
+    // Before anybody is told where it is, and could ask it to stop.
+    let stop_signal = StopSignal::listen()?;
     announce(&place);
 
     let (stop, stopping) = watch::channel(false);
-    let app =
-        http::app(place, hot, store.as_ref().map(|store| store.engine.clone()), stopping.clone(), metrics);
+    let app = http::app(Parts {
+        place,
+        hot,
+        records: records.clone(),
+        store: store.as_ref().map(|store| store.engine.clone()),
+        stopping: stopping.clone(),
+        metrics,
+    });
     if let Some(Store { engine, listener }) = store {
         tokio::spawn(async move { engine.keep_swept().await });
         tokio::spawn(listener.serve(stopped(stopping.clone())));
     }
     let serving = axum::serve(socket, app).with_graceful_shutdown(stopped(stopping));
-    tokio::select! {
+    let ended = tokio::select! {
         served = serving.into_future() => served.context("the server failed"),
-        () = told_to_stop(stop) => Ok(()),
-    }
+        () = told_to_stop(stop_signal, stop) => Ok(()),
+    };
+    records.close().await;
+    ended
 }
 
 struct Store {
@@ -108,6 +124,7 @@ async fn bind(address: SocketAddr, demo: bool) -> Result<TcpListener> {
 fn announce(place: &Place) {
     println!("Hob is on http://{}", place.listen);
     println!("  hot state   {}", place.hot);
+    println!("  records     {}", place.records);
     if let Some(store) = place.store {
         println!("  redis-cli   redis-cli -p {}", store.port());
     }
@@ -120,13 +137,32 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Waits for SIGINT or SIGTERM, tells everybody, and then only so long as it must.
-async fn told_to_stop(stop: watch::Sender<bool>) {
-    let mut terminate = signal(SignalKind::terminate()).expect("a runtime with signals");
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+/// SIGINT or SIGTERM.
+struct StopSignal {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignal {
+    fn listen() -> Result<StopSignal> {
+        let listen = |kind| signal(kind).context("could not listen for signals");
+        Ok(StopSignal {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
+
+    async fn heard(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Waits for the signal, tells everybody, and then only so long as it must.
+async fn told_to_stop(mut stop_signal: StopSignal, stop: watch::Sender<bool>) {
+    stop_signal.heard().await;
     tracing::info!("stopping");
     stop.send_replace(true);
     tokio::time::sleep(DRAIN).await;

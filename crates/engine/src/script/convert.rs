@@ -1,6 +1,6 @@
 //! Values between Lua and Redis, both ways, by Redis's rules.
 
-use mlua::{Lua, Result, Table, Value};
+use mlua::{IntoLua, Lua, Result, Table, Value};
 
 use crate::number::write_float;
 use crate::reply::Reply;
@@ -36,8 +36,25 @@ fn field(lua: &Lua, name: &str, text: &str) -> Result<Value> {
 }
 
 fn sequence(lua: &Lua, items: impl IntoIterator<Item = Reply>) -> Result<Value> {
-    let items = items.into_iter().map(|item| to_lua(lua, item)).collect::<Result<Vec<_>>>()?;
-    Ok(Value::Table(lua.create_sequence_from(items)?))
+    Ok(Value::Table(lua.create_sequence_from(items.into_iter().map(Seen))?))
+}
+
+/// A reply on its way into a table.
+struct Seen(Reply);
+
+impl IntoLua for Seen {
+    fn into_lua(self, lua: &Lua) -> Result<Value> {
+        to_lua(lua, self.0)
+    }
+}
+
+/// A word of KEYS or ARGV on its way into a table.
+pub(super) struct Given<'a>(pub(super) &'a [u8]);
+
+impl IntoLua for Given<'_> {
+    fn into_lua(self, lua: &Lua) -> Result<Value> {
+        Ok(Value::String(lua.create_string(self.0)?))
+    }
 }
 
 /// What a script returns, as a reply.

@@ -13,11 +13,12 @@ use mlua::{
     Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState,
 };
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::core::Core;
 use crate::number::write_float;
 use crate::reply::{Failure, Outcome, Reply};
-use convert::{one_line, to_lua, to_reply};
+use convert::{Given, one_line, to_lua, to_reply};
 
 pub(crate) use watchdog::Watchdog;
 
@@ -117,14 +118,8 @@ impl Scripts {
     }
 
     fn call(&self, script: Function, keys: &[&[u8]], argv: &[&[u8]]) -> Result<(bool, Value)> {
-        let words = |words: &[&[u8]]| -> Result<Table> {
-            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-            for word in words {
-                table.raw_push(self.lua.create_string(word)?)?;
-            }
-            Ok(table)
-        };
-        let (keys, argv) = (words(keys)?, words(argv)?);
+        let keys = self.lua.create_sequence_from(keys.iter().map(|word| Given(word)))?;
+        let argv = self.lua.create_sequence_from(argv.iter().map(|word| Given(word)))?;
         self.lua.set_memory_limit(self.memory)?;
         let outcome = self.run.call((script, keys, argv));
         self.lua.set_memory_limit(0)?;
@@ -214,8 +209,9 @@ fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> Outcome 
         Value::Number(number) => Ok(Word::Number(write_float(*number))),
         _ => Err(Failure::new("ERR Lua redis lib command arguments must be strings or integers")),
     };
-    let words = words.iter().map(read).collect::<Outcome<Vec<Word>>>()?;
-    let args: Vec<&[u8]> = words
+    // Commands have few words: on the stack they cost nothing.
+    let words = words.iter().map(read).collect::<Outcome<SmallVec<[Word; 8]>>>()?;
+    let args: SmallVec<[&[u8]; 8]> = words
         .iter()
         .map(|word| match word {
             Word::Text(text) => text.as_ref(),

@@ -1,5 +1,6 @@
 //! The real binary, as a person runs it.
 
 mod program;
+mod records;
 mod schema;
 mod serve;

@@ -7,12 +7,19 @@ use std::time::Duration;
 
 use hob_testkit::{LIMIT, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 pub(crate) fn hob() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hob"));
-    for variable in
-        ["HOB_HOT", "REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD", "HOB_LISTEN", "HOB_STORE_LISTEN"]
-    {
+    for variable in [
+        "HOB_HOT",
+        "REDIS_HOST",
+        "REDIS_PORT",
+        "REDIS_PASSWORD",
+        "HOB_LISTEN",
+        "HOB_STORE_LISTEN",
+        "HOB_RECORDS",
+    ] {
         command.env_remove(variable);
     }
     command
@@ -23,6 +30,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) listen: SocketAddr,
     pub(crate) store_port: Option<u16>,
+    pub(crate) folder: TempDir,
 }
 
 pub(crate) struct Answer {
@@ -40,7 +48,10 @@ impl Server {
     /// Starts `hob serve` with both ports asked for at one address.
     pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
         let ports = ["--listen", address, "--store-listen", address];
+        // Records go below the folder that the server was started in.
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = hob()
+            .current_dir(&folder)
             .arg("serve")
             .args(ports)
             .args(arguments)
@@ -62,7 +73,7 @@ impl Server {
             }
         }
         let listen = listen.expect("it says where it listens");
-        Server { child, listen, store_port }
+        Server { child, listen, store_port, folder }
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use hob_testkit::RedisServer;
+use hob_testkit::{Postgres, RedisServer};
 use redis::Commands;
 
 use crate::program::{Server, complaint, hob};
@@ -50,6 +50,28 @@ async fn readiness_follows_hot_state_and_liveness_does_not() {
     server.wait_for_status("/readyz", 200).await;
 }
 
+#[tokio::test]
+async fn readiness_follows_the_records() {
+    let postgres = Postgres::start();
+    let server = Server::start(&["--records", &postgres.url()]);
+    server.wait_for_status("/readyz", 200).await;
+    assert!(!server.get("/").body.contains("records do not answer"));
+    postgres.stop();
+    server.wait_for_status("/readyz", 503).await;
+    assert_eq!(server.get("/healthz").status, 200);
+    postgres.restart();
+    server.wait_for_status("/readyz", 200).await;
+}
+
+#[test]
+fn records_stay_where_it_was_started_and_a_demos_do_not() {
+    let mut server = Server::start(&[]);
+    assert!(server.folder.path().join("hob-data/hob.db").exists());
+    assert!(server.terminate().success());
+    let demo = Server::start(&["--demo"]);
+    assert!(!demo.folder.path().join("hob-data").exists());
+}
+
 #[test]
 fn what_cannot_be_served_is_said_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -63,6 +85,10 @@ fn what_cannot_be_served_is_said_in_one_line() {
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
     assert!(run(&["--hot", "http://:secret@nowhere"]).starts_with("hob: --hot: "));
     assert!(!run(&["--hot", "http://:secret@nowhere"]).contains("secret"));
+    let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--records"];
+    let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
+    assert!(text.starts_with("hob: could not open the records postgres://hob@127.0.0.1:1/hob: "), "{text}");
+    assert!(!text.contains("secret"), "{text}");
 }
 
 #[test]
