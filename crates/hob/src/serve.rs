@@ -1,6 +1,6 @@
 //! `hob serve`: opens hot state and the ports, serves until it is told to stop.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub(crate) fn run(options: &ServeOptions) -> Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()),
         )
