@@ -1,24 +1,15 @@
 //! `cargo xtask test`: set-up, format, lints, tests, doc tests.
 
+use std::fs;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::{cargo, setup, step};
 
 /// What marks the suites that `--quick` leaves out: the names of modules, which both `cargo nextest` and
 /// `cargo test` find in a test's path.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
-
-/// A program outside of the workspace shows that the crates can be used from one.
-const EXAMPLE: [&str; 6] = [
-    "build",
-    "--locked",
-    "--manifest-path",
-    "examples/limiter/Cargo.toml",
-    "--target-dir",
-    "target/examples",
-];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -46,10 +37,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     step::run("tests", &mut tests)?;
     if whole {
         step::run("doc tests", cargo().args(["test", "--doc", "--workspace"]))?;
-        step::run("example", cargo().args(EXAMPLE))?;
+        build_example()?;
     }
     println!("xtask: all green");
     Ok(())
+}
+
+/// A program outside of the workspace shows that the crates can be used from one. It takes the versions that the
+/// workspace was tested with.
+fn build_example() -> Result<()> {
+    const FOLDER: &str = "examples/limiter";
+    fs::copy("Cargo.lock", format!("{FOLDER}/Cargo.lock")).context("could not copy Cargo.lock")?;
+    let manifest = format!("{FOLDER}/Cargo.toml");
+    let mut build = cargo();
+    build.args(["build", "--manifest-path", &manifest, "--target-dir", "target/examples"]);
+    step::run("example", &mut build)
 }
 
 /// The command that runs the tests, with nextest where it is installed.
