@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, setup, step};
+use crate::{cargo, setup, step, workspace};
 
 /// What marks the suites that `--quick` leaves out: the names of modules, which both `cargo nextest` and
 /// `cargo test` find in a test's path.
@@ -46,11 +46,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// A program outside of the workspace shows that the crates can be used from one. It takes the versions that the
 /// workspace was tested with.
 fn build_example() -> Result<()> {
-    const FOLDER: &str = "examples/limiter";
-    fs::copy("Cargo.lock", format!("{FOLDER}/Cargo.lock")).context("could not copy Cargo.lock")?;
-    let manifest = format!("{FOLDER}/Cargo.toml");
+    let folder = workspace().join("examples/limiter");
+    let lock = folder.join("Cargo.lock");
+    fs::copy(workspace().join("Cargo.lock"), lock).context("could not copy Cargo.lock")?;
     let mut build = cargo();
-    build.args(["build", "--manifest-path", &manifest, "--target-dir", "target/examples"]);
+    build
+        .args(["build", "--target-dir", "target/examples", "--manifest-path"])
+        .arg(folder.join("Cargo.toml"));
     step::run("example", &mut build)
 }
 
