@@ -29,7 +29,7 @@ pub enum Reply {
     Push(Vec<Reply>),
     /// Replies that answer one command, one after the other (`SUBSCRIBE a b`).
     Several(Vec<Reply>),
-    /// The command was taken and has no answer (`CLIENT REPLY`, a closed connection).
+    /// The command was taken and has no answer: its connection is closed instead.
     Nothing,
 }
 

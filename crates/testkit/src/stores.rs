@@ -5,21 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hob_engine::{Config, Engine, Guard, Strict};
 use hob_hot::Hot;
-use hob_schema::Catalog;
+use hob_schema::{Catalog, Keyspace, Layout};
 
 use crate::cluster::RedisCluster;
 use crate::declared::{judge, test_families};
 use crate::redis_server::RedisServer;
 use crate::wait::LIMIT;
-
-/// How keys are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// As documented.
-    Plain,
-    /// With literal braces around the entity that a script works on, so that its keys share a slot.
-    Tagged,
-}
 
 /// A store of one's own: a handle to it, how its keys are written, and the means to hurt it.
 #[derive(Debug)]
@@ -45,15 +36,12 @@ pub enum Server {
 impl Store {
     /// The embedded store, in either layout, for keys that `keys.toml` of this crate declares.
     pub fn embedded(layout: Layout) -> Self {
-        let spelling = match layout {
-            Layout::Plain => hob_schema::Layout::Plain,
-            Layout::Tagged => hob_schema::Layout::Tagged,
-        };
-        Self::embedded_for(layout, test_families(spelling))
+        Self::embedded_for(test_families(layout))
     }
 
-    /// The embedded store for the keys of a catalog: what it does not declare fails the test.
-    pub fn embedded_for(layout: Layout, catalog: Catalog) -> Self {
+    /// The embedded store for the keys of a catalog, in its layout: what it does not declare fails the test.
+    pub fn embedded_for(catalog: Catalog) -> Self {
+        let layout = catalog.spaces().first().map(Keyspace::layout).unwrap_or_default();
         let strict = match layout {
             Layout::Plain => Strict::Keys,
             Layout::Tagged => Strict::KeysOfOneSlot,

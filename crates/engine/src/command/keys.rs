@@ -1,6 +1,6 @@
 //! Keys of any type, and their deadlines.
 
-use super::options::Options;
+use super::options::{Options, is_flush_mode};
 use super::{Args, Command, Flags, Keys, READ, READ_FAST, WRITE, WRITE_FAST, container, data};
 use crate::core::Core;
 use crate::glob;
@@ -227,8 +227,7 @@ fn rename(core: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn flush(core: &mut Core, args: Args<'_>) -> Outcome {
-    let known = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
-    if args.len() > 2 || args.get(1).is_some_and(|word| !known(word)) {
+    if args.len() > 2 || args.get(1).is_some_and(|word| !is_flush_mode(word)) {
         return Err(Failure::SYNTAX);
     }
     core.keys.clear();

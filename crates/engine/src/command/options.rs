@@ -36,6 +36,11 @@ impl<'a> Options<'a> {
     }
 }
 
+/// Whether a word says how to flush. Both ways are the same here.
+pub(super) fn is_flush_mode(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async")
+}
+
 /// A deadline as a command spells it: `EX 10`, `PXAT 1700000000000`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline<'a> {

@@ -1,5 +1,6 @@
 //! Scripts.
 
+use super::options::is_flush_mode;
 use super::{Args, CONTROL, Command, Flags, Keys, container, session};
 use crate::number::int;
 use crate::reply::{Failure, Outcome, Reply};
@@ -56,8 +57,7 @@ fn exists(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn flush(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
-    let known = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
-    if args.len() > 3 || args.get(2).is_some_and(|word| !known(word)) {
+    if args.len() > 3 || args.get(2).is_some_and(|word| !is_flush_mode(word)) {
         return Err(Failure::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
     turn.state.scripts.flush();
