@@ -1,0 +1,1 @@
+//! Chat: presence, typing, unread counts and messages, on many nodes.

@@ -1,0 +1,1 @@
+//! Gateway: request metrics and rate limits in front of any HTTP service.

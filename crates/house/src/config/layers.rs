@@ -1,0 +1,165 @@
+//! The layers of the configuration: defaults, then `hob.toml`, then the environment. Flags go on top of what comes
+//! out of here, in the binary that knows them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::Section;
+
+/// A configuration file, read but not yet understood.
+#[derive(Clone, Debug)]
+pub struct File {
+    path: PathBuf,
+    text: String,
+}
+
+/// What was configured, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    file: Option<(PathBuf, Table)>,
+    environment: BTreeMap<String, String>,
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(String),
+}
+
+/// A setting that is in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// `None`: not set, and without a default.
+    pub value: Option<Value>,
+    pub origin: Origin,
+}
+
+/// What is wrong with the configuration, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum BadConfig {
+    #[error("cannot read {path}: {source}")]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{path}:{line}:{column}: {message}", path = path.display())]
+    InFile { path: PathBuf, line: usize, column: usize, message: String },
+    #[error("{name}: {message}")]
+    InVariable { name: String, message: String },
+}
+
+impl File {
+    pub fn read(path: &Path) -> Result<Self, BadConfig> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Self { path: path.to_owned(), text }),
+            Err(source) => Err(BadConfig::Unreadable { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Understands the whole file as a `T`, which names every section that may be in it.
+    pub fn check<T: DeserializeOwned>(&self) -> Result<T, BadConfig> {
+        toml::from_str(&self.text).map_err(|error| self.complain(&error))
+    }
+
+    fn complain(&self, error: &toml::de::Error) -> BadConfig {
+        let at = error.span().map_or(0, |span| span.start).min(self.text.len());
+        let before = &self.text.as_bytes()[..at];
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        BadConfig::InFile {
+            path: self.path.clone(),
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
+            message: error.message().to_owned(),
+        }
+    }
+}
+
+impl Layers {
+    /// The layers of a file that [checked](File::check) well, and of the variables of an environment.
+    pub fn new(
+        file: Option<&File>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, BadConfig> {
+        let table = |file: &File| match file.text.parse::<Table>() {
+            Ok(table) => Ok((file.path.clone(), table)),
+            Err(error) => Err(file.complain(&error)),
+        };
+        Ok(Self {
+            file: file.map(table).transpose()?,
+            environment: environment.into_iter().filter(|(name, _)| name.starts_with("HOB_")).collect(),
+        })
+    }
+
+    /// A section as it is in force.
+    pub fn section<S: Section>(&self) -> Result<S, BadConfig> {
+        let mut table = self.table::<S>().cloned().unwrap_or_default();
+        for field in S::FIELDS {
+            let name = field.variable(S::NAME);
+            let Some(text) = self.environment.get(&name) else { continue };
+            table.insert(field.name.to_owned(), read_variable::<S>(field.name, &name, text)?);
+        }
+        table.try_into().map_err(|error: toml::de::Error| BadConfig::InVariable {
+            name: S::NAME.to_owned(),
+            message: error.message().to_owned(),
+        })
+    }
+
+    /// The settings of a section that is in force, each with its origin.
+    pub fn settings<S: Section>(&self, section: &S) -> Vec<Setting> {
+        let values = Table::try_from(section).unwrap_or_default();
+        let in_file: BTreeSet<&str> =
+            self.table::<S>().map(|table| table.keys().map(String::as_str).collect()).unwrap_or_default();
+        let setting = |field: &super::Field| {
+            let variable = field.variable(S::NAME);
+            let origin = match &self.file {
+                _ if self.environment.contains_key(&variable) => Origin::Variable(variable),
+                Some((path, _)) if in_file.contains(field.name) => Origin::File(path.clone()),
+                _ => Origin::Default,
+            };
+            Setting { name: field.name, about: field.about, value: values.get(field.name).cloned(), origin }
+        };
+        S::FIELDS.iter().map(setting).collect()
+    }
+
+    fn table<S: Section>(&self) -> Option<&Table> {
+        self.file.as_ref()?.1.get(S::NAME)?.as_table()
+    }
+}
+
+/// The value that a variable gives to a field: what TOML makes of it, or else plain text, whichever the field takes.
+fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Value, BadConfig> {
+    let fits = |value: &Value| {
+        let table = Table::from_iter([(field.to_owned(), value.clone())]);
+        table.try_into::<S>().map_err(|error: toml::de::Error| error.message().to_owned())
+    };
+    let plain = Value::String(text.to_owned());
+    let as_toml = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+    if let Some(value) = as_toml {
+        match fits(&value) {
+            Ok(_) => return Ok(value),
+            Err(message) if fits(&plain).is_err() => {
+                return Err(BadConfig::InVariable { name: name.to_owned(), message });
+            }
+            Err(_) => {}
+        }
+    }
+    match fits(&plain) {
+        Ok(_) => Ok(plain),
+        Err(message) => Err(BadConfig::InVariable { name: name.to_owned(), message }),
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Typed sections of `hob.toml`: declared once, with their defaults and the words that explain them.
+
+mod layers;
+mod live;
+mod period;
+mod secret;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use layers::{BadConfig, File, Layers, Origin, Setting};
+pub use live::{Live, Replace};
+pub use period::{BadPeriod, Period};
+pub use secret::{NoSecret, Secret, SecretRef};
+
+/// One table of `hob.toml`. Made by [`section!`](crate::section).
+pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The table's name.
+    const NAME: &'static str;
+    /// What it is for.
+    const ABOUT: &'static str;
+    /// Its fields, in the order in which they are explained.
+    const FIELDS: &'static [Field];
+}
+
+/// A field of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: &'static str,
+    pub about: &'static str,
+}
+
+impl Field {
+    /// The environment variable that overrides the field: `HOB_UPTIME_CONCURRENCY`.
+    #[must_use]
+    pub fn variable(&self, section: &str) -> String {
+        format!("HOB_{section}_{}", self.name).to_ascii_uppercase()
+    }
+}
+
+/// Declares a section of `hob.toml`: a struct with a default for each field. The comments become the example file
+/// and the answers of `hob config show`.
+///
+/// ```
+/// hob_house::section! {
+///     /// Looks after the garden.
+///     pub struct Config("garden") {
+///         /// How many gnomes there are.
+///         pub gnomes: u32 = 7,
+///         /// How often they are counted.
+///         pub count_every: hob_house::Period = hob_house::Period::from_secs(30),
+///     }
+/// }
+/// assert_eq!(Config::default().gnomes, 7);
+/// ```
+#[macro_export]
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        pub struct $name:ident($section:literal) {
+            $($(#[doc = $field_about:literal])+ pub $field:ident: $kind:ty = $default:expr,)*
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, $crate::macro_support::serde::Serialize, $crate::macro_support::serde::Deserialize)]
+        #[serde(crate = "hob_house::macro_support::serde", default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[doc = $field_about])+ pub $field: $kind,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl $crate::Section for $name {
+            const NAME: &'static str = $section;
+            const ABOUT: &'static str = concat!($($about, "\n",)+);
+            const FIELDS: &'static [$crate::config::Field] = &[
+                $($crate::config::Field { name: stringify!($field), about: concat!($($field_about, "\n",)+) },)*
+            ];
+        }
+    };
+}

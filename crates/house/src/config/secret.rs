@@ -1,0 +1,130 @@
+//! Secrets are never written into a configuration file: it says where they are.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Where a secret is: `env:NAME` or `file:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretRef {
+    Env(String),
+    File(PathBuf),
+}
+
+/// A secret's value. It is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// Why there is no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSecret {
+    #[error("the environment variable {0} is not set")]
+    NotSet(String),
+    #[error("cannot read {path}: {source}")]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{0} is empty")]
+    Empty(SecretRef),
+}
+
+/// Why a text is no reference. It does not repeat the text, which may be the secret itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a secret is not written here; write env:NAME or file:PATH")]
+pub struct BadSecretRef;
+
+impl SecretRef {
+    /// Reads the secret. Of a file, the newline at its end does not count.
+    pub fn read(&self) -> Result<Secret, NoSecret> {
+        let text = match self {
+            Self::Env(name) => std::env::var(name).map_err(|_| NoSecret::NotSet(name.clone()))?,
+            Self::File(path) => std::fs::read_to_string(path)
+                .map_err(|source| NoSecret::Unreadable { path: path.clone(), source })?,
+        };
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() { Err(NoSecret::Empty(self.clone())) } else { Ok(Secret(text.to_owned())) }
+    }
+}
+
+impl Secret {
+    /// The value, for the one place that needs it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl FromStr for SecretRef {
+    type Err = BadSecretRef;
+
+    fn from_str(text: &str) -> Result<Self, BadSecretRef> {
+        match text.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            _ => Err(BadSecretRef),
+        }
+    }
+}
+
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl Serialize for SecretRef {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_stands_in_the_file_itself_is_refused_without_repeating_it() {
+        let refused = "hunter2".parse::<SecretRef>().unwrap_err();
+        assert!(!refused.to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn a_files_last_newline_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "s3cret\n").unwrap();
+        let secret = SecretRef::File(path).read().unwrap();
+        assert_eq!(secret.reveal(), "s3cret");
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+    }
+
+    #[test]
+    fn an_empty_secret_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "\n").unwrap();
+        assert!(matches!(SecretRef::File(path).read(), Err(NoSecret::Empty(_))));
+    }
+}

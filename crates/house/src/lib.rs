@@ -1,0 +1,19 @@
+//! What a service is given by the house that it lives in: hot state and records, the node that it runs on, its
+//! section of the configuration, its background tasks.
+//!
+//! A service is opened with a [`House`] and its [`Live`] configuration, and knows nothing of the binary around it.
+
+pub mod config;
+mod house;
+mod tasks;
+
+pub use config::{Live, Period, SecretRef, Section};
+pub use house::{House, NodeName};
+pub use tasks::{Task, TaskState, Tasks};
+
+/// What [`section!`] expands to needs; not for others.
+#[doc(hidden)]
+pub mod macro_support {
+    pub use serde;
+    pub use toml;
+}

@@ -1,0 +1,1 @@
+//! Load tests: plans, queue, runners, live metrics, reports.

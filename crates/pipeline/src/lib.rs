@@ -1,0 +1,1 @@
+//! Pipelines: quota-bound, resumable fetching with many workers.

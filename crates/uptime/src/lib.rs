@@ -1,0 +1,1 @@
+//! Uptime: checks, incidents, alerts, dashboard and status page.

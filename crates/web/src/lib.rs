@@ -1,0 +1,1 @@
+//! What all HTTP faces share: errors, access, layout, charts, live updates, the API document, the server itself.
