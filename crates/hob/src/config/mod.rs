@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use hob_house::Section;
-use hob_house::config::{BadConfig, File, Layers, Setting};
+use hob_house::config::{BadConfig, File, Layers, SecretsConfig, Setting};
 use serde::Deserialize;
 
 pub(crate) use sections::{HotConfig, RecordsConfig, ServerConfig};
@@ -48,6 +48,7 @@ sections! {
     server: ServerConfig,
     hot: HotConfig,
     records: RecordsConfig,
+    secrets: SecretsConfig,
 }
 
 /// A section with its settings.

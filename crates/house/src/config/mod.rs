@@ -4,6 +4,7 @@ mod layers;
 mod live;
 mod period;
 mod secret;
+mod secrets;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,6 +13,7 @@ pub use layers::{BadConfig, File, Layers, Origin, Setting};
 pub use live::{Live, Replace};
 pub use period::{BadPeriod, Period};
 pub use secret::{NoSecret, Secret, SecretRef, SecretUrl};
+pub use secrets::{BadSecretName, SecretName, Secrets, SecretsConfig};
 
 /// One table of `hob.toml`. Made by [`section!`](crate::section).
 pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
