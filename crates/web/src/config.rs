@@ -9,7 +9,7 @@ hob_house::section! {
     /// The API and the console: where they listen, who may enter, how much they take.
     pub struct Config("server") {
         /// Where the API and the console are. Any other than a loopback address needs an admin token.
-        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)) => "HOB_LISTEN",
         /// Names under which browsers may reach this server, besides loopback ones and the address it listens on.
         pub hosts: Vec<String> = Vec::new(),
         /// The token that may do everything, as env:NAME or file:PATH. Without one, everybody on this machine may.
@@ -18,6 +18,8 @@ hob_house::section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// A file with the certificate's private key (PEM).
         pub tls_key: Option<PathBuf> = None,
+        /// What this node is called on the Health page; random when not given.
+        pub node: Option<String> = None => "HOB_NODE",
         /// The most connections at a time. Further ones wait to be accepted.
         pub max_connections: u32 = 20_000,
         /// The most requests that are worked on at a time. Further ones get 503.
