@@ -112,7 +112,13 @@ impl Admission {
     }
 
     /// Looks at a request.
-    pub async fn admit(&self, peer: SocketAddr, method: &Method, path: &str, headers: &HeaderMap) -> Admitted {
+    pub async fn admit(
+        &self,
+        peer: SocketAddr,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Admitted {
         let began = Instant::now();
         let policy = self.policy();
         let origin = policy.trust.origin(peer, headers);

@@ -9,6 +9,7 @@ use hob_records::{Migrations, migrations};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::admission::Admission;
@@ -39,6 +40,8 @@ struct Inner {
     picture: Picture,
     publisher: Arc<Mutex<Publisher>>,
     door: Option<Door>,
+    /// Cancelled when the proxy has let its last request end.
+    drained: CancellationToken,
 }
 
 /// Where clients come in.
@@ -59,15 +62,14 @@ impl Gateway {
         let limiter = Limiter::new(hot, keys.clone(), &policy);
         let (meter, endpoints) = (Arc::new(Meter::default()), Arc::new(Endpoints::default()));
         let admission = Admission::new(policy, limiter.clone(), Arc::clone(&meter), Arc::clone(&endpoints));
-        let sources = Sources {
-            hot: house.hot.clone(),
-            records: house.records.clone(),
-            meter,
-            endpoints,
-            limiter,
-        };
+        let sources =
+            Sources { hot: house.hot.clone(), records: house.records.clone(), meter, endpoints, limiter };
         let publisher = Publisher::new(sources, place(house, &now, &keys)?);
         let door = if now.upstream.is_empty() { None } else { Some(Door::open(&now, &admission).await?) };
+        let drained = CancellationToken::new();
+        if door.is_none() {
+            drained.cancel();
+        }
         let inner = Inner {
             house: house.clone(),
             config,
@@ -75,6 +77,7 @@ impl Gateway {
             picture: Picture::new(house.hot.clone(), keys),
             publisher: Arc::new(Mutex::new(publisher)),
             door,
+            drained,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -115,6 +118,7 @@ impl Gateway {
     async fn serve(self) {
         if let Some(door) = &self.inner.door {
             door.proxy.serve(&door.listener, &self.inner.house.tasks.stop_token()).await;
+            self.inner.drained.cancel();
         }
     }
 
@@ -150,7 +154,8 @@ impl Gateway {
             task.lag(failing_since.map_or_else(Default::default, |since: Instant| since.elapsed()));
             task.beat();
         }
-        // Requests that were let through must have been answered: the proxy drains while this waits for it.
+        // Requests that end while the proxy drains are counted too.
+        self.inner.drained.cancelled().await;
         if let Err(error) = self.inner.publisher.lock().await.finish().await {
             tracing::warn!(%error, "the last metrics could not be written");
         }
@@ -185,7 +190,8 @@ impl Door {
 fn place(house: &House, config: &Config, keys: &Keys) -> Result<Place, Error> {
     let instance = config.instance.as_deref().unwrap_or(house.node.as_str());
     let instance = InstanceId::new(instance).map_err(|bad| Error::Config(format!("instance: {bad}")))?;
-    let incarnation = InstanceId::new(hob_hot::members::Incarnation::random()).expect("32 hexadecimal digits");
+    let incarnation =
+        InstanceId::new(hob_hot::members::Incarnation::random()).expect("32 hexadecimal digits");
     let shard = keys.space().shard_of(instance.as_str());
     Ok(Place { keys: keys.clone(), shard, instance, incarnation })
 }

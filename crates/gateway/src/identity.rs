@@ -299,11 +299,18 @@ mod tests {
 
     fn any_header() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
         let name = prop_oneof![
-            Just("x-forwarded-for"), Just("forwarded"), Just("x-real-ip"), Just("x-user"), Just("cf-connecting-ip")
+            Just("x-forwarded-for"),
+            Just("forwarded"),
+            Just("x-real-ip"),
+            Just("x-user"),
+            Just("cf-connecting-ip")
         ];
         let address = "[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}";
         let value = prop_oneof![
-            "[ -~]{0,60}", Just("10.0.0.1, 10.0.0.2".to_owned()), Just("for=10.0.0.1".to_owned()), address,
+            "[ -~]{0,60}",
+            Just("10.0.0.1, 10.0.0.2".to_owned()),
+            Just("for=10.0.0.1".to_owned()),
+            address,
             format!("for={address}, for=\"\\[::ffff:10\\.0\\.0\\.1\\]\"")
         ];
         (name, value).prop_filter_map("no header", |(name, value)| {

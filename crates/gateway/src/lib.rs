@@ -33,7 +33,9 @@ pub use gateway::{Gateway, MIGRATIONS};
 pub use histogram::{Bucket, Histogram};
 pub use limiter::{Limiter, LiveRule, Verdict};
 pub use meter::{Connected, Meter, Outcome};
-pub use picture::{EndpointPicture, HourCount, InstancePicture, LimitPicture, MinuteLatency, Picture, Summary};
+pub use picture::{
+    EndpointPicture, HourCount, InstancePicture, LimitPicture, MinuteLatency, Picture, Summary,
+};
 pub use policy::{BadPolicy, Policy};
 pub use refusal::Fields;
 pub use route::{BadTemplate, EndpointId, Endpoints, Template};

@@ -15,7 +15,7 @@ const MOST_WAITING: usize = 16_384;
 
 /// One answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     pub(crate) endpoint: EndpointId,
     pub(crate) status: u16,
     pub(crate) outcome: Outcome,
@@ -84,7 +84,14 @@ impl Default for Meter {
 
 impl Meter {
     /// Records a request that began at `began` and was answered at `answered`.
-    pub fn record(&self, endpoint: EndpointId, status: u16, outcome: Outcome, began: Instant, answered: Instant) {
+    pub fn record(
+        &self,
+        endpoint: EndpointId,
+        status: u16,
+        outcome: Outcome,
+        began: Instant,
+        answered: Instant,
+    ) {
         let took_us = u32::try_from(answered.duration_since(began).as_micros()).unwrap_or(u32::MAX);
         let at_ms = self.millis(answered);
         let shard = &self.shards[thread_number() & (self.shards.len() - 1)];

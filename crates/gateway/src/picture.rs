@@ -222,7 +222,11 @@ impl Picture {
     }
 
     /// Response times of the last minutes, of one endpoint or of all, minute by minute, the oldest first.
-    pub async fn latency(&self, endpoint: Option<&Endpoint>, minutes: u64) -> Result<Vec<MinuteLatency>, Error> {
+    pub async fn latency(
+        &self,
+        endpoint: Option<&Endpoint>,
+        minutes: u64,
+    ) -> Result<Vec<MinuteLatency>, Error> {
         let last = now_ms() - now_ms() % MINUTE_MS;
         let first = last.saturating_sub((minutes.max(1) - 1) * MINUTE_MS);
         let hours: Vec<u64> = (first - first % HOUR_MS..=last).step_by(HOUR_MS as usize).collect();
@@ -237,11 +241,14 @@ impl Picture {
             }
         }
         let answers = self.ask::<Vec<(String, u64)>>(&calls).await?;
-        let mut found: BTreeMap<u64, Histogram> = (first..=last).step_by(MINUTE_MS as usize).map(|at| (at, Histogram::default())).collect();
+        let mut found: BTreeMap<u64, Histogram> =
+            (first..=last).step_by(MINUTE_MS as usize).map(|at| (at, Histogram::default())).collect();
         for (start, fields) in hours.iter().cycle().zip(answers) {
             for (field, count) in fields {
                 let Some((minute, bucket)) = field.split_once(':') else { continue };
-                let (Ok(minute), Ok(bucket)) = (minute.parse::<u64>(), bucket.parse::<u16>()) else { continue };
+                let (Ok(minute), Ok(bucket)) = (minute.parse::<u64>(), bucket.parse::<u16>()) else {
+                    continue;
+                };
                 if let Some(histogram) = found.get_mut(&(start + minute * MINUTE_MS)) {
                     histogram.add(Bucket(bucket), count);
                 }
@@ -283,7 +290,11 @@ impl Picture {
         let members = |shard: &Shard| Call::from(cmd("SMEMBERS").arg(self.keys.endpoints(*shard).as_bytes()));
         let answers = self.ask::<Vec<String>>(&shards.iter().map(members).collect::<Vec<_>>()).await?;
         let named = |names: Vec<String>| {
-            names.into_iter().chain(["other".to_owned()]).filter_map(|name| Endpoint::new(name).ok()).collect()
+            names
+                .into_iter()
+                .chain(["other".to_owned()])
+                .filter_map(|name| Endpoint::new(name).ok())
+                .collect()
         };
         Ok(shards.into_iter().zip(answers.into_iter().map(named)).collect())
     }
@@ -302,7 +313,7 @@ impl Picture {
 
 /// Percentiles of several minutes together.
 #[must_use]
-pub fn merged(minutes: &[MinuteLatency]) -> Histogram {
+pub(crate) fn merged(minutes: &[MinuteLatency]) -> Histogram {
     let mut all = Histogram::default();
     minutes.iter().for_each(|minute| all.merge(&minute.histogram));
     all

@@ -92,9 +92,14 @@ mod tests {
 
     #[test]
     fn two_rules_never_share_state() {
-        let twice = "[[rules]]\nname = \"a\"\nwindows = \"1/1s\"\n[[rules]]\nname = \"a\"\nwindows = \"2/1s\"";
+        let twice =
+            "[[rules]]\nname = \"a\"\nwindows = \"1/1s\"\n[[rules]]\nname = \"a\"\nwindows = \"2/1s\"";
         assert_eq!(policy(twice).unwrap_err(), BadPolicy::SameName("a".into()));
-        let public = |name| format!("[[rules]]\nname = \"{name}\"\nwindows = \"1/1s\"\npublic = true\nalgorithm = \"fixed_log\"\n");
+        let public = |name| {
+            format!(
+                "[[rules]]\nname = \"{name}\"\nwindows = \"1/1s\"\npublic = true\nalgorithm = \"fixed_log\"\n"
+            )
+        };
         let two = format!("{}{}", public("a"), public("b"));
         assert_eq!(policy(&two).unwrap_err(), BadPolicy::TwoPublic("a".into(), "b".into()));
     }

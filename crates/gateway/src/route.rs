@@ -23,12 +23,15 @@ enum Segment {
 
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no route: it begins with / and has at most 200 bytes without spaces, as in /api/users/:id or /static/*")]
+#[error(
+    "{0:?} is no route: it begins with / and has at most 200 bytes without spaces, as in /api/users/:id or /static/*"
+)]
 pub struct BadTemplate(pub String);
 
 impl Template {
     pub fn new(text: &str) -> Result<Self, BadTemplate> {
-        let fits = text.starts_with('/') && text.len() <= 200 && text.bytes().all(|byte| byte > b' ' && byte < 127);
+        let fits =
+            text.starts_with('/') && text.len() <= 200 && text.bytes().all(|byte| byte > b' ' && byte < 127);
         let (body, open_ended) = match text.strip_suffix("/*") {
             Some(body) => (body, true),
             None => (text, false),
@@ -123,15 +126,19 @@ impl Endpoints {
         self.known.read().names[usize::from(id.0)].clone()
     }
 
-    /// How many there are, `other` among them.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn count(&self) -> usize {
         self.known.read().names.len()
     }
 }
 
 /// The path that a request is counted by.
 #[must_use]
-pub fn counted_path<'p>(templates: &'p [Template], learn: Learn, path: &'p str) -> std::borrow::Cow<'p, str> {
+pub(crate) fn counted_path<'p>(
+    templates: &'p [Template],
+    learn: Learn,
+    path: &'p str,
+) -> std::borrow::Cow<'p, str> {
     match templates.iter().find(|template| template.matches(path)) {
         Some(template) => template.as_str().into(),
         None if learn == Learn::Ids => learned(path),
@@ -141,7 +148,7 @@ pub fn counted_path<'p>(templates: &'p [Template], learn: Learn, path: &'p str) 
 
 /// Whether ids in paths are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Learn {
+pub(crate) enum Learn {
     Nothing,
     Ids,
 }
@@ -205,7 +212,7 @@ mod tests {
         for number in 0..1_000_000 {
             endpoints.id(&Method::GET, &format!("/made/up/{number}"));
         }
-        assert_eq!(endpoints.len(), 1001);
+        assert_eq!(endpoints.count(), 1001);
         assert_eq!(endpoints.id(&Method::GET, "/another"), EndpointId::OTHER);
         assert_eq!(endpoints.name(endpoints.id(&Method::GET, "/made/up/7")).as_str(), "GET /made/up/7");
     }

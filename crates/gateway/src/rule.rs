@@ -86,7 +86,11 @@ impl Rule {
         let name = RuleName::new(&config.name).map_err(bad)?;
         let limit = read_windows(config).map_err(bad)?;
         if config.cost == 0 || config.cost > limit.most_at_once() {
-            return Err(bad(format!("a cost of {} never passes; it is 1 to {}", config.cost, limit.most_at_once())));
+            return Err(bad(format!(
+                "a cost of {} never passes; it is 1 to {}",
+                config.cost,
+                limit.most_at_once()
+            )));
         }
         let keyspace = if config.public { Keyspace::Public } else { Keyspace::Own };
         if config.public {
@@ -97,7 +101,9 @@ impl Rule {
             Exactness::Leased if config.public => {
                 return Err(bad("a public rule shows every request, so it cannot be leased".to_owned()));
             }
-            Exactness::Leased => lease(&limit, config.lease.map_or(LEASE, |lease| lease.get())).map_err(bad)?,
+            Exactness::Leased => {
+                lease(&limit, config.lease.map_or(LEASE, hob_house::Period::get)).map_err(bad)?
+            }
         };
         Ok(Self {
             name,
@@ -142,7 +148,9 @@ impl Scope {
             let read = name.parse::<HeaderName>().map_err(|_| format!("{name:?} is no header"))?;
             let value = match value.as_str() {
                 "*" => None,
-                text => Some(HeaderValue::from_str(text).map_err(|_| format!("{text:?} is no value of {name}"))?),
+                text => {
+                    Some(HeaderValue::from_str(text).map_err(|_| format!("{text:?} is no value of {name}"))?)
+                }
             };
             Ok((read, value))
         };
@@ -235,7 +243,9 @@ fn read_by(text: &str) -> Result<By, String> {
             let apart = label.bytes().any(|byte| byte.is_ascii_lowercase() && !byte.is_ascii_hexdigit());
             let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && label != "key";
             if !apart || !plain || label.len() > 32 {
-                return Err(format!("the label {label:?} has lowercase letters, one of them past f, and is not key"));
+                return Err(format!(
+                    "the label {label:?} has lowercase letters, one of them past f, and is not key"
+                ));
             }
             Ok(By::Header { name: header(name)?, label: label.to_owned() })
         }
@@ -305,10 +315,13 @@ mod tests {
             Keeping::Leased { debited, .. } => debited.windows()[0],
             Keeping::Exact => panic!("exact"),
         };
-        let gcra = debited("name = \"a\"\nwindows = \"100/1s burst 250\"\nexactness = \"leased\"\nlease = \"500ms\"");
+        let gcra = debited(
+            "name = \"a\"\nwindows = \"100/1s burst 250\"\nexactness = \"leased\"\nlease = \"500ms\"",
+        );
         assert_eq!(gcra.burst, Some(200));
-        let log =
-            debited("name = \"a\"\nwindows = \"100/10s\"\nalgorithm = \"sliding_log\"\nexactness = \"leased\"");
+        let log = debited(
+            "name = \"a\"\nwindows = \"100/10s\"\nalgorithm = \"sliding_log\"\nexactness = \"leased\"",
+        );
         assert_eq!((log.limit, log.period), (100, Duration::from_secs(11)));
     }
 
@@ -317,11 +330,21 @@ mod tests {
         assert!(problem("name = \"A b\"\nwindows = \"1/1s\"").contains("lowercase"));
         assert!(problem("name = \"a\"\nwindows = \"1/1s\"\ncost = 2").contains("never passes"));
         assert!(problem("name = \"a\"\nwindows = \"1/1s\"\npublic = true").contains("documented"));
-        assert!(problem("name = \"a\"\nwindows = \"1/2d\"\npublic = true\nalgorithm = \"sliding_log\"").contains("day"));
-        assert!(problem("name = \"a\"\nwindows = \"10/1s\"\nexactness = \"leased\"").contains("lease for less"));
-        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"header:x-user as face\"").contains("label"));
+        assert!(
+            problem("name = \"a\"\nwindows = \"1/2d\"\npublic = true\nalgorithm = \"sliding_log\"")
+                .contains("day")
+        );
+        assert!(
+            problem("name = \"a\"\nwindows = \"10/1s\"\nexactness = \"leased\"").contains("lease for less")
+        );
+        assert!(
+            problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"header:x-user as face\"").contains("label")
+        );
         assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"peer\"").contains("count by"));
         assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nroute = \"api\"").contains("no route"));
-        assert!(problem("name = \"a\"\nwindows = \"1/1s burst 2\"\nalgorithm = \"sliding_log\"").contains("burst"));
+        assert!(
+            problem("name = \"a\"\nwindows = \"1/1s burst 2\"\nalgorithm = \"sliding_log\"")
+                .contains("burst")
+        );
     }
 }

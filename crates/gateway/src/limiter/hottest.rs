@@ -23,7 +23,8 @@ impl Hottest {
         }
         let mut inherited = 0;
         if counts.len() >= MOST {
-            let coldest = counts.iter().min_by_key(|(_, count)| **count).map(|(who, count)| (who.clone(), *count));
+            let coldest =
+                counts.iter().min_by_key(|(_, count)| **count).map(|(who, count)| (who.clone(), *count));
             if let Some((who, count)) = coldest {
                 counts.remove(&who);
                 inherited = count;

@@ -173,7 +173,12 @@ impl Tokens {
             Decision::Allowed(quota) => {
                 self.quota = Some(quota);
                 self.refused = None;
-                self.batches.push_back(Batch { left: granted, size: granted, asked_at, until: asked_at + hold });
+                self.batches.push_back(Batch {
+                    left: granted,
+                    size: granted,
+                    asked_at,
+                    until: asked_at + hold,
+                });
             }
             Decision::Denied { quota, retry_after } => {
                 let until = Instant::now() + retry_after.max(hold / REFUSED_FOR);

@@ -66,7 +66,12 @@ impl Forwarder {
     }
 
     /// Passes a request on and answers with what comes back, or with why nothing does.
-    pub(crate) async fn forward(&self, mut request: Request<Incoming>, arrival: Arrival, admission: &Admission) -> Answer {
+    pub(crate) async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+        arrival: Arrival,
+        admission: &Admission,
+    ) -> Answer {
         if request.method() == Method::CONNECT {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not for a gateway.");
         }
@@ -110,7 +115,8 @@ impl Forwarder {
         let mut last = Failure::NoUpstream;
         while let Some(used) = upstreams.pick(&tried) {
             parts.uri = used.upstream().target(path.clone());
-            match self.try_once(Request::from_parts(parts.clone(), Either::Right(Empty::new())), &used).await {
+            match self.try_once(Request::from_parts(parts.clone(), Either::Right(Empty::new())), &used).await
+            {
                 Ok(response) => return Ok(response),
                 Err(failure) => last = failure,
             }
@@ -146,7 +152,9 @@ impl Forwarder {
         let Inner { client, upstreams, answer_within, .. } = &*self.inner;
         let within = (*answer_within).min(Duration::from_secs(5));
         let ask = |upstream: Arc<super::upstream::Upstream>| async move {
-            let answer = tokio::time::timeout(within, client.get(upstream.target(path.clone()))).await;
+            let mut request = Request::new(Either::Right(Empty::new()));
+            *request.uri_mut() = upstream.target(path.clone());
+            let answer = tokio::time::timeout(within, client.request(request)).await;
             let well = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
             upstream.examined(if well { Health::Well } else { Health::Unwell });
         };

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use http::header::{
-    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, Uri, Version};
 
@@ -113,7 +113,8 @@ pub(crate) fn prepare(
     if let Ok(address) = HeaderValue::from_str(&origin.address.to_string()) {
         headers.insert(X_REAL_IP, address);
     }
-    headers.append(VIA, HeaderValue::from_static(if version == Version::HTTP_2 { "2 hob" } else { "1.1 hob" }));
+    headers
+        .append(VIA, HeaderValue::from_static(if version == Version::HTTP_2 { "2 hob" } else { "1.1 hob" }));
 }
 
 /// HTTP/2 may split cookies over several lines; HTTP/1.1 has one.
@@ -182,17 +183,29 @@ mod tests {
 
     #[test]
     fn what_a_stranger_says_about_itself_is_replaced() {
-        let lines = [("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("x-real-ip", "10.0.0.1"), ("host", "a")];
+        let lines = [
+            ("x-forwarded-for", "10.0.0.1"),
+            ("forwarded", "for=10.0.0.1"),
+            ("x-real-ip", "10.0.0.1"),
+            ("host", "a"),
+        ];
         let sent = prepared(&lines, false, Version::HTTP_11);
         assert_eq!(sent["x-forwarded-for"], "198.51.100.1");
         assert_eq!(sent["x-real-ip"], "203.0.113.7");
-        assert_eq!((&sent["x-forwarded-proto"], &sent["x-forwarded-host"]), (&"https".parse().unwrap(), &"a".parse().unwrap()));
+        assert_eq!(
+            (&sent["x-forwarded-proto"], &sent["x-forwarded-host"]),
+            (&"https".parse().unwrap(), &"a".parse().unwrap())
+        );
         assert!(!sent.contains_key("forwarded"));
     }
 
     #[test]
     fn a_proxys_word_is_passed_on() {
-        let sent = prepared(&[("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "http")], true, Version::HTTP_11);
+        let sent = prepared(
+            &[("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "http")],
+            true,
+            Version::HTTP_11,
+        );
         assert_eq!(sent["x-forwarded-for"], "203.0.113.7, 198.51.100.1");
         assert_eq!(sent["x-forwarded-proto"], "http");
     }

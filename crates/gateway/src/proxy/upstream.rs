@@ -38,7 +38,7 @@ pub(crate) struct InFlight(Arc<Upstream>);
 /// Why a text is no upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no upstream; write http://host:port without a path")]
-pub struct BadUpstream(String);
+pub(crate) struct BadUpstream(String);
 
 impl Upstreams {
     pub(crate) fn new(addresses: &[String]) -> Result<Self, BadUpstream> {
@@ -128,7 +128,8 @@ impl Drop for InFlight {
 fn read(address: &str) -> Result<Upstream, BadUpstream> {
     let bad = || BadUpstream(address.to_owned());
     let uri: Uri = address.parse().map_err(|_| bad())?;
-    let plain = uri.scheme() == Some(&Scheme::HTTP) && matches!(uri.path(), "" | "/") && uri.query().is_none();
+    let plain =
+        uri.scheme() == Some(&Scheme::HTTP) && matches!(uri.path(), "" | "/") && uri.query().is_none();
     let authority = uri.authority().filter(|authority| plain && !authority.as_str().contains('@'));
     Ok(Upstream {
         authority: authority.cloned().ok_or_else(bad)?,
@@ -179,7 +180,9 @@ mod tests {
 
     #[test]
     fn only_plain_addresses_are_upstreams() {
-        for text in ["", "localhost:3000", "https://a", "http://a/path", "http://a?x", "http://u@a", "ftp://a"] {
+        for text in
+            ["", "localhost:3000", "https://a", "http://a/path", "http://a?x", "http://u@a", "ftp://a"]
+        {
             assert!(Upstreams::new(&[text.to_owned()]).is_err(), "{text:?}");
         }
         assert!(Upstreams::new(&["http://localhost:3000/".to_owned()]).is_ok());

@@ -105,7 +105,8 @@ pub(crate) async fn save(
                             DO UPDATE SET number = excluded.number, seen_at = excluded.seen_at");
             let seen = seen.bind(incarnation).bind(instance).bind(checkpoint.number).bind(tx.now());
             tx.execute(seen).await?;
-            let rows = checkpoint.rows.iter().map(|((kind, id), value)| (shard, *kind, id.as_str(), *value));
+            let row = |((kind, id), value): (&(Kind, String), &u64)| (shard, *kind, id.clone(), *value);
+            let rows: Vec<_> = checkpoint.rows.iter().map(row).collect();
             tx.insert_all(
                 "INSERT INTO gateway_total (shard, kind, id, value)",
                 rows,
@@ -163,7 +164,8 @@ pub(crate) async fn begin_epoch(
 
 /// What the records have of a shard.
 pub(crate) async fn load(records: &Records, shard: u32) -> Result<Rows, Error> {
-    let rows = sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id").bind(shard);
+    let rows =
+        sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id").bind(shard);
     let rows: Vec<(Kind, String, u64)> = records.all(rows).await?;
     Ok(rows.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect())
 }

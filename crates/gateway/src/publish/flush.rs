@@ -129,7 +129,7 @@ impl Flush {
 }
 
 /// The documented keys of an endpoint: requests, errors, times, their sum, their count.
-pub(crate) fn counters(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
+fn counters(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
     [
         keys.requests_by_endpoint(endpoint, shard),
         keys.errors_by_endpoint(endpoint, shard),

@@ -18,11 +18,11 @@ use hob_hot::epoch::{Epoch, Outcome};
 use hob_hot::{Call, FromRedisValue, Hot, Reply, Value, cmd};
 use hob_records::Records;
 
-pub(crate) use beat::gauges;
 use beat::Beat;
+pub(crate) use beat::gauges;
 use checkpoint::{Checkpoint, Kind, Saved};
 use flush::{Flush, Flushed, MOST_ENDPOINTS};
-pub(crate) use flush::{HOUR_MS, Place, counters};
+pub(crate) use flush::{HOUR_MS, Place};
 use names::EndpointNames;
 
 use crate::Error;
