@@ -31,7 +31,7 @@ pub use markup::{Escaped, Markup};
 pub use pager::Pager;
 pub use tone::{Badge, Icon, Tone};
 pub use unit::{Quantity, Unit};
-pub use when::When;
+pub use when::{When, now_ms};
 
 pub(crate) use unit::MOST;
 pub(crate) use when::timestamp;

@@ -140,6 +140,11 @@ impl Quantity {
         Unit::Millis.of(duration.as_secs_f64() * 1e3)
     }
 
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        self.unit
+    }
+
     /// `part` of `whole`, in percent; a dash if the whole is nothing.
     #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {

@@ -52,8 +52,9 @@ fn distance(at_ms: u64, now_ms: u64) -> String {
     if at_ms > now_ms { format!("in {length}") } else { format!("{length} ago") }
 }
 
-/// This machine's time in Unix milliseconds.
-pub(crate) fn now_ms() -> u64 {
+/// This machine's time in Unix milliseconds, to show other times against.
+#[must_use]
+pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
