@@ -5,6 +5,8 @@ mod config;
 mod doctor;
 mod exit;
 mod http;
+#[cfg_attr(not(test), expect(dead_code, reason = "served once the program serves an app"))]
+mod pages;
 mod records;
 mod schema;
 mod serve;

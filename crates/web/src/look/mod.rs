@@ -30,7 +30,7 @@ pub use field::{Choice, Field};
 pub use markup::{Escaped, Markup};
 pub use pager::Pager;
 pub use tone::{Badge, Icon, Tone};
-pub use unit::{Quantity, Unit};
+pub use unit::{Amount, Quantity, Unit};
 pub use when::{When, now_ms};
 
 pub(crate) use unit::MOST;

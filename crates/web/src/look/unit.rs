@@ -1,6 +1,8 @@
 //! Numbers for people: short, with their unit, never more exact than an eye can use.
 
+use std::borrow::Borrow;
 use std::fmt::{self, Display};
+use std::time::Duration;
 
 use askama::filters::HtmlSafe;
 
@@ -118,26 +120,52 @@ impl Magnitude {
     }
 }
 
+/// A whole number of any type, by value or by reference, since templates pass references. Less than nothing is
+/// nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount(pub u64);
+
+macro_rules! amount_from {
+    ($($number:ty),*) => {$(
+        impl From<$number> for Amount {
+            fn from(number: $number) -> Self {
+                Self(u64::try_from(number).unwrap_or(0))
+            }
+        }
+    )*};
+}
+
+amount_from!(u16, u32, u64, usize, i32, i64);
+
+impl<T: Copy> From<&T> for Amount
+where
+    Self: From<T>,
+{
+    fn from(number: &T) -> Self {
+        Self::from(*number)
+    }
+}
+
 impl Quantity {
     /// A number of things.
     #[must_use]
-    pub fn count(things: u64) -> Self {
-        Unit::Count.of(things as f64)
+    pub fn count(things: impl Into<Amount>) -> Self {
+        Unit::Count.of(things.into().0 as f64)
     }
 
     #[must_use]
-    pub fn bytes(bytes: u64) -> Self {
-        Unit::Bytes.of(bytes as f64)
+    pub fn bytes(bytes: impl Into<Amount>) -> Self {
+        Unit::Bytes.of(bytes.into().0 as f64)
     }
 
     #[must_use]
-    pub fn millis(millis: u64) -> Self {
-        Unit::Millis.of(millis as f64)
+    pub fn millis(millis: impl Into<Amount>) -> Self {
+        Unit::Millis.of(millis.into().0 as f64)
     }
 
     #[must_use]
-    pub fn duration(duration: std::time::Duration) -> Self {
-        Unit::Millis.of(duration.as_secs_f64() * 1e3)
+    pub fn duration(duration: impl Borrow<Duration>) -> Self {
+        Unit::Millis.of(duration.borrow().as_secs_f64() * 1e3)
     }
 
     #[must_use]
@@ -147,7 +175,8 @@ impl Quantity {
 
     /// `part` of `whole`, in percent; a dash if the whole is nothing.
     #[must_use]
-    pub fn share(part: u64, whole: u64) -> Self {
+    pub fn share(part: impl Into<Amount>, whole: impl Into<Amount>) -> Self {
+        let (part, whole) = (part.into().0, whole.into().0);
         Unit::Ratio.of(if whole == 0 { f64::NAN } else { part as f64 / whole as f64 })
     }
 }

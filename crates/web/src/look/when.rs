@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use askama::filters::HtmlSafe;
 use jiff::Timestamp;
 
+use super::Amount;
+
 /// A moment as people read it: `3 min ago`, and when exactly on hover. The live module keeps it current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
@@ -16,8 +18,8 @@ pub struct When {
 impl When {
     /// A moment in Unix milliseconds, seen from now.
     #[must_use]
-    pub fn at(at_ms: u64) -> Self {
-        Self { at_ms, now_ms: now_ms() }
+    pub fn at(at_ms: impl Into<Amount>) -> Self {
+        Self { at_ms: at_ms.into().0, now_ms: now_ms() }
     }
 
     /// The same seen from another moment, such as the store's.
