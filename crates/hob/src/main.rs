@@ -4,8 +4,8 @@ mod cli;
 mod config;
 mod doctor;
 mod exit;
+mod foundation;
 mod http;
-#[cfg_attr(not(test), expect(dead_code, reason = "served once the program serves an app"))]
 mod pages;
 mod records;
 mod schema;

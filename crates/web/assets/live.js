@@ -146,6 +146,7 @@ function listen() {
     }
   });
   source.addEventListener("changed", () => refreshSoon());
+  source.addEventListener("reset", () => refreshSoon());
   source.addEventListener("error", lost);
 }
 

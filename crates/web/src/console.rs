@@ -9,7 +9,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::{Caller, Problem, Scope, Web};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Caller, Problem, Scope, Stage, Web};
 
 /// A link in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,19 @@ pub(crate) struct Frame(Arc<Inside>);
 struct Inside {
     web: Web,
     nav: Vec<NavItem>,
-    demo: bool,
+    stage: Stage,
+    stopping: CancellationToken,
+}
+
+/// Where who is looking stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entrance {
+    /// There is no door: everybody on this machine is inside.
+    Open,
+    /// Signed in.
+    Inside,
+    /// Not signed in, and shown nothing of what is inside.
+    Outside,
 }
 
 /// The document around a page's body.
@@ -68,6 +82,7 @@ struct Layout<'a> {
     /// The `href` of the navigation that the page belongs to; empty for none.
     here: &'a str,
     who: Option<&'a str>,
+    entrance: Entrance,
     demo: bool,
     path: &'a str,
     /// HTML already.
@@ -84,11 +99,20 @@ impl Console {
             nav,
             here: here(nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
-            demo: self.frame.0.demo,
+            entrance: self.entrance(),
+            demo: self.frame.0.stage == Stage::Demo,
             path: &self.path,
             body: &body,
         };
         layout.render().map(Page).map_err(Problem::internal)
+    }
+
+    fn entrance(&self) -> Entrance {
+        match &self.caller {
+            _ if self.frame.web().door().is_open() => Entrance::Open,
+            Some(_) => Entrance::Inside,
+            None => Entrance::Outside,
+        }
     }
 
     /// Who is looking.
@@ -120,12 +144,17 @@ fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
 }
 
 impl Frame {
-    pub(crate) fn new(web: Web, nav: Vec<NavItem>, demo: bool) -> Self {
-        Self(Arc::new(Inside { web, nav, demo }))
+    pub(crate) fn new(web: Web, nav: Vec<NavItem>, stage: Stage, stopping: CancellationToken) -> Self {
+        Self(Arc::new(Inside { web, nav, stage, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {
         &self.0.web
+    }
+
+    /// Cancelled when streams should end.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
     }
 
     pub(crate) fn console(&self, uri: &Uri, caller: Option<Caller>) -> Console {

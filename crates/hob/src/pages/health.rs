@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 use askama::Template;
 use axum::extract::State;
 use hob_hot::{Health, Hot, Summary, cmd};
+use hob_house::keys::Keys;
+use hob_house::nodes::{self, NodeFacts};
 use hob_house::{House, TaskState};
 use hob_records::outbox::{self, Backlog};
-use hob_web::look::{Badge, Facts, Quantity, Tone, Unit, When};
+use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Console, Page, Problem, Trouble};
 use tokio::time::timeout;
+
+use crate::http::Place;
 
 /// A part that does not answer within this is shown as away.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,6 +25,14 @@ const VERY_LATE: Duration = Duration::from_secs(60);
 
 /// Events that wait to be published; more mean that the relay does not keep up.
 const LONG_BACKLOG: u64 = 1_000;
+
+/// What the page is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    pub(crate) house: House,
+    pub(crate) keys: Keys,
+    pub(crate) place: Place,
+}
 
 /// How everything is, at one moment.
 #[derive(Debug)]
@@ -212,17 +224,36 @@ fn task_badge(task: &TaskState) -> Badge {
 #[derive(Template)]
 #[template(path = "health.html")]
 struct HealthPage {
-    node: String,
     checkup: Checkup,
+    name: String,
+    place: Place,
+    nodes: Vec<NodeFacts>,
 }
 
 impl HealthPage {
     fn micros(us: &u64) -> Quantity {
         Unit::Millis.of(*us as f64 / 1e3)
     }
+
+    fn node_facts(&self) -> Facts {
+        let Place { scheme, listen, store, .. } = &self.place;
+        let mut facts = Facts::new()
+            .code("Name", &self.name)
+            .text("Version", env!("CARGO_PKG_VERSION"))
+            .shown("Memory", self.checkup.memory())
+            .code("Console and API", format!("{scheme}://{listen}"));
+        if let Some(store) = store {
+            facts = facts.code("Its store", format!("redis-cli -p {}", store.port()));
+        }
+        let links = r#"<a href="/readyz">/readyz</a> · <a href="/metrics">/metrics</a> · <a href="/api/docs">/api/docs</a>"#;
+        facts.shown("For programs", Markup::trusted(links))
+    }
 }
 
-pub(crate) async fn page(console: Console, State(house): State<House>) -> Result<Page, Problem> {
-    let checkup = Checkup::of(&house).await;
-    console.page("Health", &HealthPage { node: house.node.to_string(), checkup })
+pub(crate) async fn page(console: Console, State(desk): State<Desk>) -> Result<Page, Problem> {
+    let Desk { house, keys, place } = desk;
+    let living = timeout(PATIENCE, nodes::live(&house.hot, &keys));
+    let (checkup, nodes) = tokio::join!(Checkup::of(&house), living);
+    let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
+    console.page("Health", &HealthPage { checkup, name: house.node.to_string(), place, nodes })
 }

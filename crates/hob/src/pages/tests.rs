@@ -1,20 +1,28 @@
 //! The console's own pages, over the wire.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hob_hot::cmd;
-use hob_schema::Schema;
+use hob_house::keys::Keys;
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Figure, Trouble};
+use hob_web::{Card, Config, Figure, Trouble};
 
 use super::{Overview, routes};
+use crate::http::Place;
+use crate::schema;
 
-const CHAT: (&str, &str) = ("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"));
-const NEEDS: Needs = Needs { schemas: &[CHAT], migrations: &[] };
+const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 
-fn schemas() -> Vec<Schema> {
-    vec![Schema::parse(CHAT.0, CHAT.1).unwrap()]
+fn place() -> Place {
+    Place {
+        listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+        scheme: "http",
+        store: None,
+        hot: String::new(),
+        records: String::new(),
+    }
 }
 
 fn card(troubles: Vec<Trouble>) -> Card {
@@ -30,7 +38,8 @@ fn card(troubles: Vec<Trouble>) -> Card {
 }
 
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
-    TestApp::start(house, routes(house, overview, schemas()).unwrap()).await
+    let keys = Keys::from_env(house.layout, &|_| None).unwrap();
+    TestApp::configured(house, Config::default(), |web| routes(web, &keys, &place(), overview).unwrap()).await
 }
 
 every_house! {
@@ -68,7 +77,8 @@ async fn families_are_searched_and_shown_with_their_keys() {
     let house = TestHouse::redis(NEEDS).await;
     let app = app(&house, Overview::new(&house)).await;
     let all = app.get("/keys").await.text();
-    let family = schemas()[0].families[0].clone();
+    let family =
+        schema::own().unwrap().into_iter().find(|schema| schema.name == "chat").unwrap().families.remove(0);
     assert!(all.contains(&format!(r#"href="/keys/chat/{}""#, family.name)), "{all}");
     let none = app.get("/keys?q=no+such+family").await.text();
     assert!(none.contains("No declared family has “no such family” in it."), "{none}");
