@@ -17,6 +17,7 @@ use crate::cli::ServeOptions;
 use crate::config::{self, Config};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
+use crate::pages::{self, Overview};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -52,17 +53,16 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server)?;
     web.start();
-    let place = Place::new(&config, &foundation, stage);
+    let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();
     let parts = Parts {
-        place: place.clone(),
         house: house.clone(),
-        keys: foundation.keys.clone(),
         store: foundation.store.as_ref().map(|store| store.engine.clone()),
         stopping: stopping.clone(),
         metrics,
     };
-    let app = App::new(&web, http::routes(parts), stage);
+    let pages = pages::routes(&web, &foundation.keys, &place, Overview::new(&house))?;
+    let app = App::new(&web, pages.merge(http::routes(parts)), stage);
 
     // Before anybody is told where it is, and could ask it to stop.
     let signals = Signals::listen()?;

@@ -15,9 +15,9 @@ fn everything_is_alive_with_nothing_installed() {
     let port = server.store_port.expect("the embedded store listens");
     let client = redis::Client::open(("127.0.0.1", port)).unwrap();
     client.get_connection().unwrap().set::<_, _, ()>("greeting", "hello").unwrap();
-    let page = server.get("/");
+    let page = server.get("/health");
     assert!(page.head.contains("text/html"), "{}", page.head);
-    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), " keys,"] {
+    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), "Background tasks"] {
         assert!(page.body.contains(part), "{part} is missing in {}", page.body);
     }
     let metrics = server.get("/metrics");
