@@ -25,7 +25,7 @@ fn main() {
 }
 
 /// The gallery's body.
-pub fn gallery() -> Markup {
+pub(crate) fn gallery() -> Markup {
     let panels: Vec<String> = [
         ("Lines with a gap, an incident and an objective", latency().to_string()),
         ("Areas", traffic().to_string()),

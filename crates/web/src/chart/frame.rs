@@ -123,9 +123,9 @@ impl Frame {
 
     fn names(&self, html: &mut String) -> std::fmt::Result {
         for Note { x, y, text } in &self.notes {
-            let class = if *x > 0.85 { "note last" } else { "note" };
+            let (class, dx) = if *x > 0.85 { ("note last", -5) } else { ("note", 5) };
             let (x, y, text) = (Num(x * 100.0), Num(HEAD + y), Escaped(text));
-            write!(html, r#"<text class="{class}" x="{x}%" y="{y}">{text}</text>"#)?;
+            write!(html, r#"<text class="{class}" x="{x}%" dx="{dx}" y="{y}">{text}</text>"#)?;
         }
         if let Some(nothing) = self.nothing {
             let y = Num(HEAD + self.height / 2.0);

@@ -117,7 +117,7 @@ impl Histogram {
             let Some(x) = self.x(*value) else { continue };
             let _ = write!(svg, r#"<path class="limit" d="M{} 0V{}"/>"#, Num(x), Num(self.height));
             let text = format!("{name} {}", self.unit.of(*value));
-            notes.push(Note { x: (x + 6.0) / WIDTH, y: 10.0 + 14.0 * notes.len() as f64, text });
+            notes.push(Note { x: x / WIDTH, y: 10.0 + 14.0 * notes.len() as f64, text });
         }
         notes
     }

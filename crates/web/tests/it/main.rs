@@ -1,4 +1,5 @@
 //! The web, seen from outside: over the wire, in a real house.
 
+mod browser;
 mod garden;
 mod routes;
