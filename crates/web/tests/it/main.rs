@@ -1,4 +1,7 @@
 //! The web, seen from outside: over the wire, in a real house.
 
+mod access;
+mod door;
 mod garden;
+mod live;
 mod routes;
