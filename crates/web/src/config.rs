@@ -3,7 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use hob_house::config::Secret;
 use hob_house::{Period, SecretRef};
+
+use crate::Error;
+
+/// The shortest admin token that nobody guesses.
+const SHORTEST_ADMIN_TOKEN: usize = 16;
 
 hob_house::section! {
     /// The API and the console: where they listen, who may enter, how much they take.
@@ -18,8 +24,6 @@ hob_house::section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// A file with the certificate's private key (PEM).
         pub tls_key: Option<PathBuf> = None,
-        /// What this node is called on the Health page; random when not given.
-        pub node: Option<String> = None => "HOB_NODE",
         /// The most connections at a time. Further ones wait to be accepted.
         pub max_connections: u32 = 20_000,
         /// The most requests that are worked on at a time. Further ones get 503.
@@ -36,5 +40,19 @@ hob_house::section! {
         pub session_lasts: Period = Period::from_secs(12 * 3_600),
         /// How long the audit trail remembers.
         pub audit_kept: Period = Period::from_days(90),
+    }
+}
+
+impl Config {
+    /// Reads the token that may do everything. Refuses to be open to everybody on an address that others can reach.
+    pub fn admin(&self) -> Result<Option<Secret>, Error> {
+        let admin = self.admin_token.as_ref().map(SecretRef::read).transpose()?;
+        match &admin {
+            None if !self.listen.ip().is_loopback() => Err(Error::OpenToAll(self.listen)),
+            Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {
+                Err(Error::ShortAdminToken { least: SHORTEST_ADMIN_TOKEN })
+            }
+            _ => Ok(admin),
+        }
     }
 }

@@ -57,7 +57,6 @@ mod config;
 mod console;
 mod error;
 mod extract;
-mod keys;
 mod list;
 pub mod live;
 mod middleware;

@@ -5,12 +5,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hob_house::config::Secret;
-use hob_house::{House, Live, SecretRef, Task};
+use hob_house::keys::Keys;
+use hob_house::{House, Live, Task};
 use hob_records::{Transaction, sql};
 
 use crate::access::{Attempts, Door};
-use crate::keys::Keys;
 use crate::{Audit, Changes, Config, Error};
 
 /// The web of one process. Clones are handles to the same.
@@ -30,25 +29,19 @@ struct Inner {
     services: OnceLock<BTreeSet<String>>,
 }
 
-/// The shortest admin token that nobody guesses.
-const SHORTEST_ADMIN_TOKEN: usize = 16;
-
 /// How often what is past its time is forgotten, and the use of tokens written down.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 impl Web {
     /// Reads what the configuration refers to. Refuses to be open to everybody on an address that others can reach.
     pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
-        let admin = admin_token(&config.now())?;
-        let keys = || {
-            Keys::from_env(house.layout, &|name| std::env::var(name).ok())
-                .map_err(|error| Error::Keys(error.to_string()))
-        };
+        let admin = config.now().admin()?;
+        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
         let inner = Inner {
             door: Door::new(&house.records, admin.as_ref()),
-            attempts: Attempts::new(&house.hot, keys()?)?,
+            attempts: Attempts::new(&house.hot, keys.clone())?,
             audit: Audit::new(&house.records),
-            changes: Changes::new(house, &keys()?),
+            changes: Changes::new(house, &keys),
             services: OnceLock::new(),
             house: house.clone(),
             config,
@@ -143,23 +136,12 @@ impl Web {
                 now = config.changed() => now,
                 () = task.stopped() => return,
             };
-            match admin_token(&now) {
+            match now.admin() {
                 Ok(admin) => self.inner.door.replace_admin(admin.as_ref()),
                 Err(error) => tracing::error!(%error, "the admin token stays as it was"),
             }
             task.beat();
         }
-    }
-}
-
-fn admin_token(config: &Config) -> Result<Option<Secret>, Error> {
-    let admin = config.admin_token.as_ref().map(SecretRef::read).transpose()?;
-    match &admin {
-        None if !config.listen.ip().is_loopback() => Err(Error::OpenToAll(config.listen)),
-        Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {
-            Err(Error::ShortAdminToken { least: SHORTEST_ADMIN_TOKEN })
-        }
-        _ => Ok(admin),
     }
 }
 
