@@ -34,6 +34,8 @@ hob_house::section! {
         pub head_within: Period = Period::from_secs(10),
         /// How long a request may take until its answer begins.
         pub answer_within: Period = Period::from_secs(30),
+        /// How long a client may leave unread what it is sent.
+        pub unread_within: Period = Period::from_secs(30),
         /// How long requests may go on once the server was told to stop.
         pub drain_within: Period = Period::from_secs(10),
         /// How long a sign-in to the console lasts.

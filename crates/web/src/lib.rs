@@ -55,6 +55,7 @@ pub mod audit;
 mod card;
 mod config;
 mod console;
+mod docs;
 mod error;
 mod extract;
 mod list;

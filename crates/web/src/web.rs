@@ -95,6 +95,10 @@ impl Web {
         self.inner.house.records.write(forget).await.map_err(Error::Records)
     }
 
+    pub(crate) fn live_config(&self) -> Live<Config> {
+        self.inner.config.clone()
+    }
+
     pub(crate) fn door(&self) -> &Door {
         &self.inner.door
     }
