@@ -5,3 +5,4 @@ mod door;
 mod garden;
 mod live;
 mod routes;
+mod server;
