@@ -39,7 +39,10 @@ fn card(troubles: Vec<Trouble>) -> Card {
 
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, Config::default(), |web| routes(web, &keys, &place(), overview).unwrap()).await
+    TestApp::configured(house, hob_house::Live::fixed(Config::default()), |web| {
+        routes(web, &keys, &place(), overview).unwrap()
+    })
+    .await
 }
 
 every_house! {
