@@ -10,6 +10,7 @@ mod pages;
 mod records;
 mod schema;
 mod serve;
+mod systems;
 mod token;
 
 use std::process::ExitCode;
