@@ -1,1 +1,3 @@
 //! Uptime: checks, incidents, alerts, dashboard and status page.
+
+pub mod check;
