@@ -1,3 +1,4 @@
 //! Uptime: checks, incidents, alerts, dashboard and status page.
 
+pub mod assertion;
 pub mod check;
