@@ -6,7 +6,7 @@ mod spec;
 use std::fmt;
 use std::str::FromStr;
 
-use hob_house::SecretRef;
+use hob_house::config::SecretName;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 use utoipa::ToSchema;
@@ -68,8 +68,8 @@ pub enum HttpVersion {
 /// Who the check says it is. The secret itself is read when the check runs, and is never kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
-    Basic { user: String, password: SecretRef },
-    Bearer { token: SecretRef },
+    Basic { user: String, password: SecretName },
+    Bearer { token: SecretName },
 }
 
 /// A host and a port.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use hob_house::SecretRef;
+use hob_house::config::SecretName;
 use serde::{Deserialize, Serialize};
 use url::Url;
 use utoipa::ToSchema;
@@ -18,10 +18,6 @@ const MAX_BODY: usize = 64 * 1024;
 const MAX_REDIRECTS: u8 = 20;
 const MAX_EXPECTED: usize = 16;
 const MAX_GRACE_S: u32 = 7 * 86_400;
-
-/// Secrets that a monitor may name. Others, such as the admin token, stay out of reach of whoever may edit
-/// monitors: a check sends its secret to any address that they choose.
-const SECRET_PREFIX: &str = "HOB_SECRET_";
 
 /// What to check. Only the options of its own kind may be given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -59,7 +55,7 @@ pub struct HttpSpec {
     pub version: HttpVersion,
 }
 
-/// Who an HTTP check says it is. Secrets are named, not written: `env:HOB_SECRET_…`.
+/// Who an HTTP check says it is. Secrets are named, not written: see `[secrets]` in `hob.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum AuthSpec {
@@ -284,17 +280,8 @@ fn endpoint(target: &str, wrong: &mut Vec<Invalid>) -> Option<Endpoint> {
     target.parse().map_err(|message: &str| wrong.push(Invalid::new("target", message))).ok()
 }
 
-fn secret(field: &str, text: &str, wrong: &mut Vec<Invalid>) -> Option<SecretRef> {
-    match text.parse() {
-        Ok(SecretRef::Env(name)) if name.starts_with(SECRET_PREFIX) => Some(SecretRef::Env(name)),
-        _ => {
-            wrong.push(Invalid::new(
-                field,
-                format!("is not the name of a secret: write env:{SECRET_PREFIX}…"),
-            ));
-            None
-        }
-    }
+fn secret(field: &str, text: &str, wrong: &mut Vec<Invalid>) -> Option<SecretName> {
+    text.parse().map_err(|error| wrong.push(Invalid::new(field, format!("{error}")))).ok()
 }
 
 fn headers(
@@ -382,7 +369,7 @@ mod tests {
     fn a_check_reads_as_it_is_written() {
         for json in [
             r#"{"kind":"http","target":"https://example.com/","http":{"method":"POST","headers":{"x-a":"b"},"body":"{}",
-                "redirects":0,"auth":{"basic":{"user":"ann","password":"env:HOB_SECRET_P"}},"version":"2"}}"#,
+                "redirects":0,"auth":{"basic":{"user":"ann","password":"db_password"}},"version":"2"}}"#,
             r#"{"kind":"tcp","target":"[::1]:5432"}"#,
             r#"{"kind":"certificate","target":"example.com:443"}"#,
             r#"{"kind":"dns","target":"example.com","dns":{"record":"MX","expected":["a"],"server":"9.9.9.9:53"}}"#,
@@ -396,7 +383,7 @@ mod tests {
     #[test]
     fn every_wrong_field_is_named() {
         let http = r#"{"kind":"http","target":"ftp://u:p@x","dns":{},"http":{"method":"G T","redirects":21,
-            "headers":{"Content-Length":"3","a b":"c"},"auth":{"bearer":{"token":"hunter2"}}}}"#;
+            "headers":{"Content-Length":"3","a b":"c"},"auth":{"bearer":{"token":"hunter 2"}}}}"#;
         assert_eq!(
             fields(http),
             [
@@ -418,8 +405,8 @@ mod tests {
     }
 
     #[test]
-    fn only_secrets_that_are_meant_for_monitors_can_be_named() {
-        for token in ["env:HOB_ADMIN_TOKEN", "file:/etc/shadow", "hunter2"] {
+    fn a_secret_is_named_and_never_repeated() {
+        for token in ["env:HOB_ADMIN_TOKEN", "file:/etc/shadow", "hunter 2"] {
             let json = format!(
                 r#"{{"kind":"http","target":"http://x/","http":{{"auth":{{"bearer":{{"token":"{token}"}}}}}}}}"#
             );
