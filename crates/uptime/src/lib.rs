@@ -2,3 +2,4 @@
 
 pub mod assertion;
 pub mod check;
+pub mod probe;
