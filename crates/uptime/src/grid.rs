@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The times `phase + k · interval`, in unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub(crate) struct Grid {
     interval_ms: u64,
     phase_ms: u64,
 }
@@ -13,7 +13,7 @@ pub struct Grid {
 impl Grid {
     /// The grid of an entity, the same on every node and after every restart.
     #[must_use]
-    pub fn of(id: &str, interval: Duration) -> Self {
+    pub(crate) fn of(id: &str, interval: Duration) -> Self {
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1);
         // FNV-1a, with a mix at the end so that ids that differ in a digit are far apart.
         let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -25,7 +25,7 @@ impl Grid {
 
     /// The first time on the grid that is later than `now_ms`.
     #[must_use]
-    pub fn next_after(self, now_ms: u64) -> u64 {
+    pub(crate) fn next_after(self, now_ms: u64) -> u64 {
         let Self { interval_ms, phase_ms } = self;
         if now_ms < phase_ms {
             return phase_ms;

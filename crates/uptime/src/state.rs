@@ -44,6 +44,8 @@ pub struct Standing {
     pub successes: u32,
     /// The first of those failed tries; 0 if there is none.
     pub first_failure_ms: u64,
+    /// The last of them.
+    pub last_failure_ms: u64,
     /// The last result; 0 before the first.
     pub last_ms: u64,
 }
@@ -74,8 +76,14 @@ pub enum Change {
 
 impl Standing {
     /// Of a monitor that was never checked.
-    pub const NEW: Self =
-        Self { state: State::Pending, failures: 0, successes: 0, first_failure_ms: 0, last_ms: 0 };
+    pub const NEW: Self = Self {
+        state: State::Pending,
+        failures: 0,
+        successes: 0,
+        first_failure_ms: 0,
+        last_failure_ms: 0,
+        last_ms: 0,
+    };
 
     /// What a result at `at_ms` makes of this.
     #[must_use]
@@ -119,20 +127,14 @@ impl Standing {
 
     fn failed(self, at_ms: u64) -> Self {
         let first_failure_ms = if self.failures == 0 { at_ms } else { self.first_failure_ms };
-        Self { failures: self.failures.saturating_add(1), first_failure_ms, last_ms: at_ms, ..self }
+        let failures = self.failures.saturating_add(1);
+        Self { failures, first_failure_ms, last_failure_ms: at_ms, last_ms: at_ms, ..self }
     }
 }
 
 impl State {
-    pub const ALL: [Self; 7] = [
-        Self::Down,
-        Self::Suspect,
-        Self::Recovering,
-        Self::Stale,
-        Self::Pending,
-        Self::Up,
-        Self::Paused,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Down, Self::Suspect, Self::Recovering, Self::Stale, Self::Pending, Self::Up, Self::Paused];
 
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -181,8 +183,8 @@ impl FromStr for State {
 /// As the store keeps it, after what belongs to the claim.
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { state, failures, successes, first_failure_ms, last_ms } = self;
-        write!(f, "{state} {failures} {successes} {first_failure_ms} {last_ms}")
+        let Self { state, failures, successes, first_failure_ms, last_failure_ms, last_ms } = self;
+        write!(f, "{state} {failures} {successes} {first_failure_ms} {last_failure_ms} {last_ms}")
     }
 }
 
@@ -199,6 +201,7 @@ impl FromStr for Standing {
             failures: u32::try_from(number()?).map_err(drop)?,
             successes: u32::try_from(number()?).map_err(drop)?,
             first_failure_ms: number()?,
+            last_failure_ms: number()?,
             last_ms: number()?,
         })
     }
@@ -227,16 +230,19 @@ mod tests {
     fn retries_come_before_down_and_recoveries_before_up() {
         use Verdict::{Bad, Good};
         let seen = walk(TWO_RETRIES, &[Good, Bad, Bad, Bad, Good, Bad, Good, Good]);
-        assert_eq!(seen, [
-            (State::Up, None),
-            (State::Suspect, None),
-            (State::Suspect, None),
-            (State::Down, Some(Change::Opened)),
-            (State::Recovering, None),
-            (State::Down, None),
-            (State::Recovering, None),
-            (State::Up, Some(Change::Resolved)),
-        ]);
+        assert_eq!(
+            seen,
+            [
+                (State::Up, None),
+                (State::Suspect, None),
+                (State::Suspect, None),
+                (State::Down, Some(Change::Opened)),
+                (State::Recovering, None),
+                (State::Down, None),
+                (State::Recovering, None),
+                (State::Up, Some(Change::Resolved)),
+            ]
+        );
     }
 
     /// U5
@@ -263,7 +269,8 @@ mod tests {
         assert_eq!((held.state, held.first_failure_ms, change), (State::Suspect, 1, None));
         let (down, change) = held.after(Verdict::Bad, 6, TWO_RETRIES, Settled::Yes);
         assert_eq!((down.state, change), (State::Down, Some(Change::Opened)));
-        let (held, change) = down.after(Verdict::Good, 7, Thresholds { retries: 0, recoveries: 1 }, Settled::No);
+        let (held, change) =
+            down.after(Verdict::Good, 7, Thresholds { retries: 0, recoveries: 1 }, Settled::No);
         assert_eq!((held.state, change), (State::Recovering, None));
     }
 

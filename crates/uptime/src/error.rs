@@ -1,0 +1,17 @@
+//! Why uptime could not answer.
+
+/// An error means that nobody could answer; what is refused for a reason is a value of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Hot(#[from] hob_hot::Error),
+    #[error(transparent)]
+    Records(#[from] hob_records::Error),
+    #[error("bad key prefix: {0}")]
+    Keys(String),
+    /// Records that this program did not write, or a later one did.
+    #[error("the records hold {0}")]
+    Unreadable(String),
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
