@@ -3,6 +3,7 @@
 
 use std::ops::Deref;
 
+use hob_house::config::Secrets;
 use hob_house::{House, NodeName, Tasks};
 use hob_records::{Migrations, Options, Records};
 use hob_schema::{Catalog, Layout, Schema};
@@ -55,6 +56,7 @@ impl TestHouse {
             layout: store.layout(),
             records: records(needs, &database).await,
             node: NodeName::random(),
+            secrets: Secrets::none(),
             tasks: Tasks::new(),
         };
         Self { house, needs, store, database }
@@ -81,6 +83,7 @@ impl TestHouse {
             layout: self.house.layout,
             records: records(self.needs, &self.database).await,
             node: NodeName::random(),
+            secrets: Secrets::none(),
             tasks: Tasks::new(),
         }
     }
