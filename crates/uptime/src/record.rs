@@ -10,6 +10,7 @@ use hob_schema::Shard;
 use crate::check::{FailureClass, Observation, Phases};
 use crate::error::Result;
 use crate::keys::{Keys, MonitorId};
+use crate::monitor::Monitor;
 use crate::schedule::{Claim, STANDING, Schedule, millis};
 use crate::state::{Change, Standing, State};
 
@@ -126,7 +127,28 @@ impl Schedule {
     }
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// What a result that was there at `ended_ms` means for its monitor.
+    #[must_use]
+    pub fn judge(monitor: &Monitor, claim: &'a Claim, observation: &'a Observation, ended_ms: u64) -> Self {
+        let (standing, change) = claim.standing.after(
+            observation.verdict(),
+            claim.claimed_ms,
+            monitor.thresholds(),
+            claim.settled,
+        );
+        let ended_ms = ended_ms.max(claim.slot_ms).max(claim.claimed_ms);
+        Self {
+            claim,
+            observation,
+            standing,
+            change,
+            next_ms: monitor.next_ms(&standing, ended_ms),
+            status_ttl: monitor.stale_after(),
+            retry_ttl: monitor.retry_ttl(),
+        }
+    }
+
     /// The change that this result makes, to be brought into the records.
     #[must_use]
     pub fn unsettled(&self) -> Option<Unsettled> {
