@@ -51,6 +51,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let foundation = Foundation::open(&config, live.secrets, stage).await?;
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server)?;
+    web.start();
     let place = Place::new(&config, &foundation, stage);
     let stopping = CancellationToken::new();
     let parts = Parts {

@@ -50,12 +50,7 @@ impl TestHouse {
 
     /// Any store with any database.
     pub async fn over(needs: Needs, store: Store, database: Database) -> Self {
-        let house = House::new(
-            store.hot().clone(),
-            store.layout(),
-            records(needs, &database).await,
-            NodeName::random(),
-        );
+        let house = node_over(needs, &store, &database).await;
         Self { house, needs, store, database }
     }
 
@@ -75,8 +70,7 @@ impl TestHouse {
     /// Another node over the same hot state and records, with a name, connections to the records and tasks of its own.
     /// Whoever asks for it tells its tasks to stop.
     pub async fn another_node(&self) -> House {
-        let records = records(self.needs, &self.database).await;
-        House::new(self.house.hot.clone(), self.house.layout, records, NodeName::random())
+        node_over(self.needs, &self.store, &self.database).await
     }
 }
 
@@ -92,6 +86,11 @@ impl Drop for TestHouse {
     fn drop(&mut self) {
         self.house.tasks.stop_token().cancel();
     }
+}
+
+async fn node_over(needs: Needs, store: &Store, database: &Database) -> House {
+    let records = records(needs, database).await;
+    House::new(store.hot().clone(), store.layout(), records, NodeName::random())
 }
 
 fn catalog(needs: Needs, layout: Layout) -> Catalog {

@@ -24,6 +24,8 @@ hob_house::section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// A file with the certificate's private key (PEM).
         pub tls_key: Option<PathBuf> = None,
+        /// What this node is called on the Health page; random when not given.
+        pub node: Option<String> = None => "HOB_NODE",
         /// The most connections at a time. Further ones wait to be accepted.
         pub max_connections: u32 = 20_000,
         /// The most requests that are worked on at a time. Further ones get 503.

@@ -103,7 +103,10 @@ fn records_stay_where_it_was_started_and_a_demos_do_not() {
 fn what_cannot_be_served_is_said_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let run = |arguments: &[&str]| complaint(&hob().arg("serve").args(arguments).output().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        complaint(&hob().current_dir(&folder).arg("serve").args(arguments).output().unwrap())
+    };
     assert!(run(&["--listen", &taken]).starts_with(&format!("hob: could not listen on {taken}: ")));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", &taken]);
     assert!(text.starts_with(&format!("hob: the store could not listen on {taken}: ")), "{text}");
@@ -116,6 +119,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
     assert!(text.starts_with("hob: could not open the records postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was left behind");
 }
 
 #[test]
