@@ -18,7 +18,7 @@ use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use json::{JsonPath, JsonTest, Scalar, Step};
-pub use judge::Facts;
+pub use judge::{Facts, judge};
 pub use parse::BadAssertion;
 pub use text::{Pattern, TextTest};
 

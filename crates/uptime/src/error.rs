@@ -1,5 +1,7 @@
 //! Why uptime could not answer.
 
+use hob_web::Problem;
+
 /// An error means that nobody could answer; what is refused for a reason is a value of its own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -12,6 +14,16 @@ pub enum Error {
     /// Records that this program did not write, or a later one did.
     #[error("the records hold {0}")]
     Unreadable(String),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Hot(error) => error.into(),
+            Error::Records(error) => error.into(),
+            error => Self::internal(error),
+        }
+    }
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -8,7 +8,7 @@ pub mod assertion;
 pub mod check;
 mod config;
 mod error;
-mod board;
+pub mod board;
 mod grid;
 mod heartbeat;
 pub mod history;

@@ -9,6 +9,7 @@ use hob_web::Changes;
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
+use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::Result;
 use crate::heartbeat::Signal;
@@ -18,7 +19,7 @@ use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
-use crate::probe::Probe;
+use crate::probe::{Limits, Probe};
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: Mutex<Waiting>,
     /// Told when there may be something to claim.
     pub(crate) wake: Notify,
+    pub(crate) board: BoardCache,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -90,11 +92,12 @@ impl Uptime {
         let inner = Inner {
             schedule,
             roster: Roster::open(&house.records).await?,
-            probe: Probe::new(config.now().limits(), house.secrets.clone()),
+            probe: Probe::new(Limits::default(), house.secrets.clone()),
             network: Network::default(),
             intake,
             waiting: Mutex::new(waiting),
             wake: Notify::new(),
+            board: BoardCache::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),

@@ -134,7 +134,7 @@ impl Uptime {
     /// Records a result, and what follows from it; the state it led to, unless it came too late.
     pub(crate) async fn finish(
         &self,
-        monitor: &Arc<Monitor>,
+        monitor: &Monitor,
         claim: &Claim,
         observation: &Observation,
         claimed: Instant,

@@ -20,8 +20,25 @@ pub struct Facts<'a> {
     pub body: Option<&'a [u8]>,
     pub latency: Duration,
     pub certificate_days: Option<i64>,
+}
+
+/// What each assertion comes to.
+#[must_use]
+pub fn judge(assertions: &[Assertion], facts: &Facts<'_>) -> Vec<AssertionResult> {
+    let document = OnceCell::new();
+    let evidence = Evidence { facts, document: &document };
+    let result = |assertion: &Assertion| {
+        let (holds, found) = assertion.verdict(evidence);
+        AssertionResult { text: assertion.to_string(), holds, found: shorten(&found) }
+    };
+    assertions.iter().map(result).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Evidence<'a> {
+    facts: &'a Facts<'a>,
     /// The body, parsed once however many assertions ask.
-    pub(super) document: OnceCell<Option<Value>>,
+    document: &'a OnceCell<Option<Value>>,
 }
 
 impl Assertion {
@@ -37,13 +54,8 @@ impl Assertion {
         matches!(self, Self::StatusIn(_) | Self::Status(..))
     }
 
-    #[must_use]
-    pub fn judge(&self, facts: &Facts<'_>) -> AssertionResult {
-        let (holds, found) = self.verdict(facts);
-        AssertionResult { text: self.to_string(), holds, found: shorten(&found) }
-    }
-
-    fn verdict(&self, facts: &Facts<'_>) -> (bool, String) {
+    fn verdict(&self, evidence: Evidence<'_>) -> (bool, String) {
+        let facts = evidence.facts;
         match self {
             Self::StatusIn(ranges) => {
                 let within = |status: &u16| ranges.iter().any(|range| range.contains(status));
@@ -65,7 +77,7 @@ impl Assertion {
                     values.first().map_or_else(|| "no such header".to_owned(), |value| show_bytes(value));
                 (holds, shown)
             }),
-            Self::Json(path, test) => with(facts.document(), "no JSON", |document| {
+            Self::Json(path, test) => with(evidence.document(), "no JSON", |document| {
                 let found = path.find(document);
                 let shown = match found.as_slice() {
                     [] => "nothing there".to_owned(),
@@ -87,9 +99,9 @@ impl Assertion {
     }
 }
 
-impl Facts<'_> {
-    fn document(&self) -> Option<&Value> {
-        let parse = || self.body.and_then(|body| serde_json::from_slice(body).ok());
+impl<'a> Evidence<'a> {
+    fn document(self) -> Option<&'a Value> {
+        let parse = || self.facts.body.and_then(|body| serde_json::from_slice(body).ok());
         self.document.get_or_init(parse).as_ref()
     }
 }
@@ -127,18 +139,18 @@ fn shorten(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judge(facts: &Facts<'_>, expression: &str) -> (bool, String) {
-        let result = expression.parse::<Assertion>().unwrap().judge(facts);
+    fn judge_one(facts: &Facts<'_>, expression: &str) -> (bool, String) {
+        let result = judge(&[expression.parse().unwrap()], facts).remove(0);
         assert_eq!(result.text, expression);
         (result.holds, result.found)
     }
 
     fn check(facts: &Facts<'_>, hold: &[&str], fail: &[(&str, &str)]) {
         for expression in hold {
-            assert!(judge(facts, expression).0, "{expression} should hold");
+            assert!(judge_one(facts, expression).0, "{expression} should hold");
         }
         for (expression, found) in fail {
-            assert_eq!(judge(facts, expression), (false, (*found).to_owned()), "{expression}");
+            assert_eq!(judge_one(facts, expression), (false, (*found).to_owned()), "{expression}");
         }
     }
 
@@ -233,6 +245,6 @@ mod tests {
     fn what_is_told_of_a_large_body_is_short() {
         let body = vec![b'x'; 1 << 20];
         let facts = Facts { body: Some(&body), ..Facts::default() };
-        assert_eq!(judge(&facts, "body == \"\"").1.chars().count(), LONGEST_FOUND + 1);
+        assert_eq!(judge_one(&facts, "body == \"\"").1.chars().count(), LONGEST_FOUND + 1);
     }
 }

@@ -224,14 +224,11 @@ fn scalar(reader: &mut Reader<'_>) -> Result<Scalar, BadAssertion> {
         _ => {}
     }
     // What JSON takes for a number, so that "inf" and "0x1f" are none.
-    match serde_json::from_str::<serde_json::Number>(word) {
-        Ok(number) => {
-            let as_double = || number.as_f64().filter(|number| number.is_finite()).map(Scalar::Number);
-            if let Some(scalar) = number.as_i64().map(Scalar::Integer).or_else(as_double) {
-                return Ok(scalar);
-            }
-        }
-        Err(_) => {}
+    let number = serde_json::from_str::<serde_json::Number>(word).ok();
+    let integer = number.as_ref().and_then(serde_json::Number::as_i64).map(Scalar::Integer);
+    let double = || number.as_ref()?.as_f64().filter(|number| number.is_finite()).map(Scalar::Number);
+    if let Some(scalar) = integer.or_else(double) {
+        return Ok(scalar);
     }
     reader.at = begin;
     Err(reader.expected("a text in quotes, a number, true, false or null"))

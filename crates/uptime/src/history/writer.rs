@@ -76,10 +76,10 @@ pub(crate) async fn write_results(records: &Records, waiting: &mut Waiting, task
 
 pub(crate) async fn write(records: &Records, batch: &[Finding]) -> Result<()> {
     let work = |tx: Transaction| async move {
-        let rows = batch.iter().map(|finding| {
-            let Finding { monitor, at, fence, state, latency_us, error } = finding;
-            (monitor, *at, *fence, state.as_str(), *latency_us, error.as_deref())
-        });
+        let mut rows = Vec::with_capacity(batch.len());
+        for Finding { monitor, at, fence, state, latency_us, error } in batch {
+            rows.push((monitor, *at, *fence, state.as_str(), *latency_us, error.as_deref()));
+        }
         let head = "INSERT INTO uptime_result (monitor_id, at, fence, state, latency_us, error)";
         tx.insert_all(head, rows, "ON CONFLICT DO NOTHING").await?;
         // What comes late into an hour that was summed makes that hour, and its day, be summed again.

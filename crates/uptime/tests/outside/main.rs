@@ -1,0 +1,7 @@
+//! Where Hob meets strangers: targets that are checked, and channels that are told.
+
+mod dns;
+mod hostile;
+mod http;
+mod identity;
+mod target;
