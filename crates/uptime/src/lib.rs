@@ -9,22 +9,30 @@ pub mod assertion;
 pub mod check;
 mod config;
 mod error;
+pub mod board;
 mod grid;
 mod heartbeat;
+pub mod history;
 pub mod incident;
 pub mod keys;
 pub mod maintenance;
 pub mod monitor;
+mod network;
 pub mod probe;
 mod rebuild;
 pub mod record;
+mod roster;
 pub mod schedule;
 pub mod state;
+mod tend;
+mod uptime;
+mod worker;
 
 pub use config::Config;
 pub use error::{Error, Result};
 pub use heartbeat::Signal;
 pub use schedule::Schedule;
+pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
 
 /// The tables of this service.
 pub const MIGRATIONS: hob_records::Migrations =
