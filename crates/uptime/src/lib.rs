@@ -6,10 +6,10 @@
 
 pub mod alert;
 pub mod assertion;
+pub mod board;
 pub mod check;
 mod config;
 mod error;
-pub mod board;
 mod grid;
 mod heartbeat;
 pub mod history;

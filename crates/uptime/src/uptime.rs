@@ -9,6 +9,7 @@ use hob_web::Changes;
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
+use crate::alert::Alerts;
 use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::Result;
@@ -19,7 +20,7 @@ use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
-use crate::probe::{Limits, Probe};
+use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) schedule: Schedule,
     pub(crate) roster: Roster,
     pub(crate) probe: Probe,
+    pub(crate) alerts: Alerts,
     pub(crate) network: Network,
     pub(crate) intake: Intake,
     pub(crate) waiting: Mutex<Waiting>,
@@ -76,7 +78,10 @@ pub enum Changed {
 /// What became of a wish to check a monitor now.
 #[derive(Debug)]
 pub enum Checked {
-    Checked { observation: Box<Observation>, state: State },
+    Checked {
+        observation: Box<Observation>,
+        state: State,
+    },
     /// It is gone or paused, or was edited meanwhile.
     Not,
     /// A heartbeat is not checked: its job calls.
@@ -89,10 +94,12 @@ impl Uptime {
         let schedule = Schedule::new(&house.hot, house.layout)?;
         schedule.open(&house.records, config.now().grace.get()).await?;
         let (intake, waiting) = history::intake();
+        let probe = Probe::new(config.now().limits()?, house.secrets.clone());
         let inner = Inner {
             schedule,
             roster: Roster::open(&house.records).await?,
-            probe: Probe::new(Limits::default(), house.secrets.clone()),
+            alerts: Alerts::new(house, &probe, config.clone()),
+            probe,
             network: Network::default(),
             intake,
             waiting: Mutex::new(waiting),
@@ -110,6 +117,7 @@ impl Uptime {
     pub fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         crate::tend::start(self);
+        self.inner.alerts.start();
     }
 
     #[must_use]
@@ -217,7 +225,12 @@ impl Uptime {
         let hot = &self.inner.house.hot;
         if signal == Signal::Began {
             let ttl = monitor.stale_after().min(crate::keys::Keys::BEGUN_TTL_MAX);
-            let set = hob_hot::cmd("SET").arg(begun).arg(now_ms).arg("PX").arg(crate::schedule::millis(ttl)).clone();
+            let set = hob_hot::cmd("SET")
+                .arg(begun)
+                .arg(now_ms)
+                .arg("PX")
+                .arg(crate::schedule::millis(ttl))
+                .clone();
             hot.run::<()>(set).await?;
             return Ok(true);
         }
@@ -330,7 +343,8 @@ impl Uptime {
 /// What pages about one monitor listen to. A topic has fewer letters than an id.
 #[must_use]
 pub fn topic(id: &MonitorId) -> String {
-    let safe = |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
+    let safe =
+        |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
     format!("uptime.{}", id.as_str().chars().map(safe).take(48).collect::<String>())
 }
 
