@@ -87,7 +87,8 @@ impl Uptime {
     async fn read_board(&self) -> Result<Board> {
         let keys = self.schedule().keys();
         let shards: Vec<_> = self.schedule().shards().collect();
-        let calls: Vec<_> = shards.iter().map(|shard| cmd("HGETALL").arg(keys.standing(*shard)).clone().into()).collect();
+        let calls: Vec<_> =
+            shards.iter().map(|shard| cmd("HGETALL").arg(keys.standing(*shard)).clone().into()).collect();
         let mut board = Board::default();
         for answer in self.inner.house.hot.batch(&calls).await {
             let fields: Vec<(String, String)> = read(answer?)?;

@@ -5,10 +5,10 @@
 //! its outages. Hot state is disposable: [`rebuild`](Schedule::rebuild) brings it back from the records.
 
 pub mod assertion;
+pub mod board;
 pub mod check;
 mod config;
 mod error;
-pub mod board;
 mod grid;
 mod heartbeat;
 pub mod history;
@@ -17,10 +17,12 @@ pub mod keys;
 pub mod maintenance;
 pub mod monitor;
 mod network;
+mod pages;
 pub mod probe;
 mod rebuild;
 pub mod record;
 mod roster;
+mod routes;
 pub mod schedule;
 pub mod state;
 mod tend;

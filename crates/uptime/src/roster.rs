@@ -22,7 +22,8 @@ pub(crate) struct Roster {
 
 impl Roster {
     pub(crate) async fn open(records: &Records) -> Result<Self> {
-        let roster = Self { records: records.clone(), monitors: RwLock::default(), windows: RwLock::default() };
+        let roster =
+            Self { records: records.clone(), monitors: RwLock::default(), windows: RwLock::default() };
         roster.refresh().await?;
         Ok(roster)
     }

@@ -76,7 +76,10 @@ pub enum Changed {
 /// What became of a wish to check a monitor now.
 #[derive(Debug)]
 pub enum Checked {
-    Checked { observation: Box<Observation>, state: State },
+    Checked {
+        observation: Box<Observation>,
+        state: State,
+    },
     /// It is gone or paused, or was edited meanwhile.
     Not,
     /// A heartbeat is not checked: its job calls.
@@ -217,7 +220,12 @@ impl Uptime {
         let hot = &self.inner.house.hot;
         if signal == Signal::Began {
             let ttl = monitor.stale_after().min(crate::keys::Keys::BEGUN_TTL_MAX);
-            let set = hob_hot::cmd("SET").arg(begun).arg(now_ms).arg("PX").arg(crate::schedule::millis(ttl)).clone();
+            let set = hob_hot::cmd("SET")
+                .arg(begun)
+                .arg(now_ms)
+                .arg("PX")
+                .arg(crate::schedule::millis(ttl))
+                .clone();
             hot.run::<()>(set).await?;
             return Ok(true);
         }
@@ -330,7 +338,8 @@ impl Uptime {
 /// What pages about one monitor listen to. A topic has fewer letters than an id.
 #[must_use]
 pub fn topic(id: &MonitorId) -> String {
-    let safe = |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
+    let safe =
+        |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
     format!("uptime.{}", id.as_str().chars().map(safe).take(48).collect::<String>())
 }
 

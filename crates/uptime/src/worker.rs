@@ -71,7 +71,8 @@ async fn round(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
                 rest = Duration::ZERO;
             }
             Outcome::Done(claims) => {
-                rest = if claims.claims.len() == free { Duration::ZERO } else { rest.min(until_next(&claims)) };
+                rest =
+                    if claims.claims.len() == free { Duration::ZERO } else { rest.min(until_next(&claims)) };
                 start(uptime, slots, claims);
             }
         }

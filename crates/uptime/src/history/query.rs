@@ -123,8 +123,10 @@ pub async fn points(on: &impl Read, monitor: &MonitorId, period: Period, now: Un
     let rows: Query<SummaryRow> = sql("SELECT start, good, bad, latencies FROM uptime_summary
                                        WHERE monitor_id = $1 AND span = $2 AND start >= $3 ORDER BY start");
     let rows = on.all(rows.bind(monitor).bind(span).bind(from)).await?;
-    let mut pieces: Vec<(i64, u64, u64, Latencies)> =
-        rows.iter().map(|row| (row.start, row.good, row.bad, Latencies::from_bytes(&row.latencies))).collect();
+    let mut pieces: Vec<(i64, u64, u64, Latencies)> = rows
+        .iter()
+        .map(|row| (row.start, row.good, row.bad, Latencies::from_bytes(&row.latencies)))
+        .collect();
     pieces.extend(unsummed(on, monitor, from, length, now, &pieces).await?);
     let mut whole = (from, 0, 0, Latencies::default());
     for (_, good, bad, latencies) in &pieces {

@@ -70,7 +70,13 @@ async fn next_start(records: &Records, span: &'static str, length: i64) -> Resul
     Ok(Some(start))
 }
 
-async fn sum(records: &Records, span: &'static str, start: i64, length: i64, monitors: &[MonitorId]) -> Result<()> {
+async fn sum(
+    records: &Records,
+    span: &'static str,
+    start: i64,
+    length: i64,
+    monitors: &[MonitorId],
+) -> Result<()> {
     let work = |tx: Transaction| async move {
         let mut rows = Vec::new();
         for monitor in monitors {
