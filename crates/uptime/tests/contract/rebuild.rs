@@ -111,7 +111,8 @@ every_house! {
                 bench.schedule.rebuild(records, shard, None, GRACE),
                 other.rebuild(records, shard, None, GRACE)
             );
-            (mine.unwrap(), others.unwrap());
+            mine.unwrap();
+            others.unwrap();
         }
         // Whoever was first may have to take up what the other has made of it.
         rebuild(&bench).await;

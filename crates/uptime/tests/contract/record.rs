@@ -107,7 +107,7 @@ every_house! {
         let monitor = bench.add("m1", |spec| spec.retries = 0).await;
         let shard = bench.schedule.shard_of(&monitor.id);
         let opened = bench.turn(&monitor, &bad()).await.expect("a change");
-        assert_eq!(bench.schedule.unsettled(shard).await.unwrap(), [opened.clone()]);
+        assert_eq!(bench.schedule.unsettled(shard).await.unwrap(), std::slice::from_ref(&opened));
         assert_eq!(bench.turn(&monitor, &good()).await, None, "held back");
         assert_eq!(bench.hash(bench.schedule.keys().status(&monitor.id)).await["state"], "RECOVERING");
         bench.schedule.settle(&opened, Told::Yes).await.unwrap();
