@@ -5,6 +5,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
+use hob_uptime::Uptime;
 use hob_web::{Routes, Web};
 
 use crate::config::LiveConfig;
@@ -14,6 +15,7 @@ use crate::pages::Overview;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     Gateway,
+    Uptime,
 }
 
 /// The systems that were asked for.
@@ -34,6 +36,12 @@ impl Systems {
             let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
             gateway.start();
             systems.running.push(System::Gateway);
+        }
+        if asked_for(System::Uptime) {
+            let uptime = Uptime::open(house, config.uptime.clone()).await.context("uptime")?;
+            uptime.start(web.changes());
+            systems.routes = systems.routes.merge(uptime.routes());
+            systems.running.push(System::Uptime);
         }
         Ok(systems)
     }
