@@ -12,8 +12,6 @@ section! {
         pub token_public_keys: Vec<String> = Vec::new(),
         /// What a token's `aud` must name. Not asked for if empty.
         pub token_audience: String = String::new(),
-        /// Other origins whose pages may connect, such as https://app.example.com. A page of this server always may.
-        pub allowed_origins: Vec<String> = Vec::new(),
         /// How many messages a user may send in a window. MESSAGE_RATE_LIMIT sets it, too.
         pub message_rate_limit: u32 = 20,
         /// How long that window is. MESSAGE_RATE_WINDOW (in ms) sets it, too.

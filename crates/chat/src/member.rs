@@ -44,7 +44,7 @@ pub(crate) struct Standing {
 }
 
 /// How far a member has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
     pub read_sequence: u64,

@@ -88,6 +88,10 @@ impl Node {
         own(&self.life.lock().incarnation)
     }
 
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
     /// Whether this node is certain to hear of changes before they are acknowledged.
     pub(crate) fn is_sure(&self) -> bool {
         self.life.lock().sure_until.is_some_and(|until| Instant::now() < until)
@@ -122,6 +126,12 @@ impl Node {
     /// `begun`.
     pub(crate) fn settled(&self, begun: Instant) {
         self.life.lock().sure_until = Some(begun + self.lease);
+    }
+
+    /// Ends the present life with the next beat: what it has left in the store may not be what it should be, and
+    /// is swept, and this node's sockets are published again.
+    pub(crate) fn doubt(&self) {
+        self.life.lock().sure_until = None;
     }
 
     /// Looks whether a part of the store has lost its data since this node last looked.

@@ -73,8 +73,7 @@ impl Presences {
         sockets: &[SocketId],
         occasion: Occasion,
     ) -> Result<Change, Error> {
-        let index = cmd("SADD").arg(&self.keys.node_users(node)).arg(user.as_str()).take();
-        self.hot.run::<()>(index).await?;
+        self.index(node, user).await?;
         let mut reply: Reply = self.hot.run(self.join_call(node, user, sockets, occasion)).await?;
         let change = match reply.word() {
             "online" => Change::Turned { version: reply.next()? },
@@ -112,6 +111,11 @@ impl Presences {
         // Also where it was not known: the view may be left over.
         self.hot.run::<()>(cmd("DEL").arg(&self.keys.socket_user(socket)).take()).await?;
         Ok(change)
+    }
+
+    /// Puts a user into a node's index.
+    pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
+        Ok(self.hot.run(cmd("SADD").arg(&self.keys.node_users(node)).arg(user.as_str()).take()).await?)
     }
 
     /// Takes a user out of a node's index, once it has no socket of theirs.

@@ -303,3 +303,20 @@ pub(crate) fn unsubscribe_push(channel: &Channel, why: Unsubscribed) -> Bytes {
 fn json(text: &impl ToString) -> String {
     serde_json::Value::from(text.to_string()).to_string()
 }
+
+impl Command {
+    /// Whether it asks for nothing, as a pong does.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connect.is_none()
+            && self.subscribe.is_none()
+            && self.unsubscribe.is_none()
+            && self.publish.is_none()
+            && self.presence.is_none()
+            && self.presence_stats.is_none()
+            && self.history.is_none()
+            && self.ping.is_none()
+            && self.rpc.is_none()
+            && self.refresh.is_none()
+            && self.sub_refresh.is_none()
+    }
+}

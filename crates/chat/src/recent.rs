@@ -1,7 +1,7 @@
 //! The newest messages of a conversation in hot state (C7). The list is served only when it is certain to hold
 //! every message of its range, as of the conversation's very last event.
 
-use hob_hot::{Hot, Reply, Script};
+use hob_hot::{Call, Hot, Reply, Script};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys};
@@ -51,20 +51,20 @@ impl Recent {
         Ok(self.hot.run::<Reply>(call).await.map(drop)?)
     }
 
-    /// Follows the conversation by one event.
-    pub(crate) async fn follow(
+    /// The call that follows the conversation by one event.
+    pub(crate) fn follow_call(
         &self,
         conversation: &ConversationId,
         sequence: u64,
         effect: Effect<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Call, Error> {
         let (word, message) = match effect {
             Effect::Message(message) => ("message", serde_json::to_string(message)?),
             Effect::Change => ("change", String::new()),
             Effect::Other => ("other", String::new()),
         };
         let call = FOLLOW.on(&self.list_keys(conversation)).arg(sequence).arg(word).arg(message);
-        Ok(self.hot.run::<Reply>(call.arg(MOST).arg(ttl_ms())).await.map(drop)?)
+        Ok(call.arg(MOST).arg(ttl_ms()))
     }
 
     /// A page of messages, oldest first, if the list is certain to hold all of it.

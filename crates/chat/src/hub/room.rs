@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -49,11 +50,15 @@ struct Subscriber {
 
 /// Whether a subscriber may be told things yet. It is added before its permission is looked up, so that it
 /// can be taken away again meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Stage {
-    Pending,
+    /// What was said in passing meanwhile waits until it is active.
+    Pending(Vec<Bytes>),
     Active,
 }
+
+/// So much is kept for a pending subscriber.
+const MOST_HELD: usize = 256;
 
 /// Whether a subscriber wants to hear of others who come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +80,11 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) enum Activation {
     /// From now on it is told everything after `top`.
-    Active { top: u64, missed: Vec<Publication> },
+    Active,
     /// It must first be given the events after its position that are not at hand.
     Older,
     /// Its position is ahead of everything there is.
-    Ahead { top: u64 },
+    Ahead,
     /// It was taken away meanwhile.
     Revoked,
 }
@@ -91,7 +96,7 @@ impl Room {
 
     /// Adds a subscriber that is told nothing yet. `false` if it is there already.
     pub(crate) fn add(&self, peer: &Arc<Peer>, joins: Joins) -> bool {
-        let subscriber = Subscriber { peer: Arc::clone(peer), stage: Stage::Pending, joins };
+        let subscriber = Subscriber { peer: Arc::clone(peer), stage: Stage::Pending(Vec::new()), joins };
         let mut state = self.state.lock();
         let fresh = !state.subscribers.contains_key(&peer.socket);
         if fresh {
@@ -154,29 +159,36 @@ impl Room {
         self.state.lock().watched.iter().cloned().collect()
     }
 
-    /// Makes a subscriber active, with everything that it missed since its position.
-    pub(crate) fn activate(&self, peer: &Peer, since: Option<u64>) -> Activation {
+    /// Makes a subscriber active: it gets the reply, made of the last event that was told and what it missed since
+    /// its position, and then everything else, in this order.
+    pub(crate) fn activate(
+        &self,
+        peer: &Peer,
+        since: Option<u64>,
+        reply: impl FnOnce(u64, Vec<Publication>) -> Bytes,
+    ) -> Activation {
         let mut state = self.state.lock();
-        let top = state.top.unwrap_or(0);
-        if !state.subscribers.contains_key(&peer.socket) {
-            return Activation::Revoked;
-        }
+        let State { top, ring, subscribers, .. } = &mut *state;
+        let top = top.unwrap_or(0);
+        let Some(subscriber) = subscribers.get_mut(&peer.socket) else { return Activation::Revoked };
         let mut missed = Vec::new();
-        let mut ahead = false;
         if let Some(since) = since {
-            let oldest = top + 1 - state.ring.len() as u64;
             if since > top {
-                ahead = true;
-            } else if since + 1 < oldest {
+                return Activation::Ahead;
+            }
+            if since + 1 < top + 1 - ring.len() as u64 {
                 return Activation::Older;
             }
-            let events = state.ring.iter().filter(|event| event.sequence > since && !peer.hides(&event.actor));
+            let events = ring.iter().filter(|event| event.sequence > since && !peer.hides(&event.actor));
             missed = events.map(Publication::from).collect();
         }
-        if let Some(subscriber) = state.subscribers.get_mut(&peer.socket) {
-            subscriber.stage = Stage::Active;
+        peer.outlet.push(reply(top, missed));
+        if let Stage::Pending(held) = std::mem::replace(&mut subscriber.stage, Stage::Active) {
+            for frame in held {
+                peer.outlet.push(frame);
+            }
         }
-        if ahead { Activation::Ahead { top } } else { Activation::Active { top, missed } }
+        Activation::Active
     }
 
     /// Tells an event, if it is the next one.
@@ -196,7 +208,7 @@ impl Room {
         }
         state.ring.push_back(event.clone());
         let frame = protocol::publication_push(&self.channel, &Publication::from(event));
-        let told = state.fan_out(&frame, &event.actor, Stage::Active);
+        let told = state.fan_out(&frame, &event.actor);
         state.follow(event, &self.channel);
         Told::To(told)
     }
@@ -211,7 +223,9 @@ impl Room {
     /// Tells something that is not kept and has no number.
     pub(crate) fn whisper(&self, actor: &UserId, data: &str) -> u64 {
         let frame = protocol::soft_push(&self.channel, data);
-        self.state.lock().fan_out(&frame, actor, Stage::Active)
+        let mut state = self.state.lock();
+        state.hold(&frame, actor);
+        state.fan_out(&frame, actor)
     }
 
     /// Tells those who asked for it that a watched user came or went.
@@ -219,8 +233,7 @@ impl Room {
         let frame = protocol::presence_push(&self.channel, user, online);
         let mut told = 0;
         for subscriber in self.state.lock().subscribers.values() {
-            let wanted = subscriber.stage == Stage::Active && subscriber.joins == Joins::Wanted;
-            if wanted && !subscriber.peer.hides(user) {
+            if subscriber.is_active() && subscriber.joins == Joins::Wanted && !subscriber.peer.hides(user) {
                 subscriber.peer.outlet.push(frame.clone());
                 told += 1;
             }
@@ -262,16 +275,34 @@ impl Room {
     }
 }
 
+impl Subscriber {
+    fn is_active(&self) -> bool {
+        matches!(self.stage, Stage::Active)
+    }
+}
+
 impl State {
-    fn fan_out(&self, frame: &bytes::Bytes, actor: &UserId, stage: Stage) -> u64 {
+    fn fan_out(&self, frame: &Bytes, actor: &UserId) -> u64 {
         let mut told = 0;
         for subscriber in self.subscribers.values() {
-            if subscriber.stage == stage && !subscriber.peer.hides(actor) {
+            if subscriber.is_active() && !subscriber.peer.hides(actor) {
                 subscriber.peer.outlet.push(frame.clone());
                 told += 1;
             }
         }
         told
+    }
+
+    /// Keeps what is said in passing for those who are not told things yet. Events are not kept: they have numbers.
+    fn hold(&mut self, frame: &Bytes, actor: &UserId) {
+        for subscriber in self.subscribers.values_mut() {
+            if let Stage::Pending(held) = &mut subscriber.stage
+                && held.len() < MOST_HELD
+                && !subscriber.peer.hides(actor)
+            {
+                held.push(frame.clone());
+            }
+        }
     }
 
     /// Keeps the members in step with the events. Who left hears nothing from here on, whatever else was or
