@@ -3,13 +3,19 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use hob_house::config::Secret;
 use hob_house::{Period, SecretRef};
+
+use crate::Error;
+
+/// The shortest admin token that nobody guesses.
+const SHORTEST_ADMIN_TOKEN: usize = 16;
 
 hob_house::section! {
     /// The API and the console: where they listen, who may enter, how much they take.
     pub struct Config("server") {
         /// Where the API and the console are. Any other than a loopback address needs an admin token.
-        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)) => "HOB_LISTEN",
         /// Names under which browsers may reach this server, besides loopback ones and the address it listens on.
         pub hosts: Vec<String> = Vec::new(),
         /// The token that may do everything, as env:NAME or file:PATH. Without one, everybody on this machine may.
@@ -28,11 +34,27 @@ hob_house::section! {
         pub head_within: Period = Period::from_secs(10),
         /// How long a request may take until its answer begins.
         pub answer_within: Period = Period::from_secs(30),
+        /// How long a client may leave unread what it is sent.
+        pub unread_within: Period = Period::from_secs(30),
         /// How long requests may go on once the server was told to stop.
         pub drain_within: Period = Period::from_secs(10),
         /// How long a sign-in to the console lasts.
         pub session_lasts: Period = Period::from_secs(12 * 3_600),
         /// How long the audit trail remembers.
         pub audit_kept: Period = Period::from_days(90),
+    }
+}
+
+impl Config {
+    /// Reads the token that may do everything. Refuses to be open to everybody on an address that others can reach.
+    pub fn admin(&self) -> Result<Option<Secret>, Error> {
+        let admin = self.admin_token.as_ref().map(SecretRef::read).transpose()?;
+        match &admin {
+            None if !self.listen.ip().is_loopback() => Err(Error::OpenToAll(self.listen)),
+            Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {
+                Err(Error::ShortAdminToken { least: SHORTEST_ADMIN_TOKEN })
+            }
+            _ => Ok(admin),
+        }
     }
 }

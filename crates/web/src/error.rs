@@ -24,6 +24,8 @@ pub enum Error {
     #[error(transparent)]
     Records(#[from] hob_records::Error),
     #[error(transparent)]
+    Keys(#[from] hob_schema::BadEnv),
+    #[error(transparent)]
     Hot(#[from] hob_hot::Error),
     #[error("could not listen: {0}")]
     Listen(#[from] std::io::Error),

@@ -1,3 +1,3 @@
-//! The house's own keys.
+//! The keys that belong to no single system.
 
 hob_schema_macros::keys!("schemas/hob.toml");
