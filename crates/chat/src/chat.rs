@@ -1,12 +1,13 @@
 //! The chat itself: its parts, and the tasks that keep them going.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hob_hot::limit::{Algorithm, Rule, Window};
 use hob_hot::{BusEvent, Hot, Topic};
 use hob_house::{House, Live, Task, Tasks};
 use hob_records::{Records, RecordsId};
+use hob_web::Changes;
 use serde::Deserialize;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) epoch: String,
     stripes: Vec<Mutex<()>>,
     node_name: String,
+    /// Told when pages have something new to show.
+    changes: OnceLock<Changes>,
 }
 
 impl Chat {
@@ -64,7 +67,9 @@ impl Chat {
     pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
         let now = config.now();
         let env = |name: &str| match name {
-            "MESSAGE_RATE_WINDOW" => Some(now.message_rate_window.as_millis().to_string()),
+            "MESSAGE_RATE_WINDOW" if now.message_rate_window.is_some() => {
+                now.message_rate_window.map(|window| window.as_millis().to_string())
+            }
             name => std::env::var(name).ok(),
         };
         let keys = Keys::from_env(house.layout, &env).map_err(|error| Error::Config(error.to_string()))?;
@@ -84,6 +89,7 @@ impl Chat {
             epoch: epoch(house.records.id()),
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             node_name: house.node.to_string(),
+            changes: OnceLock::new(),
             keys,
             hot,
             config,
@@ -109,6 +115,11 @@ impl Chat {
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
     }
 
+    /// Has open pages of the console follow what happens.
+    pub fn show_changes(&self, changes: &Changes) {
+        let _ = self.inner.changes.set(changes.clone());
+    }
+
     /// The name of this node.
     pub fn node_name(&self) -> &str {
         &self.inner.node_name
@@ -126,11 +137,9 @@ impl Chat {
 
     pub(crate) fn message_rule(&self) -> Result<Rule, Error> {
         let config = self.config();
-        let window = Window {
-            limit: config.message_rate_limit,
-            period: config.message_rate_window.get(),
-            burst: None,
-        };
+        // The keys know the window, too: their TTL is declared by it.
+        let period = self.inner.keys.message_rate_ttl();
+        let window = Window { limit: config.message_rate_limit, period, burst: None };
         if !matches!(config.message_rate_algorithm, Algorithm::FixedCounter | Algorithm::Gcra) {
             let reason = "message_rate_algorithm: fixed_counter or gcra, please";
             return Err(Error::Config(reason.to_owned()));
@@ -187,6 +196,9 @@ impl Chat {
             tracing::warn!("hot state was lost; it is rebuilt");
             hub.refresh_feeds();
             self.rebuild_unread().await?;
+        }
+        if let Some(changes) = self.inner.changes.get() {
+            changes.tell("chat");
         }
         hub.node.publish_load(hub.load()).await
     }

@@ -12,10 +12,10 @@ section! {
         pub token_public_keys: Vec<String> = Vec::new(),
         /// What a token's `aud` must name. Not asked for if empty.
         pub token_audience: String = String::new(),
-        /// How many messages a user may send in a window. MESSAGE_RATE_LIMIT sets it, too.
-        pub message_rate_limit: u32 = 20,
-        /// How long that window is. MESSAGE_RATE_WINDOW (in ms) sets it, too.
-        pub message_rate_window: Period = Period::from_secs(60),
+        /// How many messages a user may send in a window.
+        pub message_rate_limit: u32 = 20 => "MESSAGE_RATE_LIMIT",
+        /// How long that window is. If it is not given, MESSAGE_RATE_WINDOW says it, in milliseconds; else it is a minute.
+        pub message_rate_window: Option<Period> = None,
         /// How messages are counted: fixed_counter (as documented), or gcra, which lets no burst pass between windows.
         pub message_rate_algorithm: hob_hot::limit::Algorithm = hob_hot::limit::Algorithm::FixedCounter,
         /// How often a user may connect in a minute, over all nodes.

@@ -158,6 +158,7 @@ impl Hub {
             users: self.peers.lock().len() as u64,
             messages: self.messages.load(Ordering::Relaxed),
             deliveries: self.deliveries.load(Ordering::Relaxed),
+            ..Load::default()
         }
     }
 

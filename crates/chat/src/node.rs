@@ -42,6 +42,8 @@ struct Life {
     sure_until: Option<Instant>,
     witnesses: Vec<Option<String>>,
     next_witness: usize,
+    /// What the node carried when that was last published.
+    measured: Option<(Load, Instant)>,
 }
 
 /// What a beat found.
@@ -61,6 +63,9 @@ pub struct Load {
     /// Since the node started.
     pub messages: u64,
     pub deliveries: u64,
+    /// In a thousand seconds, of late.
+    pub messages_per_ks: u64,
+    pub deliveries_per_ks: u64,
 }
 
 /// A live node and what it carries.
@@ -79,6 +84,7 @@ impl Node {
             sure_until: None,
             witnesses: vec![None; shards],
             next_witness: 0,
+            measured: None,
         };
         Self { hot: hot.clone(), keys: keys.clone(), name: name.clone(), lease, life: Mutex::new(life) }
     }
@@ -191,8 +197,10 @@ impl Node {
 
     /// Tells the others what this node carries.
     pub(crate) async fn publish_load(&self, load: Load) -> Result<(), Error> {
-        let Load { connections, users, messages, deliveries } = load;
-        let text = format!("{connections} {users} {messages} {deliveries}");
+        let load = self.life.lock().measure(load, Instant::now());
+        let Load { connections, users, messages, deliveries, messages_per_ks, deliveries_per_ks } = load;
+        let text =
+            format!("{connections} {users} {messages} {deliveries} {messages_per_ks} {deliveries_per_ks}");
         let field = self.incarnation();
         let set = cmd("HSET").arg(self.keys.nodes_load(first())).arg(field.as_str()).arg(text).take();
         Ok(self.hot.run(set).await?)
@@ -222,7 +230,59 @@ impl Node {
 fn parse_load(text: String) -> Load {
     let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
-    Load { connections: next(), users: next(), messages: next(), deliveries: next() }
+    Load {
+        connections: next(),
+        users: next(),
+        messages: next(),
+        deliveries: next(),
+        messages_per_ks: next(),
+        deliveries_per_ks: next(),
+    }
+}
+
+impl Life {
+    /// The load with its rates since the last time.
+    fn measure(&mut self, mut load: Load, now: Instant) -> Load {
+        let (before, then) = self.measured.replace((load, now)).unwrap_or((load, now));
+        let ms = now.saturating_duration_since(then).as_millis().max(1);
+        let per_ks = |now: u64, then: u64| (u128::from(now.saturating_sub(then)) * 1_000_000 / ms) as u64;
+        load.messages_per_ks = per_ks(load.messages, before.messages);
+        load.deliveries_per_ks = per_ks(load.deliveries, before.deliveries);
+        load
+    }
+}
+
+impl Load {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            connections: self.connections + other.connections,
+            users: self.users + other.users,
+            messages: self.messages + other.messages,
+            deliveries: self.deliveries + other.deliveries,
+            messages_per_ks: self.messages_per_ks + other.messages_per_ks,
+            deliveries_per_ks: self.deliveries_per_ks + other.deliveries_per_ks,
+        }
+    }
+
+    #[must_use]
+    pub fn messages_per_s(self) -> f64 {
+        self.messages_per_ks as f64 / 1_000.0
+    }
+
+    #[must_use]
+    pub fn deliveries_per_s(self) -> f64 {
+        self.deliveries_per_ks as f64 / 1_000.0
+    }
+
+    pub(crate) fn message_rate(self) -> String {
+        format!("{:.1}", self.messages_per_s())
+    }
+
+    pub(crate) fn delivery_rate(self) -> String {
+        format!("{:.1}", self.deliveries_per_s())
+    }
 }
 
 /// The keys of the group, all in the first shard.

@@ -33,7 +33,7 @@ pub(crate) fn start(house: &House, config: Config) -> Chat {
     house.tasks.spawn("relay", move |task| {
         let (chat, records) = (relaying.clone(), records.clone());
         async move {
-            let publish = |events| {
+            let publish = |events: Vec<hob_records::outbox::Event>| {
                 let chat = chat.clone();
                 async move { chat.relay(&events).await }
             };
