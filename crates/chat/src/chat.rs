@@ -149,9 +149,10 @@ impl Chat {
 
     /// The turn of a conversation's changes on this node.
     pub(crate) async fn turn(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
-        let hash = conversation.as_str().bytes().fold(0_usize, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(usize::from(byte))
-        });
+        let hash = conversation
+            .as_str()
+            .bytes()
+            .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
         self.inner.stripes[hash % STRIPES].lock().await
     }
 

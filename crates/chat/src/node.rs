@@ -221,7 +221,8 @@ impl Node {
         let read = |(member, load): (members::Member, Value)| NodeLoad {
             incarnation: member.incarnation.to_string(),
             name: member.node,
-            load: hob_hot::FromRedisValue::from_redis_value(load).map_or_else(|_| Load::default(), parse_load),
+            load: hob_hot::FromRedisValue::from_redis_value(load)
+                .map_or_else(|_| Load::default(), parse_load),
         };
         Ok(live.into_iter().zip(loads).map(read).collect())
     }

@@ -129,7 +129,13 @@ impl Chat {
     }
 
     /// Gives a message new content.
-    pub async fn edit(&self, id: &ConversationId, message: &str, by: &UserId, content: &str) -> Answer<Message> {
+    pub async fn edit(
+        &self,
+        id: &ConversationId,
+        message: &str,
+        by: &UserId,
+        content: &str,
+    ) -> Answer<Message> {
         let _turn = self.turn(id).await;
         match message::edit(&self.inner.records, id, message, by, content).await? {
             Ok((message, event)) => {

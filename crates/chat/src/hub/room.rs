@@ -91,7 +91,12 @@ pub(crate) enum Activation {
 
 impl Room {
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, state: Mutex::default(), filling: tokio::sync::Mutex::default(), closed: CancellationToken::new() }
+        Self {
+            channel,
+            state: Mutex::default(),
+            filling: tokio::sync::Mutex::default(),
+            closed: CancellationToken::new(),
+        }
     }
 
     /// Adds a subscriber that is told nothing yet. `false` if it is there already.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hob_chat::{Chat, Wish};
-use hob_house::House;
 use hob_hot::{BusEvent, Topic};
+use hob_house::House;
 use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
 use serde_json::{Value, json};
 

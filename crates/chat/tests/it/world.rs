@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hob_chat::keys::{ConversationId, Keys, UserId};
 use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMessage};
-use hob_house::{House, Live, Period};
 use hob_hot::cmd;
+use hob_house::{House, Live, Period};
 use hob_records::outbox::{Relay, Retention};
 use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
 
@@ -37,7 +37,10 @@ pub(crate) fn start(house: &House, config: Config) -> Chat {
                 let chat = chat.clone();
                 async move { chat.relay(&events).await }
             };
-            Relay::new(&records, Retention::default()).lease(Duration::from_secs(2)).run(publish, task.stopped()).await;
+            Relay::new(&records, Retention::default())
+                .lease(Duration::from_secs(2))
+                .run(publish, task.stopped())
+                .await;
         }
     });
     chat
@@ -55,7 +58,8 @@ pub(crate) struct Doomed {
 
 impl Doomed {
     pub(crate) async fn start(house: &TestHouse) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let other = house.another_node().await;
         let chat = {
             let _inside = runtime.enter();
@@ -106,7 +110,12 @@ pub(crate) async fn say(chat: &Chat, room: &ConversationId, sender: &str, conten
 }
 
 pub(crate) fn message(room: &ConversationId, sender: &str, content: &str) -> NewMessage {
-    NewMessage { conversation: room.clone(), sender: user(sender), content: content.to_owned(), client_id: None }
+    NewMessage {
+        conversation: room.clone(),
+        sender: user(sender),
+        content: content.to_owned(),
+        client_id: None,
+    }
 }
 
 #[track_caller]

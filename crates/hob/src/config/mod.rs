@@ -83,6 +83,7 @@ sections! {
         secrets: SecretsConfig,
         gateway: hob_gateway::Config,
         uptime: hob_uptime::Config,
+        chat: hob_chat::Config,
     }
 }
 
