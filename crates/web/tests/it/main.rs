@@ -1,8 +1,11 @@
 //! The web, seen from outside: over the wire, in a real house.
 
 mod access;
+mod away;
+mod crowd;
 mod door;
 mod garden;
 mod live;
 mod routes;
 mod server;
+mod tls;
