@@ -18,6 +18,7 @@ mod clients;
 mod cluster;
 mod database;
 mod declared;
+mod eyes;
 #[cfg(feature = "app")]
 mod house;
 mod port;
@@ -34,10 +35,11 @@ mod wait;
 pub use app::{Answer, TestApp};
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
-pub use clients::{node_modules, python};
+pub use clients::{examine_api, node_modules, python};
 pub use cluster::RedisCluster;
 pub use database::Database;
 pub use declared::declared;
+pub use eyes::assert_readable;
 pub use fantoccini;
 pub use hob_schema::Layout;
 #[cfg(feature = "app")]

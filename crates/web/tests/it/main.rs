@@ -2,10 +2,12 @@
 
 mod access;
 mod away;
+mod browser;
 mod crowd;
 mod door;
 mod garden;
 mod live;
 mod routes;
 mod server;
+mod slow;
 mod tls;
