@@ -20,8 +20,8 @@ pub struct NavItem {
     pub href: &'static str,
 }
 
-/// The links that there may be in the order in which they stand, each with the path of its icon in a box of 20 by 20.
-const PLACES: [(&str, &str); 8] = [
+/// The icons of links, as paths in a box of 20 by 20.
+const ICONS: [(&str, &str); 8] = [
     ("/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8"),
     ("/gateway", "M3 6h9m-3-3 3 3-3 3m8 5H8m3-3-3 3 3 3"),
     ("/uptime", "M2.5 11h3.5l2-6 3.5 10 2.2-4h3.8"),
@@ -36,13 +36,10 @@ const PLACES: [(&str, &str); 8] = [
 ];
 
 impl NavItem {
-    /// Where it stands; those that nobody foresaw come last.
-    fn place(&self) -> usize {
-        PLACES.iter().position(|(href, _)| *href == self.href).unwrap_or(PLACES.len())
-    }
-
+    /// The path of its icon; a ring for what nobody foresaw.
     fn icon(&self) -> &'static str {
-        PLACES.get(self.place()).map_or("M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6z", |(_, icon)| icon)
+        let known = ICONS.iter().find(|(href, _)| *href == self.href);
+        known.map_or("M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6z", |(_, icon)| icon)
     }
 }
 
@@ -154,8 +151,7 @@ fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
 }
 
 impl Frame {
-    pub(crate) fn new(web: Web, mut nav: Vec<NavItem>, stage: Stage, stopping: CancellationToken) -> Self {
-        nav.sort_by_key(NavItem::place);
+    pub(crate) fn new(web: Web, nav: Vec<NavItem>, stage: Stage, stopping: CancellationToken) -> Self {
         Self(Arc::new(Inside { web, nav, stage, stopping }))
     }
 

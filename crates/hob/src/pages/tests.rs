@@ -8,9 +8,9 @@ use hob_house::Live;
 use hob_house::keys::Keys;
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Config, Figure, Trouble};
+use hob_web::{Card, Config, Figure, Routes, Trouble};
 
-use super::{Overview, routes};
+use super::{Overview, around};
 use crate::http::Place;
 use crate::schema;
 
@@ -41,7 +41,7 @@ fn card(troubles: Vec<Trouble>) -> Card {
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
     TestApp::configured(house, Live::fixed(Config::default()), |web| {
-        routes(web, &keys, &place(), overview).unwrap()
+        around(Routes::new(), web, &keys, &place(), overview).unwrap()
     })
     .await
 }
