@@ -19,6 +19,7 @@ use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
+use crate::pages::StatusCache;
 use crate::probe::{Limits, Probe};
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     /// Told when there may be something to claim.
     pub(crate) wake: Notify,
     pub(crate) board: BoardCache,
+    pub(crate) status: StatusCache,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -101,6 +103,7 @@ impl Uptime {
             waiting: Mutex::new(waiting),
             wake: Notify::new(),
             board: BoardCache::default(),
+            status: StatusCache::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),

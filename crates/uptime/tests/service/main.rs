@@ -2,4 +2,5 @@
 
 mod api;
 mod flow;
+mod pages;
 mod target;
