@@ -1,5 +1,7 @@
 //! Why uptime could not answer.
 
+use std::path::PathBuf;
+
 use hob_web::Problem;
 
 /// An error means that nobody could answer; what is refused for a reason is a value of its own.
@@ -14,6 +16,8 @@ pub enum Error {
     /// Records that this program did not write, or a later one did.
     #[error("the records hold {0}")]
     Unreadable(String),
+    #[error("cannot read root certificates from {path}: {reason}", path = path.display())]
+    Roots { path: PathBuf, reason: String },
 }
 
 impl From<Error> for Problem {

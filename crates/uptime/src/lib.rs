@@ -4,6 +4,7 @@
 //! probe; [`record`] moves how it stands ([`state`]), and what others read of it, in one script; an [`incident`] keeps
 //! its outages. Hot state is disposable: [`rebuild`](Schedule::rebuild) brings it back from the records.
 
+pub mod alert;
 pub mod assertion;
 pub mod board;
 pub mod check;
@@ -37,4 +38,4 @@ pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
 
 /// The tables of this service.
 pub const MIGRATIONS: hob_records::Migrations =
-    hob_records::migrations!("uptime": "0001_monitors", "0002_history");
+    hob_records::migrations!("uptime": "0001_monitors", "0002_history", "0003_alerts");

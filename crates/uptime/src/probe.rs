@@ -13,6 +13,7 @@ mod fault;
 mod http;
 mod limits;
 mod names;
+mod post;
 mod redirect;
 mod tls;
 mod trace;
@@ -31,6 +32,7 @@ use trace::Trace;
 
 pub use http::Answer;
 pub use limits::{Limits, Targets};
+pub(crate) use post::Post;
 
 /// What runs checks. Clones are handles to the same.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use hob_web::Changes;
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
+use crate::alert::Alerts;
 use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::Result;
@@ -20,7 +21,7 @@ use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
 use crate::pages::StatusCache;
-use crate::probe::{Limits, Probe};
+use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) schedule: Schedule,
     pub(crate) roster: Roster,
     pub(crate) probe: Probe,
+    pub(crate) alerts: Alerts,
     pub(crate) network: Network,
     pub(crate) intake: Intake,
     pub(crate) waiting: Mutex<Waiting>,
@@ -94,10 +96,12 @@ impl Uptime {
         let schedule = Schedule::new(&house.hot, house.layout)?;
         schedule.open(&house.records, config.now().grace.get()).await?;
         let (intake, waiting) = history::intake();
+        let probe = Probe::new(config.now().limits()?, house.secrets.clone());
         let inner = Inner {
             schedule,
             roster: Roster::open(&house.records).await?,
-            probe: Probe::new(Limits::default(), house.secrets.clone()),
+            alerts: Alerts::new(house, &probe, config.clone()),
+            probe,
             network: Network::default(),
             intake,
             waiting: Mutex::new(waiting),
@@ -116,6 +120,7 @@ impl Uptime {
     pub fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         crate::tend::start(self);
+        self.inner.alerts.start();
     }
 
     #[must_use]

@@ -8,6 +8,7 @@ use tokio::time::timeout_at;
 use url::Host;
 
 use super::Probe;
+use super::fault::plainly;
 use super::trace::{Stage, Trace};
 use crate::check::{Failure, FailureClass};
 
@@ -41,7 +42,8 @@ impl Probe {
                     return Ok(stream);
                 }
                 Ok(Err(error)) => {
-                    refused = Some(Failure::new(FailureClass::Connect, format!("{address}: {error}")));
+                    refused =
+                        Some(Failure::new(FailureClass::Connect, format!("{address}: {}", plainly(&error))));
                 }
                 Err(_) => {
                     let message = format!("{address} did not answer");

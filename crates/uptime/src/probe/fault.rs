@@ -16,7 +16,7 @@ pub(super) fn of_http(error: &hyper::Error) -> Failure {
                 Failure::new(FailureClass::Protocol, format!("not HTTP: {io}"))
             }
             io::ErrorKind::UnexpectedEof => closed("the connection was closed in the middle".to_owned()),
-            _ => closed(io.to_string()),
+            _ => closed(plainly(io)),
         };
     }
     if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
@@ -30,6 +30,15 @@ pub(super) fn of_http(error: &hyper::Error) -> Failure {
         message = format!("{message}: {cause}");
     }
     Failure::new(FailureClass::Protocol, format!("not HTTP: {message}"))
+}
+
+/// What the system says, without its numbers.
+pub(super) fn plainly(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
 }
 
 fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {

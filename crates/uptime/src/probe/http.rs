@@ -30,17 +30,20 @@ const MOST_HEADERS: usize = 128;
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {
-    status: http::StatusCode,
+    pub(super) status: http::StatusCode,
     pub headers: HeaderMap,
     /// Empty where nobody asked to keep it.
     pub body: Vec<u8>,
 }
 
-/// What becomes of a body that is read.
+/// What becomes of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Keep,
+    /// Read to its end, and counted.
     Discard,
+    /// Not even read.
+    Ignore,
 }
 
 impl Answer {
@@ -209,7 +212,7 @@ async fn read(
     trace.stage = Stage::Body;
     let (head, incoming) = response.into_parts();
     let mut answer = Answer { status: head.status, headers: head.headers, body: Vec::new() };
-    if !reading.hop.leads_on(answer.status, &answer.headers) {
+    if reading.body != Body::Ignore && !reading.hop.leads_on(answer.status, &answer.headers) {
         answer.body =
             read_body(incoming, reading).await.map_err(|failure| failure.with_status(answer.status()))?;
     }

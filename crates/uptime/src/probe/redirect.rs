@@ -45,6 +45,11 @@ impl Hop {
         }
     }
 
+    /// A request that follows nothing.
+    pub(super) fn only(method: Method, url: Url, headers: HeaderMap, body: Bytes) -> Self {
+        Self { method, url, headers, body, follow: Follow::Never }
+    }
+
     /// Whether an answer only says where to go on.
     pub(super) fn leads_on(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         matches!(self.follow, Follow::Left(_)) && is_redirect(status) && headers.contains_key(LOCATION)

@@ -54,7 +54,7 @@ impl Target {
         Self { address, visits, heard: Arc::default(), task }
     }
 
-    /// Reads a request, and answers with the bytes that `answer` makes of its head.
+    /// Reads a request, and answers with the bytes that `answer` makes of it.
     pub(crate) async fn saying(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> Self {
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let note = Arc::clone(&heard);
@@ -88,7 +88,7 @@ impl Target {
         self.visits.load(Ordering::SeqCst)
     }
 
-    /// The heads of the requests.
+    /// The requests.
     pub(crate) fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
     }
@@ -98,13 +98,26 @@ async fn say<S>(mut stream: S, answer: impl Fn(&str) -> String, heard: Arc<Mutex
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let head = read_head(&mut stream).await;
-    let answer = answer(&head);
-    heard.lock().unwrap().push(head);
+    let request = read_request(&mut stream).await;
+    let answer = answer(&request);
+    heard.lock().unwrap().push(request);
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
     // To close before all was read would be a reset, which can overtake the answer.
     let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+/// The head, and as much of a body as it promises.
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut request = read_head(stream).await;
+    let (head, body) = request.split_once("\r\n\r\n").unwrap_or((&request, ""));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let missing = length.map_or(0, |length| length.parse::<usize>().unwrap() - body.len());
+    let mut rest = vec![0; missing];
+    if stream.read_exact(&mut rest).await.is_ok() {
+        request.push_str(&String::from_utf8_lossy(&rest));
+    }
+    request
 }
 
 /// What comes until an empty line.
