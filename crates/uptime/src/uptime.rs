@@ -10,12 +10,12 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
 use crate::alert::Alerts;
+use crate::apply::amend;
 use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::Result;
 use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
-use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
@@ -167,16 +167,7 @@ impl Uptime {
         if let Err(wrong) = spec.read() {
             return Ok(Changed::Invalid(wrong));
         }
-        let edited = self.records().write(|tx| async move {
-            let edited = monitor::edit(&tx, id, spec).await?;
-            if let Edited::Edited(monitor) = &edited
-                && monitor.spec.paused
-            {
-                incident::resolve(&tx, monitor, tx.now(), Resolution::Paused, None).await?;
-            }
-            Ok::<_, crate::Error>(edited)
-        });
-        match edited.await? {
+        match amend(self.records(), id, spec).await? {
             Edited::Unknown => Ok(Changed::Unknown),
             Edited::Same(monitor) => Ok(Changed::Same(self.inner.roster.put(*monitor))),
             Edited::Edited(monitor) => {

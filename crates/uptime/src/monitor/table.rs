@@ -71,6 +71,11 @@ pub async fn all(records: &Records) -> Result<Vec<Monitor>> {
     }
 }
 
+/// How many monitors there are, and when one was changed last: another answer means that something is different.
+pub async fn edition(on: &impl Read) -> Result<(u64, i64)> {
+    Ok(on.one(sql("SELECT count(*), coalesce(max(changed_at), 0) FROM uptime_monitor")).await?)
+}
+
 pub async fn by_id(on: &impl Read, id: &MonitorId) -> Result<Option<Monitor>> {
     let select: Query<Row> =
         sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE id = $1");
