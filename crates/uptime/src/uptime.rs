@@ -140,7 +140,7 @@ impl Uptime {
 
     /// All monitors, by group and name.
     #[must_use]
-    pub fn monitors(&self) -> Vec<Arc<Monitor>> {
+    pub fn monitors(&self) -> Arc<[Arc<Monitor>]> {
         self.inner.roster.all()
     }
 

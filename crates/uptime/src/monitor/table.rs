@@ -96,7 +96,7 @@ pub async fn add(records: &Records, id: &MonitorId, spec: &MonitorSpec) -> Resul
         .write(|tx| async move {
             let insert =
                 sql("INSERT INTO uptime_monitor (id, generation, spec, token, created_at, changed_at)
-                              VALUES ($1, 1, $2, $3, $4, $4) ON CONFLICT DO NOTHING");
+                              VALUES ($1, $4, $2, $3, $4, $4) ON CONFLICT DO NOTHING");
             let insert = insert.bind(id).bind(text.as_str()).bind(token.clone()).bind(tx.now());
             if tx.execute(insert).await? == 0 {
                 return Ok(None);

@@ -98,7 +98,7 @@ async fn faces(uptime: &Uptime) -> Result<Arc<Faces>, Problem> {
         return Ok(Arc::clone(faces));
     }
     let published: Vec<Arc<Monitor>> =
-        uptime.monitors().into_iter().filter(|monitor| monitor.spec.published).collect();
+        uptime.monitors().iter().filter(|monitor| monitor.spec.published).cloned().collect();
     let ids: Vec<MonitorId> = published.iter().map(|monitor| monitor.id.clone()).collect();
     let board = uptime.board().await?;
     let downtime = history::availability(uptime.records(), &ids, now()).await?;
