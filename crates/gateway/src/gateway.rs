@@ -20,7 +20,7 @@ use crate::meter::Meter;
 use crate::picture::Picture;
 use crate::policy::Policy;
 use crate::proxy::Proxy;
-use crate::publish::{FLUSH_EVERY, Place, Publisher, Sources};
+use crate::publish::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
 use crate::route::Endpoints;
 
 /// The gateway's tables.
@@ -134,11 +134,15 @@ impl Gateway {
 
     /// Flushes ten times a second, saves now and then, and everything once more at the end.
     async fn publish(self, task: Task) {
-        let mut saved_at = Instant::now();
+        let (mut saved_at, mut healed_at) = (Instant::now(), Instant::now());
         let mut failing_since = None;
         while task.pause(FLUSH_EVERY).await {
             let mut publisher = self.inner.publisher.lock().await;
             let mut done = publisher.flush().await;
+            if done.is_ok() && healed_at.elapsed() >= HEAL_EVERY {
+                done = publisher.heal().await;
+                healed_at = Instant::now();
+            }
             if done.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_every.get() {
                 done = publisher.save().await;
                 saved_at = Instant::now();

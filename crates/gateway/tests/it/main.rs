@@ -1,0 +1,8 @@
+//! The gateway's contract, on every store: G1–G19, read with plain commands.
+
+mod counts;
+mod kit;
+mod limits;
+mod loss;
+mod proxy;
+mod upstream;
