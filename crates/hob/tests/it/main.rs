@@ -6,3 +6,5 @@ mod program;
 mod records;
 mod schema;
 mod serve;
+mod token;
+mod uptime;
