@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hob_house::{House, Live, Task};
 use hob_records::{Migrations, migrations};
+use hob_web::Changes;
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -25,6 +26,9 @@ use crate::route::Endpoints;
 
 /// The gateway's tables.
 pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
+
+/// Between two looks at whether open pages have something new to show.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// The gateway. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -97,6 +101,13 @@ impl Gateway {
         }
     }
 
+    /// Tells open pages, every second, that there are new numbers, if there are.
+    pub fn keep_pages_current(&self, changes: &Changes) {
+        let (gateway, changes) = (self.clone(), changes.clone());
+        let tell = move |task| gateway.clone().tell(changes.clone(), task);
+        self.inner.house.tasks.spawn("gateway pages", tell);
+    }
+
     /// Where clients come in; `None` without an upstream.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
@@ -119,6 +130,19 @@ impl Gateway {
         if let Some(door) = &self.inner.door {
             door.proxy.serve(&door.listener, &self.inner.house.tasks.stop_token()).await;
             self.inner.drained.cancel();
+        }
+    }
+
+    async fn tell(self, changes: Changes, task: Task) {
+        let mut shown = None;
+        while task.pause(TELL_EVERY).await {
+            // When hot state is away, pages keep what they show.
+            let seen = self.picture().summary().await.ok();
+            if seen.is_some() && seen != shown {
+                changes.tell("gateway");
+                shown = seen;
+            }
+            task.beat();
         }
     }
 

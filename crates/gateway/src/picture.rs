@@ -313,7 +313,6 @@ impl Picture {
 
 /// Percentiles of several minutes together.
 #[must_use]
-#[allow(dead_code)]
 pub(crate) fn merged(minutes: &[MinuteLatency]) -> Histogram {
     let mut all = Histogram::default();
     minutes.iter().for_each(|minute| all.merge(&minute.histogram));

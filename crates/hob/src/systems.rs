@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
-use hob_web::{Routes, Web};
+use hob_web::{Routes, Stage, Web};
 
 use crate::config::LiveConfig;
 use crate::pages::Overview;
@@ -25,15 +25,31 @@ pub(crate) struct Systems {
 
 impl Systems {
     /// Opens the systems that are asked for, all where none is named, and starts what they do in the background.
-    pub(crate) async fn open(web: &Web, config: &LiveConfig, only: &[System]) -> Result<Systems> {
+    pub(crate) async fn open(
+        web: &Web,
+        config: &LiveConfig,
+        only: &[System],
+        stage: Stage,
+    ) -> Result<Systems> {
         let house = web.house();
         let mut systems =
             Systems { running: Vec::new(), routes: Routes::new(), overview: Overview::new(house) };
         let asked_for = |system| only.is_empty() || only.contains(&system);
         if asked_for(System::Gateway) {
-            let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
+            let gateway = match stage {
+                Stage::Real => Gateway::open(house, config.gateway.clone()).await,
+                Stage::Demo => Gateway::open_demo(house, &config.gateway.now()).await,
+            };
+            let gateway = gateway.context("gateway")?;
             gateway.start();
+            gateway.keep_pages_current(web.changes());
             systems.running.push(System::Gateway);
+            systems.routes = systems.routes.merge(gateway.routes());
+            let card = move || {
+                let gateway = gateway.clone();
+                async move { gateway.card().await }
+            };
+            systems.overview = systems.overview.system("Gateway", "/gateway", card);
         }
         Ok(systems)
     }

@@ -169,7 +169,11 @@ impl Publisher {
         if tally.is_empty() {
             return;
         }
-        self.seen.push((Instant::now(), tally.requests()));
+        let sum = tally.sum();
+        metrics::counter!("hob_gateway_requests_total").increment(sum.requests);
+        metrics::counter!("hob_gateway_refused_total").increment(sum.refused);
+        metrics::counter!("hob_gateway_errors_total").increment(sum.errors);
+        self.seen.push((Instant::now(), sum.requests));
         if self.seen.len() > MOST_SEEN {
             self.seen.remove(0);
         }
@@ -199,6 +203,7 @@ impl Publisher {
     /// Adds a beat when there is something to say, or it is time.
     fn beat(&mut self, calls: &mut Vec<Call>) -> bool {
         let (connections, peak) = self.sources.meter.connections();
+        metrics::gauge!("hob_gateway_connections").set(connections);
         let due = self.beaten_at.is_none_or(|at| at.elapsed() >= BEAT_EVERY);
         if !due && self.seen.is_empty() && connections == self.connections && peak <= self.connections {
             return false;

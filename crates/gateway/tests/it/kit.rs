@@ -43,7 +43,7 @@ impl Counting {
         let admitted = self.gateway.admission().admit(peer, &method, path, &HeaderMap::new()).await;
         let refusal = admitted.refusal;
         let status =
-            refusal.map_or(StatusCode::from_u16(status).expect("a status"), |refusal| refusal.status());
+            refusal.map_or(StatusCode::from_u16(status).expect("a status"), hob_gateway::Refusal::status);
         admitted.answered(status);
         refusal.is_none()
     }
