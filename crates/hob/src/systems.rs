@@ -70,10 +70,17 @@ impl Systems {
         Ok(systems)
     }
 
-    async fn add_gateway(&mut self, web: &Web, config: &LiveConfig, _stage: Stage) -> Result<()> {
-        let gateway = Gateway::open(web.house(), config.gateway.clone()).await?;
+    async fn add_gateway(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let gateway = match stage {
+            Stage::Real => Gateway::open(web.house(), config.gateway.clone()).await?,
+            Stage::Demo => Gateway::open_demo(web.house(), &config.gateway.now()).await?,
+        };
         gateway.start();
-        self.running.push(System::Gateway);
+        gateway.keep_pages_current(web.changes());
+        self.show(System::Gateway, "Gateway", "/gateway", gateway.routes(), move || {
+            let gateway = gateway.clone();
+            async move { gateway.card().await }
+        });
         Ok(())
     }
 
