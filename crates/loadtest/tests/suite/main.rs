@@ -1,0 +1,6 @@
+//! Contract and accuracy tests of load tests.
+
+mod accuracy;
+mod generator;
+mod oracle;
+mod plan;
