@@ -47,7 +47,7 @@ pub(crate) enum Command {
 }
 
 /// Where the long-term truth is.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct RecordsOptions {
     /// Where the records are: a SQLite file, or postgres://… (also HOB_RECORDS)
     #[arg(long = "records", value_name = "URL")]
@@ -183,7 +183,7 @@ pub(crate) struct CleanArgs {
 }
 
 /// Flags win over the environment, and this over hob.toml.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
     /// Where the API and the console listen [default: 127.0.0.1:7070] (also HOB_LISTEN)
     #[arg(long, value_name = "ADDRESS")]

@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod doctor;
 mod exit;
+mod foundation;
 mod http;
 mod records;
 mod schema;
