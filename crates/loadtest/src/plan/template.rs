@@ -27,6 +27,12 @@ impl Names {
         self.0.iter().position(|known| known == name)
     }
 
+    /// The name at a place.
+    #[must_use]
+    pub fn name(&self, at: usize) -> &str {
+        &self.0[at]
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
