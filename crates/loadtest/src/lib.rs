@@ -25,7 +25,7 @@ pub use cache::{Cache, CachedGroup, CachedPlan};
 pub use conductor::LiveSecond;
 pub use config::Config;
 pub use error::Error;
-pub use keys::{Keys, MetricType, SessionId, TestId};
+pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, SessionId, TestId};
 pub use load_tests::{Accepted, LoadTests, Wish};
 pub use logs::{Level, Line, Logs, Ring};
 pub use plans::{Edited, PlanEntry, PlanId, PlanText};

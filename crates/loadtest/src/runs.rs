@@ -421,3 +421,6 @@ pub(crate) async fn forget(records: &Records, keep: Duration) -> Result<u64, Err
 pub(crate) async fn now(records: &Records) -> Result<UnixMs, Error> {
     Ok(records.read(|snapshot| async move { Ok::<_, hob_records::Error>(snapshot.now()) }).await?)
 }
+
+#[cfg(test)]
+mod tests;
