@@ -4,6 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hob_house::Period;
+use hob_web::Scope;
+
+use crate::systems::System;
 
 #[derive(Debug, Parser)]
 #[command(name = "hob", version, about, max_term_width = 100)]
@@ -29,6 +33,11 @@ pub(crate) enum Command {
     /// Exits with 0 when all is well, 1 when it could not do its work, 3 when it has advice, 4 when something is
     /// wrong.
     Doctor,
+    /// Make, list and revoke API tokens
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
     /// Print a script that completes `hob` in a shell
     Completions { shell: clap_complete::Shell },
     /// Look after the records
@@ -82,6 +91,34 @@ pub(crate) enum RecordsCommand {
         #[arg(long, value_name = "URL")]
         to: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it, once
+    Create(NewTokenArgs),
+    /// List all tokens; what they say is kept nowhere
+    List,
+    /// Make a token useless, and end the sessions that were begun with it
+    Revoke { id: String },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewTokenArgs {
+    /// What it is for
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// A right that it gives: `admin`, `<service>:read` or `<service>:write`; as often as needed
+    #[arg(long, required = true)]
+    pub(crate) scope: Vec<Scope>,
+    /// How long it is good: 90d, 12h; until it is revoked when not given
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) expires: Option<Period>,
+}
+
+fn name(text: &str) -> Result<String, &'static str> {
+    let fits = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    if fits { Ok(text.to_owned()) } else { Err("a name has 1 to 100 characters") }
 }
 
 /// How an answer is written.
@@ -205,6 +242,10 @@ pub(crate) struct ServeOptions {
     /// The most memory the embedded store may use, in MiB [default: 512] (also HOB_STORE_MEMORY_MIB)
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) store_memory_mib: Option<u32>,
+
+    /// Run only these systems on this node
+    #[arg(long, value_delimiter = ',', value_name = "SYSTEMS")]
+    pub(crate) only: Vec<System>,
 
     /// Everything alive on loopback, records in a temporary folder, gone when stopped; a port that is taken is
     /// replaced by a free one

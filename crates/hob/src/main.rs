@@ -6,9 +6,12 @@ mod doctor;
 mod exit;
 mod foundation;
 mod http;
+mod pages;
 mod records;
 mod schema;
 mod serve;
+mod systems;
+mod token;
 
 use std::process::ExitCode;
 
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options, file).map(|()| Exit::Clean),
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
+        Command::Token { command } => token::run(&command, file),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)

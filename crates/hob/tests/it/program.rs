@@ -33,13 +33,27 @@ pub(crate) struct Answer {
 }
 
 impl Server {
+    /// Where a page of it is.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.listen)
+    }
+
     /// Starts `hob serve` on free ports.
     pub(crate) fn start(arguments: &[&str]) -> Server {
         Server::start_on("127.0.0.1:0", arguments)
     }
 
+    /// Starts `hob serve` on free ports, with variables in its environment.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+        Server::launch("127.0.0.1:0", arguments, variables)
+    }
+
     /// Starts `hob serve` with both ports asked for at one address.
     pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
+        Server::launch(address, arguments, &[])
+    }
+
+    fn launch(address: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let ports = ["--listen", address, "--store-listen", address];
         // Records go below the folder that the server was started in.
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -48,6 +62,7 @@ impl Server {
             .arg("serve")
             .args(ports)
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");

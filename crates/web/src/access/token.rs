@@ -163,6 +163,12 @@ impl From<String> for TokenId {
     }
 }
 
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl Scopes {
     /// As many as a token may have.
     pub const MOST: usize = 32;
