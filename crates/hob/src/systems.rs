@@ -5,6 +5,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
+use hob_loadtest::LoadTests;
 use hob_web::{Routes, Web};
 
 use crate::config::LiveConfig;
@@ -14,6 +15,7 @@ use crate::pages::Overview;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     Gateway,
+    Loadtest,
 }
 
 /// The systems that were asked for.
@@ -34,6 +36,17 @@ impl Systems {
             let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
             gateway.start();
             systems.running.push(System::Gateway);
+        }
+        if asked_for(System::Loadtest) {
+            let tests = LoadTests::open(house, config.loadtest.clone()).context("load tests")?;
+            tests.tell_pages(web.changes());
+            tests.start();
+            systems.routes = systems.routes.merge(tests.routes());
+            systems.overview = systems.overview.system("Load tests", "/load", move || {
+                let tests = tests.clone();
+                async move { tests.card().await }
+            });
+            systems.running.push(System::Loadtest);
         }
         Ok(systems)
     }

@@ -79,7 +79,9 @@ impl Cache {
 
     /// The groups of a plan for one kind of run.
     pub async fn groups(&self, id: PlanId, run_type: &str) -> Result<Vec<CachedGroup>, Error> {
-        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else { return Ok(vec![]) };
+        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
+            return Ok(vec![]);
+        };
         let key = self.keys.groups(&key_id, &kind);
         if let Some(groups) = self.get(&key).await {
             return Ok(groups);
@@ -93,7 +95,9 @@ impl Cache {
 
     /// The users that a plan logs in with, for one kind of run.
     pub async fn users(&self, id: PlanId, run_type: &str) -> Result<Vec<HashMap<String, String>>, Error> {
-        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else { return Ok(vec![]) };
+        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
+            return Ok(vec![]);
+        };
         let key = self.keys.users(&key_id, &kind);
         if let Some(users) = self.get(&key).await {
             return Ok(users);
@@ -124,7 +128,9 @@ impl Cache {
 
     async fn load(&self, id: PlanId, key_id: &keys::PlanId, key: &Key) -> Result<Option<CachedPlan>, Error> {
         let Some(entry) = self.records.optional(plans::by_id(id)).await? else { return Ok(None) };
-        let Some(text) = self.records.optional(plans::text(id, entry.version)).await? else { return Ok(None) };
+        let Some(text) = self.records.optional(plans::text(id, entry.version)).await? else {
+            return Ok(None);
+        };
         let plan = CachedPlan {
             plan_id: id.0,
             version: entry.version,

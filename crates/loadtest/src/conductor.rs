@@ -34,8 +34,8 @@ pub struct LiveSecond {
     /// Per cent.
     pub progress: f64,
     /// Of the whole run so far.
-    pub succeeded: u64,
-    pub failed: u64,
+    pub total_succeeded: u64,
+    pub total_failed: u64,
     #[serde(flatten)]
     pub point: Point,
 }
@@ -82,7 +82,13 @@ async fn look(tests: &LoadTests, jobs: &mut JoinSet<()>) -> Result<(), Error> {
         jobs.spawn(async move {
             // The conductor's own node is always the first runner.
             let lease = tests.config().lease.get();
-            let joined = runs::join(&tests.inner.house.records, &part.id, part.epoch, tests.inner.house.node.as_str(), lease);
+            let joined = runs::join(
+                &tests.inner.house.records,
+                &part.id,
+                part.epoch,
+                tests.inner.house.node.as_str(),
+                lease,
+            );
             match joined.await {
                 Ok(Some(number)) => {
                     tokio::join!(conduct(tests.clone(), run, Since::Now), take_part(tests, part, number));
@@ -197,7 +203,9 @@ impl Conductor {
     async fn look_after(&mut self, runners: &[Runner]) -> Result<(), Error> {
         let records = &self.tests.inner.house.records;
         let now = runs::now(records).await?;
-        for runner in runners.iter().filter(|runner| runner.state == RunnerState::Working && runner.lease_until < now) {
+        for runner in
+            runners.iter().filter(|runner| runner.state == RunnerState::Working && runner.lease_until < now)
+        {
             if runs::give_up(records, &self.run.id, self.run.epoch, runner.number).await? {
                 let message = format!("Lost the runner {}", runner.node);
                 self.stop(State::Lost, &message).await?;
@@ -231,8 +239,13 @@ impl Conductor {
     async fn end(&mut self, runners: &[Runner]) -> Result<Go, Error> {
         // What the last of them wrote.
         self.merge(Since::Now).await?;
-        let missed: Vec<String> =
-            self.tally.verdicts(&self.plan).into_iter().filter(|verdict| !verdict.met).map(|verdict| verdict.threshold).collect();
+        let missed: Vec<String> = self
+            .tally
+            .verdicts(&self.plan)
+            .into_iter()
+            .filter(|verdict| !verdict.met)
+            .map(|verdict| verdict.threshold)
+            .collect();
         let all_done = runners.iter().all(|runner| runner.state == RunnerState::Done);
         let (ending, message) = match self.run.state {
             State::Stopping => (Ending::of(self.run.ending), self.run.message.clone()),
@@ -255,10 +268,14 @@ impl Conductor {
             // First who still works, then what they wrote: whoever is done by then has written everything.
             let runners = self.tests.runners(&self.run).await?;
             let parts = runs::seconds_from(&records, &self.run.id, self.run.epoch, self.next).await?;
-            let cut_off = parts.last().map(|part| part.second).filter(|_| parts.first().map(|part| part.second) != parts.last().map(|part| part.second));
+            let cut_off = parts
+                .last()
+                .map(|part| part.second)
+                .filter(|_| parts.first().map(|part| part.second) != parts.last().map(|part| part.second));
             let mut seconds: BTreeMap<u32, (Second, HashSet<&str>)> = BTreeMap::new();
             for part in &parts {
-                let entry = seconds.entry(part.second).or_insert_with(|| (Second::new(part.second), HashSet::new()));
+                let entry =
+                    seconds.entry(part.second).or_insert_with(|| (Second::new(part.second), HashSet::new()));
                 part.add_to(&mut entry.0)?;
                 if part.is_general() {
                     entry.1.insert(&part.runner);
@@ -266,9 +283,9 @@ impl Conductor {
             }
             let before = self.next;
             for (at, (second, told)) in &seconds {
-                let is_whole = runners
-                    .iter()
-                    .all(|runner| runner.state != RunnerState::Working || told.contains(runner.node.as_str()));
+                let is_whole = runners.iter().all(|runner| {
+                    runner.state != RunnerState::Working || told.contains(runner.node.as_str())
+                });
                 if !is_whole || (parts.len() >= runs::CHUNK as usize && Some(*at) == cut_off) {
                     break;
                 }
@@ -295,13 +312,14 @@ impl Conductor {
             at,
             state: self.run.state,
             progress: shown.progress,
-            succeeded,
-            failed,
+            total_succeeded: succeeded,
+            total_failed: failed,
             point: point.clone(),
         };
         let live = [serde_json::to_string(&live).unwrap_or_default()];
         let published = self.tests.views().publish(&self.run, shown, &sample).await;
         let logged = self.tests.logs().append(&self.run.id, Ring::Seconds, &live).await;
+        self.tests.changed();
         if let Some(error) = published.err().or(logged.err()) {
             tracing::warn!(run = %self.run.id, %error, "a second is not shown");
         }

@@ -32,7 +32,9 @@ impl From<Error> for Problem {
         match error {
             Error::Records(error) => error.into(),
             Error::Hot(error) => error.into(),
-            Error::Plan(mistake) => Problem::invalid(format!("source:{}:{}", mistake.line, mistake.field), mistake.message),
+            Error::Plan(mistake) => {
+                Problem::invalid(format!("source:{}:{}", mistake.line, mistake.field), mistake.message)
+            }
             Error::Target(refused) => Problem::invalid("source", refused.to_string()),
             other => Problem::internal(other),
         }

@@ -91,6 +91,7 @@ pub struct Generator {
 impl Generator {
     /// Starts the threads.
     pub fn start(job: &Job) -> std::io::Result<Self> {
+        raise_file_limit();
         let orders = Orders::new();
         let (samples, sampled) = mpsc::channel(MOST_SAMPLES);
         let mut threads = Vec::new();
@@ -151,4 +152,14 @@ fn spawn(
         runtime.shutdown_background();
     };
     std::thread::Builder::new().name(format!("load-{thread}")).spawn(work).map(drop)
+}
+
+/// Each user has a connection, and each connection is a file.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the number of open files stays as it was");
+    }
 }

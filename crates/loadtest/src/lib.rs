@@ -1,17 +1,23 @@
 //! Load tests: plans, a queue of runs, runners with a generator of their own, live metrics, reports.
 
 mod cache;
+mod card;
+mod charts;
 mod conductor;
 mod config;
 mod error;
 pub mod generator;
 mod keys;
+mod live;
 mod load_tests;
+mod local;
 mod logs;
+mod pages;
 pub mod plan;
 mod plans;
 mod queue;
 mod report;
+mod routes;
 mod run;
 mod runner;
 mod runs;
@@ -27,6 +33,7 @@ pub use config::Config;
 pub use error::Error;
 pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, SessionId, TestId};
 pub use load_tests::{Accepted, LoadTests, Wish};
+pub use local::LocalRun;
 pub use logs::{Level, Line, Logs, Ring};
 pub use plans::{Edited, PlanEntry, PlanId, PlanText};
 pub use queue::Queue;

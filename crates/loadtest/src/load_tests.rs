@@ -1,11 +1,12 @@
 //! The service's handle: plans and runs, as its faces and its background tasks use them.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hob_house::{House, Live, Task};
 use hob_records::{Page, PageRequest, Read, UnixMs};
+use hob_web::Changes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -17,6 +18,7 @@ use crate::plan::{Format, Plan};
 use crate::plans::{self, Edited, PlanEntry, PlanId, PlanText};
 use crate::queue::{Pushed, Queue};
 use crate::report::Report;
+use crate::routes::SERVICE;
 use crate::run::{Event, Run, Runner, State};
 use crate::runs::{self, By, Changed, NewRun, Queued};
 use crate::second::Second;
@@ -42,6 +44,8 @@ pub(crate) struct Inner {
     pub(crate) bell: Notify,
     /// The runs that this node generates load for.
     pub(crate) busy: Mutex<HashSet<TestId>>,
+    /// Pages that are open, once there are some.
+    changes: OnceLock<Changes>,
 }
 
 /// A wish for a run.
@@ -86,8 +90,21 @@ impl LoadTests {
                 config,
                 bell: Notify::new(),
                 busy: Mutex::default(),
+                changes: OnceLock::new(),
             }),
         })
+    }
+
+    /// Tells open pages of what changes from now on.
+    pub fn tell_pages(&self, changes: &Changes) {
+        let _ = self.inner.changes.set(changes.clone());
+    }
+
+    /// Says that there is something new to see.
+    pub(crate) fn changed(&self) {
+        if let Some(changes) = self.inner.changes.get() {
+            changes.tell(SERVICE);
+        }
     }
 
     /// Starts to work on runs and to keep their views.
@@ -139,6 +156,11 @@ impl LoadTests {
 
     pub async fn plans(&self, request: &PageRequest) -> Result<Page<PlanEntry>, Error> {
         plans::page(&self.inner.house.records, request).await
+    }
+
+    /// A plan as lists show it.
+    pub async fn plan_entry(&self, id: PlanId) -> Result<Option<PlanEntry>, Error> {
+        Ok(self.inner.house.records.optional(plans::by_id(id)).await?)
     }
 
     /// The versions of a plan and when they were made, newest first.
@@ -278,7 +300,8 @@ impl LoadTests {
         ending: Option<State>,
         message: &str,
     ) -> Result<Changed, Error> {
-        let changed = runs::change(&self.inner.house.records, id, By::Anybody, event, ending, message).await?;
+        let changed =
+            runs::change(&self.inner.house.records, id, By::Anybody, event, ending, message).await?;
         if let Changed::To(_) = changed {
             self.show(id, Shown::default()).await;
             self.inner.bell.notify_one();
@@ -303,11 +326,14 @@ impl LoadTests {
             }
             self.inner.views.notify(&run).await?;
             let at = runs::now(&self.inner.house.records).await?.0;
-            let level = if matches!(run.state, State::Failed | State::Lost) { Level::Error } else { Level::Info };
+            let level =
+                if matches!(run.state, State::Failed | State::Lost) { Level::Error } else { Level::Info };
             let line = Line::new(at, level, format!("{}: {}", run.state, run.message));
             self.inner.logs.write(id, &[line]).await
         };
-        if let Err(error) = shown.await {
+        let shown = shown.await;
+        self.changed();
+        if let Err(error) = shown {
             // Only a view: it is shown again before long.
             tracing::warn!(run = %id, %error, "a run's status could not be shown");
         }

@@ -80,7 +80,9 @@ impl Logs {
         let keys = &self.keys;
         let (list, sequence, most, keep) = match ring {
             Ring::All => (keys.logs(id), keys.log_sequence(id), Keys::LOGS_MAX_LEN, Keys::LOGS_TTL_MAX),
-            Ring::Errors => (keys.errors(id), keys.error_sequence(id), Keys::ERRORS_MAX_LEN, Keys::ERRORS_TTL_MAX),
+            Ring::Errors => {
+                (keys.errors(id), keys.error_sequence(id), Keys::ERRORS_MAX_LEN, Keys::ERRORS_TTL_MAX)
+            }
             Ring::Seconds => {
                 (keys.seconds(id), keys.second_sequence(id), Keys::SECONDS_MAX_LEN, Keys::SECONDS_TTL_MAX)
             }

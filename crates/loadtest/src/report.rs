@@ -1,5 +1,6 @@
 //! The report of a run: for people, for programs, for CI.
 
+mod html;
 mod junit;
 mod text;
 

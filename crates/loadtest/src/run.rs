@@ -11,7 +11,9 @@ use crate::keys::TestId;
 use crate::plans::PlanId;
 
 /// Where a run is. The allowed changes are in [`State::after`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize, ToSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize, ToSchema,
+)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum State {
     /// In the queue.
@@ -79,7 +81,9 @@ impl State {
             (Self::Starting, Event::Return) => Some(Self::Pending),
             (Self::Starting, Event::Begin) | (Self::Paused, Event::Resume) => Some(Self::Running),
             (Self::Running, Event::Pause) => Some(Self::Paused),
-            (Self::Starting | Self::Running | Self::Paused, Event::Cancel | Event::Stop) => Some(Self::Stopping),
+            (Self::Starting | Self::Running | Self::Paused, Event::Cancel | Event::Stop) => {
+                Some(Self::Stopping)
+            }
             (Self::Starting | Self::Running | Self::Paused | Self::Stopping, Event::End(ending)) => {
                 Some(ending.into())
             }

@@ -78,7 +78,9 @@ impl Part {
             self.keep_seat().await?;
             let records = &self.tests.inner.house.records;
             let Some(run) = self.tests.run(&self.seat.run).await? else { return Ok(None) };
-            if run.epoch != self.seat.epoch || !matches!(run.state, State::Starting | State::Running | State::Paused) {
+            if run.epoch != self.seat.epoch
+                || !matches!(run.state, State::Starting | State::Running | State::Paused)
+            {
                 return Ok(None);
             }
             if let Some(start_at) = run.start_at.filter(|_| run.state != State::Starting) {
@@ -170,7 +172,11 @@ impl Part {
         let line = |sample: crate::generator::Sample| Line {
             timestamp: at,
             level: Level::Error,
-            message: format!("{}: {}", plan.steps[sample.step].name, sample.fault.describe(plan, sample.step)),
+            message: format!(
+                "{}: {}",
+                plan.steps[sample.step].name,
+                sample.fault.describe(plan, sample.step)
+            ),
             user_id: Some(sample.user.to_string()),
         };
         let lines: Vec<Line> = generator.samples().into_iter().map(line).collect();

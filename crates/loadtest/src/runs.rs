@@ -129,7 +129,8 @@ pub(crate) async fn adopt(records: &Records, node: &str, lease: Duration) -> Res
                 return Ok(None);
             };
             if let Some(state) = run.state.after(Event::Return) {
-                let change = sql("UPDATE load_run SET state = $2, holder = NULL, message = 'In the queue again'
+                let change =
+                    sql("UPDATE load_run SET state = $2, holder = NULL, message = 'In the queue again'
                                   WHERE id = $1");
                 tx.execute(change.bind(&run.id).bind(state)).await?;
                 return Ok(Some(Orphan::Returned(run.id)));
@@ -174,7 +175,8 @@ pub(crate) async fn change(
     ending: Option<State>,
     message: &str,
 ) -> Result<Changed, Error> {
-    let changed = records.write(|tx| async move { change_in(&tx, id, by, event, ending, message).await }).await?;
+    let changed =
+        records.write(|tx| async move { change_in(&tx, id, by, event, ending, message).await }).await?;
     Ok(changed)
 }
 
@@ -192,7 +194,8 @@ async fn change_in(
     }
     let Some(state) = run.state.after(event) else { return Ok(Changed::Not(run.state)) };
     let ended = state.is_final().then(|| tx.now());
-    let change = sql("UPDATE load_run SET state = $2, ending = $3, message = $4, ended_at = $5 WHERE id = $1");
+    let change =
+        sql("UPDATE load_run SET state = $2, ending = $3, message = $4, ended_at = $5 WHERE id = $1");
     let change = change.bind(id).bind(state).bind(ending.or(run.ending)).bind(message).bind(ended);
     tx.execute(change).await?;
     Ok(Changed::To(state))
@@ -227,7 +230,8 @@ pub(crate) async fn end(
             let by = By::Conductor { fence: run.fence };
             let changed = change_in(&tx, &run.id, by, Event::End(ending), None, message).await?;
             if let Changed::To(_) = changed {
-                let insert = sql("INSERT INTO load_report (run_id, report) VALUES ($1, $2) ON CONFLICT DO NOTHING");
+                let insert =
+                    sql("INSERT INTO load_report (run_id, report) VALUES ($1, $2) ON CONFLICT DO NOTHING");
                 tx.execute(insert.bind(&run.id).bind(report)).await?;
             }
             Ok::<_, hob_records::Error>(changed)
@@ -253,7 +257,8 @@ pub(crate) async fn join(
             if run.state != State::Starting || run.epoch != epoch || number >= run.runners || is_there {
                 return Ok(None);
             }
-            let insert = sql("INSERT INTO load_runner (run_id, epoch, number, node, state, message, lease_until)
+            let insert =
+                sql("INSERT INTO load_runner (run_id, epoch, number, node, state, message, lease_until)
                               VALUES ($1, $2, $3, $4, $5, '', $6)");
             let insert = insert.bind(id).bind(epoch).bind(number).bind(node).bind(RunnerState::Working);
             tx.execute(insert.bind(tx.now().plus(lease))).await?;
@@ -329,9 +334,7 @@ pub(crate) async fn write_seconds(
 type SecondRow = (TestId, u32, i64, String, u64, Vec<u8>);
 
 fn rows(seat: &Seat, second: &Second) -> Vec<SecondRow> {
-    let row = |step: i64, data| {
-        (seat.run.clone(), second.second, step, seat.node.clone(), seat.epoch, data)
-    };
+    let row = |step: i64, data| (seat.run.clone(), second.second, step, seat.node.clone(), seat.epoch, data);
     let general = std::iter::once(row(GENERAL, second.general.encode()));
     general.chain(second.steps.iter().map(|(step, seen)| row(i64::from(*step), seen.encode()))).collect()
 }

@@ -104,7 +104,8 @@ impl Views {
         let call = call.arg(json(&current)).arg(millis(Keys::CURRENT_TTL_MAX));
         let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
         let mut call = call.arg(sample.at).arg(millis(Keys::TIMELINE_TTL_MAX));
-        for value in [current.tps, current.avg_response_time, current.active_users as f64, current.error_rate] {
+        for value in [current.tps, current.avg_response_time, current.active_users as f64, current.error_rate]
+        {
             call = call.arg(member(value, sample.point.second));
         }
         Ok(self.hot.run::<Reply>(call).await.map(drop)?)
@@ -205,7 +206,8 @@ impl Views {
             connected_at: i64,
         }
         let call = WATCH.on(&[self.keys.sessions(id)]).arg(session.as_str());
-        let call = call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
+        let call =
+            call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
         let reply: Reply = self.hot.run(call.arg(Keys::SESSIONS_MAX_LEN)).await?;
         Ok(reply.word() == "noted")
     }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use hob_hot::{BusEvent, Topic, cmd};
 use hob_loadtest::plan::Format;
 use hob_loadtest::{
-    Current, Edited, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status, TestId, Wish,
+    Current, Edited, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status, TestId,
+    Wish,
 };
 use hob_records::PageRequest;
 use hob_testkit::{LIMIT, TestHouse, every_house, wait_for};
