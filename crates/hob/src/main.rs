@@ -9,10 +9,14 @@ mod http;
 mod load;
 mod pages;
 mod records;
+mod relay;
 mod schema;
 mod serve;
 mod systems;
+#[cfg(test)]
+mod table;
 mod token;
+mod uptime;
 
 use std::process::ExitCode;
 
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
         Command::Token { command } => token::run(&command, file),
+        Command::Uptime { command } => uptime::run(&command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)

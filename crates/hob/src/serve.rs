@@ -17,8 +17,8 @@ use crate::cli::ServeOptions;
 use crate::config::{self, Config};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
-use crate::pages;
 use crate::systems::Systems;
+use crate::{pages, relay};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -54,8 +54,9 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server.clone())?;
     web.start();
-    let systems = Systems::open(&web, &live, &options.only).await?;
+    let systems = Systems::open(&web, &live, &options.only, stage).await?;
     let roles = systems.roles();
+    relay::start(&house, systems.outlets);
     let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();
     let parts = Parts {
@@ -64,8 +65,8 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
         stopping: stopping.clone(),
         metrics,
     };
-    let pages = pages::routes(&web, &foundation.keys, &place, systems.overview)?;
-    let app = App::new(&web, pages.merge(systems.routes).merge(http::routes(parts)), stage);
+    let pages = pages::around(systems.routes, &web, &foundation.keys, &place, systems.overview)?;
+    let app = App::new(&web, pages.merge(http::routes(parts)), stage);
 
     // Before anybody is told where it is, and could ask it to stop.
     let signals = Signals::listen()?;

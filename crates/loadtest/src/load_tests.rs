@@ -95,11 +95,6 @@ impl LoadTests {
         })
     }
 
-    /// Tells open pages of what changes from now on.
-    pub fn tell_pages(&self, changes: &Changes) {
-        let _ = self.inner.changes.set(changes.clone());
-    }
-
     /// Says that there is something new to see.
     pub(crate) fn changed(&self) {
         if let Some(changes) = self.inner.changes.get() {
@@ -107,8 +102,9 @@ impl LoadTests {
         }
     }
 
-    /// Starts to work on runs and to keep their views.
-    pub fn start(&self) {
+    /// Starts to work on runs, to keep their views, and to tell open pages of what changes.
+    pub fn start(&self, changes: &Changes) {
+        let _ = self.inner.changes.set(changes.clone());
         let tests = self.clone();
         self.inner.house.tasks.spawn("load runs", move |task| conductor::work(tests.clone(), task));
         let tests = self.clone();

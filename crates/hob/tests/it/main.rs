@@ -7,3 +7,4 @@ mod records;
 mod schema;
 mod serve;
 mod token;
+mod uptime;
