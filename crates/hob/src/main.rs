@@ -6,6 +6,7 @@ mod doctor;
 mod exit;
 mod foundation;
 mod http;
+mod load;
 mod pages;
 mod records;
 mod relay;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             Ok(Exit::Clean)
         }
         Command::Records { command } => records::run(&command, file),
+        Command::Load { command } => load::run(&command),
         Command::Schema { command } => schema::run(&command),
     };
     match outcome {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_chat::Chat;
 use hob_gateway::Gateway;
+use hob_loadtest::LoadTests;
 use hob_records::outbox::Event;
 use hob_uptime::Uptime;
 use hob_web::{Card, Routes, Stage, Web};
@@ -19,6 +20,7 @@ pub(crate) enum System {
     Gateway,
     Uptime,
     Chat,
+    Load,
 }
 
 /// The systems that were asked for.
@@ -67,6 +69,9 @@ impl Systems {
         if asked_for(System::Chat) {
             systems.add_chat(chat);
         }
+        if asked_for(System::Load) {
+            systems.add_load_tests(web, config, stage).context("load tests")?;
+        }
         Ok(systems)
     }
 
@@ -103,6 +108,19 @@ impl Systems {
             let chat = chat.clone();
             async move { chat.card().await }
         });
+    }
+
+    fn add_load_tests(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let tests = LoadTests::open(web.house(), config.loadtest.clone())?;
+        tests.start(web.changes());
+        if stage == Stage::Demo {
+            tests.show_off();
+        }
+        self.show(System::Load, "Load tests", "/load", tests.routes(), move || {
+            let tests = tests.clone();
+            async move { tests.card().await }
+        });
+        Ok(())
     }
 
     /// Shows a system that runs: its routes, and its card on the Overview.

@@ -84,6 +84,7 @@ sections! {
         gateway: hob_gateway::Config,
         uptime: hob_uptime::Config,
         chat: hob_chat::Config,
+        loadtest: hob_loadtest::Config,
     }
 }
 
