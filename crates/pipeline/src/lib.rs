@@ -1,1 +1,10 @@
 //! Pipelines: quota-bound, resumable fetching with many workers.
+
+mod error;
+mod keys;
+pub mod quota;
+
+pub use error::{Error, Result};
+
+/// The tables of pipelines.
+pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("pipeline": "0001_pipeline");
