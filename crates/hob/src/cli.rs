@@ -8,6 +8,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "hob", version, about, max_term_width = 100)]
 pub(crate) struct Cli {
+    /// The configuration file; hob.toml when it is there and no other is named
+    #[arg(long, global = true, env = "HOB_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -16,6 +19,18 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server
     Serve(ServeOptions),
+    /// Check and show the configuration
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Look at what Hob stands on: connections, versions, clocks, latency, memory; with advice
+    ///
+    /// Exits with 0 when all is well, 1 when it could not do its work, 3 when it has advice, 4 when something is
+    /// wrong.
+    Doctor,
+    /// Print a script that completes `hob` in a shell
+    Completions { shell: clap_complete::Shell },
     /// Look after the records
     Records {
         #[command(subcommand)]
@@ -34,9 +49,19 @@ pub(crate) enum Command {
 /// Where the long-term truth is.
 #[derive(Args, Debug)]
 pub(crate) struct RecordsOptions {
-    /// Where the records are: a SQLite file, or postgres://…
-    #[arg(long = "records", env = "HOB_RECORDS", value_name = "URL", hide_env_values = true)]
+    /// Where the records are: a SQLite file, or postgres://… (also HOB_RECORDS)
+    #[arg(long = "records", value_name = "URL")]
     pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say whether the configuration is well, or name the file, line and field that are not
+    Check,
+    /// Show what is in force, and where each setting comes from; secrets are masked
+    Show,
+    /// Print a hob.toml with every setting, explained
+    Example,
 }
 
 #[derive(Debug, Subcommand)]
@@ -157,15 +182,17 @@ pub(crate) struct CleanArgs {
     pub(crate) apply: bool,
 }
 
+/// Flags win over the environment, and this over hob.toml.
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
-    /// Where the API and the console listen
-    #[arg(long, env = "HOB_LISTEN", default_value = "127.0.0.1:7070", value_name = "ADDRESS")]
-    pub(crate) listen: SocketAddr,
+    /// Where the API and the console listen [default: 127.0.0.1:7070] (also HOB_LISTEN)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
 
-    /// Where the embedded store listens for redis-cli and other Redis clients
-    #[arg(long, env = "HOB_STORE_LISTEN", default_value = "127.0.0.1:7379", value_name = "ADDRESS")]
-    pub(crate) store_listen: SocketAddr,
+    /// Where the embedded store listens for redis-cli and other Redis clients [default: 127.0.0.1:7379]
+    /// (also HOB_STORE_LISTEN)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) store_listen: Option<SocketAddr>,
 
     /// Where hot state lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
     /// (also HOB_HOT, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
@@ -175,10 +202,9 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) records: RecordsOptions,
 
-    /// The most memory the embedded store may use, in MiB
-    #[arg(long, env = "HOB_STORE_MEMORY_MIB", default_value_t = 512, value_name = "MIB",
-          value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    pub(crate) store_memory_mib: u32,
+    /// The most memory the embedded store may use, in MiB [default: 512] (also HOB_STORE_MEMORY_MIB)
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(crate) store_memory_mib: Option<u32>,
 
     /// Everything alive on loopback, records in a temporary folder, gone when stopped; a port that is taken is
     /// replaced by a free one

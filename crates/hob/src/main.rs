@@ -1,6 +1,8 @@
 //! The `hob` command: reads what is asked for, composes the systems, reports what went wrong in one line.
 
 mod cli;
+mod config;
+mod doctor;
 mod exit;
 mod http;
 mod records;
@@ -9,16 +11,23 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let file = cli.config.as_deref();
     let outcome = match cli.command {
-        Command::Serve(options) => serve::run(&options).map(|()| Exit::Clean),
-        Command::Records { command } => records::run(&command),
+        Command::Serve(options) => serve::run(&options, file).map(|()| Exit::Clean),
+        Command::Config { command } => config::run(&command, file),
+        Command::Doctor => doctor::run(file),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
+            Ok(Exit::Clean)
+        }
+        Command::Records { command } => records::run(&command, file),
         Command::Schema { command } => schema::run(&command),
     };
     match outcome {

@@ -2,25 +2,27 @@
 
 use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hob_engine::{Config, Engine, Listener};
+use hob_engine::{Engine, Listener};
 use hob_hot::{Address, Hot};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::ServeOptions;
+use crate::config::{self, Config, HotConfig};
 use crate::http::{self, Parts, Place};
 use crate::records;
 
 /// How long requests may go on once the server was told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(options: &ServeOptions) -> Result<()> {
+pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
+    let config = options.over(config::load(file)?.config);
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -28,25 +30,27 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
             tracing_subscriber::EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()),
         )
         .init();
-    tokio::runtime::Runtime::new().context("could not start the runtime")?.block_on(serve(options))
+    tokio::runtime::Runtime::new().context("could not start the runtime")?.block_on(serve(config, options))
 }
 
-async fn serve(options: &ServeOptions) -> Result<()> {
-    if !options.listen.ip().is_loopback() {
+async fn serve(mut config: Config, options: &ServeOptions) -> Result<()> {
+    let (listen, demo) = (config.server.listen, options.demo);
+    if !listen.ip().is_loopback() {
         bail!(
-            "{} can be reached from elsewhere, and there is no sign-in yet: listen on a loopback address",
-            options.listen
+            "{listen} can be reached from elsewhere, and there is no sign-in yet: listen on a loopback address"
         );
     }
     // Before anything that counts: what counts earlier counts for nobody.
     let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
-    let address = hot_address(options)?;
-    let socket = bind(options.listen, options.demo).await?;
+    let address = config.hot.address()?;
+    let socket = bind(listen, demo).await?;
     let listen = socket.local_addr()?;
-    let store = if address == Address::Embedded { Some(open_store(options).await?) } else { None };
-    let demo_folder =
-        if options.demo { Some(tempfile::tempdir().context("no temporary folder")?) } else { None };
-    let records = records::open(&options.records, demo_folder.as_ref().map(TempDir::path)).await?;
+    let store = if address == Address::Embedded { Some(open_store(&config.hot, demo).await?) } else { None };
+    let demo_folder = if demo { Some(tempfile::tempdir().context("no temporary folder")?) } else { None };
+    if let (Some(folder), None) = (&demo_folder, &options.records.address) {
+        config.records.url = folder.path().join("hob.db").display().to_string().into();
+    }
+    let records = records::open(&config.records).await?;
     let hot = match &store {
         Some(store) => Hot::embedded(&store.engine),
         None => Hot::open(&address).with_context(|| format!("could not open {address}"))?,
@@ -56,7 +60,7 @@ async fn serve(options: &ServeOptions) -> Result<()> {
         store: store.as_ref().and_then(|store| store.listener.address()),
         hot: address.to_string(),
         records: records.address().to_string(),
-        demo: options.demo,
+        demo,
     };
     // Before anybody is told where it is, and could ask it to stop.
     let stop_signal = StopSignal::listen()?;
@@ -89,25 +93,41 @@ struct Store {
     listener: Listener,
 }
 
-async fn open_store(options: &ServeOptions) -> Result<Store> {
+async fn open_store(config: &HotConfig, demo: bool) -> Result<Store> {
     const MIB: usize = 1024 * 1024;
-    let max_memory_bytes = options.store_memory_mib as usize * MIB;
-    let engine = Engine::new(Config { max_memory_bytes, ..Config::default() });
-    let listener = match Listener::bind(engine.clone(), options.store_listen).await {
-        Err(error) if error.kind() == ErrorKind::AddrInUse && options.demo => {
-            Listener::bind(engine.clone(), SocketAddr::new(options.store_listen.ip(), 0)).await
+    let max_memory_bytes = config.store_memory_mib as usize * MIB;
+    let engine = Engine::new(hob_engine::Config { max_memory_bytes, ..hob_engine::Config::default() });
+    let listener = match Listener::bind(engine.clone(), config.store_listen).await {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && demo => {
+            Listener::bind(engine.clone(), SocketAddr::new(config.store_listen.ip(), 0)).await
         }
         bound => bound,
     };
     let listener =
-        listener.with_context(|| format!("the store could not listen on {}", options.store_listen))?;
+        listener.with_context(|| format!("the store could not listen on {}", config.store_listen))?;
     Ok(Store { engine, listener })
 }
 
-fn hot_address(options: &ServeOptions) -> Result<Address> {
-    match &options.hot {
-        Some(url) => url.parse().context("--hot"),
-        None => Address::from_env().context("HOB_HOT"),
+impl HotConfig {
+    pub(crate) fn address(&self) -> Result<Address> {
+        match &self.url {
+            Some(url) => url.reveal().parse().context("the address of hot state"),
+            None => Address::from_env().context("the address of hot state"),
+        }
+    }
+}
+
+impl ServeOptions {
+    /// The configuration with the flags on top.
+    fn over(&self, mut config: Config) -> Config {
+        config.server.listen = self.listen.unwrap_or(config.server.listen);
+        config.hot.store_listen = self.store_listen.unwrap_or(config.hot.store_listen);
+        config.hot.store_memory_mib = self.store_memory_mib.unwrap_or(config.hot.store_memory_mib);
+        if let Some(url) = &self.hot {
+            config.hot.url = Some(url.clone().into());
+        }
+        config.records = self.records.over(config.records);
+        config
     }
 }
 

@@ -9,6 +9,7 @@ use hob_records::Records;
 use hob_schema::Layout;
 
 use crate::Tasks;
+use crate::config::Secrets;
 
 /// The parts that every service stands on. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -18,7 +19,16 @@ pub struct House {
     pub layout: Layout,
     pub records: Records,
     pub node: NodeName,
+    pub secrets: Secrets,
     pub tasks: Tasks,
+}
+
+impl House {
+    /// A house without secrets, whose tasks are yet to come.
+    #[must_use]
+    pub fn new(hot: Hot, layout: Layout, records: Records, node: NodeName) -> Self {
+        Self { hot, layout, records, node, secrets: Secrets::none(), tasks: Tasks::new() }
+    }
 }
 
 /// What people call a node: unique among the nodes that are alive, the same after a restart where it is given.

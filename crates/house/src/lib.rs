@@ -7,7 +7,7 @@ pub mod config;
 mod house;
 mod tasks;
 
-pub use config::{Live, Period, SecretRef, Section};
+pub use config::{Live, Period, SecretName, SecretRef, Section};
 pub use house::{House, NodeName};
 pub use tasks::{Task, TaskState, Tasks};
 

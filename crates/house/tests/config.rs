@@ -15,7 +15,7 @@ section! {
         /// Not at night.
         pub count_every: Period = Period::from_secs(30),
         /// What the garden is called.
-        pub name: Option<String> = None,
+        pub name: Option<String> = None => "HOB_GARDEN",
         /// Who may enter.
         pub guests: Vec<String> = vec!["robin".into()],
     }
@@ -46,7 +46,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
     assert_eq!(whole.garden.gnomes, 8);
     let layers = Layers::new(
         Some(&file),
-        variables(&[("HOB_GARDEN_GNOMES", "9"), ("HOB_GARDEN_NAME", "17"), ("GARDEN_GNOMES", "1")]),
+        variables(&[("HOB_GARDEN_GNOMES", "9"), ("HOB_GARDEN", "17"), ("GARDEN_GNOMES", "1")]),
     )
     .unwrap();
     let garden: Garden = layers.section().unwrap();
@@ -59,7 +59,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
     let variable = |name: &str| Origin::Variable(name.to_owned());
     assert_eq!(
         origins,
-        [variable("HOB_GARDEN_GNOMES"), Origin::File(path), variable("HOB_GARDEN_NAME"), Origin::Default]
+        [variable("HOB_GARDEN_GNOMES"), Origin::File(path), variable("HOB_GARDEN"), Origin::Default]
     );
 }
 

@@ -1,5 +1,7 @@
 //! The real binary, as a person runs it.
 
+mod config;
+mod doctor;
 mod program;
 mod records;
 mod schema;

@@ -11,16 +11,9 @@ use tempfile::TempDir;
 
 pub(crate) fn hob() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hob"));
-    for variable in [
-        "HOB_HOT",
-        "REDIS_HOST",
-        "REDIS_PORT",
-        "REDIS_PASSWORD",
-        "HOB_LISTEN",
-        "HOB_STORE_LISTEN",
-        "HOB_RECORDS",
-    ] {
-        command.env_remove(variable);
+    let ours = |name: &str| name.starts_with("HOB_") || name.starts_with("REDIS_");
+    for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+        command.env_remove(name);
     }
     command
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::Section;
+use super::{Field, Section};
 
 /// A configuration file, read but not yet understood.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub enum Origin {
 /// A setting that is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    pub name: &'static str,
+    pub name: String,
     pub about: &'static str,
     /// `None`: not set, and without a default.
     pub value: Option<Value>,
@@ -114,16 +114,22 @@ impl Layers {
         let values = Table::try_from(section).unwrap_or_default();
         let in_file: BTreeSet<&str> =
             self.table::<S>().map(|table| table.keys().map(String::as_str).collect()).unwrap_or_default();
-        let setting = |field: &super::Field| {
+        let field_setting = |field: &Field| {
             let variable = field.variable(S::NAME);
             let origin = match &self.file {
                 _ if self.environment.contains_key(&variable) => Origin::Variable(variable),
                 Some((path, _)) if in_file.contains(field.name) => Origin::File(path.clone()),
                 _ => Origin::Default,
             };
-            Setting { name: field.name, about: field.about, value: values.get(field.name).cloned(), origin }
+            let (name, value) = (field.name.to_owned(), values.get(field.name).cloned());
+            Setting { name, about: field.about, value, origin }
         };
-        S::FIELDS.iter().map(setting).collect()
+        // Of a section without fields, the names are the operator's own, and so are in the file.
+        let own = values.iter().filter(|_| S::FIELDS.is_empty()).map(|(name, value)| {
+            let origin = self.file.as_ref().map_or(Origin::Default, |(path, _)| Origin::File(path.clone()));
+            Setting { name: name.clone(), about: "", value: Some(value.clone()), origin }
+        });
+        S::FIELDS.iter().map(field_setting).chain(own).collect()
     }
 
     fn table<S: Section>(&self) -> Option<&Table> {

@@ -4,6 +4,7 @@ mod layers;
 mod live;
 mod period;
 mod secret;
+mod secrets;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +12,8 @@ use serde::de::DeserializeOwned;
 pub use layers::{BadConfig, File, Layers, Origin, Setting};
 pub use live::{Live, Replace};
 pub use period::{BadPeriod, Period};
-pub use secret::{NoSecret, Secret, SecretRef};
+pub use secret::{NoSecret, Secret, SecretRef, SecretUrl};
+pub use secrets::{BadSecretName, SecretName, Secrets, SecretsConfig};
 
 /// One table of `hob.toml`. Made by [`section!`](crate::section).
 pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -28,18 +30,23 @@ pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync 
 pub struct Field {
     pub name: &'static str,
     pub about: &'static str,
+    /// The environment variable that overrides the field, where it has a name of its own.
+    pub own_variable: Option<&'static str>,
 }
 
 impl Field {
     /// The environment variable that overrides the field: `HOB_UPTIME_CONCURRENCY`.
     #[must_use]
     pub fn variable(&self, section: &str) -> String {
-        format!("HOB_{section}_{}", self.name).to_ascii_uppercase()
+        match self.own_variable {
+            Some(name) => name.to_owned(),
+            None => format!("HOB_{section}_{}", self.name).to_ascii_uppercase(),
+        }
     }
 }
 
 /// Declares a section of `hob.toml`: a struct with a default for each field. The comments become the example file
-/// and the answers of `hob config show`.
+/// and the answers of `hob config show`. A field may name its environment variable: `pub url: String = … => "HOB_HOT"`.
 ///
 /// ```
 /// hob_house::section! {
@@ -55,10 +62,12 @@ impl Field {
 /// ```
 #[macro_export]
 macro_rules! section {
+    (@variable) => { None };
+    (@variable $variable:literal) => { Some($variable) };
     (
         $(#[doc = $about:literal])+
         pub struct $name:ident($section:literal) {
-            $($(#[doc = $field_about:literal])+ pub $field:ident: $kind:ty = $default:expr,)*
+            $($(#[doc = $field_about:literal])+ pub $field:ident: $kind:ty = $default:expr $(=> $variable:literal)?,)*
         }
     ) => {
         $(#[doc = $about])+
@@ -78,7 +87,11 @@ macro_rules! section {
             const NAME: &'static str = $section;
             const ABOUT: &'static str = concat!($($about, "\n",)+);
             const FIELDS: &'static [$crate::config::Field] = &[
-                $($crate::config::Field { name: stringify!($field), about: concat!($($field_about, "\n",)+) },)*
+                $($crate::config::Field {
+                    name: stringify!($field),
+                    about: concat!($($field_about, "\n",)+),
+                    own_variable: $crate::section!(@variable $($variable)?),
+                },)*
             ];
         }
     };

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::SecretName;
+
 /// Where a secret is: `env:NAME` or `file:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretRef {
@@ -17,6 +19,11 @@ pub enum SecretRef {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
+/// An address that may carry a password. It is shown without.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretUrl(String);
+
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum NoSecret {
@@ -26,6 +33,8 @@ pub enum NoSecret {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{0} is empty")]
     Empty(SecretRef),
+    #[error("there is no secret {0} under [secrets] in hob.toml")]
+    NotListed(SecretName),
 }
 
 /// Why a text is no reference. It does not repeat the text, which may be the secret itself.
@@ -51,6 +60,44 @@ impl Secret {
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+impl SecretUrl {
+    /// The address with its password, for the one place that needs it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SecretUrl {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last '@' before the path ends the credentials: a password may hold one itself.
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+        match authority.rfind('@') {
+            Some(at) if !scheme.is_empty() => write!(f, "{scheme}://…@{}", &rest[at + 1..]),
+            _ => f.write_str(&self.0),
+        }
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretUrl({self})")
+    }
+}
+
+impl Serialize for SecretUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -108,6 +155,18 @@ mod tests {
     fn a_secret_that_stands_in_the_file_itself_is_refused_without_repeating_it() {
         let refused = "hunter2".parse::<SecretRef>().unwrap_err();
         assert!(!refused.to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_credentials() {
+        for (address, shown) in [
+            ("redis://:hunter2@10.0.0.1:6379/0", "redis://…@10.0.0.1:6379/0"),
+            ("postgres://hob:p@ss@db/hob", "postgres://…@db/hob"),
+            ("redis://10.0.0.1/a@b", "redis://10.0.0.1/a@b"),
+            ("hob-data/hob.db", "hob-data/hob.db"),
+        ] {
+            assert_eq!(SecretUrl::from(address.to_owned()).to_string(), shown);
+        }
     }
 
     #[test]

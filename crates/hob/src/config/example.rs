@@ -1,0 +1,66 @@
+//! A commented `hob.toml`, made from the sections themselves.
+
+use std::fmt::Write;
+
+use hob_house::config::Layers;
+
+use super::Config;
+
+const HEAD: &str = "\
+# Everything here is optional, and stands at its default. The environment wins over this file, flags win over
+# both. Secrets are not written here: `env:NAME` or `file:PATH` says where they are.
+";
+
+pub(crate) fn example() -> String {
+    let mut text = HEAD.to_owned();
+    for section in Config::default().settings(&Layers::default()) {
+        text.push('\n');
+        comment(&mut text, section.about);
+        let _ = writeln!(text, "[{}]", section.name);
+        for setting in section.settings {
+            comment(&mut text, setting.about);
+            match setting.value {
+                Some(value) => _ = writeln!(text, "# {} = {value}", setting.name),
+                None => _ = writeln!(text, "# {} = # not set", setting.name),
+            }
+        }
+    }
+    text
+}
+
+fn comment(text: &mut String, about: &str) {
+    for line in about.lines() {
+        let _ = writeln!(text, "#{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hob.example.toml");
+
+    #[test]
+    fn the_example_beside_the_readme_is_the_codes_own() {
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(FILE, example()).unwrap();
+        }
+        let kept = std::fs::read_to_string(FILE).unwrap();
+        assert_eq!(kept, example(), "run: UPDATE_DOCS=1 cargo test -p hob example");
+    }
+
+    #[test]
+    fn the_example_is_a_configuration_and_stays_one_when_its_defaults_are_written_out() {
+        let written_out: String = example().lines().fold(String::new(), |text, line| {
+            let is_setting = line.contains(" = ") && !line.ends_with("# not set");
+            let line = if is_setting { line.strip_prefix("# ").unwrap_or(line) } else { line };
+            text + line + "\n"
+        });
+        assert_ne!(written_out, example());
+        for text in [example(), written_out] {
+            if let Err(error) = toml::from_str::<Config>(&text) {
+                panic!("{error}\n{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The sections of the program itself; each service has its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use hob_house::config::SecretUrl;
+use hob_house::section;
+
+section! {
+    /// The API and the console.
+    pub struct ServerConfig("server") {
+        /// Where they listen. On an address that others can reach, an admin token must be set.
+        pub listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7070).into() => "HOB_LISTEN",
+        /// Names by which clients may call this server, beside the address that it listens on.
+        pub hosts: Vec<String> = Vec::new(),
+        /// A PEM file with the certificate chain; with it the server speaks TLS.
+        pub tls_certificate: Option<PathBuf> = None,
+        /// A PEM file with the certificate's private key.
+        pub tls_key: Option<PathBuf> = None,
+        /// What this node is called on the Health page; random when not given.
+        pub node: Option<String> = None => "HOB_NODE",
+    }
+}
+
+section! {
+    /// Hot state: what changes by the second and may vanish at any instant.
+    pub struct HotConfig("hot") {
+        /// Where it lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://.
+        /// When not given, REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are heeded; without them it is embedded.
+        pub url: Option<SecretUrl> = None => "HOB_HOT",
+        /// Where the embedded store listens for redis-cli and other Redis clients.
+        pub store_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into() => "HOB_STORE_LISTEN",
+        /// The most memory that the embedded store may use, in MiB.
+        pub store_memory_mib: u32 = 512 => "HOB_STORE_MEMORY_MIB",
+    }
+}
+
+section! {
+    /// Records: the long-term truth.
+    pub struct RecordsConfig("records") {
+        /// Where they are: a SQLite file, or postgres://.
+        pub url: SecretUrl = "hob-data/hob.db".to_owned().into() => "HOB_RECORDS",
+    }
+}

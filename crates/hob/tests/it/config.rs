@@ -1,0 +1,84 @@
+//! `hob config`, and what `hob serve` makes of it.
+
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::program::{complaint, hob};
+
+/// A folder with a `hob.toml`.
+fn folder(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("hob.toml"), text).unwrap();
+    folder
+}
+
+fn config(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = hob();
+    command.current_dir(folder).arg("config").args(arguments).envs(variables.iter().copied());
+    command.output().unwrap()
+}
+
+fn answer(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_mistake_is_named_with_file_line_and_field() {
+    for (text, says) in [
+        ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
+        ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
+        ("[severs]\n", "hob: hob.toml:1:2: unknown field `severs`"),
+        ("[hot]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
+    ] {
+        let folder = folder(text);
+        let said = complaint(&config(folder.path(), &["check"], &[]));
+        assert!(said.starts_with(says), "{said}");
+        let serve = hob().current_dir(&folder).arg("serve").output().unwrap();
+        assert_eq!(complaint(&serve), said, "the server refuses it alike");
+    }
+}
+
+#[test]
+fn a_mistake_in_the_environment_is_named_with_its_variable() {
+    let folder = folder("");
+    let said = complaint(&config(folder.path(), &["check"], &[("HOB_LISTEN", "here")]));
+    assert!(said.starts_with("hob: HOB_LISTEN: "), "{said}");
+}
+
+#[test]
+fn a_file_that_was_named_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = complaint(&config(folder.path(), &["check", "--config", "other.toml"], &[]));
+    assert!(said.starts_with("hob: cannot read other.toml: "), "{said}");
+    assert!(answer(&config(folder.path(), &["check"], &[])).contains("no hob.toml"));
+}
+
+#[test]
+fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
+    let folder = folder("[hot]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n");
+    let shown = answer(&config(folder.path(), &["show"], &[("HOB_LISTEN", "127.0.0.1:7171")]));
+    let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+    assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# HOB_LISTEN"), "{shown}");
+    assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml"), "{shown}");
+    assert!(line("store_memory_mib = 512").ends_with("# default"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn the_example_is_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = answer(&config(folder.path(), &["example"], &[]));
+    std::fs::write(folder.path().join("hob.toml"), example).unwrap();
+    assert_eq!(answer(&config(folder.path(), &["check"], &[])), "hob.toml is well\n");
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = hob().args(["completions", shell]).output().unwrap();
+        assert!(answer(&output).contains("doctor"), "{shell}");
+    }
+}
