@@ -15,7 +15,8 @@ use crate::cli::{AuditArgs, CleanArgs, Format, InferArgs, SchemaCommand};
 use crate::exit::Exit;
 
 /// Hob's own schemas, which are meant where no file is named.
-const OWN: [(&str, &str); 5] = [
+const OWN: [(&str, &str); 6] = [
+    ("schemas/hob.toml", include_str!("../../../schemas/hob.toml")),
     ("schemas/gateway.toml", include_str!("../../../schemas/gateway.toml")),
     ("schemas/uptime.toml", include_str!("../../../schemas/uptime.toml")),
     ("schemas/chat.toml", include_str!("../../../schemas/chat.toml")),

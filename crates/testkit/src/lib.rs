@@ -10,12 +10,16 @@
 //!
 //! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
 
+#[cfg(feature = "app")]
+mod app;
 mod browser;
 mod budget;
 mod clients;
 mod cluster;
 mod database;
 mod declared;
+#[cfg(feature = "app")]
+mod house;
 mod port;
 mod postgres;
 mod process;
@@ -26,6 +30,8 @@ mod stores;
 mod tls;
 mod wait;
 
+#[cfg(feature = "app")]
+pub use app::{Answer, TestApp};
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
 pub use clients::{node_modules, python};
@@ -34,6 +40,8 @@ pub use database::Database;
 pub use declared::declared;
 pub use fantoccini;
 pub use hob_schema::Layout;
+#[cfg(feature = "app")]
+pub use house::{Needs, TestHouse};
 pub use postgres::Postgres;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use sentinel::SentinelSet;

@@ -1,1 +1,79 @@
-//! What all HTTP faces share: errors, access, layout, charts, live updates, the API document, the server itself.
+//! What all HTTP faces share: errors, access, the console's frame, charts, live updates, the API document, and the
+//! server itself.
+//!
+//! A service hands over its [`Routes`]. Each of them is entered together with the [`Access`] that it asks for: there is
+//! no way to mount one without. What a handler cannot do it answers with a [`Problem`], which clients of the API get as
+//! `application/problem+json` and people as a page. Pages are rendered into the frame by [`Console`]. [`Web`] holds what
+//! stands behind all that (tokens, sessions, the audit trail), and an [`App`] serves it.
+//!
+//! ```
+//! use askama::Template;
+//! use axum::extract::State;
+//! use hob_web::{Access, Console, Json, Page, Path, Problem, Routes};
+//! use serde::Serialize;
+//! use utoipa::ToSchema;
+//!
+//! #[derive(Clone)]
+//! struct Garden;
+//!
+//! #[derive(Serialize, ToSchema)]
+//! struct Gnome {
+//!     name: String,
+//! }
+//!
+//! /// One gnome.
+//! #[utoipa::path(get, path = "/api/v1/garden/gnomes/{name}", params(("name" = String, Path)),
+//!     responses((status = 200, body = Gnome)))]
+//! async fn gnome(State(_): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
+//!     if name == "robin" { Ok(Json(Gnome { name })) } else { Err(Problem::not_found("gnome")) }
+//! }
+//!
+//! #[derive(Template)]
+//! #[template(source = "<p>{{ count }} gnomes</p>", ext = "html")]
+//! struct Lawn {
+//!     count: u32,
+//! }
+//!
+//! async fn lawn(console: Console) -> Result<Page, Problem> {
+//!     console.page("Garden", &Lawn { count: 1 })
+//! }
+//!
+//! fn routes(garden: Garden) -> Routes {
+//!     Routes::new()
+//!         .nav("Garden", "/garden")
+//!         .api(Access::read("garden"), utoipa_axum::routes!(gnome))
+//!         .page(Access::read("garden"), "/garden", lawn)
+//!         .with_state(garden)
+//! }
+//! # let _ = routes(Garden);
+//! ```
+
+mod access;
+mod app;
+mod assets;
+mod card;
+mod config;
+mod console;
+mod error;
+mod extract;
+mod keys;
+mod middleware;
+mod openapi;
+mod problem;
+mod routes;
+mod server;
+mod web;
+
+pub use access::{Access, BadScope, Caller, Scope};
+pub use app::{App, Stage};
+pub use card::{Card, Figure, Mood, Trouble};
+pub use config::Config;
+pub use console::{Console, NavItem, Page};
+pub use error::Error;
+pub use extract::{Form, Json, Path, Query};
+pub use problem::{FieldError, Problem};
+pub use routes::{Entry, Routes};
+pub use web::Web;
+
+/// The tables of tokens, sessions and the audit trail.
+pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("web": "0001_access");

@@ -1,0 +1,107 @@
+//! An app: all routes behind everything that all requests pass.
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::{Extension, Router};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use utoipa::openapi::OpenApi;
+
+use crate::console::Frame;
+use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
+use crate::{Entry, Error, Problem, Routes, Web, assets, openapi, server};
+
+/// Everything that one server answers.
+pub struct App {
+    web: Web,
+    router: Router,
+    document: OpenApi,
+    entries: Vec<Entry>,
+}
+
+/// Whether what is shown is real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Real,
+    Demo,
+}
+
+impl App {
+    /// The routes of all services, and the house's own.
+    #[must_use]
+    pub fn new(web: &Web, routes: Routes, stage: Stage) -> Self {
+        let routes = routes.merge(assets::routes());
+        let (router, document, entries, nav) = routes.into_parts();
+        let frame = Frame::new(web.clone(), nav, stage == Stage::Demo);
+        let router = dressed(router, web, frame);
+        Self { web: web.clone(), router, document, entries }
+    }
+
+    /// All routes, with what they ask for.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The routes of the API that its document does not have.
+    #[must_use]
+    pub fn undocumented(&self) -> Vec<Entry> {
+        openapi::missing(&self.document, &self.entries)
+    }
+
+    /// What the API document says.
+    #[must_use]
+    pub fn document(&self) -> &OpenApi {
+        &self.document
+    }
+
+    /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), Error> {
+        server::serve(&self.web.config(), self.router, listener, stop).await
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.entries).finish()
+    }
+}
+
+/// The router with all that requests pass, outermost first.
+fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
+    let config = web.config();
+    let limits = Limits::new(config.max_requests, config.answer_within.get());
+    let all = ServiceBuilder::new()
+        .layer(Extension(frame))
+        .layer(from_fn(trace))
+        .layer(from_fn(secure))
+        .layer(CompressionLayer::new())
+        .layer(from_fn(present))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(same_origin))
+        .layer(from_fn_with_state(limits, limit))
+        .layer(from_fn(too_large))
+        .layer(DefaultBodyLimit::max(config.max_body_kib as usize * 1024));
+    router
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "There is nothing at this address."))
+        .method_not_allowed_fallback(async || {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not know that method.")
+        })
+        .layer(all)
+}
+
+/// Says 413 as everything else is said, whatever extractor found out.
+async fn too_large(request: Request, next: Next) -> Response {
+    use axum::response::IntoResponse;
+    let response = next.run(request).await;
+    let ours = response.extensions().get::<Problem>().is_some();
+    if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !ours {
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.").into_response();
+    }
+    response
+}

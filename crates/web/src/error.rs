@@ -1,0 +1,30 @@
+//! What can go wrong before anything is served.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why the web could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "{0} can be reached from elsewhere, and there is no admin token: set server.admin_token \
+         (env:NAME or file:PATH), or listen on a loopback address"
+    )]
+    OpenToAll(SocketAddr),
+    #[error("server.admin_token: {0}")]
+    AdminToken(#[from] hob_house::config::NoSecret),
+    #[error(
+        "server.admin_token is too short: {least} characters at least, such as `openssl rand -hex 24` prints"
+    )]
+    ShortAdminToken { least: usize },
+    #[error("TLS needs both server.tls_certificate and server.tls_key")]
+    HalfTls,
+    #[error("{path}: {reason}")]
+    Tls { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Records(#[from] hob_records::Error),
+    #[error(transparent)]
+    Hot(#[from] hob_hot::Error),
+    #[error("could not listen: {0}")]
+    Listen(#[from] std::io::Error),
+}

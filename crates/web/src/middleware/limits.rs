@@ -1,0 +1,37 @@
+//! How much is worked on at a time, and for how long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+
+use crate::Problem;
+
+/// The limits of an app.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    requests: Arc<Semaphore>,
+    within: Duration,
+}
+
+impl Limits {
+    pub(crate) fn new(requests: u32, within: Duration) -> Self {
+        Self { requests: Arc::new(Semaphore::new(requests as usize)), within }
+    }
+}
+
+/// Refuses what is too much, and gives up on what takes too long. Both end with the head of the response: a stream may
+/// go on, and does not count.
+pub(crate) async fn limit(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    let Ok(_turn) = limits.requests.try_acquire() else {
+        return Problem::unavailable("Too many requests are being worked on.").into_response();
+    };
+    match tokio::time::timeout(limits.within, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "The request took too long.").into_response(),
+    }
+}

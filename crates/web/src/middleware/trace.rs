@@ -1,0 +1,62 @@
+//! Request ids, spans, the access log, and the numbers of all requests.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use tracing::Instrument;
+
+use crate::server::Peer;
+
+const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+const LONGEST: usize = 64;
+
+/// What tells a request from all others, in the log and in the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(Arc<str>);
+
+impl RequestId {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The caller's own, if it is one that can stand in a log.
+    fn of(request: &Request) -> Self {
+        let sane = |text: &&str| {
+            (1..=LONGEST).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        let given = request.headers().get(&HEADER).and_then(|value| value.to_str().ok()).filter(sane);
+        given.map_or_else(|| Self(format!("{:016x}", rand::random::<u64>()).into()), |text| Self(text.into()))
+    }
+}
+
+/// Gives the request an id and a span, and writes one line when it is answered. Headers are never logged, nor is the
+/// query: both may hold secrets.
+pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = RequestId::of(&request);
+    request.extensions_mut().insert(id.clone());
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let span = tracing::info_span!("request", id = id.as_str());
+    let mut response = next.run(request).instrument(span).await;
+    let status = response.status();
+    let took = begun.elapsed();
+    tracing::info!(
+        target: "hob::access",
+        id = id.as_str(), %method, path, status = status.as_u16(), ms = took.as_secs_f64() * 1_000.0,
+        peer = peer.map(tracing::field::display),
+    );
+    let labels = [("route", route), ("method", method.to_string()), ("status", status.as_u16().to_string())];
+    metrics::histogram!("hob_http_request_seconds", &labels).record(took.as_secs_f64());
+    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert(HEADER, value);
+    }
+    response
+}

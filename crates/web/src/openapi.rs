@@ -1,0 +1,76 @@
+//! The API document: made from the same registration as the routes, and completed with what all operations share.
+
+use utoipa::PartialSchema;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Components, Content, Info, OpenApi, Paths, Ref, RefOr, ResponseBuilder};
+
+use crate::problem::{Body, FieldError};
+use crate::{Access, Entry};
+
+/// What tokens are called in the document.
+const BEARER: &str = "token";
+
+/// A document without operations.
+pub(crate) fn empty() -> OpenApi {
+    let mut document = OpenApi::new(Info::new("Hob", env!("CARGO_PKG_VERSION")), Paths::new());
+    let mut components = Components::new();
+    components.schemas.insert("Problem".to_owned(), Body::schema());
+    components.schemas.insert("FieldError".to_owned(), FieldError::schema());
+    components.add_security_scheme(BEARER, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    document.components = Some(components);
+    document
+}
+
+/// The operations of a path with their methods.
+pub(crate) fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    let all = [
+        ("GET", &mut item.get),
+        ("PUT", &mut item.put),
+        ("POST", &mut item.post),
+        ("DELETE", &mut item.delete),
+        ("OPTIONS", &mut item.options),
+        ("HEAD", &mut item.head),
+        ("PATCH", &mut item.patch),
+        ("TRACE", &mut item.trace),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Adds to an operation what its handler does not have to say: its service, its access, how it fails.
+pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
+    // Of "/api/v1/uptime/monitors" the service. Operation ids must differ over all services.
+    let service = path.split('/').nth(3).unwrap_or("hob").to_owned();
+    if let Some(id) = &mut operation.operation_id {
+        *id = format!("{service}_{id}");
+    }
+    operation.tags = Some(vec![service]);
+    let asks = match access {
+        Access::Public => "Open to everybody.".to_owned(),
+        Access::Known => "Needs a token, with any scope.".to_owned(),
+        Access::Scope(scope) => format!("Needs the scope `{scope}`."),
+    };
+    operation.description = Some(match operation.description.take() {
+        Some(text) if !text.trim().is_empty() => format!("{}\n\n{asks}", text.trim_end()),
+        _ => asks,
+    });
+    if *access != Access::Public {
+        operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
+    }
+    let problem = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
+    let failure =
+        ResponseBuilder::new().description("A problem.").content("application/problem+json", problem);
+    operation.responses.responses.entry("default".to_owned()).or_insert_with(|| RefOr::T(failure.build()));
+}
+
+/// The routes of the API that the document does not have.
+pub(crate) fn missing(document: &OpenApi, entries: &[Entry]) -> Vec<Entry> {
+    let mut document = document.clone();
+    let documented = |entry: &Entry| {
+        let item = document.paths.paths.get_mut(&entry.path);
+        item.is_some_and(|item| operations(item).any(|(method, _)| method == entry.method))
+    };
+    let of_the_api = entries.iter().filter(|entry| entry.path.starts_with("/api/v1/")).cloned();
+    let mut documented = documented;
+    of_the_api.filter(|entry| !documented(entry)).collect()
+}

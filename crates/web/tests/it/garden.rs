@@ -1,0 +1,113 @@
+//! A make-believe service, written as a real one is: its routes, its pages, its refusals.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Redirect;
+use hob_web::{Access, Console, Form, Json, Page, Path, Problem, Query, Routes, Scope};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+#[derive(Clone, Default)]
+pub(crate) struct Garden {
+    gnomes: Arc<Mutex<Vec<Gnome>>>,
+}
+
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Gnome {
+    #[schema(min_length = 1, max_length = 40)]
+    pub(crate) name: String,
+    #[schema(maximum = 500)]
+    pub(crate) height_cm: u16,
+}
+
+#[derive(Deserialize, IntoParams)]
+struct Which {
+    /// Only those at least so tall.
+    min_height_cm: Option<u16>,
+}
+
+/// The gnomes of the garden.
+#[utoipa::path(get, path = "/api/v1/garden/gnomes", responses((status = 200, body = [Gnome])))]
+async fn list(State(garden): State<Garden>, Query(which): Query<Which>) -> Json<Vec<Gnome>> {
+    let gnomes = garden.gnomes.lock().await;
+    let tall = |gnome: &&Gnome| gnome.height_cm >= which.min_height_cm.unwrap_or(0);
+    Json(gnomes.iter().filter(tall).cloned().collect())
+}
+
+/// Puts a gnome into the garden.
+#[utoipa::path(post, path = "/api/v1/garden/gnomes", request_body = Gnome, responses((status = 201, body = Gnome)))]
+async fn add(
+    State(garden): State<Garden>,
+    Json(gnome): Json<Gnome>,
+) -> Result<(StatusCode, Json<Gnome>), Problem> {
+    if gnome.name.is_empty() || gnome.name.chars().count() > 40 {
+        return Err(Problem::invalid("name", "a gnome's name has 1 to 40 characters"));
+    }
+    let mut gnomes = garden.gnomes.lock().await;
+    if gnomes.iter().any(|other| other.name == gnome.name) {
+        return Err(Problem::conflict("There is a gnome of that name."));
+    }
+    gnomes.push(gnome.clone());
+    Ok((StatusCode::CREATED, Json(gnome)))
+}
+
+/// One gnome.
+#[utoipa::path(get, path = "/api/v1/garden/gnomes/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = Gnome)))]
+async fn gnome(State(garden): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
+    let gnomes = garden.gnomes.lock().await;
+    gnomes
+        .iter()
+        .find(|gnome| gnome.name == name)
+        .cloned()
+        .map(Json)
+        .ok_or_else(|| Problem::not_found("gnome"))
+}
+
+/// Trips.
+#[utoipa::path(get, path = "/api/v1/garden/trip", responses((status = 200)))]
+async fn trip() {
+    panic!("tripped over a rake");
+}
+
+#[derive(Template)]
+#[template(
+    source = "<ul>{% for gnome in gnomes %}<li>{{ gnome.name }}</li>{% endfor %}</ul>{% if may_add %}<form></form>{% endif %}",
+    ext = "html"
+)]
+struct Lawn {
+    gnomes: Vec<Gnome>,
+    may_add: bool,
+}
+
+async fn lawn(console: Console, State(garden): State<Garden>) -> Result<Page, Problem> {
+    let gnomes = garden.gnomes.lock().await.clone();
+    console.page("Garden", &Lawn { gnomes, may_add: console.may(&Scope::write("garden")) })
+}
+
+async fn broken_page() -> Result<Page, Problem> {
+    Err(Problem::invalid("gnome", "<b>not here</b>"))
+}
+
+async fn plant(State(garden): State<Garden>, Form(gnome): Form<Gnome>) -> Redirect {
+    garden.gnomes.lock().await.push(gnome);
+    Redirect::to("/garden")
+}
+
+pub(crate) fn routes(garden: Garden) -> Routes {
+    Routes::new()
+        .nav("Garden", "/garden")
+        .api(Access::read("garden"), routes!(list))
+        .api(Access::write("garden"), routes!(add))
+        .api(Access::read("garden"), routes!(gnome))
+        .api(Access::Public, routes!(trip))
+        .page(Access::read("garden"), "/garden", lawn)
+        .page(Access::Public, "/garden/broken", broken_page)
+        .action(Access::write("garden"), "/garden", plant)
+        .with_state(garden)
+}

@@ -1,0 +1,99 @@
+//! Routes, problems, pages.
+
+use hob_testkit::{Layout, Needs, TestApp, TestHouse, every_house};
+use hob_web::{App, Stage, Web};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::garden::{Garden, routes};
+
+const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
+
+async fn app(house: &TestHouse) -> TestApp {
+    TestApp::start(house, routes(Garden::default())).await
+}
+
+every_house! {
+    NEEDS;
+
+    async fn a_service_answers_through_the_real_server(house: TestHouse) {
+        let app = app(&house).await;
+        let added = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": 30})).await;
+        assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
+        let listed: Vec<Value> = app.get("/api/v1/garden/gnomes?min_height_cm=30").await.json();
+        assert_eq!(listed, [json!({"name": "robin", "height_cm": 30})]);
+        let page = app.get("/garden").await;
+        assert!(page.text().contains("<li>robin</li>"), "{}", page.text());
+        app.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_problem_says_what_is_wrong_and_where() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let app = app(&house).await;
+    let wrong = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": -3})).await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(wrong.header("content-type"), "application/problem+json");
+    let body: Value = wrong.json();
+    assert_eq!(body["errors"][0]["field"], "height_cm", "{body}");
+    assert_eq!(body["status"], 422);
+    assert_eq!(body["instance"], wrong.header("x-request-id"));
+
+    let query: Value = app.get("/api/v1/garden/gnomes?min_height_cm=tall").await.json();
+    assert_eq!(query["errors"][0]["field"], "min_height_cm", "{query}");
+
+    for (method, path, body, status) in [
+        (Method::GET, "/api/v1/garden/gnomes/nobody", None, 404),
+        (Method::GET, "/api/v1/nothing", None, 404),
+        (Method::DELETE, "/api/v1/garden/gnomes", None, 405),
+        (Method::POST, "/api/v1/garden/gnomes", Some(("text/plain", b"{}".to_vec())), 415),
+        (Method::POST, "/api/v1/garden/gnomes", Some(("application/json", b"{".to_vec())), 400),
+        (Method::POST, "/api/v1/garden/gnomes", Some(("application/json", vec![b' '; 2_000_000])), 413),
+        (Method::GET, "/api/v1/garden/trip", None, 500),
+    ] {
+        let answer = app.ask(method.clone(), path, body).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{method} {path}");
+        assert_eq!(answer.json::<Value>()["status"], status);
+    }
+}
+
+#[tokio::test]
+async fn on_a_page_a_problem_is_a_page() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let app = app(&house).await;
+    let page = app.get("/garden/broken").await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.header("content-type").starts_with("text/html"));
+    assert!(page.text().contains(page.header("x-request-id")));
+    assert!(!page.text().contains("<b>not here"), "what a user sent is text, not HTML");
+    assert!(app.get("/no/such/page").await.text().contains("<main"));
+}
+
+#[tokio::test]
+async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let web = Web::open(&house, hob_house::Live::fixed(hob_web::Config::default())).unwrap();
+    let app = App::new(&web, routes(Garden::default()), Stage::Real);
+    let of_the_garden = |entry: &&hob_web::Entry| entry.path.contains("garden");
+    let table: Vec<String> = app
+        .entries()
+        .iter()
+        .filter(of_the_garden)
+        .map(|entry| format!("{} {} {}", entry.method, entry.path, entry.access))
+        .collect();
+    assert_eq!(
+        table,
+        [
+            "GET /api/v1/garden/gnomes garden:read",
+            "POST /api/v1/garden/gnomes garden:write",
+            "GET /api/v1/garden/gnomes/{name} garden:read",
+            "GET /api/v1/garden/trip public",
+            "GET /garden garden:read",
+            "GET /garden/broken public",
+            "POST /garden garden:write",
+        ]
+    );
+    assert_eq!(app.undocumented(), []);
+}
