@@ -1,7 +1,7 @@
 //! Pipelines: quota-bound, resumable fetching with many workers.
 
 mod error;
-mod keys;
+pub mod keys;
 pub mod quota;
 
 pub use error::{Error, Result};

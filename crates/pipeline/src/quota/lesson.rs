@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
 use hob_hot::limit::Window;
+use http::{HeaderMap, StatusCode, header};
 
 use super::Limits;
 
@@ -24,11 +24,18 @@ pub struct Lesson {
 impl Lesson {
     /// Reads 429 and 503 with `Retry-After`, and the `RateLimit` headers in their old and new spellings.
     /// `now` is only needed where a refusal names a date.
-    pub fn from_answer(status: StatusCode, headers: &HeaderMap, limits: &Limits, now: jiff::Timestamp) -> Self {
+    pub fn from_answer(
+        status: StatusCode,
+        headers: &HeaderMap,
+        limits: &Limits,
+        now: jiff::Timestamp,
+    ) -> Self {
         let retry_after = text(headers, header::RETRY_AFTER.as_str()).and_then(|value| wait(value, now));
         let (remaining, reset, limit) = rate_limit(headers);
         let refused = match status {
-            StatusCode::TOO_MANY_REQUESTS => Some(retry_after.or(reset.filter(|_| remaining == Some(0))).unwrap_or(UNSAID)),
+            StatusCode::TOO_MANY_REQUESTS => {
+                Some(retry_after.or(reset.filter(|_| remaining == Some(0))).unwrap_or(UNSAID))
+            }
             StatusCode::SERVICE_UNAVAILABLE => retry_after,
             _ => None,
         };
@@ -58,7 +65,8 @@ fn rate_limit(headers: &HeaderMap) -> (Option<u32>, Option<Duration>, Option<u32
         return (parameter(value, "r"), parameter(value, "t").map(seconds), limit);
     }
     let number = |name| {
-        let value = text(headers, &format!("ratelimit-{name}")).or(text(headers, &format!("x-ratelimit-{name}")))?;
+        let value =
+            text(headers, &format!("ratelimit-{name}")).or(text(headers, &format!("x-ratelimit-{name}")))?;
         value.split([',', ';']).next()?.trim().parse::<u64>().ok()
     };
     let small = |value: u64| u32::try_from(value).ok();
@@ -89,7 +97,8 @@ mod tests {
     use super::*;
 
     fn lesson(status: u16, pairs: &[(&'static str, &'static str)]) -> Lesson {
-        let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let headers =
+            pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let limits = Limits::parse("5/1m, 5000/1h", 0).unwrap();
         let now = "2026-11-15T08:00:00Z".parse().unwrap();
         Lesson::from_answer(StatusCode::from_u16(status).unwrap(), &headers, &limits, now)
@@ -101,7 +110,10 @@ mod tests {
     fn a_refusal_says_for_how_long() {
         let blocked = |pairs| lesson(429, pairs).blocked_for;
         assert_eq!(blocked(&[("retry-after", "17")]), Some(Duration::from_secs(17)));
-        assert_eq!(blocked(&[("retry-after", "Sun, 15 Nov 2026 08:01:00 GMT")]), Some(Duration::from_secs(60)));
+        assert_eq!(
+            blocked(&[("retry-after", "Sun, 15 Nov 2026 08:01:00 GMT")]),
+            Some(Duration::from_secs(60))
+        );
         assert_eq!(blocked(&[("retry-after", "999999999999")]), Some(LONGEST));
         assert_eq!(blocked(&[]), Some(UNSAID));
         assert_eq!(lesson(200, &[("retry-after", "17")]).blocked_for, None);
@@ -110,7 +122,8 @@ mod tests {
 
     #[test]
     fn every_spelling_of_the_headers_is_read() {
-        let old = [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1800")];
+        let old =
+            [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1800")];
         assert_eq!(lesson(200, &old).counted, Some((1000, HOUR)));
         let draft = [("ratelimit-remaining", "4999"), ("ratelimit-reset", "1800")];
         assert_eq!(lesson(200, &draft).counted, Some((1, HOUR)));

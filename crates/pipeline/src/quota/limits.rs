@@ -37,7 +37,8 @@ impl QuotaName {
 impl Limits {
     /// Reads windows such as `"5/1m, 50/1h, 125/1d"`.
     pub fn parse(windows: &str, buffer: u32) -> Result<Self> {
-        let windows: Result<Vec<Window>, _> = windows.split(',').map(|window| window.trim().parse()).collect();
+        let windows: Result<Vec<Window>, _> =
+            windows.split(',').map(|window| window.trim().parse()).collect();
         Self::new(windows.map_err(|error: hob_hot::Error| Error::unfit("windows", error))?, buffer)
     }
 
@@ -54,14 +55,23 @@ impl Limits {
                 return Err(Error::unfit("windows", "a quota has no bursts: its windows say what fits"));
             }
             if !(1..=MOST_CALLS).contains(&window.limit) {
-                return Err(Error::unfit("windows", format!("{window}: a window holds 1 to {MOST_CALLS} calls")));
+                return Err(Error::unfit(
+                    "windows",
+                    format!("{window}: a window holds 1 to {MOST_CALLS} calls"),
+                ));
             }
             let year = Duration::from_secs(366 * 86_400);
             if window.period < Duration::from_secs(1) || window.period > year {
-                return Err(Error::unfit("windows", format!("{window}: a window lasts 1 second to 366 days")));
+                return Err(Error::unfit(
+                    "windows",
+                    format!("{window}: a window lasts 1 second to 366 days"),
+                ));
             }
             if buffer >= window.limit {
-                return Err(Error::unfit("buffer", format!("a buffer of {buffer} leaves nothing of {window}")));
+                return Err(Error::unfit(
+                    "buffer",
+                    format!("a buffer of {buffer} leaves nothing of {window}"),
+                ));
             }
         }
         Ok(Self { windows, buffer })

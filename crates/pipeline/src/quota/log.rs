@@ -126,7 +126,8 @@ impl CallLog {
 
     /// The newest time that the log knows; 0 if it is empty.
     pub(crate) async fn newest(&self, quota: &QuotaName) -> Result<UnixMs> {
-        let newest = sql("SELECT CAST(coalesce(max(reserved_at), 0) AS BIGINT) FROM pipeline_call WHERE quota = $1");
+        let newest =
+            sql("SELECT CAST(coalesce(max(reserved_at), 0) AS BIGINT) FROM pipeline_call WHERE quota = $1");
         let (newest,) = self.records.one(newest.bind(quota)).await?;
         Ok(newest)
     }
@@ -140,7 +141,12 @@ impl CallLog {
     }
 
     /// Calls by the step of time in which they ended, newest last.
-    pub(crate) async fn history(&self, quota: &QuotaName, since: UnixMs, step_ms: i64) -> Result<Vec<(UnixMs, u64)>> {
+    pub(crate) async fn history(
+        &self,
+        quota: &QuotaName,
+        since: UnixMs,
+        step_ms: i64,
+    ) -> Result<Vec<(UnixMs, u64)>> {
         let history = sql("SELECT until / $3 * $3, CAST(sum(calls) AS BIGINT) FROM pipeline_call
                            WHERE quota = $1 AND until >= $2 GROUP BY 1 ORDER BY 1");
         Ok(self.records.all(history.bind(quota).bind(since).bind(step_ms)).await?)
@@ -182,7 +188,8 @@ async fn write_one(tx: &Transaction, entry: &Entry) -> Result<Written, hob_recor
             tx.execute(close.bind(id).bind(*made).bind(*ended).bind(true)).await?;
         }
         Entry::Blocked { quota, until } => {
-            let block = sql("UPDATE pipeline_quota SET blocked_until = $2 WHERE name = $1 AND blocked_until < $2");
+            let block =
+                sql("UPDATE pipeline_quota SET blocked_until = $2 WHERE name = $1 AND blocked_until < $2");
             tx.execute(block.bind(quota).bind(*until)).await?;
         }
     }

@@ -160,9 +160,11 @@ impl Quotas {
         self.inner
             .records
             .write(|tx| async move {
-                let put = sql("INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
+                let put = sql(
+                    "INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
                                VALUES ($1, $2, $3, 0, 0, $4)
-                               ON CONFLICT (name) DO UPDATE SET windows = $2, buffer = $3, updated_at = $4");
+                               ON CONFLICT (name) DO UPDATE SET windows = $2, buffer = $3, updated_at = $4",
+                );
                 tx.execute(put.bind(name).bind(windows).bind(limits.buffer()).bind(tx.now())).await
             })
             .await?;
@@ -182,7 +184,8 @@ impl Quotas {
     }
 
     async fn read_definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
-        let find = sql("SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota WHERE name = $1");
+        let find =
+            sql("SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota WHERE name = $1");
         let row: Option<QuotaRow> = self.inner.records.optional(find.bind(name)).await?;
         let definition = Arc::new(row.ok_or_else(|| Error::unknown("quota", name))?.definition()?);
         let entry = (Arc::clone(&definition), Instant::now());
@@ -191,7 +194,9 @@ impl Quotas {
     }
 
     pub async fn all(&self) -> Result<Vec<Definition>> {
-        let list = sql("SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota ORDER BY name LIMIT 1000");
+        let list = sql(
+            "SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota ORDER BY name LIMIT 1000",
+        );
         let rows: Vec<QuotaRow> = self.inner.records.all(list).await?;
         rows.into_iter().map(QuotaRow::definition).collect()
     }
@@ -230,7 +235,8 @@ impl Quotas {
         let made = made.min(reservation.calls);
         let (counted, period) = lesson.counted.unwrap_or_default();
         let arguments = |call: StoreCall| {
-            let call = call.arg(&reservation.id).arg(reservation.calls).arg(made).arg(reservation.reserved_at.0);
+            let call =
+                call.arg(&reservation.id).arg(reservation.calls).arg(made).arg(reservation.reserved_at.0);
             call.arg(lesson.blocked_for.map_or(0, millis)).arg(counted).arg(millis(period))
         };
         let (mut reply, _) = self.run(&reservation.quota, &SETTLE, arguments).await?;
@@ -268,7 +274,12 @@ impl Quotas {
     }
 
     /// Calls by minute or another step, for a picture of the last while.
-    pub async fn history(&self, name: &QuotaName, since: UnixMs, step: Duration) -> Result<Vec<(UnixMs, u64)>> {
+    pub async fn history(
+        &self,
+        name: &QuotaName,
+        since: UnixMs,
+        step: Duration,
+    ) -> Result<Vec<(UnixMs, u64)>> {
         let step_ms = i64::try_from(step.as_millis()).unwrap_or(i64::MAX).max(1);
         self.inner.log.history(name, since, step_ms).await
     }
@@ -297,7 +308,8 @@ impl Quotas {
             let hour = self.inner.hour.load(Ordering::Relaxed);
             let call = script.on(&self.keys(&definition, hour)?);
             let ttl_ms = millis(self.inner.keys.rate_limit_ttl());
-            let call = call.arg(definition.epoch.get()).arg(self.inner.hot.clock().us()).arg(hour).arg(ttl_ms);
+            let call =
+                call.arg(definition.epoch.get()).arg(self.inner.hot.clock().us()).arg(hour).arg(ttl_ms);
             let call = with_windows(arguments(call), &definition.limits);
             match Outcome::read(self.inner.hot.run(call).await?, Ok)? {
                 Outcome::Lost { found } => self.mend(&definition, found).await?,
@@ -328,7 +340,8 @@ impl Quotas {
             return Ok(());
         }
         tracing::info!(%quota, calls, "calls were made elsewhere with this quota");
-        metrics::counter!("hob_pipeline_foreign_calls_total", "quota" => quota.to_string()).increment(calls.into());
+        metrics::counter!("hob_pipeline_foreign_calls_total", "quota" => quota.to_string())
+            .increment(calls.into());
         let id = format!("foreign-{:032x}", rand::random::<u128>());
         let (quota, run) = (quota.clone(), "foreign".to_owned());
         let call = Call { id, quota, run, calls, reserved_at: at, until: at, settled: true };
@@ -343,7 +356,10 @@ impl Ask {
             let most = limits.most_at_once();
             return Err(Error::unfit("calls", format!("between 1 and {most}, or they can never fit")));
         }
-        if self.id.is_empty() || self.id.len() > 64 || !self.id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+        if self.id.is_empty()
+            || self.id.len() > 64
+            || !self.id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+        {
             return Err(Error::unfit("id", "1 to 64 visible characters without ':'"));
         }
         if self.run.is_empty() || self.run.len() > 250 || self.run.chars().any(char::is_control) {
@@ -396,7 +412,10 @@ pub(crate) fn hour_key(hour: i64) -> Result<HourKey> {
 }
 
 fn with_windows(call: StoreCall, limits: &Limits) -> StoreCall {
-    limits.windows().iter().fold(call, |call, window| call.arg(limits.effective(window)).arg(millis(window.period)))
+    limits
+        .windows()
+        .iter()
+        .fold(call, |call, window| call.arg(limits.effective(window)).arg(millis(window.period)))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -41,11 +41,11 @@ local function add_foreign(now, count, first)
   return added
 end
 
--- What a public counter says; what it was known to be where it says nothing, or nonsense.
-local function read_counter(key, known)
+-- What a public counter says; 0 where it says nothing, or nonsense.
+local function read_counter(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then redis.call('DEL', key) end
-  return type(value) == 'string' and tonumber(value) or known
+  return type(value) == 'string' and tonumber(value) or 0
 end
 
 -- Adds our own calls of an hour to the public counters, and answers with those that others have added. Both
@@ -55,7 +55,7 @@ local function count_hour(hour, own)
   if #KEYS == 4 or at < 0 or at > 2 then return 0 end
   local field = 'hour:' .. int(hour)
   local known = tonumber(redis.call('HGET', KEYS[3], field) or 0)
-  local rate, counter = read_counter(KEYS[5 + at], known), read_counter(KEYS[8 + at], known)
+  local rate, counter = read_counter(KEYS[5 + at]), read_counter(KEYS[8 + at])
   local rise = math.floor(math.max(0, rate - known) + math.max(0, counter - known))
   local count = math.max(0, known + rise + own)
   if count ~= known or rate ~= known or counter ~= known then

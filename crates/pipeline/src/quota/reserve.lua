@@ -20,10 +20,10 @@ if before then return {'granted', now, tonumber(before), foreign} end
 local fits = fits_at(now, calls, 10)
 local turn, overtakes = look_at_turns(run, now)
 if fits > now or overtakes then
-  local at = fits > now and fits or now + RETRY_MS
-  keep_turn(run, turn, at)
-  collect_at(KEYS[4], at + longest, now, ARGV[2])
-  return {'wait', now, at, foreign}
+  -- Whoever lets another go first contends already, lest that one take everything.
+  keep_turn(run, turn, fits)
+  collect_at(KEYS[4], fits + longest, now, ARGV[2])
+  return {'wait', now, fits > now and fits or now + RETRY_MS, foreign}
 end
 for number = 1, calls do
   redis.call('ZADD', KEYS[2], int(now + hold_ms), id .. ':' .. number)

@@ -3,7 +3,7 @@
 -- token is gone with it, and the marker is not set.
 -- KEYS  1 marker hash · 2 calls zset · 3 state hash
 -- ARGV  1 now_us ('' = the store's clock) · 2 longest window_ms · 3 newest time in the log, ms · 4 blocked until, ms ·
---       5 number of the newest hour in the log · 6 its calls · 7 those of the hour before · 8 token ·
+--       5 number of the newest hour in the log, 0 if it is empty · 6 its calls · 7 those of the hour before · 8 token ·
 --       9 'first' or 'more' · 10 the epoch with the last part, else '' · from 11 id, calls and end_ms
 -- Returns {'restored'} · {'again'}
 -- TTL: one longest window after the newest call's end.
@@ -15,9 +15,12 @@ elseif redis.call('HEXISTS', KEYS[3], token) == 0 then
 end
 local seen = tonumber(redis.call('HGET', KEYS[3], 'seen_ms') or 0)
 local now = math.max(clock_ms(ARGV[1]), seen, tonumber(ARGV[3]))
-redis.call('HSET', KEYS[3], 'seen_ms', int(now), 'blocked_ms', ARGV[4])
-redis.call('HSETNX', KEYS[3], 'hour:' .. int(ARGV[5]), ARGV[6])
-redis.call('HSETNX', KEYS[3], 'hour:' .. int(ARGV[5] - 1), ARGV[7])
+redis.call('HSET', KEYS[3], 'seen_ms', int(now))
+if tonumber(ARGV[4]) > 0 then redis.call('HSET', KEYS[3], 'blocked_ms', ARGV[4]) end
+if tonumber(ARGV[5]) > 0 then
+  redis.call('HSETNX', KEYS[3], 'hour:' .. int(ARGV[5]), ARGV[6])
+  redis.call('HSETNX', KEYS[3], 'hour:' .. int(ARGV[5] - 1), ARGV[7])
+end
 for at = 11, #ARGV, 3 do
   for number = 1, tonumber(ARGV[at + 1]) do
     redis.call('ZADD', KEYS[2], 'NX', ARGV[at + 2], ARGV[at] .. ':' .. number)

@@ -2,7 +2,7 @@
 
 use hob_hot::epoch::Epoch;
 use hob_hot::{CLOCK, Reply, Script, cmd};
-use hob_records::{Isolation, Read as _, UnixMs, sql};
+use hob_records::{Isolation, UnixMs, sql};
 
 use super::{Definition, HOUR_MS, PATIENCE, Quotas, millis};
 use crate::error::{Error, Result};
@@ -46,7 +46,8 @@ impl Quotas {
 
     async fn marked(&self, definition: &Definition) -> Result<bool> {
         let marker = self.inner.keys.quota_marker(definition.name.id());
-        let epoch: Option<u32> = self.inner.hot.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
+        let epoch: Option<u32> =
+            self.inner.hot.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
         Ok(epoch == Some(definition.epoch.get()))
     }
 
@@ -70,7 +71,8 @@ impl Quotas {
         // The store's clock may have gone on since the newest call: this keeps too much rather than too little.
         let since = newest.minus(definition.limits.longest());
         let hour = newest.0 / HOUR_MS;
-        let count = |hour: i64| log.reserved_between(name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS));
+        let count =
+            |hour: i64| log.reserved_between(name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS));
         let (this_hour, hour_before) = (count(hour).await?, count(hour - 1).await?);
         let keys = &self.inner.keys;
         let keys = [keys.quota_marker(name.id()), keys.quota_calls(name.id()), keys.quota_state(name.id())];
@@ -80,8 +82,10 @@ impl Quotas {
         loop {
             let calls = log.ended_after(name, since, &after, CHUNK).await?;
             let last = calls.last().filter(|_| calls.len() == CHUNK as usize);
-            let mut call = RESTORE.on(&keys).arg(self.inner.hot.clock().us()).arg(millis(definition.limits.longest()));
-            call = call.arg(newest.0).arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
+            let mut call =
+                RESTORE.on(&keys).arg(self.inner.hot.clock().us()).arg(millis(definition.limits.longest()));
+            call =
+                call.arg(newest.0).arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
             call = call.arg(&token).arg(part);
             call = if last.is_some() { call.arg("") } else { call.arg(definition.epoch.get()) };
             for row in &calls {

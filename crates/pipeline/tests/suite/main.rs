@@ -1,0 +1,6 @@
+//! The contract of pipelines (P1–P12) on every store and both databases, and what happens when servers, sinks and
+//! APIs misbehave.
+
+mod quota;
+mod quota_model;
+mod support;
