@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::definition::BadPlan;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,8 @@ pub enum Error {
     /// What the caller sent cannot be; `field` names where.
     #[error("{field}: {reason}")]
     Unfit { field: &'static str, reason: String },
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
     /// Not in the present state.
     #[error("{0}")]
     Refused(String),

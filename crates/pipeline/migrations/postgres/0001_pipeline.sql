@@ -36,6 +36,9 @@ CREATE TABLE pipeline_run (
     plan       TEXT COLLATE "C"    NOT NULL,
     text       TEXT    NOT NULL,
     state      TEXT COLLATE "C"    NOT NULL,
+    -- How often the state has changed: the fence of the public view.
+    version    BIGINT NOT NULL,
+    -- Bytes of the source's file that became items; -1 once all of the source did.
     seeded_to  BIGINT NOT NULL,
     items      BIGINT NOT NULL,
     claims     BIGINT NOT NULL,
@@ -94,9 +97,8 @@ CREATE TABLE pipeline_output (
     run  TEXT COLLATE "C"    NOT NULL,
     sink TEXT COLLATE "C"    NOT NULL,
     seq  BIGINT NOT NULL,
-    n    BIGINT NOT NULL,
     line TEXT    NOT NULL,
-    PRIMARY KEY (run, sink, seq, n)
+    PRIMARY KEY (run, sink, seq)
 );
 
 -- How far a sink is: bytes of a file, rows of a table. One writer at a time, under a lease.

@@ -36,6 +36,9 @@ CREATE TABLE pipeline_run (
     plan       TEXT    NOT NULL,
     text       TEXT    NOT NULL,
     state      TEXT    NOT NULL,
+    -- How often the state has changed: the fence of the public view.
+    version    INTEGER NOT NULL,
+    -- Bytes of the source's file that became items; -1 once all of the source did.
     seeded_to  INTEGER NOT NULL,
     items      INTEGER NOT NULL,
     claims     INTEGER NOT NULL,
@@ -94,9 +97,8 @@ CREATE TABLE pipeline_output (
     run  TEXT    NOT NULL,
     sink TEXT    NOT NULL,
     seq  INTEGER NOT NULL,
-    n    INTEGER NOT NULL,
     line TEXT    NOT NULL,
-    PRIMARY KEY (run, sink, seq, n)
+    PRIMARY KEY (run, sink, seq)
 ) STRICT, WITHOUT ROWID;
 
 -- How far a sink is: bytes of a file, rows of a table. One writer at a time, under a lease.

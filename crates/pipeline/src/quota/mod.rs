@@ -284,6 +284,11 @@ impl Quotas {
         self.inner.log.history(name, since, step_ms).await
     }
 
+    /// How many calls were reserved since then.
+    pub async fn reserved_since(&self, name: &QuotaName, since: UnixMs) -> Result<u64> {
+        self.inner.log.reserved_between(name, since, UnixMs(i64::MAX)).await
+    }
+
     /// Forgets the part of the call log that is older than every window and than `keep`.
     pub async fn forget(&self, keep: Duration) -> Result<u64> {
         let mut forgotten = 0;

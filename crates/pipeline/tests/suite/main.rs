@@ -3,4 +3,5 @@
 
 mod quota;
 mod quota_model;
+mod runs;
 mod support;

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use hob_hot::{Clock, Hot, cmd};
+use hob_house::{House, Live, NodeName};
 use hob_pipeline::keys::{self, Keys};
 use hob_pipeline::quota::{Answer, Ask, Limits, QuotaName, Quotas, Reservation};
 use hob_records::{Options, Records};
 use hob_schema::Catalog;
+use hob_pipeline::{Config, Pipelines};
 use hob_testkit::{Database, LIMIT, Layout, Store};
+use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
 pub(crate) const START: Duration = Duration::from_secs(1_794_730_200);
@@ -54,6 +57,20 @@ impl Place {
         self.clock.advance(by);
     }
 
+    /// A node that works on runs, by the store's own clock.
+    pub(crate) async fn node(&self) -> Node {
+        self.node_in(TempDir::new().unwrap()).await
+    }
+
+    pub(crate) async fn node_in(&self, folder: TempDir) -> Node {
+        let house = House::new(self.store.hot().clone(), self.store.layout(), self.records.clone(), NodeName::random());
+        let config =
+            Config { folder: folder.path().to_owned(), public_quota: "api".to_owned(), ..Config::default() };
+        let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
+        pipelines.start();
+        Node { house, pipelines, folder }
+    }
+
     pub(crate) async fn get(&self, key: &hob_schema::Key) -> Option<String> {
         self.store.hot().run(cmd("GET").arg(key.as_bytes())).await.unwrap()
     }
@@ -64,6 +81,26 @@ impl Place {
         let hour = keys::HourKey::new("2026-11-15_08").unwrap();
         let shard = keys.space().shard_of("api");
         [keys.rate_limit(&hour, shard), keys.counter(&hour, shard)]
+    }
+}
+
+/// One of several that share a store and records.
+pub(crate) struct Node {
+    pub(crate) house: House,
+    pub(crate) pipelines: Pipelines,
+    folder: TempDir,
+}
+
+impl Node {
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Stops as a process does that was asked to; gives its folder to whoever comes after it.
+    pub(crate) async fn stop(self) -> TempDir {
+        let running = self.house.tasks.stop(LIMIT).await;
+        assert!(running.is_empty(), "{running:?} still run");
+        self.folder
     }
 }
 
