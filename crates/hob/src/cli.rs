@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hob_house::Period;
+use hob_web::Scope;
 
 #[derive(Debug, Parser)]
 #[command(name = "hob", version, about, max_term_width = 100)]
@@ -29,6 +31,11 @@ pub(crate) enum Command {
     /// Exits with 0 when all is well, 1 when it could not do its work, 3 when it has advice, 4 when something is
     /// wrong.
     Doctor,
+    /// Make, list and revoke API tokens
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
     /// Print a script that completes `hob` in a shell
     Completions { shell: clap_complete::Shell },
     /// Look after the records
@@ -47,7 +54,7 @@ pub(crate) enum Command {
 }
 
 /// Where the long-term truth is.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct RecordsOptions {
     /// Where the records are: a SQLite file, or postgres://… (also HOB_RECORDS)
     #[arg(long = "records", value_name = "URL")]
@@ -82,6 +89,34 @@ pub(crate) enum RecordsCommand {
         #[arg(long, value_name = "URL")]
         to: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it, once
+    Create(NewTokenArgs),
+    /// List all tokens; what they say is kept nowhere
+    List,
+    /// Make a token useless, and end the sessions that were begun with it
+    Revoke { id: String },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewTokenArgs {
+    /// What it is for
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// A right that it gives: `admin`, `<service>:read` or `<service>:write`; as often as needed
+    #[arg(long, required = true)]
+    pub(crate) scope: Vec<Scope>,
+    /// How long it is good: 90d, 12h; until it is revoked when not given
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) expires: Option<Period>,
+}
+
+fn name(text: &str) -> Result<String, &'static str> {
+    let fits = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    if fits { Ok(text.to_owned()) } else { Err("a name has 1 to 100 characters") }
 }
 
 /// How an answer is written.
@@ -183,7 +218,7 @@ pub(crate) struct CleanArgs {
 }
 
 /// Flags win over the environment, and this over hob.toml.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
     /// Where the API and the console listen [default: 127.0.0.1:7070] (also HOB_LISTEN)
     #[arg(long, value_name = "ADDRESS")]

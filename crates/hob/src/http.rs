@@ -1,24 +1,29 @@
-//! The first faces: what is running and where, whether it is well, and its numbers.
+//! What the program itself answers: what is running and where, whether it is well, and its numbers.
 
 use std::net::SocketAddr;
 
 use askama::Template;
+use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::response::{IntoResponse, Response};
 use hob_engine::Engine;
-use hob_hot::Hot;
-use hob_records::Records;
+use hob_house::House;
+use hob_house::keys::Keys;
+use hob_house::nodes::{self, NodeFacts};
+use hob_web::{Access, Console, Page, Problem, Routes, Stage};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::foundation::Foundation;
 
 /// Where the parts of this process can be reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) listen: SocketAddr,
+    pub(crate) scheme: &'static str,
     pub(crate) store: Option<SocketAddr>,
     pub(crate) hot: String,
     pub(crate) records: String,
@@ -29,20 +34,48 @@ pub(crate) struct Place {
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) place: Place,
-    pub(crate) hot: Hot,
-    pub(crate) records: Records,
+    pub(crate) house: House,
+    pub(crate) keys: Keys,
     pub(crate) store: Option<Engine>,
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) stopping: CancellationToken,
     pub(crate) metrics: PrometheusHandle,
 }
 
-pub(crate) fn app(parts: Parts) -> Router {
-    Router::new()
-        .route("/", get(index))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics_page))
+pub(crate) fn routes(parts: Parts) -> Routes {
+    Routes::new()
+        .nav("Overview", "/")
+        .page(Access::Known, "/", index)
+        .page(Access::Public, "/healthz", async || "ok\n")
+        .page(Access::Public, "/readyz", readyz)
+        .page(Access::read("metrics"), "/metrics", metrics_page)
         .with_state(parts)
+}
+
+impl Place {
+    pub(crate) fn new(config: &Config, foundation: &Foundation, stage: Stage) -> Place {
+        let address = config.hot.address().map(|address| address.to_string());
+        Place {
+            listen: config.server.listen,
+            scheme: if config.server.tls_certificate.is_some() { "https" } else { "http" },
+            store: foundation.store.as_ref().and_then(|store| store.listener.address()),
+            hot: address.unwrap_or_default(),
+            records: foundation.house.records.address().to_string(),
+            demo: stage == Stage::Demo,
+        }
+    }
+
+    #[expect(clippy::print_stdout, reason = "a person started this, and wants to know where to look")]
+    pub(crate) fn announce(&self) {
+        let Place { listen, scheme, .. } = self;
+        println!("Hob is on {scheme}://{listen}");
+        println!("  hot state   {}", self.hot);
+        println!("  records     {}", self.records);
+        if let Some(store) = self.store {
+            println!("  redis-cli   redis-cli -p {}", store.port());
+        }
+        println!("  health      {scheme}://{listen}/readyz");
+        println!("  metrics     {scheme}://{listen}/metrics");
+    }
 }
 
 #[derive(Template)]
@@ -52,6 +85,7 @@ struct Index {
     version: &'static str,
     ready: Ready,
     health: hob_hot::Health,
+    nodes: Vec<NodeFacts>,
     store: Option<StoreFacts>,
 }
 
@@ -60,20 +94,18 @@ struct StoreFacts {
     kib: usize,
 }
 
-async fn index(State(parts): State<Parts>) -> Result<Html<String>, StatusCode> {
+async fn index(console: Console, State(parts): State<Parts>) -> Result<Page, Problem> {
     let ready = parts.ready().await;
     let facts = |engine: &Engine| StoreFacts { keys: engine.len(), kib: engine.memory() / 1024 };
     let page = Index {
         place: parts.place.clone(),
         version: env!("CARGO_PKG_VERSION"),
         ready,
-        health: parts.hot.health(),
+        health: parts.house.hot.health(),
+        nodes: nodes::live(&parts.house.hot, &parts.keys).await.unwrap_or_default(),
         store: parts.store.as_ref().map(facts),
     };
-    page.render().map(Html).map_err(|error| {
-        tracing::error!(%error, "could not render the first page");
-        StatusCode::INTERNAL_SERVER_ERROR
-    })
+    console.page("Overview", &page)
 }
 
 async fn readyz(State(parts): State<Parts>) -> Response {
@@ -102,8 +134,8 @@ async fn metrics_page(State(parts): State<Parts>) -> Response {
 
 impl Parts {
     async fn ready(&self) -> Ready {
-        let (hot, records) = tokio::join!(self.hot.ping(), self.records.ping());
-        Ready { hot: hot.is_ok(), records: records.is_ok(), stopping: *self.stopping.borrow() }
+        let (hot, records) = tokio::join!(self.house.hot.ping(), self.house.records.ping());
+        Ready { hot: hot.is_ok(), records: records.is_ok(), stopping: self.stopping.is_cancelled() }
     }
 }
 

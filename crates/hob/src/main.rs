@@ -4,10 +4,12 @@ mod cli;
 mod config;
 mod doctor;
 mod exit;
+mod foundation;
 mod http;
 mod records;
 mod schema;
 mod serve;
+mod token;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options, file).map(|()| Exit::Clean),
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
+        Command::Token { command } => token::run(&command, file),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)

@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use hob_house::config::SecretUrl;
-use hob_records::{Address, Records};
+use hob_records::{Address, Migrations, Records};
 
 use crate::cli::{RecordsCommand, RecordsOptions};
 use crate::config::{self, RecordsConfig};
 use crate::exit::Exit;
+
+/// The tables of all systems, whichever of them run here: the records are one.
+const MIGRATIONS: &[Migrations] = &[hob_web::MIGRATIONS];
 
 pub(crate) fn run(command: &RecordsCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config.records;
@@ -38,7 +41,7 @@ pub(crate) async fn open(config: &RecordsConfig) -> Result<Records> {
     if let Some(folder) = file(config).as_deref().and_then(Path::parent) {
         std::fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
     }
-    Records::open(&address, &[]).await.with_context(|| format!("could not open the records {address}"))
+    Records::open(&address, MIGRATIONS).await.with_context(|| format!("could not open the records {address}"))
 }
 
 /// Records that are already there: looking after them must not make new ones by mistake.

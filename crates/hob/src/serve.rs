@@ -1,25 +1,25 @@
-//! `hob serve`: opens hot state and the ports, serves until it is told to stop.
+//! `hob serve`: opens what the systems stand on, serves until it is told to stop, and stops in order.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use hob_engine::{Engine, Listener};
-use hob_hot::{Address, Hot};
+use anyhow::{Context, Result};
+use hob_house::{Task, nodes};
+use hob_web::{App, Stage, Web};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::cli::ServeOptions;
-use crate::config::{self, Config, HotConfig};
+use crate::config::{self, Config};
+use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
-use crate::records;
 
-/// How long requests may go on once the server was told to stop.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long background tasks may take to put down what they hold.
+const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let config = options.over(config::load(file)?.config);
@@ -30,91 +30,73 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
             tracing_subscriber::EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()),
         )
         .init();
-    tokio::runtime::Runtime::new().context("could not start the runtime")?.block_on(serve(config, options))
+    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    runtime.block_on(serve(config, options, file))
 }
 
-async fn serve(mut config: Config, options: &ServeOptions) -> Result<()> {
-    let (listen, demo) = (config.server.listen, options.demo);
-    if !listen.ip().is_loopback() {
-        bail!(
-            "{listen} can be reached from elsewhere, and there is no sign-in yet: listen on a loopback address"
-        );
-    }
+async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
+    let stage = if options.demo { Stage::Demo } else { Stage::Real };
     // Before anything that counts: what counts earlier counts for nobody.
     let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
-    let address = config.hot.address()?;
-    let socket = bind(listen, demo).await?;
-    let listen = socket.local_addr()?;
-    let store = if address == Address::Embedded { Some(open_store(&config.hot, demo).await?) } else { None };
-    let demo_folder = if demo { Some(tempfile::tempdir().context("no temporary folder")?) } else { None };
+    let socket = bind(config.server.listen, stage).await?;
+    config.server.listen = socket.local_addr()?;
+    let demo_folder = match stage {
+        Stage::Demo => Some(tempfile::tempdir().context("no temporary folder")?),
+        Stage::Real => None,
+    };
     if let (Some(folder), None) = (&demo_folder, &options.records.address) {
         config.records.url = folder.path().join("hob.db").display().to_string().into();
     }
-    let records = records::open(&config.records).await?;
-    let hot = match &store {
-        Some(store) => Hot::embedded(&store.engine),
-        None => Hot::open(&address).with_context(|| format!("could not open {address}"))?,
-    };
-    let place = Place {
-        listen,
-        store: store.as_ref().and_then(|store| store.listener.address()),
-        hot: address.to_string(),
-        records: records.address().to_string(),
-        demo,
-    };
-    // Before anybody is told where it is, and could ask it to stop.
-    let stop_signal = StopSignal::listen()?;
-    announce(&place);
-
-    let (stop, stopping) = watch::channel(false);
-    let app = http::app(Parts {
-        place,
-        hot,
-        records: records.clone(),
-        store: store.as_ref().map(|store| store.engine.clone()),
+    let (live, replace) = config::live(config.clone());
+    let foundation = Foundation::open(&config, live.secrets, stage).await?;
+    let house = foundation.house.clone();
+    let web = Web::open(&house, live.server)?;
+    web.start();
+    let place = Place::new(&config, &foundation, stage);
+    let stopping = CancellationToken::new();
+    let parts = Parts {
+        place: place.clone(),
+        house: house.clone(),
+        keys: foundation.keys.clone(),
+        store: foundation.store.as_ref().map(|store| store.engine.clone()),
         stopping: stopping.clone(),
         metrics,
-    });
-    if let Some(Store { engine, listener }) = store {
-        tokio::spawn(async move { engine.keep_swept().await });
-        tokio::spawn(listener.serve(stopped(stopping.clone())));
-    }
-    let serving = axum::serve(socket, app).with_graceful_shutdown(stopped(stopping));
-    let ended = tokio::select! {
-        served = serving.into_future() => served.context("the server failed"),
-        () = told_to_stop(stop_signal, stop) => Ok(()),
     };
-    records.close().await;
-    ended
+    let app = App::new(&web, http::routes(parts), stage);
+
+    // Before anybody is told where it is, and could ask it to stop.
+    let signals = Signals::listen()?;
+    place.announce();
+    start_background(foundation, stopping.clone());
+    let reload = Reload { options: options.clone(), file: file.map(Path::to_owned), replace };
+    tokio::spawn(signals.heed(stopping.clone(), reload));
+    let served = app.serve(socket, stopping).await;
+    for task in house.tasks.stop(TASKS_STOP_WITHIN).await {
+        tracing::warn!(task, "a background task did not stop in time");
+    }
+    house.records.close().await;
+    served.context("the server failed")
 }
 
-struct Store {
-    engine: Engine,
-    listener: Listener,
+fn start_background(foundation: Foundation, stopping: CancellationToken) {
+    let Foundation { house, keys, store } = foundation;
+    if let Some(store) = store {
+        let engine = store.engine;
+        tokio::spawn(async move { engine.keep_swept().await });
+        tokio::spawn(store.listener.serve(stopping.cancelled_owned()));
+    }
+    let tasks = house.tasks.clone();
+    tasks.spawn("node", move |task: Task| nodes::keep_alive(house.clone(), keys.clone(), Vec::new(), task));
 }
 
-async fn open_store(config: &HotConfig, demo: bool) -> Result<Store> {
-    const MIB: usize = 1024 * 1024;
-    let max_memory_bytes = config.store_memory_mib as usize * MIB;
-    let engine = Engine::new(hob_engine::Config { max_memory_bytes, ..hob_engine::Config::default() });
-    let listener = match Listener::bind(engine.clone(), config.store_listen).await {
-        Err(error) if error.kind() == ErrorKind::AddrInUse && demo => {
-            Listener::bind(engine.clone(), SocketAddr::new(config.store_listen.ip(), 0)).await
+async fn bind(address: SocketAddr, stage: Stage) -> Result<TcpListener> {
+    let bound = match TcpListener::bind(address).await {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && stage == Stage::Demo => {
+            TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
         }
         bound => bound,
     };
-    let listener =
-        listener.with_context(|| format!("the store could not listen on {}", config.store_listen))?;
-    Ok(Store { engine, listener })
-}
-
-impl HotConfig {
-    pub(crate) fn address(&self) -> Result<Address> {
-        match &self.url {
-            Some(url) => url.reveal().parse().context("the address of hot state"),
-            None => Address::from_env().context("the address of hot state"),
-        }
-    }
+    bound.with_context(|| format!("could not listen on {address}"))
 }
 
 impl ServeOptions {
@@ -131,61 +113,52 @@ impl ServeOptions {
     }
 }
 
-async fn bind(address: SocketAddr, demo: bool) -> Result<TcpListener> {
-    let bound = match TcpListener::bind(address).await {
-        Err(error) if error.kind() == ErrorKind::AddrInUse && demo => {
-            TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
+/// Reads the configuration again.
+struct Reload {
+    options: ServeOptions,
+    file: Option<PathBuf>,
+    replace: config::Replace,
+}
+
+impl Reload {
+    /// Puts what may change while it is in use into force. A mistake leaves everything as it was.
+    fn again(&self) {
+        match config::load(self.file.as_deref()) {
+            Ok(loaded) => {
+                self.replace.replace(self.options.over(loaded.config));
+                tracing::info!("the configuration was read again");
+            }
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
         }
-        bound => bound,
-    };
-    bound.with_context(|| format!("could not listen on {address}"))
-}
-
-#[expect(clippy::print_stdout, reason = "a person started this, and wants to know where to look")]
-fn announce(place: &Place) {
-    println!("Hob is on http://{}", place.listen);
-    println!("  hot state   {}", place.hot);
-    println!("  records     {}", place.records);
-    if let Some(store) = place.store {
-        println!("  redis-cli   redis-cli -p {}", store.port());
     }
-    println!("  health      http://{}/readyz", place.listen);
-    println!("  metrics     http://{}/metrics", place.listen);
 }
 
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is a stop too.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-/// SIGINT or SIGTERM.
-struct StopSignal {
+/// SIGINT and SIGTERM stop the server, SIGHUP makes it read its configuration again.
+struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
 }
 
-impl StopSignal {
-    fn listen() -> Result<StopSignal> {
+impl Signals {
+    fn listen() -> Result<Signals> {
         let listen = |kind| signal(kind).context("could not listen for signals");
-        Ok(StopSignal {
+        Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
         })
     }
 
-    async fn heard(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+    async fn heed(mut self, stopping: CancellationToken, reload: Reload) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => break,
+                _ = self.terminate.recv() => break,
+                _ = self.hang_up.recv() => reload.again(),
+            }
         }
+        tracing::info!("stopping");
+        stopping.cancel();
     }
-}
-
-/// Waits for the signal, tells everybody, and then only so long as it must.
-async fn told_to_stop(mut stop_signal: StopSignal, stop: watch::Sender<bool>) {
-    stop_signal.heard().await;
-    tracing::info!("stopping");
-    stop.send_replace(true);
-    tokio::time::sleep(DRAIN).await;
-    tracing::warn!("some requests were cut off");
 }

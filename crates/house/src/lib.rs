@@ -5,6 +5,8 @@
 
 pub mod config;
 mod house;
+pub mod keys;
+pub mod nodes;
 mod tasks;
 
 pub use config::{Live, Period, SecretName, SecretRef, Section};

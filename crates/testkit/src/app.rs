@@ -51,6 +51,7 @@ impl TestApp {
         let address = listener.local_addr().expect("an address");
         let web = Web::open(house, Live::fixed(config)).unwrap_or_else(|error| panic!("{error}"));
         let app = App::new(&web, routes(&web), Stage::Real);
+        web.start();
         let stop = CancellationToken::new();
         let served = tokio::spawn(app.serve(listener, stop.clone()));
         let client = Client::builder(TokioExecutor::new()).build_http();

@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use hob_house::{House, NodeName, Tasks};
+use hob_house::{House, NodeName};
 use hob_records::{Migrations, Options, Records};
 use hob_schema::{Catalog, Layout, Schema};
 
@@ -50,13 +50,7 @@ impl TestHouse {
 
     /// Any store with any database.
     pub async fn over(needs: Needs, store: Store, database: Database) -> Self {
-        let house = House {
-            hot: store.hot().clone(),
-            layout: store.layout(),
-            records: records(needs, &database).await,
-            node: NodeName::random(),
-            tasks: Tasks::new(),
-        };
+        let house = node_over(needs, &store, &database).await;
         Self { house, needs, store, database }
     }
 
@@ -76,13 +70,7 @@ impl TestHouse {
     /// Another node over the same hot state and records, with a name, connections to the records and tasks of its own.
     /// Whoever asks for it tells its tasks to stop.
     pub async fn another_node(&self) -> House {
-        House {
-            hot: self.house.hot.clone(),
-            layout: self.house.layout,
-            records: records(self.needs, &self.database).await,
-            node: NodeName::random(),
-            tasks: Tasks::new(),
-        }
+        node_over(self.needs, &self.store, &self.database).await
     }
 }
 
@@ -98,6 +86,11 @@ impl Drop for TestHouse {
     fn drop(&mut self) {
         self.house.tasks.stop_token().cancel();
     }
+}
+
+async fn node_over(needs: Needs, store: &Store, database: &Database) -> House {
+    let records = records(needs, database).await;
+    House::new(store.hot().clone(), store.layout(), records, NodeName::random())
 }
 
 fn catalog(needs: Needs, layout: Layout) -> Catalog {

@@ -1,5 +1,7 @@
 //! An app: all routes behind everything that all requests pass.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -14,7 +16,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::console::Frame;
 use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
-use crate::{Entry, Error, Problem, Routes, Web, assets, openapi, server};
+use crate::{Access, Entry, Error, Problem, Routes, Web, access, assets, live, openapi, server};
 
 /// Everything that one server answers.
 pub struct App {
@@ -22,6 +24,8 @@ pub struct App {
     router: Router,
     document: OpenApi,
     entries: Vec<Entry>,
+    /// Cancelled when streams should end.
+    stopping: CancellationToken,
 }
 
 /// Whether what is shown is real.
@@ -35,11 +39,16 @@ impl App {
     /// The routes of all services, and the house's own.
     #[must_use]
     pub fn new(web: &Web, routes: Routes, stage: Stage) -> Self {
-        let routes = routes.merge(assets::routes());
+        let routes = routes
+            .merge(assets::routes())
+            .merge(access::routes(web))
+            .merge(live::routes(web.changes().clone()));
+        web.learn(services(routes.entries()));
         let (router, document, entries, nav) = routes.into_parts();
-        let frame = Frame::new(web.clone(), nav, stage == Stage::Demo);
+        let stopping = CancellationToken::new();
+        let frame = Frame::new(web.clone(), nav, stage, stopping.clone());
         let router = dressed(router, web, frame);
-        Self { web: web.clone(), router, document, entries }
+        Self { web: web.clone(), router, document, entries, stopping }
     }
 
     /// All routes, with what they ask for.
@@ -62,6 +71,13 @@ impl App {
 
     /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), Error> {
+        let _streams_end = self.stopping.clone().drop_guard();
+        let ended = stop.child_token();
+        let streams = self.stopping.clone();
+        tokio::spawn(async move {
+            ended.cancelled().await;
+            streams.cancel();
+        });
         server::serve(&self.web.config(), self.router, listener, stop).await
     }
 }
@@ -70,6 +86,15 @@ impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.entries).finish()
     }
+}
+
+/// The services that the routes ask for scopes of.
+fn services(entries: &[Entry]) -> BTreeSet<String> {
+    let service = |entry: &Entry| match &entry.access {
+        Access::Scope(scope) => scope.service().map(str::to_owned),
+        _ => None,
+    };
+    entries.iter().filter_map(service).collect()
 }
 
 /// The router with all that requests pass, outermost first.

@@ -3,13 +3,19 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use hob_house::config::Secret;
 use hob_house::{Period, SecretRef};
+
+use crate::Error;
+
+/// The shortest admin token that nobody guesses.
+const SHORTEST_ADMIN_TOKEN: usize = 16;
 
 hob_house::section! {
     /// The API and the console: where they listen, who may enter, how much they take.
     pub struct Config("server") {
         /// Where the API and the console are. Any other than a loopback address needs an admin token.
-        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)) => "HOB_LISTEN",
         /// Names under which browsers may reach this server, besides loopback ones and the address it listens on.
         pub hosts: Vec<String> = Vec::new(),
         /// The token that may do everything, as env:NAME or file:PATH. Without one, everybody on this machine may.
@@ -18,6 +24,8 @@ hob_house::section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// A file with the certificate's private key (PEM).
         pub tls_key: Option<PathBuf> = None,
+        /// What this node is called on the Health page; random when not given.
+        pub node: Option<String> = None => "HOB_NODE",
         /// The most connections at a time. Further ones wait to be accepted.
         pub max_connections: u32 = 20_000,
         /// The most requests that are worked on at a time. Further ones get 503.
@@ -34,5 +42,19 @@ hob_house::section! {
         pub session_lasts: Period = Period::from_secs(12 * 3_600),
         /// How long the audit trail remembers.
         pub audit_kept: Period = Period::from_days(90),
+    }
+}
+
+impl Config {
+    /// Reads the token that may do everything. Refuses to be open to everybody on an address that others can reach.
+    pub fn admin(&self) -> Result<Option<Secret>, Error> {
+        let admin = self.admin_token.as_ref().map(SecretRef::read).transpose()?;
+        match &admin {
+            None if !self.listen.ip().is_loopback() => Err(Error::OpenToAll(self.listen)),
+            Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {
+                Err(Error::ShortAdminToken { least: SHORTEST_ADMIN_TOKEN })
+            }
+            _ => Ok(admin),
+        }
     }
 }

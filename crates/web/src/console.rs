@@ -9,7 +9,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::{Caller, Problem, Scope, Web};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Caller, Problem, Scope, Stage, Web};
 
 /// A link in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,8 @@ pub(crate) struct Frame(Arc<Inside>);
 struct Inside {
     web: Web,
     nav: Vec<NavItem>,
-    demo: bool,
+    stage: Stage,
+    stopping: CancellationToken,
 }
 
 /// The document around a page's body.
@@ -65,7 +68,7 @@ impl Console {
             nav,
             here: here(nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
-            demo: self.frame.0.demo,
+            demo: self.frame.0.stage == Stage::Demo,
             path: &self.path,
             body: &body,
         };
@@ -101,12 +104,17 @@ fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
 }
 
 impl Frame {
-    pub(crate) fn new(web: Web, nav: Vec<NavItem>, demo: bool) -> Self {
-        Self(Arc::new(Inside { web, nav, demo }))
+    pub(crate) fn new(web: Web, nav: Vec<NavItem>, stage: Stage, stopping: CancellationToken) -> Self {
+        Self(Arc::new(Inside { web, nav, stage, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {
         &self.0.web
+    }
+
+    /// Cancelled when streams should end.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
     }
 
     pub(crate) fn console(&self, uri: &Uri, caller: Option<Caller>) -> Console {

@@ -1,13 +1,16 @@
-//! What stands behind the faces: the house, who may enter it.
+//! What stands behind the faces: the house, who may enter it, what was done, what changed.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use axum::http::{HeaderMap, header};
-use hob_house::config::Secret;
-use hob_house::{House, Live};
+use hob_house::{House, Live, Task};
+use hob_records::{Transaction, sql};
 
-use crate::{Caller, Config, Error, Problem, Scope};
+use crate::access::{Attempts, Door};
+use crate::keys::Keys;
+use crate::{Audit, Changes, Config, Error};
 
 /// The web of one process. Clones are handles to the same.
 #[derive(Clone)]
@@ -18,25 +21,44 @@ pub struct Web {
 struct Inner {
     house: House,
     config: Live<Config>,
-    admin: Option<Secret>,
+    door: Door,
+    attempts: Attempts,
+    audit: Audit,
+    changes: Changes,
+    /// The services that scopes may name.
+    services: OnceLock<BTreeSet<String>>,
 }
 
-/// The shortest admin token that nobody guesses.
-const SHORTEST_ADMIN_TOKEN: usize = 16;
+/// How often what is past its time is forgotten, and the use of tokens written down.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 impl Web {
     /// Reads what the configuration refers to. Refuses to be open to everybody on an address that others can reach.
     pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
-        let now = config.now();
-        let admin = now.admin_token.as_ref().map(hob_house::SecretRef::read).transpose()?;
-        match &admin {
-            None if !now.listen.ip().is_loopback() => return Err(Error::OpenToAll(now.listen)),
-            Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {
-                return Err(Error::ShortAdminToken { least: SHORTEST_ADMIN_TOKEN });
-            }
-            _ => {}
-        }
-        Ok(Self { inner: Arc::new(Inner { house: house.clone(), config, admin }) })
+        let admin = config.now().admin()?;
+        let keys = || {
+            Keys::from_env(house.layout, &|name| std::env::var(name).ok())
+                .map_err(|error| Error::Keys(error.to_string()))
+        };
+        let inner = Inner {
+            door: Door::new(&house.records, admin.as_ref()),
+            attempts: Attempts::new(&house.hot, keys()?)?,
+            audit: Audit::new(&house.records),
+            changes: Changes::new(house, &keys()?),
+            services: OnceLock::new(),
+            house: house.clone(),
+            config,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Starts what goes on in the background.
+    pub fn start(&self) {
+        self.inner.changes.start();
+        let (tidier, watcher) = (self.clone(), self.clone());
+        let tasks = &self.inner.house.tasks;
+        tasks.spawn("tidy sessions and audit", move |task| tidier.clone().keep_tidy(task));
+        tasks.spawn("watch server configuration", move |task| watcher.clone().watch_config(task));
     }
 
     #[must_use]
@@ -49,18 +71,80 @@ impl Web {
         self.inner.config.now()
     }
 
+    /// Tells open pages that something changed.
+    #[must_use]
+    pub fn changes(&self) -> &Changes {
+        &self.inner.changes
+    }
+
+    /// Who did what.
+    #[must_use]
+    pub fn audit(&self) -> &Audit {
+        &self.inner.audit
+    }
+
+    /// Forgets what is past its time, and writes down when tokens were used. Done every minute by itself.
+    pub async fn tidy(&self) -> Result<(), Error> {
+        self.inner.door.write_uses().await?;
+        let kept = self.config().audit_kept.get();
+        let forget = |tx: Transaction| async move {
+            let (now, oldest) = (tx.now(), tx.now().minus(kept));
+            tx.execute(sql("DELETE FROM web_session WHERE expires_at < $1").bind(now)).await?;
+            tx.execute(sql("DELETE FROM web_audit WHERE at < $1").bind(oldest)).await?;
+            let tokens = sql("DELETE FROM web_token WHERE revoked_at < $1 OR expires_at < $1");
+            tx.execute(tokens.bind(oldest)).await?;
+            Ok(())
+        };
+        self.inner.house.records.write(forget).await.map_err(Error::Records)
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.inner.door
+    }
+
+    pub(crate) fn attempts(&self) -> &Attempts {
+        &self.inner.attempts
+    }
+
     pub(crate) fn speaks_tls(&self) -> bool {
         self.config().tls_certificate.is_some()
     }
 
-    /// Who sends a request with these headers; `None` for nobody in particular.
-    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
-        let Some(admin) = &self.inner.admin else {
-            return Ok(Some(Caller::new("this machine", [Scope::Admin])));
-        };
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = bearer.and_then(|value| value.strip_prefix("Bearer "));
-        Ok(given.filter(|given| *given == admin.reveal()).map(|_| Caller::new("admin", [Scope::Admin])))
+    /// Learns which services there are, from their routes.
+    pub(crate) fn learn(&self, services: BTreeSet<String>) {
+        // A second app over the same web has the same services.
+        let _ = self.inner.services.set(services);
+    }
+
+    pub(crate) fn knows(&self, service: &str) -> bool {
+        self.inner.services.get().is_some_and(|services| services.contains(service))
+    }
+
+    async fn keep_tidy(self, task: Task) {
+        while task.pause(TIDY_EVERY).await {
+            match self.tidy().await {
+                Ok(()) => task.beat(),
+                Err(error) => tracing::warn!(%error, "could not tidy sessions and audit"),
+            }
+        }
+        // What is known of the last minute would be lost otherwise.
+        let _ = self.inner.door.write_uses().await;
+    }
+
+    /// Takes over another admin token when the configuration is read again.
+    async fn watch_config(self, task: Task) {
+        let mut config = self.inner.config.clone();
+        loop {
+            let now = tokio::select! {
+                now = config.changed() => now,
+                () = task.stopped() => return,
+            };
+            match now.admin() {
+                Ok(admin) => self.inner.door.replace_admin(admin.as_ref()),
+                Err(error) => tracing::error!(%error, "the admin token stays as it was"),
+            }
+            task.beat();
+        }
     }
 }
 

@@ -7,48 +7,81 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use hob_house::Section;
-use hob_house::config::{BadConfig, File, Layers, SecretsConfig, Setting};
+use hob_house::config::{BadConfig, File, Layers, Setting};
+use hob_house::{Live, Section};
 use serde::Deserialize;
 
-pub(crate) use sections::{HotConfig, RecordsConfig, ServerConfig};
+pub(crate) use hob_house::config::SecretsConfig;
+pub(crate) use sections::{HotConfig, NodeConfig, RecordsConfig};
 pub(crate) use show::run;
 
 /// Read when no other file is named, and it is there.
 const DEFAULT_FILE: &str = "hob.toml";
 
 /// Lists the sections once: the struct, what a file may hold, what is shown and what is explained follow from it.
+/// Some are only read at the start, the others may change while they are in use.
 macro_rules! sections {
-    ($($name:ident: $kind:ty,)*) => {
+    (
+        at_start { $($fixed:ident: $fixed_kind:ty,)* }
+        live { $($name:ident: $kind:ty,)* }
+    ) => {
         /// Everything that is configured.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub(crate) struct Config {
+            $(pub(crate) $fixed: $fixed_kind,)*
             $(pub(crate) $name: $kind,)*
         }
 
         impl Config {
             fn from_layers(layers: &Layers) -> Result<Self, BadConfig> {
-                Ok(Self { $($name: layers.section::<$kind>()?,)* })
+                Ok(Self {
+                    $($fixed: layers.section()?,)*
+                    $($name: layers.section()?,)*
+                })
             }
 
             /// The settings that are in force, by section.
             fn settings(&self, layers: &Layers) -> Vec<Shown> {
-                vec![$(Shown {
-                    name: <$kind>::NAME,
-                    about: <$kind>::ABOUT,
-                    settings: layers.settings(&self.$name),
-                },)*]
+                vec![$(Shown::new(layers, &self.$fixed),)* $(Shown::new(layers, &self.$name),)*]
+            }
+        }
+
+        /// The sections that may change while they are in use.
+        pub(crate) struct LiveConfig {
+            $(pub(crate) $name: Live<$kind>,)*
+        }
+
+        /// The means to replace them.
+        pub(crate) struct Replace {
+            $($name: hob_house::config::Replace<$kind>,)*
+        }
+
+        /// What of the configuration may change, as it is now, and the means to replace it.
+        pub(crate) fn live(config: Config) -> (LiveConfig, Replace) {
+            $(let $name = Live::new(config.$name);)*
+            (LiveConfig { $($name: $name.0,)* }, Replace { $($name: $name.1,)* })
+        }
+
+        impl Replace {
+            /// Puts another configuration into force. What is only read at the start waits for the next one.
+            pub(crate) fn replace(&self, config: Config) {
+                $(self.$name.replace(config.$name);)*
             }
         }
     };
 }
 
 sections! {
-    server: ServerConfig,
-    hot: HotConfig,
-    records: RecordsConfig,
-    secrets: SecretsConfig,
+    at_start {
+        node: NodeConfig,
+        hot: HotConfig,
+        records: RecordsConfig,
+    }
+    live {
+        server: hob_web::Config,
+        secrets: SecretsConfig,
+    }
 }
 
 /// A section with its settings.
@@ -57,6 +90,12 @@ struct Shown {
     name: &'static str,
     about: &'static str,
     settings: Vec<Setting>,
+}
+
+impl Shown {
+    fn new<S: Section>(layers: &Layers, section: &S) -> Self {
+        Self { name: S::NAME, about: S::ABOUT, settings: layers.settings(section) }
+    }
 }
 
 /// The configuration, and where it came from.

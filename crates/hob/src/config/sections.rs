@@ -1,24 +1,15 @@
 //! The sections of the program itself; each service has its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
 use hob_house::config::SecretUrl;
 use hob_house::section;
 
 section! {
-    /// The API and the console.
-    pub struct ServerConfig("server") {
-        /// Where they listen. On an address that others can reach, an admin token must be set.
-        pub listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7070).into() => "HOB_LISTEN",
-        /// Names by which clients may call this server, beside the address that it listens on.
-        pub hosts: Vec<String> = Vec::new(),
-        /// A PEM file with the certificate chain; with it the server speaks TLS.
-        pub tls_certificate: Option<PathBuf> = None,
-        /// A PEM file with the certificate's private key.
-        pub tls_key: Option<PathBuf> = None,
-        /// What this node is called on the Health page; random when not given.
-        pub node: Option<String> = None => "HOB_NODE",
+    /// This node.
+    pub struct NodeConfig("node") {
+        /// What it is called on the Health page; random when not given.
+        pub name: Option<String> = None => "HOB_NODE",
     }
 }
 

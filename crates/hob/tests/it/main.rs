@@ -6,3 +6,4 @@ mod program;
 mod records;
 mod schema;
 mod serve;
+mod token;

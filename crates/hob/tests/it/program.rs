@@ -38,8 +38,17 @@ impl Server {
         Server::start_on("127.0.0.1:0", arguments)
     }
 
+    /// Starts `hob serve` on free ports, with variables in its environment.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+        Server::launch("127.0.0.1:0", arguments, variables)
+    }
+
     /// Starts `hob serve` with both ports asked for at one address.
     pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
+        Server::launch(address, arguments, &[])
+    }
+
+    fn launch(address: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let ports = ["--listen", address, "--store-listen", address];
         // Records go below the folder that the server was started in.
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -48,6 +57,7 @@ impl Server {
             .arg("serve")
             .args(ports)
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -74,9 +84,18 @@ impl Server {
     }
 
     pub(crate) fn try_get(&self, path: &str) -> std::io::Result<Answer> {
+        self.try_get_with(&format!("Host: {}", self.listen), path)
+    }
+
+    /// Asks with a header of one's choice.
+    pub(crate) fn get_with(&self, header: &str, path: &str) -> Answer {
+        self.try_get_with(header, path).expect("the server answers")
+    }
+
+    fn try_get_with(&self, header: &str, path: &str) -> std::io::Result<Answer> {
         let mut stream = TcpStream::connect(self.listen)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.listen)?;
+        write!(stream, "GET {path} HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -89,6 +108,11 @@ impl Server {
             self.try_get(path).is_ok_and(|answer| answer.status == status)
         })
         .await;
+    }
+
+    /// Asks it to read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("it runs");
     }
 
     /// Asks it to stop, and waits until it has.

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use hob_testkit::{Postgres, RedisServer};
+use hob_testkit::{LIMIT, Postgres, RedisServer, wait_for};
 use redis::Commands;
 
 use crate::program::{Server, complaint, hob};
@@ -17,12 +17,12 @@ fn everything_is_alive_with_nothing_installed() {
     client.get_connection().unwrap().set::<_, _, ()>("greeting", "hello").unwrap();
     let page = server.get("/");
     assert!(page.head.contains("text/html"), "{}", page.head);
-    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), "1 key,"] {
+    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), " keys,"] {
         assert!(page.body.contains(part), "{part} is missing in {}", page.body);
     }
     let metrics = server.get("/metrics");
     assert!(metrics.head.contains("text/plain; version=0.0.4"), "{}", metrics.head);
-    assert!(metrics.body.contains("hob_store_keys 1\n"), "{}", metrics.body);
+    assert!(metrics.body.contains("\nhob_store_keys "), "{}", metrics.body);
     assert!(metrics.body.contains("hob_hot_"), "{}", metrics.body);
     assert_eq!(server.get("/nowhere").status, 404);
 }
@@ -64,6 +64,33 @@ async fn readiness_follows_the_records() {
 }
 
 #[test]
+fn a_node_with_other_records_refuses_to_share_hot_state() {
+    let redis = RedisServer::start();
+    let first = Server::start(&["--hot", &redis.url()]);
+    assert_eq!(first.get("/healthz").status, 200);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut other = hob();
+    other.current_dir(&elsewhere).env("HOB_LOG", "error");
+    let other = other.args(["serve", "--listen", "127.0.0.1:0", "--hot", &redis.url()]).output().unwrap();
+    let text = complaint(&other);
+    assert!(text.starts_with("hob: this hot state belongs to other records"), "{text}");
+}
+
+#[tokio::test]
+async fn a_hang_up_reads_the_configuration_again_and_a_mistake_leaves_it() {
+    let server = Server::start(&[]);
+    let file = server.folder.path().join("hob.toml");
+    let with_host = |host: &str| server.get_with(&format!("Host: {host}"), "/").status;
+    assert_eq!(with_host("hob.example"), 421);
+    std::fs::write(&file, "[server]\nhosts = [\"hob.example\"]\n").unwrap();
+    server.hang_up();
+    wait_for("the new host to be known", LIMIT, async || with_host("hob.example") == 200).await;
+    std::fs::write(&file, "[server]\nhosts = 1\n").unwrap();
+    server.hang_up();
+    assert_eq!((with_host("hob.example"), server.get("/healthz").status), (200, 200));
+}
+
+#[test]
 fn records_stay_where_it_was_started_and_a_demos_do_not() {
     let mut server = Server::start(&[]);
     assert!(server.folder.path().join("hob-data/hob.db").exists());
@@ -76,11 +103,14 @@ fn records_stay_where_it_was_started_and_a_demos_do_not() {
 fn what_cannot_be_served_is_said_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let run = |arguments: &[&str]| complaint(&hob().arg("serve").args(arguments).output().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        complaint(&hob().current_dir(&folder).arg("serve").args(arguments).output().unwrap())
+    };
     assert!(run(&["--listen", &taken]).starts_with(&format!("hob: could not listen on {taken}: ")));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", &taken]);
     assert!(text.starts_with(&format!("hob: the store could not listen on {taken}: ")), "{text}");
-    assert!(run(&["--listen", "0.0.0.0:0"]).contains("listen on a loopback address"));
+    assert!(run(&["--listen", "0.0.0.0:0"]).contains("set server.admin_token"));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
     assert!(run(&["--hot", "http://:secret@nowhere"]).starts_with("hob: the address of hot state: "));
@@ -89,6 +119,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
     assert!(text.starts_with("hob: could not open the records postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was left behind");
 }
 
 #[test]

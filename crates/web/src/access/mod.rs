@@ -1,17 +1,30 @@
 //! Who may do what: what a route asks for, what a caller has, and the gate between them.
 
+mod api;
+mod attempts;
+mod credential;
+mod door;
 mod gate;
+mod pages;
 mod scope;
+mod session;
+mod token;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
+use hob_records::UnixMs;
 
+pub(crate) use attempts::Attempts;
+pub(crate) use credential::random_id;
+pub(crate) use door::Door;
 pub(crate) use gate::gate;
 pub use scope::{BadScope, Scope};
+pub use token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
 
-use crate::Problem;
+use crate::{Problem, Routes, Web};
 
 /// What a route asks of whoever calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +42,17 @@ pub enum Access {
 pub struct Caller {
     name: Arc<str>,
     scopes: Arc<[Scope]>,
+}
+
+/// Signing in and out, tokens, the audit trail.
+pub(crate) fn routes(web: &Web) -> Routes {
+    pages::routes().merge(api::routes()).with_state(web.clone())
+}
+
+/// This machine's clock, which decides when what it was told has expired.
+fn now() -> UnixMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Access {

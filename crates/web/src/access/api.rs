@@ -1,0 +1,178 @@
+//! `/api/v1/tokens` and `/api/v1/audit`, for the admin.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_records::UnixMs;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
+use super::{Access, Caller, Scope};
+use crate::audit::Deed;
+use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
+
+const LONGEST_NAME: usize = 100;
+const MOST_DAYS: u32 = 3_650;
+const DAY_MS: i64 = 86_400_000;
+
+/// What is known of a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Token)]
+struct TokenView {
+    id: String,
+    name: String,
+    /// `admin`, `<service>:read` or `<service>:write`.
+    scopes: Vec<String>,
+    created_at: Time,
+    created_by: String,
+    expires_at: Option<Time>,
+    /// To the minute.
+    used_at: Option<Time>,
+    revoked_at: Option<Time>,
+}
+
+/// A token to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewToken)]
+struct TokenWish {
+    /// Whose it is, or what for.
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    /// `admin`, `<service>:read` or `<service>:write`.
+    #[schema(min_items = 1, max_items = 32)]
+    scopes: Vec<String>,
+    /// For ever, if not said.
+    #[schema(minimum = 1, maximum = 3650)]
+    expires_in_days: Option<u32>,
+}
+
+/// A token, and what it says: never shown again.
+#[derive(Serialize, ToSchema)]
+struct CreatedToken {
+    /// What is sent as `Authorization: Bearer …`.
+    secret: String,
+    token: TokenView,
+}
+
+/// What somebody did.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Deed)]
+struct DeedView {
+    id: String,
+    at: Time,
+    who: String,
+    what: String,
+    detail: String,
+}
+
+pub(crate) fn routes() -> Routes<Web> {
+    Routes::new()
+        .api(Access::admin(), routes!(list))
+        .api(Access::admin(), routes!(create))
+        .api(Access::admin(), routes!(revoke))
+        .api(Access::admin(), routes!(audit))
+}
+
+/// API tokens, newest first.
+#[utoipa::path(get, path = "/api/v1/tokens", responses((status = 200, body = List<TokenView>)))]
+async fn list(
+    State(web): State<Web>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<List<TokenView>>, Problem> {
+    let page = Tokens::new(&web.house().records).page(&paging.request()?).await?;
+    Ok(Json(page.map(TokenView::from).into()))
+}
+
+/// Makes an API token.
+#[utoipa::path(post, path = "/api/v1/tokens", request_body = TokenWish, responses((status = 201, body = CreatedToken)))]
+async fn create(
+    State(web): State<Web>,
+    caller: Caller,
+    Json(wish): Json<TokenWish>,
+) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
+    let new = wish.check(&web)?;
+    match Tokens::new(&web.house().records).create(&new, caller.name()).await? {
+        Creation::Created { token, text } => {
+            Ok((StatusCode::CREATED, Json(CreatedToken { secret: text, token: token.into() })))
+        }
+        Creation::TooMany => {
+            Err(Problem::conflict(format!("There are {} tokens. Revoke some.", Tokens::MOST)))
+        }
+    }
+}
+
+/// Revokes an API token, for ever, and ends the sessions that were begun with it.
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", params(("id" = String, Path, max_length = 64)),
+    responses((status = 204)))]
+async fn revoke(
+    State(web): State<Web>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if id.contains('\0') {
+        return Err(Problem::not_found("token"));
+    }
+    let revoked = web.door().revoke(&TokenId::from(id), caller.name()).await?;
+    if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token")) }
+}
+
+/// What was done, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", responses((status = 200, body = List<DeedView>)))]
+async fn audit(
+    State(web): State<Web>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<List<DeedView>>, Problem> {
+    let page = web.audit().page(&paging.request()?).await?;
+    Ok(Json(page.map(DeedView::from).into()))
+}
+
+impl TokenWish {
+    fn check(self, web: &Web) -> Result<NewToken, Problem> {
+        let name = self.name.trim().to_owned();
+        if name.is_empty() || name.chars().count() > LONGEST_NAME || name.contains(|c: char| c.is_control()) {
+            return Err(Problem::invalid("name", format!("a name has 1 to {LONGEST_NAME} characters")));
+        }
+        let mut scopes = Vec::new();
+        for (index, text) in self.scopes.iter().take(Scopes::MOST + 1).enumerate() {
+            let wrong = |message: String| Problem::invalid(format!("scopes[{index}]"), message);
+            let scope: Scope = text.parse().map_err(|error: super::BadScope| wrong(error.to_string()))?;
+            if let Some(service) = scope.service()
+                && !web.knows(service)
+            {
+                return Err(wrong(format!("there is no service called {service}")));
+            }
+            scopes.push(scope);
+        }
+        let scopes = Scopes::new(scopes)
+            .ok_or_else(|| Problem::invalid("scopes", format!("a token has 1 to {} scopes", Scopes::MOST)))?;
+        let expires_at = match self.expires_in_days {
+            None => None,
+            Some(days @ 1..=MOST_DAYS) => Some(UnixMs(super::now().0 + i64::from(days) * DAY_MS)),
+            Some(_) => return Err(Problem::invalid("expires_in_days", format!("1 to {MOST_DAYS} days"))),
+        };
+        Ok(NewToken { name, scopes, expires_at })
+    }
+}
+
+impl From<Token> for TokenView {
+    fn from(token: Token) -> Self {
+        Self {
+            id: token.id.as_str().to_owned(),
+            name: token.name,
+            scopes: token.scopes.as_slice().iter().map(ToString::to_string).collect(),
+            created_at: token.created_at.into(),
+            created_by: token.created_by,
+            expires_at: token.expires_at.map(Time),
+            used_at: token.used_at.map(Time),
+            revoked_at: token.revoked_at.map(Time),
+        }
+    }
+}
+
+impl From<Deed> for DeedView {
+    fn from(deed: Deed) -> Self {
+        Self { id: deed.id, at: deed.at.into(), who: deed.who, what: deed.what, detail: deed.detail }
+    }
+}

@@ -1,0 +1,57 @@
+//! How often a client may try to sign in.
+
+use std::net::IpAddr;
+
+use hob_hot::Hot;
+use hob_hot::limit::{Algorithm, Decision, Rule, Window};
+
+use crate::Error;
+use crate::keys::{Client, Keys};
+
+/// Enough for somebody who mistypes, far too few for somebody who guesses.
+const LIMIT: u32 = 10;
+const PER_MINUTES: u64 = 10;
+
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    hot: Hot,
+    keys: Keys,
+    rule: Rule,
+}
+
+impl Attempts {
+    pub(crate) fn new(hot: &Hot, keys: Keys) -> Result<Self, Error> {
+        let window = Window::new(LIMIT, std::time::Duration::from_secs(60 * PER_MINUTES));
+        Ok(Self { hot: hot.clone(), keys, rule: Rule::new(Algorithm::Gcra, vec![window])? })
+    }
+
+    /// Counts an attempt, and says whether it may be made.
+    pub(crate) async fn take(&self, client: IpAddr) -> Result<Decision, hob_hot::Error> {
+        let id = Client::new(network(client)).map_err(|error| hob_hot::Error::Misuse(error.to_string()))?;
+        self.rule.take(&self.hot, &[self.keys.sign_in(&id).as_bytes()], 1).await
+    }
+}
+
+/// Whom an address belongs to: of IPv6, everybody has at least a /64 for themselves.
+fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_network_is_one_client() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::1"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+    }
+}

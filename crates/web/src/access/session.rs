@@ -1,0 +1,70 @@
+//! Sessions of the console: begun with a token, kept as a hash, over after a while.
+
+use std::time::Duration;
+
+use hob_records::{Error, Query, Records, UnixMs, from_row, sql};
+
+use super::credential::{self, Hash};
+use super::token::{Scopes, TokenId};
+use crate::audit;
+
+/// What a session was begun with.
+#[derive(Clone, Debug)]
+pub(super) enum Key {
+    /// The admin token of the configuration, as it was then.
+    Admin(Hash),
+    Token(TokenId),
+}
+
+/// What the records know of a session, with the token that it stands on.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) expires_at: UnixMs,
+    pub(super) admin_hash: Option<Vec<u8>>,
+    pub(super) token: Option<TokenId>,
+    pub(super) name: Option<String>,
+    pub(super) scopes: Option<Scopes>,
+    pub(super) token_expires_at: Option<UnixMs>,
+    pub(super) revoked_at: Option<UnixMs>,
+}
+
+from_row!(Session { expires_at, admin_hash, token, name, scopes, token_expires_at, revoked_at });
+
+/// Begins a session, and answers with what the browser keeps.
+pub(super) async fn begin(records: &Records, key: &Key, who: &str, lasts: Duration) -> Result<String, Error> {
+    let text = credential::random();
+    let hash = &Hash::of(&text);
+    let (token, admin) = match key {
+        Key::Admin(hash) => (None, Some(hash.bytes())),
+        Key::Token(id) => (Some(id), None),
+    };
+    records
+        .write(|tx| async move {
+            let insert = sql("INSERT INTO web_session (hash, token, admin_hash, created_at, expires_at)
+                              VALUES ($1, $2, $3, $4, $5)");
+            let insert = insert.bind(hash.bytes()).bind(token).bind(admin).bind(tx.now());
+            tx.execute(insert.bind(tx.now().plus(lasts))).await?;
+            audit::write(&tx, who, "session.begin", "").await
+        })
+        .await?;
+    Ok(text)
+}
+
+/// Ends a session, if there is one.
+pub(super) async fn end(records: &Records, hash: &Hash, who: &str) -> Result<(), Error> {
+    records
+        .write(|tx| async move {
+            if tx.execute(sql("DELETE FROM web_session WHERE hash = $1").bind(hash.bytes())).await? > 0 {
+                audit::write(&tx, who, "session.end", "").await?;
+            }
+            Ok(())
+        })
+        .await
+}
+
+pub(super) fn by_hash(hash: &Hash) -> Query<Session> {
+    let query = sql("SELECT s.expires_at, s.admin_hash, s.token, t.name, t.scopes,
+                            t.expires_at AS token_expires_at, t.revoked_at
+                     FROM web_session s LEFT JOIN web_token t ON t.id = s.token WHERE s.hash = $1");
+    query.bind(hash.bytes())
+}

@@ -1,0 +1,208 @@
+//! API tokens: made, listed, revoked. What a token says is shown once, when it is made.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hob_records::{
+    Error, Keyset, Kind, Page, PageRequest, Query, Read as _, Records, Transaction, UnixMs, column, from_row,
+    sql,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::credential::{self, Hash};
+use super::{BadScope, Scope};
+use crate::audit;
+
+/// Names a token, and opens nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+pub struct TokenId(String);
+
+/// What is known of a token.
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub id: TokenId,
+    pub name: String,
+    pub scopes: Scopes,
+    pub created_at: UnixMs,
+    pub created_by: String,
+    pub expires_at: Option<UnixMs>,
+    /// To the minute.
+    pub used_at: Option<UnixMs>,
+    pub revoked_at: Option<UnixMs>,
+}
+
+/// The rights of a token, at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes(Vec<Scope>);
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub name: String,
+    pub scopes: Scopes,
+    pub expires_at: Option<UnixMs>,
+}
+
+/// What became of the wish for a token.
+#[derive(Clone, Debug)]
+pub enum Creation {
+    /// The text is what the caller sends from now on. It is not kept anywhere.
+    Created { token: Token, text: String },
+    /// There are as many tokens as there may be.
+    TooMany,
+}
+
+/// The tokens in the records. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    records: Records,
+}
+
+column!(TokenId(String));
+column!(Scopes as text);
+from_row!(Token { id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at });
+
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+
+impl Tokens {
+    /// What every token begins with, so that one that was leaked is recognised.
+    pub const PREFIX: &str = "hob_";
+    /// As many as there may be that are not revoked.
+    pub const MOST: u64 = 1_000;
+
+    #[must_use]
+    pub fn new(records: &Records) -> Self {
+        Self { records: records.clone() }
+    }
+
+    /// Makes a token. `by` is whom the audit trail names.
+    pub async fn create(&self, new: &NewToken, by: &str) -> Result<Creation, Error> {
+        let text = format!("{}{}", Self::PREFIX, credential::random());
+        let id = TokenId(credential::random_id());
+        let (hash, id) = (&Hash::of(&text), &id);
+        let token = self
+            .records
+            .write(|tx| async move {
+                let count: Query<(u64,)> = sql("SELECT count(*) FROM web_token WHERE revoked_at IS NULL");
+                if tx.one(count).await?.0 >= Self::MOST {
+                    return Ok(None);
+                }
+                let insert =
+                    sql("INSERT INTO web_token (id, name, hash, scopes, created_at, created_by, expires_at)
+                                  VALUES ($1, $2, $3, $4, $5, $6, $7)");
+                let insert = insert.bind(id).bind(&new.name).bind(hash.bytes()).bind(new.scopes.clone());
+                tx.execute(insert.bind(tx.now()).bind(by).bind(new.expires_at)).await?;
+                let detail = format!("{} {}: {}", id.0, new.name, new.scopes);
+                audit::write(&tx, by, "token.create", &detail).await?;
+                tx.optional(by_id(id)).await
+            })
+            .await?;
+        Ok(token.map_or(Creation::TooMany, |token| Creation::Created { token, text }))
+    }
+
+    /// Tokens, newest first.
+    pub async fn page(&self, request: &PageRequest) -> Result<Page<Token>, Error> {
+        let all = sql("SELECT id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at
+                       FROM web_token WHERE TRUE");
+        self.records.page(all, &NEWEST_FIRST, request).await
+    }
+
+    /// Makes a token useless for ever, and with it all sessions that were begun with it. Says whether it was not
+    /// already.
+    pub async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, Error> {
+        self.records
+            .write(|tx| async move {
+                let revoke = sql("UPDATE web_token SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL");
+                if tx.execute(revoke.bind(id).bind(tx.now())).await? == 0 {
+                    return Ok(false);
+                }
+                end_sessions(&tx, id).await?;
+                audit::write(&tx, by, "token.revoke", &id.0).await?;
+                Ok(true)
+            })
+            .await
+    }
+}
+
+async fn end_sessions(tx: &Transaction, id: &TokenId) -> Result<(), Error> {
+    tx.execute(sql("DELETE FROM web_session WHERE token = $1").bind(id)).await.map(drop)
+}
+
+fn by_id(id: &TokenId) -> Query<Token> {
+    let query = sql("SELECT id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at
+                     FROM web_token WHERE id = $1");
+    query.bind(id)
+}
+
+/// The token that has this hash, whether it is still good or not.
+pub(super) fn by_hash(hash: &Hash) -> Query<Token> {
+    let query = sql("SELECT id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at
+                     FROM web_token WHERE hash = $1");
+    query.bind(hash.bytes())
+}
+
+impl Token {
+    /// Whether it opens anything at this time.
+    #[must_use]
+    pub fn is_good(&self, now: UnixMs) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+impl TokenId {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for TokenId {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Scopes {
+    /// As many as a token may have.
+    pub const MOST: usize = 32;
+
+    /// `None` where there are none, or too many.
+    #[must_use]
+    pub fn new(mut scopes: Vec<Scope>) -> Option<Self> {
+        scopes.sort();
+        scopes.dedup();
+        (1..=Self::MOST).contains(&scopes.len()).then_some(Self(scopes))
+    }
+
+    #[must_use]
+    pub fn as_slice(&self) -> &[Scope] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut gap = "";
+        for scope in &self.0 {
+            write!(f, "{gap}{scope}")?;
+            gap = " ";
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Scopes {
+    type Err = BadScope;
+
+    fn from_str(text: &str) -> Result<Self, BadScope> {
+        let scopes: Result<Vec<Scope>, BadScope> = text.split(' ').map(str::parse).collect();
+        Self::new(scopes?).ok_or(BadScope)
+    }
+}

@@ -1,0 +1,92 @@
+//! What all lists and times of the API have in common.
+
+#![allow(unused_qualifications, reason = "what utoipa derives for a generic list has some")]
+
+use hob_records::{Page, PageRequest, UnixMs};
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use crate::Problem;
+
+/// Which page of a list, and how large.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Paging {
+    /// Where the page begins: `next` of the one before. The first page, if not given.
+    #[param(max_length = 2048)]
+    pub after: Option<String>,
+    /// How many there are on a page; 50 if not said.
+    #[param(minimum = 1, maximum = 500)]
+    pub limit: Option<u16>,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct List<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins; nothing at the end of the list.
+    pub next: Option<String>,
+}
+
+/// A time, written as RFC 3339 in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub UnixMs);
+
+impl Paging {
+    pub fn request(&self) -> Result<PageRequest, Problem> {
+        if self.limit.is_some_and(|limit| !(1..=PageRequest::MOST).contains(&limit)) {
+            return Err(Problem::invalid("limit", format!("1 to {} at a time", PageRequest::MOST)));
+        }
+        Ok(PageRequest::parse(self.after.as_deref(), self.limit)?)
+    }
+}
+
+impl<T> From<Page<T>> for List<T> {
+    fn from(page: Page<T>) -> Self {
+        Self { items: page.rows, next: page.next.map(|cursor| cursor.to_string()) }
+    }
+}
+
+impl From<UnixMs> for Time {
+    fn from(time: UnixMs) -> Self {
+        Self(time)
+    }
+}
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What the calendar does not reach is cut off at its ends.
+        let edge = if self.0.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        let time = jiff::Timestamp::from_millisecond(self.0.0).unwrap_or(edge);
+        write!(f, "{time:.3}")
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl PartialSchema for Time {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        text.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build().into()
+    }
+}
+
+impl ToSchema for Time {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_to_the_millisecond() {
+        assert_eq!(Time(UnixMs(1_700_000_000_120)).to_string(), "2023-11-14T22:13:20.120Z");
+        assert_eq!(Time(UnixMs(0)).to_string(), "1970-01-01T00:00:00.000Z");
+        assert!(!Time(UnixMs(i64::MAX)).to_string().is_empty());
+    }
+}

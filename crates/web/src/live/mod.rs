@@ -1,0 +1,11 @@
+//! Live updates: events to many browsers at once, and the word that a page has something new to show.
+
+mod changes;
+mod client;
+mod feed;
+mod routes;
+
+pub use changes::Changes;
+pub use client::Client;
+pub use feed::Feed;
+pub(crate) use routes::routes;
