@@ -52,9 +52,12 @@ impl Driver {
             return self.ask(item, step).await;
         }
         let Some(step) = step else {
-            return Tried::unasked(self.failed(item, Failure::parse(format!("there is no step {}", item.step))));
+            return Tried::unasked(
+                self.failed(item, Failure::parse(format!("there is no step {}", item.step))),
+            );
         };
-        let document = data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
+        let document =
+            data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
         let found = document.and_then(|document| extract::of_step(step, &item.key, &document));
         Tried::unasked(match found {
             Ok(Findings { output, follow }) => Outcome::Done { output, follow, version: None },
@@ -79,7 +82,8 @@ impl Driver {
         }
         let _ = self.shared.views.show_start(&self.run, item).await;
         let most_bytes = self.plan.http.max_body_kib as usize * 1024;
-        let fetched = self.shared.fetcher.fetch(prepared.request, self.plan.http.timeout.get(), most_bytes).await;
+        let fetched =
+            self.shared.fetcher.fetch(prepared.request, self.plan.http.timeout.get(), most_bytes).await;
         let lesson = match &fetched {
             Ok(answer) => self.learn(answer).await,
             Err(_) => Lesson::default(),
@@ -153,7 +157,8 @@ impl Driver {
         let filling = Filling { key: &item.key, data: &data, secrets: &secrets };
         let (url, headers, post) = match (step, &self.plan.source) {
             (Some(step), _) => {
-                let template = step.get.as_ref().or(step.post.as_ref()).map(|url| url.fill(&filling, Place::Url));
+                let template =
+                    step.get.as_ref().or(step.post.as_ref()).map(|url| url.fill(&filling, Place::Url));
                 let url = template.transpose().map_err(Failure::parse)?.unwrap_or_default();
                 (url, &step.headers, step.post.is_some())
             }
@@ -172,16 +177,20 @@ impl Driver {
         }
         if let Some(step) = step.filter(|step| step.conditional)
             && step.get.is_some()
-            && let Ok(Some(etag)) = item::version(&self.shared.house.records, self.plan.name.as_str(), item).await
+            && let Ok(Some(etag)) =
+                item::version(&self.shared.house.records, self.plan.name.as_str(), item).await
         {
             request = request.header(header::IF_NONE_MATCH, etag);
         }
-        let body = step.and_then(|step| step.body.as_ref()).map(|body: &Template| body.fill(&filling, Place::Json));
+        let body =
+            step.and_then(|step| step.body.as_ref()).map(|body: &Template| body.fill(&filling, Place::Json));
         let body = body.transpose().map_err(Failure::parse)?.unwrap_or_default();
         if post {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        let request = request.body(Full::from(body)).map_err(|error| Failure::parse(format!("the request: {error}")))?;
+        let request = request
+            .body(Full::from(body))
+            .map_err(|error| Failure::parse(format!("the request: {error}")))?;
         Ok(Prepared { request, url })
     }
 
@@ -207,7 +216,8 @@ impl Driver {
             (None, _) => Err("a page of a listing that the plan does not have".to_owned()),
         };
         let Findings { output, follow } = found.map_err(Failure::parse)?;
-        let etag = answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).filter(|_| conditional);
+        let etag =
+            answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).filter(|_| conditional);
         let version = etag.map(|etag| (item.step.clone(), item.key.clone(), etag.to_owned()));
         Ok(Outcome::Done { output, follow, version })
     }

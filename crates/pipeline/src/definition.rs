@@ -49,11 +49,20 @@ pub struct PlanName(String);
 /// Where items come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    List { step: String, keys: Vec<String> },
+    List {
+        step: String,
+        keys: Vec<String>,
+    },
     /// One key, or one JSON object with a `key`, a line.
-    File { step: String, path: PathBuf },
+    File {
+        step: String,
+        path: PathBuf,
+    },
     /// A listing with a cursor.
-    Pages { step: String, pages: Pages },
+    Pages {
+        step: String,
+        pages: Pages,
+    },
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -202,9 +211,10 @@ impl Plan {
             _ => None,
         };
         let of_pages = pages.into_iter().flat_map(|pages| pages.headers.values().chain([&pages.url]));
-        let of_steps = self.steps.values().flat_map(|step| {
-            step.headers.values().chain(&step.get).chain(&step.post).chain(&step.body)
-        });
+        let of_steps = self
+            .steps
+            .values()
+            .flat_map(|step| step.headers.values().chain(&step.get).chain(&step.post).chain(&step.body));
         let of_sinks = self.sinks.values().filter_map(|sink| match sink {
             Sink::Table { database: Database::Secret(name), .. } => Some(name),
             _ => None,
@@ -215,7 +225,8 @@ impl Plan {
     /// The members of the results that go to a sink.
     pub(crate) fn columns_of(&self, sink: &str) -> Vec<String> {
         let of_sink = |step: &&Step| step.sink.as_ref().is_some_and(|name| name.get_ref() == sink);
-        let names: BTreeSet<&String> = self.steps.values().filter(of_sink).flat_map(|step| step.extract.keys()).collect();
+        let names: BTreeSet<&String> =
+            self.steps.values().filter(of_sink).flat_map(|step| step.extract.keys()).collect();
         names.into_iter().cloned().collect()
     }
 
@@ -270,13 +281,25 @@ impl Reader<'_> {
         match (raw.list, raw.file, raw.pages) {
             (Some(keys), None, None) => {
                 let fits = keys.len() <= MOST_LISTED && keys.iter().all(|key| is_key(key));
-                self.check(fits, at, "source.list", "at most 10000 keys of 1 to 512 characters; more go into a file")?;
+                self.check(
+                    fits,
+                    at,
+                    "source.list",
+                    "at most 10000 keys of 1 to 512 characters; more go into a file",
+                )?;
                 Ok(Source::List { step, keys })
             }
-            (None, Some(path), None) => Ok(Source::File { step, path: self.inside(path, at, "source.file")? }),
+            (None, Some(path), None) => {
+                Ok(Source::File { step, path: self.inside(path, at, "source.file")? })
+            }
             (None, None, Some(pages)) => {
                 let plain = !pages.url.has_holes() && url::Url::parse(pages.url.as_str()).is_ok();
-                self.check(plain, at, "source.pages.url", "an absolute URL without holes; secrets go into headers")?;
+                self.check(
+                    plain,
+                    at,
+                    "source.pages.url",
+                    "an absolute URL without holes; secrets go into headers",
+                )?;
                 Ok(Source::Pages { step, pages })
             }
             _ => Err(self.bad(at, "source", "has one of list, file and pages")),
@@ -292,7 +315,12 @@ impl Reader<'_> {
         for (name, step) in raw {
             let at = step.span().start;
             let field = format!("step.{name}");
-            self.check(name != PAGES && is_name(&name), at, &field, "another name, of letters, digits, '_' and '-'")?;
+            self.check(
+                name != PAGES && is_name(&name),
+                at,
+                &field,
+                "another name, of letters, digits, '_' and '-'",
+            )?;
             let step = step.into_inner();
             self.check(step.get.is_none() || step.post.is_none(), at, &field, "either get or post")?;
             self.check(step.body.is_none() || step.post.is_some(), at, &field, "a body is for post")?;
@@ -311,7 +339,8 @@ impl Reader<'_> {
                 }
             }
             let url = step.get.as_ref().or(step.post.as_ref());
-            let absolute = url.is_none_or(|url| ["http://", "https://"].iter().any(|s| url.as_str().starts_with(s)));
+            let absolute =
+                url.is_none_or(|url| ["http://", "https://"].iter().any(|s| url.as_str().starts_with(s)));
             self.check(absolute, at, &field, "a URL begins with http:// or https://")?;
             steps.insert(name, step);
         }
@@ -436,7 +465,11 @@ impl FromStr for PlanName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let fits = (1..=64).contains(&text.len()) && text.bytes().all(allowed);
-        if fits { Ok(Self(text.to_owned())) } else { Err("a plan's name has 1 to 64 letters, digits, '.', '_' or '-'") }
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("a plan's name has 1 to 64 letters, digits, '.', '_' or '-'")
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use hob_records::UnixMs;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::definition::Plan;
@@ -57,7 +57,7 @@ impl Driver {
     pub(crate) async fn drive(self) -> Result<()> {
         let this = Arc::new(self);
         let mut aside = tokio::spawn(Arc::clone(&this).look_after());
-        let worked = this.work().await;
+        let worked = Arc::clone(&this).work().await;
         this.stop.cancel();
         if tokio::time::timeout(Duration::from_secs(30), &mut aside).await.is_err() {
             aside.abort();
@@ -65,9 +65,10 @@ impl Driver {
         worked
     }
 
-    async fn work(&self) -> Result<()> {
+    async fn work(self: Arc<Self>) -> Result<()> {
         let records = &self.shared.house.records;
-        let mut under_way = FuturesUnordered::new();
+        // Tasks, which go on while this one waits for the records: they may hold what it waits for.
+        let mut under_way = JoinSet::new();
         let mut held = Held::new();
         loop {
             if !self.stop.is_cancelled() {
@@ -81,15 +82,17 @@ impl Driver {
             let claimed = self.claim(under_way.len()).await?;
             if let Some(Claim { number, items }) = claimed {
                 held.insert(number, items.len());
-                under_way.extend(items.into_iter().map(|item| self.finish(number, item)));
+                for item in items {
+                    under_way.spawn(Arc::clone(&self).finish(number, item));
+                }
             }
             let mut finished = Vec::new();
             tokio::select! {
-                one = under_way.next(), if !under_way.is_empty() => finished.extend(one),
+                Some(one) = under_way.join_next() => finished.extend(one),
                 () = tokio::time::sleep(IDLE) => {}
             }
-            while let Some(Some(one)) = under_way.next().now_or_never() {
-                finished.push(one);
+            while let Some(one) = under_way.try_join_next() {
+                finished.extend(one);
             }
             self.commit(&finished, &mut held).await?;
             if under_way.is_empty() && held.is_empty() {
@@ -114,7 +117,7 @@ impl Driver {
         item::claim(records, &self.run, &self.worker, room, config.lease.get()).await
     }
 
-    async fn finish(&self, claim: i64, item: Item) -> Finished {
+    async fn finish(self: Arc<Self>, claim: i64, item: Item) -> Finished {
         let begun_at = UnixMs(jiff::Timestamp::now().as_millisecond());
         let tried = AssertUnwindSafe(self.attempt(&item)).catch_unwind().await;
         let (status, calls, result) = match tried {
@@ -138,7 +141,9 @@ impl Driver {
         if late > 0 {
             tracing::warn!(run = %self.run, late, "results came after their claim was over; the items are tried again");
         }
-        let failed = finished.iter().filter(|one| matches!(one.result, Outcome::Again { .. } | Outcome::Quarantined { .. }));
+        let failed = finished
+            .iter()
+            .filter(|one| matches!(one.result, Outcome::Again { .. } | Outcome::Quarantined { .. }));
         let failed: Vec<&str> = failed.map(|one| one.key.as_str()).collect();
         for (outcome, count) in [("done", finished.len() - failed.len()), ("failed", failed.len())] {
             metrics::counter!("hob_pipeline_items_total", "outcome" => outcome).increment(count as u64);
@@ -166,7 +171,8 @@ impl Driver {
         loop {
             let stopping = self.stop.is_cancelled();
             let lease = self.shared.config.now().lease.get();
-            if let Err(error) = item::renew(&self.shared.house.records, &self.run, &self.worker, lease).await {
+            if let Err(error) = item::renew(&self.shared.house.records, &self.run, &self.worker, lease).await
+            {
                 tracing::warn!(run = %self.run, %error, "claims could not be renewed");
             }
             let now = match sinks.drain(&self.shared.house.secrets).await {

@@ -29,8 +29,11 @@ pub(crate) fn of_step(step: &Step, key: &str, document: &Value) -> Result<Findin
     let line = if step.extract.is_empty() {
         match document {
             Value::Object(_) => document.to_string(),
-            other => Value::Object(Map::from_iter([("key".to_owned(), key.into()), ("value".to_owned(), other.clone())]))
-                .to_string(),
+            other => Value::Object(Map::from_iter([
+                ("key".to_owned(), key.into()),
+                ("value".to_owned(), other.clone()),
+            ]))
+            .to_string(),
         }
     } else {
         let member = |(name, path): (&String, &Path)| (name.clone(), first(document, path));
@@ -66,7 +69,8 @@ pub(crate) fn page_item(url: &Url) -> NewItem {
 /// page itself, or has happened too often.
 pub(crate) fn begin_anew(first: &str, page: &Url) -> Option<NewItem> {
     let mut begin = Url::parse(first).ok()?;
-    let restarts: u32 = page.fragment().map_or(Some(0), |fragment| fragment.strip_prefix("again-")?.parse().ok())?;
+    let restarts: u32 =
+        page.fragment().map_or(Some(0), |fragment| fragment.strip_prefix("again-")?.parse().ok())?;
     begin.set_fragment(page.fragment());
     if begin == *page || restarts >= MOST_RESTARTS {
         return None;
@@ -75,7 +79,13 @@ pub(crate) fn begin_anew(first: &str, page: &Url) -> Option<NewItem> {
     Some(page_item(&begin))
 }
 
-fn items(document: &Value, list: &Path, key: &Path, step: &str, into: &mut Vec<NewItem>) -> Result<(), String> {
+fn items(
+    document: &Value,
+    list: &Path,
+    key: &Path,
+    step: &str,
+    into: &mut Vec<NewItem>,
+) -> Result<(), String> {
     for found in list.0.query(document).all() {
         let key = match first(found, key) {
             Value::String(key) => key,

@@ -51,7 +51,8 @@ impl Fetcher {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let connector = Connector { tls: TlsConnector::from(Arc::new(tls)) };
-        let client = Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(30)).build(connector);
+        let client =
+            Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(30)).build(connector);
         Ok(Self { client })
     }
 
@@ -66,10 +67,14 @@ impl Fetcher {
             let answer = self.client.request(request).await.map_err(|error| Failure::network(&error))?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, most_bytes).collect().await;
-            let body = body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                Some(_) => Failure { class: Class::Parse, error: format!("the answer is longer than {most_bytes} bytes") },
-                None => Failure::network(&*error),
-            })?;
+            let body =
+                body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
+                    Some(_) => Failure {
+                        class: Class::Parse,
+                        error: format!("the answer is longer than {most_bytes} bytes"),
+                    },
+                    None => Failure::network(&*error),
+                })?;
             Ok(Fetched { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
         let slow = || Failure { class: Class::Network, error: format!("no whole answer within {within:?}") };

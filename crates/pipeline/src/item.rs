@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hob_records::{
-    Bind as _, Binds, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Records, Transaction, UnixMs, Value,
-    from_row, sql,
+    Bind as _, Binds, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Records, Transaction, UnixMs,
+    Value, from_row, sql,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -150,7 +150,8 @@ pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Res
     for (seq, item) in (last - count..).zip(items) {
         rows.push(Row { run, seq, item, due_at });
     }
-    let head = "INSERT INTO pipeline_item (run, seq, step, key, data, state, attempts, due_at, claim, class, error)";
+    let head =
+        "INSERT INTO pipeline_item (run, seq, step, key, data, state, attempts, due_at, claim, class, error)";
     tx.insert_all(head, rows, "ON CONFLICT (run, step, key) DO NOTHING").await
 }
 
@@ -164,7 +165,9 @@ pub(crate) async fn claim(
 ) -> Result<Option<Claim>> {
     let work = |tx: Transaction| async move {
         // This row is also what claims of one run queue up at.
-        let number = sql("UPDATE pipeline_run SET claims = claims + 1 WHERE id = $1 AND state = 'running' RETURNING claims");
+        let number = sql(
+            "UPDATE pipeline_run SET claims = claims + 1 WHERE id = $1 AND state = 'running' RETURNING claims",
+        );
         let Some((number,)) = tx.optional::<(i64,)>(number.bind(run)).await? else { return Ok(None) };
         let claim = sql("UPDATE pipeline_item SET state = 'claimed', claim = $2, attempts = attempts + 1
             WHERE run = $1 AND seq IN (SELECT seq FROM pipeline_item
@@ -175,8 +178,10 @@ pub(crate) async fn claim(
             return Ok(None);
         }
         items.sort_unstable_by_key(|item| item.seq);
-        let hold = sql("INSERT INTO pipeline_claim (run, claim, worker, begun, until) VALUES ($1, $2, $3, $4, $5)");
-        tx.execute(hold.bind(run).bind(number).bind(worker).bind(tx.now()).bind(tx.now().plus(lease))).await?;
+        let hold =
+            sql("INSERT INTO pipeline_claim (run, claim, worker, begun, until) VALUES ($1, $2, $3, $4, $5)");
+        tx.execute(hold.bind(run).bind(number).bind(worker).bind(tx.now()).bind(tx.now().plus(lease)))
+            .await?;
         Ok(Some(Claim { number, items }))
     };
     // Nothing is due most of the time when a run waits, and a look costs less than a write.
@@ -191,7 +196,8 @@ pub(crate) async fn claim(
 pub(crate) async fn renew(records: &Records, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
     records
         .write_with(Isolation::Committed, |tx| async move {
-            let renew = sql("UPDATE pipeline_claim SET until = $3 WHERE run = $1 AND worker = $2 AND until > $4");
+            let renew =
+                sql("UPDATE pipeline_claim SET until = $3 WHERE run = $1 AND worker = $2 AND until > $4");
             tx.execute(renew.bind(run).bind(worker).bind(tx.now().plus(lease)).bind(tx.now())).await
         })
         .await?;
@@ -212,7 +218,10 @@ pub(crate) async fn reap(records: &Records) -> Result<u64> {
             let again = sql("UPDATE pipeline_item SET state = 'waiting', claim = 0
                              WHERE run = $1 AND claim = $2 AND state = 'claimed'");
             back += tx.execute(again.bind(&run).bind(claim)).await?;
-            tx.execute(sql("DELETE FROM pipeline_claim WHERE run = $1 AND claim = $2").bind(&run).bind(claim)).await?;
+            tx.execute(
+                sql("DELETE FROM pipeline_claim WHERE run = $1 AND claim = $2").bind(&run).bind(claim),
+            )
+            .await?;
         }
         Ok(back)
     };
@@ -259,8 +268,10 @@ async fn settle_done<'a>(
     }
     let mut counted = Vec::new();
     for (claim, items) in by_claim {
-        let done = sql("UPDATE pipeline_item SET state = 'done', class = '', error = '', data = ''
-                        WHERE run = $1 AND claim = $2 AND state = 'claimed' AND seq IN ($3...) RETURNING seq");
+        let done = sql(
+            "UPDATE pipeline_item SET state = 'done', class = '', error = '', data = ''
+                        WHERE run = $1 AND claim = $2 AND state = 'claimed' AND seq IN ($3...) RETURNING seq",
+        );
         let held: Vec<(i64,)> = tx.all(done.bind(run).bind(claim).bind_list(items.keys().copied())).await?;
         counted.extend(held.into_iter().filter_map(|(seq,)| items.get(&seq)));
     }
@@ -268,11 +279,14 @@ async fn settle_done<'a>(
 }
 
 async fn settle_failed(tx: &Transaction, run: &RunId, one: &Finished) -> Result<bool, hob_records::Error> {
-    const HELD: &str = "UPDATE pipeline_item SET state = $4, due_at = $5, class = $6, error = $7, attempts = attempts - $8,
+    const HELD: &str =
+        "UPDATE pipeline_item SET state = $4, due_at = $5, class = $6, error = $7, attempts = attempts - $8,
                         claim = 0 WHERE run = $1 AND seq = $2 AND claim = $3 AND state = 'claimed'";
     let (state, after, class, error, refund) = match &one.result {
         Outcome::Done { .. } => return Ok(false),
-        Outcome::Again { class, error, after } => (ItemState::Waiting, *after, class.as_str(), error.as_str(), 0),
+        Outcome::Again { class, error, after } => {
+            (ItemState::Waiting, *after, class.as_str(), error.as_str(), 0)
+        }
         Outcome::Quarantined { class, error } => {
             (ItemState::Quarantined, Duration::ZERO, class.as_str(), error.as_str(), 0)
         }
@@ -312,7 +326,8 @@ async fn write_results(
             versions.extend(version.iter().map(|(step, key, etag)| (plan, step, key, etag)));
         }
     }
-    tx.insert_all("INSERT INTO pipeline_output (run, sink, seq, line)", outputs, "ON CONFLICT DO NOTHING").await?;
+    tx.insert_all("INSERT INTO pipeline_output (run, sink, seq, line)", outputs, "ON CONFLICT DO NOTHING")
+        .await?;
     let newer = "ON CONFLICT (plan, step, key) DO UPDATE SET etag = excluded.etag";
     tx.insert_all("INSERT INTO pipeline_version (plan, step, key, etag)", versions, newer).await?;
     add(tx, run, &follow_on).await?;
@@ -366,7 +381,8 @@ pub(crate) async fn page(
 pub(crate) async fn replay(records: &Records, run: &RunId, class: Option<Class>) -> Result<u64> {
     records
         .write_with(Isolation::Committed, |tx| async move {
-            let again = sql("UPDATE pipeline_item SET state = 'waiting', attempts = 0, due_at = $2, claim = 0
+            let again =
+                sql("UPDATE pipeline_item SET state = 'waiting', attempts = 0, due_at = $2, claim = 0
                              WHERE run = $1 AND state = 'quarantined' AND ($3 = '' OR class = $3)");
             Ok(tx.execute(again.bind(run).bind(tx.now()).bind(class.map_or("", Class::as_str))).await?)
         })

@@ -82,7 +82,8 @@ impl Pipelines {
     pub async fn open(house: &House, config: Live<Config>) -> Result<Self> {
         let settings = config.now();
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
-        let public = if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
+        let public =
+            if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
         let fetcher = Fetcher::new().map_err(|error| Error::Refused(error.to_string()))?;
         let shared = Shared {
             quotas: Quotas::open(&house.hot, &keys, &house.records, public).await?,
@@ -126,8 +127,10 @@ impl Pipelines {
             .house
             .records
             .write(|tx| async move {
-                let put = sql("INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ($1, $2, $3, $3)
-                               ON CONFLICT (name) DO UPDATE SET text = $2, updated_at = $3");
+                let put = sql(
+                    "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ($1, $2, $3, $3)
+                               ON CONFLICT (name) DO UPDATE SET text = $2, updated_at = $3",
+                );
                 tx.execute(put.bind(&stored.name).bind(&stored.text).bind(tx.now())).await
             })
             .await?;
@@ -306,7 +309,8 @@ impl Shared {
         let run = run::find(&self.house.records, id).await?;
         let plan = Plan::parse(&run.text)?;
         let done = item::count(&self.house.records, id).await?;
-        let done = done.iter().filter(|(_, state, _)| *state == ItemState::Done).map(|(_, _, count)| count).sum();
+        let done =
+            done.iter().filter(|(_, state, _)| *state == ItemState::Done).map(|(_, _, count)| count).sum();
         let now = self.quotas.look(&plan.quota).await?.now;
         let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
         let calls = self.quotas.reserved_since(&plan.quota, hour).await?;

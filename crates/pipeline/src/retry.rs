@@ -49,7 +49,9 @@ struct Backoff {
 /// What becomes of an item that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Again { after: Duration },
+    Again {
+        after: Duration,
+    },
     /// Set aside until somebody replays it.
     Quarantine,
 }
@@ -95,7 +97,8 @@ fn quarter_hour() -> Period {
 }
 
 impl Class {
-    pub const ALL: [Class; 5] = [Class::Network, Class::Server, Class::Throttled, Class::Client, Class::Parse];
+    pub const ALL: [Class; 5] =
+        [Class::Network, Class::Server, Class::Throttled, Class::Client, Class::Parse];
 
     pub fn as_str(self) -> &'static str {
         match self {

@@ -93,9 +93,11 @@ impl RunState {
 pub(crate) async fn start(records: &Records, id: &RunId, plan: &Plan) -> Result<Run> {
     records
         .write(|tx| async move {
-            let insert = sql("INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls,
+            let insert = sql(
+                "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls,
                                                         trouble, started_at, changed_at)
-                              VALUES ($1, $2, $3, $4, 1, 0, 0, 0, 0, '', $5, $5) ON CONFLICT DO NOTHING");
+                              VALUES ($1, $2, $3, $4, 1, 0, 0, 0, 0, '', $5, $5) ON CONFLICT DO NOTHING",
+            );
             let insert = insert.bind(id).bind(&plan.name).bind(&plan.text).bind(RunState::Running);
             tx.execute(insert.bind(tx.now())).await?;
             let run = tx.one(by_id(id)).await?;
@@ -133,8 +135,10 @@ pub(crate) async fn page(records: &Records, request: &PageRequest) -> Result<Pag
 
 /// The newest run of a plan that is not over.
 pub(crate) async fn unfinished(records: &Records, plan: &PlanName) -> Result<Option<Run>> {
-    let find = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
-                    FROM pipeline_run WHERE plan = $1 AND state IN ($2, $3) ORDER BY started_at DESC LIMIT 1");
+    let find = sql(
+        "SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
+                    FROM pipeline_run WHERE plan = $1 AND state IN ($2, $3) ORDER BY started_at DESC LIMIT 1",
+    );
     Ok(records.optional(find.bind(plan).bind(RunState::Running).bind(RunState::Paused)).await?)
 }
 
@@ -151,8 +155,10 @@ pub(crate) async fn wish(records: &Records, id: &RunId, wish: Wish) -> Result<Ru
                     _ => Err(Error::Refused(format!("a run that is {} cannot {wish}", run.state))),
                 };
             };
-            let change = sql("UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3, trouble = ''
-                              WHERE id = $1");
+            let change = sql(
+                "UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3, trouble = ''
+                              WHERE id = $1",
+            );
             tx.execute(change.bind(id).bind(next).bind(tx.now())).await?;
             Ok(tx.one(by_id(id)).await?)
         })
@@ -250,7 +256,10 @@ impl FromStr for RunState {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         use RunState::{Archived, Cancelled, Completed, Paused, Running};
-        [Running, Paused, Completed, Cancelled, Archived].into_iter().find(|state| state.as_str() == text).ok_or(())
+        [Running, Paused, Completed, Cancelled, Archived]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or(())
     }
 }
 

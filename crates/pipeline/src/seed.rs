@@ -26,7 +26,8 @@ pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Pat
             (keys.iter().map(item).collect(), SEEDED)
         }
         Source::Pages { pages, .. } => {
-            let url = Url::parse(pages.url.as_str()).map_err(|error| Error::unfit("source.pages.url", error))?;
+            let url =
+                Url::parse(pages.url.as_str()).map_err(|error| Error::unfit("source.pages.url", error))?;
             (vec![page_item(&url)], SEEDED)
         }
         Source::File { step, path } => {

@@ -157,7 +157,9 @@ impl Shared {
         if let Some(token) = &self.offer.token {
             let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
             if sent != Some(format!("Token {token}").as_str()) {
-                return Some((StatusCode::UNAUTHORIZED, Json(json!({ "detail": "Invalid token." }))).into_response());
+                return Some(
+                    (StatusCode::UNAUTHORIZED, Json(json!({ "detail": "Invalid token." }))).into_response(),
+                );
             }
         }
         if let Err(wait) = self.throttle() {
@@ -169,7 +171,10 @@ impl Shared {
         }
         self.served.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(self.offer.latency).await;
-        let fault = lock(&self.faults).iter_mut().find(|(end, _)| path.ends_with(*end)).and_then(|(_, all)| all.pop_front());
+        let fault = lock(&self.faults)
+            .iter_mut()
+            .find(|(end, _)| path.ends_with(*end))
+            .and_then(|(_, all)| all.pop_front());
         fault.map(misbehave)
     }
 
@@ -191,7 +196,9 @@ fn misbehave(fault: Fault) -> Response {
             (status, Json(json!({ "detail": "An ordered fault." }))).into_response()
         }
         Fault::Garbage => "<html>maintenance</html>".into_response(),
-        Fault::LostCursor => (StatusCode::NOT_FOUND, Json(json!({ "detail": "Invalid cursor" }))).into_response(),
+        Fault::LostCursor => {
+            (StatusCode::NOT_FOUND, Json(json!({ "detail": "Invalid cursor" }))).into_response()
+        }
         Fault::Truncated => {
             let parts = [Ok(Bytes::from_static(b"{\"id\": 1, ")), Err(std::io::Error::other("cut off"))];
             let mut response = Body::from_stream(futures_util::stream::iter(parts)).into_response();
@@ -210,7 +217,8 @@ async fn dockets(
     if let Some(instead) = shared.admit(&uri.to_string(), &headers).await {
         return instead;
     }
-    let from: u64 = match query.get("cursor").map(|cursor| cursor.strip_prefix('c').unwrap_or(cursor).parse()) {
+    let from: u64 = match query.get("cursor").map(|cursor| cursor.strip_prefix('c').unwrap_or(cursor).parse())
+    {
         None => 0,
         Some(Ok(from)) => from,
         Some(Err(_)) => return misbehave(Fault::LostCursor),

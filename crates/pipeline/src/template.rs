@@ -86,10 +86,12 @@ impl Template {
 impl Place {
     fn write(self, text: &mut String, value: &str) {
         match self {
-            Place::Url => text.extend(url::form_urlencoded::byte_serialize(value.as_bytes()).map(|part| match part {
-                "+" => "%20",
-                part => part,
-            })),
+            Place::Url => {
+                text.extend(url::form_urlencoded::byte_serialize(value.as_bytes()).map(|part| match part {
+                    "+" => "%20",
+                    part => part,
+                }))
+            }
             Place::Header => text.extend(value.chars().filter(|c| !c.is_control())),
             Place::Json => {
                 let quoted = serde_json::Value::from(value).to_string();
@@ -114,7 +116,8 @@ impl FromStr for Template {
                 rest = &rest[open + 2..];
                 continue;
             }
-            let close = rest[open..].find('}').ok_or("a hole is not closed: write {{ for a plain brace")? + open;
+            let close =
+                rest[open..].find('}').ok_or("a hole is not closed: write {{ for a plain brace")? + open;
             parts.push(hole(&rest[open + 1..close])?);
             rest = &rest[close + 1..];
         }
@@ -129,7 +132,9 @@ fn hole(name: &str) -> Result<Part, String> {
     match name.split_once('.') {
         None if name == "key" => Ok(Part::Key),
         Some(("data", member)) if !member.is_empty() => Ok(Part::Data(member.to_owned())),
-        Some(("secret", secret)) => secret.parse().map(Part::Secret).map_err(|error| format!("{{{name}}}: {error}")),
+        Some(("secret", secret)) => {
+            secret.parse().map(Part::Secret).map_err(|error| format!("{{{name}}}: {error}"))
+        }
         _ => Err(format!("{{{name}}} is no hole: write {{key}}, {{data.NAME}} or {{secret.NAME}}")),
     }
 }
@@ -161,7 +166,10 @@ mod tests {
     fn a_value_never_becomes_more_than_a_value() {
         assert_eq!(fill("/d/{key}/?c={data.court}", Place::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
         assert_eq!(fill("Token {secret.api}", Place::Header), "Token s3cret");
-        assert_eq!(fill(r#"{{"c": "{data.court}", "n": {data.n}}"#, Place::Json), r#"{"c": "a/b \"c\"", "n": 7}"#);
+        assert_eq!(
+            fill(r#"{{"c": "{data.court}", "n": {data.n}}"#, Place::Json),
+            r#"{"c": "a/b \"c\"", "n": 7}"#
+        );
     }
 
     #[test]

@@ -38,12 +38,22 @@ impl Views {
     }
 
     /// Shows what a run does (P3). `now` is the store's time, `calls` those of its quota in that hour.
-    pub(crate) async fn show_run(&self, run: &Run, quota: &QuotaName, now: UnixMs, calls: u64, done: u64) -> Result<()> {
-        let newest = sql("SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
-                          WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC LIMIT $2");
+    pub(crate) async fn show_run(
+        &self,
+        run: &Run,
+        quota: &QuotaName,
+        now: UnixMs,
+        calls: u64,
+        done: u64,
+    ) -> Result<()> {
+        let newest = sql(
+            "SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
+                          WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC LIMIT $2",
+        );
         let newest: Vec<(String,)> = self.records.all(newest.bind(&run.id).bind(LISTED)).await?;
         // The field has a bound, and keys may be long.
-        let newest: Vec<&str> = newest.iter().map(|(key,)| key.as_str()).filter(|key| key.len() <= 64).collect();
+        let newest: Vec<&str> =
+            newest.iter().map(|(key,)| key.as_str()).filter(|key| key.len() <= 64).collect();
         let hour = hour_key(now.0 / HOUR_MS)?;
         let state = self.keys.state(run.id.id());
         let shard = |of: &str| self.keys.space().shard_of(of);
@@ -95,7 +105,8 @@ impl Views {
             let hours = [hour_key(hour - 1)?, hour_key(hour)?, hour_key(hour + 1)?];
             let lists = hours.map(|hour| self.keys.failed(&hour, shard));
             let ttl_ms = millis(self.keys.failed_ttl());
-            let call = FAILED.on(&lists).arg(self.hot.clock().us()).arg(hour).arg(ttl_ms).arg(Keys::FAILED_MAX_LEN);
+            let call =
+                FAILED.on(&lists).arg(self.hot.clock().us()).arg(hour).arg(ttl_ms).arg(Keys::FAILED_MAX_LEN);
             let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
             let mut reply: Reply = self.hot.run(call).await?;
             match reply.word() {

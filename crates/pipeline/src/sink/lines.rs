@@ -24,7 +24,9 @@ impl Lines {
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(std::io::Error::other("another process writes it")),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(std::io::Error::other("another process writes it"));
+                }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             Ok(Self { path, file: Arc::new(Mutex::new(file)) })
@@ -44,7 +46,8 @@ impl Lines {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
             let there = file.metadata()?.len();
             if there < length {
-                let reason = format!("{there} bytes are there, but {length} were written: was the file replaced?");
+                let reason =
+                    format!("{there} bytes are there, but {length} were written: was the file replaced?");
                 return Err(std::io::Error::other(reason));
             }
             if there > length {
@@ -63,6 +66,7 @@ async fn blocking<T: Send + 'static>(
     path: PathBuf,
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let done =
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
     done.map_err(|source| Error::File { what: path.display().to_string(), source })
 }

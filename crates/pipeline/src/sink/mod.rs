@@ -72,7 +72,8 @@ impl Sinks {
                 Goal::Table { database, table: table.clone(), key: key.clone(), columns }
             }
         };
-        let writer = |(name, sink)| Writer { name: String::clone(name), goes_to: goal(name, sink), open: None };
+        let writer =
+            |(name, sink)| Writer { name: String::clone(name), goes_to: goal(name, sink), open: None };
         let all = plan.sinks.iter().map(writer).collect();
         let writer = format!("{:016x}", rand::random::<u64>());
         Self { records: records.clone(), run: run.clone(), writer, all }
@@ -100,7 +101,9 @@ impl Sinks {
         let mut total = 0;
         loop {
             let name = self.all[at].name.clone();
-            let waiting = sql("SELECT seq, line FROM pipeline_output WHERE run = $1 AND sink = $2 ORDER BY seq LIMIT $3");
+            let waiting = sql(
+                "SELECT seq, line FROM pipeline_output WHERE run = $1 AND sink = $2 ORDER BY seq LIMIT $3",
+            );
             let waiting: Vec<(i64, String)> =
                 self.records.all(waiting.bind(&self.run).bind(&name).bind(BATCH)).await?;
             if waiting.is_empty() {
@@ -120,7 +123,8 @@ impl Sinks {
         let (run, writer) = (&self.run, self.writer.as_str());
         let work = |tx: Transaction| async move {
             let (now, until) = (tx.now(), tx.now().plus(LEASE));
-            let hold = sql("INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble)
+            let hold =
+                sql("INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble)
                 VALUES ($1, $2, 0, 0, 1, $3, $4, '')
                 ON CONFLICT (run, sink) DO UPDATE SET writer = $3, until = $4, fence = pipeline_sink.fence + 1
                 WHERE pipeline_sink.writer = $3 OR pipeline_sink.until <= $5

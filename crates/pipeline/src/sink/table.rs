@@ -50,7 +50,8 @@ impl Table {
                 sqlx::query(make).execute(&pool).await?;
                 // The table's own types decide what becomes of a member.
                 let values = list(columns.iter().map(|name| quote(name)));
-                let rows = format!("SELECT {values} FROM jsonb_populate_record(NULL::{}, $1::jsonb)", quote(table));
+                let rows =
+                    format!("SELECT {values} FROM jsonb_populate_record(NULL::{}, $1::jsonb)", quote(table));
                 Ok(Self::Postgres { pool, upsert: upsert(table, key, columns, &rows) })
             }
         }
@@ -92,7 +93,8 @@ fn upsert(table: &str, key: &[String], columns: &[String], rows: &str) -> SqlStr
         .filter(|name| !key.contains(name))
         .map(|name| format!("{0} = excluded.{0}", quote(name)))
         .collect();
-    let then = if others.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", others.join(", ")) };
+    let then =
+        if others.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", others.join(", ")) };
     // SQLite would take ON for a part of a join without a WHERE between.
     let rows = if rows.starts_with("SELECT") { format!("{rows} WHERE TRUE") } else { rows.to_owned() };
     safe(format!("INSERT INTO {} ({names}) {rows} ON CONFLICT ({target}) DO {then}", quote(table)))

@@ -12,7 +12,7 @@ use hob_records::{PageRequest, Read as _, sql};
 use hob_testkit::{LIMIT, wait_for};
 
 use crate::every_place;
-use crate::support::{Node, Place};
+use crate::support::Node;
 
 pub(crate) fn offer() -> Offer {
     let limits = vec![(1000, Duration::from_secs(60))];
@@ -191,9 +191,8 @@ every_place! {
         let run = begin(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 5).await;
         node.pipelines.wish(&run.id, Wish::Pause).await.unwrap();
-        let held = sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim");
         wait_for("all items to be given back", LIMIT, async || {
-            let (claims,): (i64,) = place.records.one(held.clone()).await.unwrap();
+            let (claims,): (i64,) = place.records.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
             claims == 0
         })
         .await;

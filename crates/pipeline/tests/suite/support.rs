@@ -6,9 +6,9 @@ use hob_hot::{Clock, Hot, cmd};
 use hob_house::{House, Live, NodeName};
 use hob_pipeline::keys::{self, Keys};
 use hob_pipeline::quota::{Answer, Ask, Limits, QuotaName, Quotas, Reservation};
+use hob_pipeline::{Config, Pipelines};
 use hob_records::{Options, Records};
 use hob_schema::Catalog;
-use hob_pipeline::{Config, Pipelines};
 use hob_testkit::{Database, LIMIT, Layout, Store};
 use tempfile::TempDir;
 
@@ -63,7 +63,12 @@ impl Place {
     }
 
     pub(crate) async fn node_in(&self, folder: TempDir) -> Node {
-        let house = House::new(self.store.hot().clone(), self.store.layout(), self.records.clone(), NodeName::random());
+        let house = House::new(
+            self.store.hot().clone(),
+            self.store.layout(),
+            self.records.clone(),
+            NodeName::random(),
+        );
         let config =
             Config { folder: folder.path().to_owned(), public_quota: "api".to_owned(), ..Config::default() };
         let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
