@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hob_house::Period;
 use hob_web::Scope;
 
+use crate::systems::System;
+
 #[derive(Debug, Parser)]
 #[command(name = "hob", version, about, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -240,6 +242,10 @@ pub(crate) struct ServeOptions {
     /// The most memory the embedded store may use, in MiB [default: 512] (also HOB_STORE_MEMORY_MIB)
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) store_memory_mib: Option<u32>,
+
+    /// Run only these systems on this node
+    #[arg(long, value_delimiter = ',', value_name = "SYSTEMS")]
+    pub(crate) only: Vec<System>,
 
     /// Everything alive on loopback, records in a temporary folder, gone when stopped; a port that is taken is
     /// replaced by a free one

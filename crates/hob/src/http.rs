@@ -1,17 +1,14 @@
-//! What the program itself answers: what is running and where, whether it is well, and its numbers.
+//! What the program itself tells other programs: whether it is well, and its numbers; and where it is.
 
 use std::net::SocketAddr;
 
-use askama::Template;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hob_engine::Engine;
 use hob_house::House;
-use hob_house::keys::Keys;
-use hob_house::nodes::{self, NodeFacts};
-use hob_web::{Access, Console, Page, Problem, Routes, Stage};
+use hob_web::{Access, Routes};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -27,15 +24,12 @@ pub(crate) struct Place {
     pub(crate) store: Option<SocketAddr>,
     pub(crate) hot: String,
     pub(crate) records: String,
-    pub(crate) demo: bool,
 }
 
 /// What the faces look at.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) place: Place,
     pub(crate) house: House,
-    pub(crate) keys: Keys,
     pub(crate) store: Option<Engine>,
     pub(crate) stopping: CancellationToken,
     pub(crate) metrics: PrometheusHandle,
@@ -43,8 +37,6 @@ pub(crate) struct Parts {
 
 pub(crate) fn routes(parts: Parts) -> Routes {
     Routes::new()
-        .nav("Overview", "/")
-        .page(Access::Known, "/", index)
         .page(Access::Public, "/healthz", async || "ok\n")
         .page(Access::Public, "/readyz", readyz)
         .page(Access::read("metrics"), "/metrics", metrics_page)
@@ -52,7 +44,7 @@ pub(crate) fn routes(parts: Parts) -> Routes {
 }
 
 impl Place {
-    pub(crate) fn new(config: &Config, foundation: &Foundation, stage: Stage) -> Place {
+    pub(crate) fn new(config: &Config, foundation: &Foundation) -> Place {
         let address = config.hot.address().map(|address| address.to_string());
         Place {
             listen: config.server.listen,
@@ -60,7 +52,6 @@ impl Place {
             store: foundation.store.as_ref().and_then(|store| store.listener.address()),
             hot: address.unwrap_or_default(),
             records: foundation.house.records.address().to_string(),
-            demo: stage == Stage::Demo,
         }
     }
 
@@ -76,36 +67,6 @@ impl Place {
         println!("  health      {scheme}://{listen}/readyz");
         println!("  metrics     {scheme}://{listen}/metrics");
     }
-}
-
-#[derive(Template)]
-#[template(path = "index.html")]
-struct Index {
-    place: Place,
-    version: &'static str,
-    ready: Ready,
-    health: hob_hot::Health,
-    nodes: Vec<NodeFacts>,
-    store: Option<StoreFacts>,
-}
-
-struct StoreFacts {
-    keys: usize,
-    kib: usize,
-}
-
-async fn index(console: Console, State(parts): State<Parts>) -> Result<Page, Problem> {
-    let ready = parts.ready().await;
-    let facts = |engine: &Engine| StoreFacts { keys: engine.len(), kib: engine.memory() / 1024 };
-    let page = Index {
-        place: parts.place.clone(),
-        version: env!("CARGO_PKG_VERSION"),
-        ready,
-        health: parts.house.hot.health(),
-        nodes: nodes::live(&parts.house.hot, &parts.keys).await.unwrap_or_default(),
-        store: parts.store.as_ref().map(facts),
-    };
-    console.page("Overview", &page)
 }
 
 async fn readyz(State(parts): State<Parts>) -> Response {

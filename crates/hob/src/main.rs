@@ -6,9 +6,11 @@ mod doctor;
 mod exit;
 mod foundation;
 mod http;
+mod pages;
 mod records;
 mod schema;
 mod serve;
+mod systems;
 mod token;
 
 use std::process::ExitCode;

@@ -47,18 +47,22 @@ fn say(text: &str) -> Exit {
     Exit::Clean
 }
 
+/// Hob's own schemas.
+pub(crate) fn own() -> Result<Vec<Schema>> {
+    OWN.iter().map(|(name, text)| Schema::parse(name, text).map_err(anyhow::Error::from)).collect()
+}
+
 /// The named files, or Hob's own.
 fn schemas(files: &[PathBuf]) -> Result<Vec<Schema>> {
-    let parse = |name: &str, text: &str| Schema::parse(name, text).map_err(anyhow::Error::from);
     if files.is_empty() {
-        return OWN.iter().map(|(name, text)| parse(name, text)).collect();
+        return own();
     }
     files
         .iter()
         .map(|path| {
             let name = path.display().to_string();
             let text = fs::read_to_string(path).with_context(|| name.clone())?;
-            parse(&name, &text)
+            Schema::parse(&name, &text).map_err(anyhow::Error::from)
         })
         .collect()
 }

@@ -17,6 +17,8 @@ use crate::cli::ServeOptions;
 use crate::config::{self, Config};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
+use crate::pages;
+use crate::systems::Systems;
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -48,26 +50,27 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
         config.records.url = folder.path().join("hob.db").display().to_string().into();
     }
     let (live, replace) = config::live(config.clone());
-    let foundation = Foundation::open(&config, live.secrets, stage).await?;
+    let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
     let house = foundation.house.clone();
-    let web = Web::open(&house, live.server)?;
+    let web = Web::open(&house, live.server.clone())?;
     web.start();
-    let place = Place::new(&config, &foundation, stage);
+    let systems = Systems::open(&web, &live, &options.only).await?;
+    let roles = systems.roles();
+    let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();
     let parts = Parts {
-        place: place.clone(),
         house: house.clone(),
-        keys: foundation.keys.clone(),
         store: foundation.store.as_ref().map(|store| store.engine.clone()),
         stopping: stopping.clone(),
         metrics,
     };
-    let app = App::new(&web, http::routes(parts), stage);
+    let pages = pages::routes(&web, &foundation.keys, &place, systems.overview)?;
+    let app = App::new(&web, pages.merge(systems.routes).merge(http::routes(parts)), stage);
 
     // Before anybody is told where it is, and could ask it to stop.
     let signals = Signals::listen()?;
     place.announce();
-    start_background(foundation, stopping.clone());
+    start_background(foundation, roles, stopping.clone());
     let reload = Reload { options: options.clone(), file: file.map(Path::to_owned), replace };
     tokio::spawn(signals.heed(stopping.clone(), reload));
     let served = app.serve(socket, stopping).await;
@@ -78,7 +81,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     served.context("the server failed")
 }
 
-fn start_background(foundation: Foundation, stopping: CancellationToken) {
+fn start_background(foundation: Foundation, roles: Vec<String>, stopping: CancellationToken) {
     let Foundation { house, keys, store } = foundation;
     if let Some(store) = store {
         let engine = store.engine;
@@ -86,7 +89,8 @@ fn start_background(foundation: Foundation, stopping: CancellationToken) {
         tokio::spawn(store.listener.serve(stopping.cancelled_owned()));
     }
     let tasks = house.tasks.clone();
-    tasks.spawn("node", move |task: Task| nodes::keep_alive(house.clone(), keys.clone(), Vec::new(), task));
+    tasks
+        .spawn("node", move |task: Task| nodes::keep_alive(house.clone(), keys.clone(), roles.clone(), task));
 }
 
 async fn bind(address: SocketAddr, stage: Stage) -> Result<TcpListener> {

@@ -42,14 +42,18 @@ pub struct Answer {
 impl TestApp {
     /// Serves these routes, open to everybody on this machine.
     pub async fn start(house: &House, routes: Routes) -> Self {
-        Self::configured(house, Config::default(), |_| routes).await
+        Self::configured(house, Live::fixed(Config::default()), |_| routes).await
     }
 
     /// Serves the routes that are made for this web, with a configuration of one's own.
-    pub async fn configured(house: &House, config: Config, routes: impl FnOnce(&Web) -> Routes) -> Self {
+    pub async fn configured(
+        house: &House,
+        config: Live<Config>,
+        routes: impl FnOnce(&Web) -> Routes,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let web = Web::open(house, Live::fixed(config)).unwrap_or_else(|error| panic!("{error}"));
+        let web = Web::open(house, config).unwrap_or_else(|error| panic!("{error}"));
         let app = App::new(&web, routes(&web), Stage::Real);
         web.start();
         let stop = CancellationToken::new();

@@ -18,6 +18,7 @@ mod clients;
 mod cluster;
 mod database;
 mod declared;
+mod eyes;
 #[cfg(feature = "app")]
 mod house;
 mod port;
@@ -38,6 +39,7 @@ pub use clients::{node_modules, python};
 pub use cluster::RedisCluster;
 pub use database::Database;
 pub use declared::declared;
+pub use eyes::assert_readable;
 pub use fantoccini;
 pub use hob_schema::Layout;
 #[cfg(feature = "app")]

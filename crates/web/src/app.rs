@@ -16,7 +16,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::console::Frame;
 use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
-use crate::{Access, Entry, Error, Problem, Routes, Web, access, assets, live, openapi, server};
+use crate::{Access, Entry, Error, Problem, Routes, Web, access, assets, docs, live, openapi, server};
 
 /// Everything that one server answers.
 pub struct App {
@@ -39,10 +39,9 @@ impl App {
     /// The routes of all services, and the house's own.
     #[must_use]
     pub fn new(web: &Web, routes: Routes, stage: Stage) -> Self {
-        let routes = routes
-            .merge(assets::routes())
-            .merge(access::routes(web))
-            .merge(live::routes(web.changes().clone()));
+        let own = assets::routes().merge(access::routes(web)).merge(live::routes(web.changes().clone()));
+        let routes = routes.merge(own);
+        let routes = docs::routes(routes.document()).merge(routes);
         web.learn(services(routes.entries()));
         let (router, document, entries, nav) = routes.into_parts();
         let stopping = CancellationToken::new();
@@ -71,14 +70,16 @@ impl App {
 
     /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), Error> {
-        let _streams_end = self.stopping.clone().drop_guard();
-        let ended = stop.child_token();
-        let streams = self.stopping.clone();
-        tokio::spawn(async move {
-            ended.cancelled().await;
+        let streams = self.stopping;
+        let stop_streams = async {
+            stop.cancelled().await;
             streams.cancel();
-        });
-        server::serve(&self.web.config(), self.router, listener, stop).await
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            served = server::serve(self.web.live_config(), self.router, listener, stop.clone()) => served,
+            () = stop_streams => Ok(()),
+        }
     }
 }
 

@@ -19,8 +19,11 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 2] =
-    [asset!("hob.css", "text/css; charset=utf-8"), asset!("live.js", "text/javascript; charset=utf-8")];
+const ASSETS: [Asset; 3] = [
+    asset!("hob.css", "text/css; charset=utf-8"),
+    asset!("hob.svg", "image/svg+xml"),
+    asset!("live.js", "text/javascript; charset=utf-8"),
+];
 
 /// Under which names they are served: `hob-1f0c….css`.
 static SERVED: LazyLock<Vec<String>> = LazyLock::new(|| ASSETS.iter().map(Asset::served_as).collect());

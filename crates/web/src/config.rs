@@ -24,8 +24,6 @@ hob_house::section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// A file with the certificate's private key (PEM).
         pub tls_key: Option<PathBuf> = None,
-        /// What this node is called on the Health page; random when not given.
-        pub node: Option<String> = None => "HOB_NODE",
         /// The most connections at a time. Further ones wait to be accepted.
         pub max_connections: u32 = 20_000,
         /// The most requests that are worked on at a time. Further ones get 503.
@@ -36,6 +34,8 @@ hob_house::section! {
         pub head_within: Period = Period::from_secs(10),
         /// How long a request may take until its answer begins.
         pub answer_within: Period = Period::from_secs(30),
+        /// How long a client may leave unread what it is sent.
+        pub unread_within: Period = Period::from_secs(30),
         /// How long requests may go on once the server was told to stop.
         pub drain_within: Period = Period::from_secs(10),
         /// How long a sign-in to the console lasts.

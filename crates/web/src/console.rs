@@ -20,6 +20,25 @@ pub struct NavItem {
     pub href: &'static str,
 }
 
+impl NavItem {
+    /// The path of its icon, in a box of 20 by 20.
+    fn icon(&self) -> &'static str {
+        match self.href {
+            "/" => "M3 9.5 10 3l7 6.5M5 8v8.5h10V8",
+            "/gateway" => "M3 6h9m-3-3 3 3-3 3m8 5H8m3-3-3 3 3 3",
+            "/uptime" => "M2.5 11h3.5l2-6 3.5 10 2.2-4h3.8",
+            "/chat" => "M3.5 4h13v9.5H9L5.5 16.5v-3h-2z",
+            "/load" => "M3 16a7.5 7.5 0 1 1 14 0M10 12l3.5-4.5",
+            "/pipelines" => "M3 5h5v4H3zm9 6h5v4h-5zM8 7h2.5q2 0 2 2v2",
+            "/keys" => "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2",
+            "/health" => {
+                "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 7.6c0 4.7-7 8.9-7 8.9z"
+            }
+            _ => "M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6z",
+        }
+    }
+}
+
 /// Renders a page into the frame; an extractor.
 #[derive(Clone, Debug)]
 pub struct Console {
@@ -43,6 +62,17 @@ struct Inside {
     stopping: CancellationToken,
 }
 
+/// Where who is looking stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entrance {
+    /// There is no door: everybody on this machine is inside.
+    Open,
+    /// Signed in.
+    Inside,
+    /// Not signed in, and shown nothing of what is inside.
+    Outside,
+}
+
 /// The document around a page's body.
 #[derive(Template)]
 #[template(path = "layout.html")]
@@ -52,6 +82,7 @@ struct Layout<'a> {
     /// The `href` of the navigation that the page belongs to; empty for none.
     here: &'a str,
     who: Option<&'a str>,
+    entrance: Entrance,
     demo: bool,
     path: &'a str,
     /// HTML already.
@@ -68,11 +99,20 @@ impl Console {
             nav,
             here: here(nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
+            entrance: self.entrance(),
             demo: self.frame.0.stage == Stage::Demo,
             path: &self.path,
             body: &body,
         };
         layout.render().map(Page).map_err(Problem::internal)
+    }
+
+    fn entrance(&self) -> Entrance {
+        match &self.caller {
+            _ if self.frame.web().door().is_open() => Entrance::Open,
+            Some(_) => Entrance::Inside,
+            None => Entrance::Outside,
+        }
     }
 
     /// Who is looking.

@@ -23,8 +23,8 @@ pub enum Error {
     Tls { path: PathBuf, reason: String },
     #[error(transparent)]
     Records(#[from] hob_records::Error),
-    #[error("the house's keys: {0}")]
-    Keys(String),
+    #[error(transparent)]
+    Keys(#[from] hob_schema::BadEnv),
     #[error(transparent)]
     Hot(#[from] hob_hot::Error),
     #[error("could not listen: {0}")]

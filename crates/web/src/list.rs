@@ -1,7 +1,5 @@
 //! What all lists and times of the API have in common.
 
-#![allow(unused_qualifications, reason = "what utoipa derives for a generic list has some")]
-
 use hob_records::{Page, PageRequest, UnixMs};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};

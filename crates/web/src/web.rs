@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hob_house::keys::Keys;
 use hob_house::{House, Live, Task};
 use hob_records::{Transaction, sql};
 
 use crate::access::{Attempts, Door};
-use crate::keys::Keys;
 use crate::{Audit, Changes, Config, Error};
 
 /// The web of one process. Clones are handles to the same.
@@ -36,15 +36,12 @@ impl Web {
     /// Reads what the configuration refers to. Refuses to be open to everybody on an address that others can reach.
     pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
         let admin = config.now().admin()?;
-        let keys = || {
-            Keys::from_env(house.layout, &|name| std::env::var(name).ok())
-                .map_err(|error| Error::Keys(error.to_string()))
-        };
+        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
         let inner = Inner {
             door: Door::new(&house.records, admin.as_ref()),
-            attempts: Attempts::new(&house.hot, keys()?)?,
+            attempts: Attempts::new(&house.hot, keys.clone())?,
             audit: Audit::new(&house.records),
-            changes: Changes::new(house, &keys()?),
+            changes: Changes::new(house, &keys),
             services: OnceLock::new(),
             house: house.clone(),
             config,
@@ -96,6 +93,10 @@ impl Web {
             Ok(())
         };
         self.inner.house.records.write(forget).await.map_err(Error::Records)
+    }
+
+    pub(crate) fn live_config(&self) -> Live<Config> {
+        self.inner.config.clone()
     }
 
     pub(crate) fn door(&self) -> &Door {

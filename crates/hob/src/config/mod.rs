@@ -81,6 +81,7 @@ sections! {
     live {
         server: hob_web::Config,
         secrets: SecretsConfig,
+        gateway: hob_gateway::Config,
     }
 }
 

@@ -33,6 +33,11 @@ pub(crate) struct Answer {
 }
 
 impl Server {
+    /// Where a page of it is.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.listen)
+    }
+
     /// Starts `hob serve` on free ports.
     pub(crate) fn start(arguments: &[&str]) -> Server {
         Server::start_on("127.0.0.1:0", arguments)

@@ -15,9 +15,9 @@ fn everything_is_alive_with_nothing_installed() {
     let port = server.store_port.expect("the embedded store listens");
     let client = redis::Client::open(("127.0.0.1", port)).unwrap();
     client.get_connection().unwrap().set::<_, _, ()>("greeting", "hello").unwrap();
-    let page = server.get("/");
+    let page = server.get("/health");
     assert!(page.head.contains("text/html"), "{}", page.head);
-    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), " keys,"] {
+    for part in ["Hob", "embedded", &format!("redis-cli -p {port}"), "Background tasks"] {
         assert!(page.body.contains(part), "{part} is missing in {}", page.body);
     }
     let metrics = server.get("/metrics");
@@ -133,25 +133,59 @@ fn a_demo_takes_a_free_port_where_one_is_taken() {
 }
 
 mod browser {
-    use hob_testkit::fantoccini::Locator;
-    use hob_testkit::{Browser, Scheme, Scripts, Window, screenshot};
+    use std::path::PathBuf;
+
+    use hob_testkit::fantoccini::{Client, Locator};
+    use hob_testkit::{Browser, LIMIT, Scheme, Window, assert_readable, screenshot, wait_for};
 
     use super::Server;
 
+    async fn links(client: &Client) -> Vec<String> {
+        let mut links = Vec::new();
+        for link in client.find_all(Locator::Css(".nav a")).await.unwrap() {
+            links.push(link.attr("href").await.unwrap().unwrap());
+        }
+        links
+    }
+
+    /// Looks at every page of the navigation, wide and narrow, light and dark.
     #[tokio::test]
-    async fn the_first_page_says_what_runs_and_where() {
+    async fn every_page_of_the_demo_is_there_and_readable() {
         let server = Server::start(&["--demo"]);
         let browser = Browser::start();
-        for (name, width, scheme) in [("wide", 1200, Scheme::Light), ("narrow", 390, Scheme::Dark)] {
-            let window = Window { width, height: 900, scheme, scripts: Scripts::Off };
-            let client = browser.open(window).await;
-            client.goto(&format!("http://{}/", server.listen)).await.unwrap();
-            let text = client.find(Locator::Css("body")).await.unwrap().text().await.unwrap();
-            assert!(text.contains("Ready") && text.contains("yes"), "{text}");
-            let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
-            std::fs::create_dir_all(&folder).unwrap();
-            screenshot(&client, &folder.join(format!("first-{name}.png"))).await;
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
+        for (name, width, scheme) in
+            [("light", 1440, Scheme::Light), ("dark", 1440, Scheme::Dark), ("phone", 500, Scheme::Light)]
+        {
+            let client = browser.open(Window { width, height: 1600, scheme, ..Window::default() }).await;
+            client.goto(&server.url("/")).await.unwrap();
+            let links = links(&client).await;
+            assert!(
+                ["/", "/keys", "/health"].iter().all(|page| links.iter().any(|link| link == page)),
+                "{links:?}"
+            );
+            for link in links {
+                client.goto(&server.url(&link)).await.unwrap();
+                let page = if link == "/" { "overview" } else { link.trim_start_matches('/') };
+                screenshot(&client, &folder.join(format!("hob-{page}-{name}.png"))).await;
+                assert_readable(&client, &format!("{link}, {name}")).await;
+            }
             client.close().await.unwrap();
         }
+    }
+
+    /// P10
+    #[tokio::test]
+    async fn the_health_page_keeps_itself_current() {
+        let server = Server::start(&["--demo"]);
+        let browser = Browser::start();
+        let client = browser.open(Window::default()).await;
+        client.goto(&server.url("/health")).await.unwrap();
+        wait_for("this node among the nodes", LIMIT, async || {
+            let nodes = client.find(Locator::Css("#nodes")).await.unwrap();
+            nodes.text().await.unwrap().contains("this one")
+        })
+        .await;
+        client.close().await.unwrap();
     }
 }

@@ -17,7 +17,8 @@ fn said(output: &std::process::Output) -> String {
 }
 
 fn ask(server: &Server, token: &str, path: &str) -> u16 {
-    let headers = format!("Host: {}\r\nAccept: application/json\r\nAuthorization: Bearer {token}", server.listen);
+    let headers =
+        format!("Host: {}\r\nAccept: application/json\r\nAuthorization: Bearer {token}", server.listen);
     server.get_with(&headers, path).status
 }
 

@@ -1,7 +1,7 @@
 //! The page about a schema that people would otherwise write by hand, in Markdown.
 
 mod memory;
-mod words;
+pub mod words;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! A contract in words: TTLs, bounds and values as a page shows them.
+//! A contract in words: TTLs, bounds and values as a page shows them. What is code stands between backticks.
 
 use crate::id::{Form, IdRule};
 use crate::model::{Content, EnvVar, Family, FieldName, Limit, Presence, Renewal, Schema, Tag, TtlRule};
@@ -6,7 +6,7 @@ use crate::shape::{JsonForm, Value};
 use crate::units::{format_count, format_duration, format_size};
 
 /// Short enough for a table.
-pub(super) fn ttl(rule: &TtlRule) -> String {
+pub fn ttl(rule: &TtlRule) -> String {
     match rule {
         TtlRule::Undeclared => "?".into(),
         TtlRule::Max(limit) => format!("≤ {}", format_duration(limit.value)),
@@ -21,7 +21,7 @@ pub(super) fn ttl(rule: &TtlRule) -> String {
 }
 
 /// A sentence or two.
-pub(super) fn ttl_sentence(family: &Family) -> String {
+pub fn ttl_sentence(family: &Family) -> String {
     let mut text = match &family.ttl.rule {
         TtlRule::Undeclared => "not declared.".to_owned(),
         TtlRule::Max(limit) => format!("always set, at most {}.", duration(limit)),
@@ -46,7 +46,7 @@ fn duration(limit: &Limit<std::time::Duration>) -> String {
     format!("{}{}", format_duration(limit.value), env(limit.env.as_ref()))
 }
 
-pub(super) fn count(limit: &Limit<u64>) -> String {
+pub fn count(limit: &Limit<u64>) -> String {
     format!("{}{}", format_count(limit.value), env(limit.env.as_ref()))
 }
 
@@ -59,14 +59,14 @@ fn env(env: Option<&EnvVar>) -> String {
 }
 
 /// Short enough for a table.
-pub(super) fn bound(family: &Family) -> String {
+pub fn bound(family: &Family) -> String {
     let len = family.max_len.as_ref().map(|limit| format!("{} long", format_count(limit.value)));
     let keys = family.max_keys.as_ref().map(|limit| format!("{} keys", format_count(limit.value)));
     let words: Vec<String> = len.into_iter().chain(keys).collect();
     if words.is_empty() { "one key".into() } else { words.join(", ") }
 }
 
-pub(super) fn content(content: &Content, schema: &Schema) -> String {
+pub fn content(content: &Content, schema: &Schema) -> String {
     match content {
         Content::String(shape) => format!("string, {}", value(shape, schema)),
         Content::Hash(_) => "hash, its fields below".into(),
@@ -89,7 +89,7 @@ fn each(shape: &Value, schema: &Schema) -> String {
     }
 }
 
-pub(super) fn field_name(name: &FieldName, schema: &Schema) -> String {
+pub fn field_name(name: &FieldName, schema: &Schema) -> String {
     match name {
         FieldName::Exact(name) => format!("`{name}`"),
         FieldName::Id(id) => format!("each `<{}>`", schema.ids[*id].name),
@@ -97,14 +97,14 @@ pub(super) fn field_name(name: &FieldName, schema: &Schema) -> String {
     }
 }
 
-pub(super) fn presence(presence: Presence) -> &'static str {
+pub fn presence(presence: Presence) -> &'static str {
     match presence {
         Presence::Required => "",
         Presence::Optional => ", optional",
     }
 }
 
-pub(super) fn value(value: &Value, schema: &Schema) -> String {
+pub fn value(value: &Value, schema: &Schema) -> String {
     match value {
         Value::Any => "any bytes".into(),
         Value::Int { min: i64::MIN, max: i64::MAX } => "a whole number".into(),
@@ -127,7 +127,7 @@ pub(super) fn value(value: &Value, schema: &Schema) -> String {
     }
 }
 
-pub(super) fn json(form: &JsonForm) -> String {
+pub fn json(form: &JsonForm) -> String {
     match form {
         JsonForm::Any => "of any shape".into(),
         JsonForm::Text => "text".into(),
@@ -144,7 +144,7 @@ pub(super) fn json(form: &JsonForm) -> String {
     }
 }
 
-pub(super) fn id(rule: &IdRule) -> String {
+pub fn id(rule: &IdRule) -> String {
     let mut words = vec![match &rule.form {
         Form::OneOf(all) => {
             format!("one of {}", all.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
@@ -167,7 +167,7 @@ pub(super) fn id(rule: &IdRule) -> String {
     words.join("; ")
 }
 
-pub(super) fn tag(family: &Family, schema: &Schema) -> String {
+pub fn tag(family: &Family, schema: &Schema) -> String {
     match &family.tag {
         Tag::Undeclared => "not declared".into(),
         Tag::Id(id) => format!("one for each `{}`", schema.ids[*id].name),

@@ -76,7 +76,7 @@ pub(crate) fn routes() -> Routes<Web> {
 }
 
 /// API tokens, newest first.
-#[utoipa::path(get, path = "/api/v1/tokens", responses((status = 200, body = List<TokenView>)))]
+#[utoipa::path(get, path = "/api/v1/tokens", params(Paging), responses((status = 200, body = List<TokenView>)))]
 async fn list(
     State(web): State<Web>,
     Query(paging): Query<Paging>,
@@ -119,7 +119,7 @@ async fn revoke(
 }
 
 /// What was done, newest first.
-#[utoipa::path(get, path = "/api/v1/audit", responses((status = 200, body = List<DeedView>)))]
+#[utoipa::path(get, path = "/api/v1/audit", params(Paging), responses((status = 200, body = List<DeedView>)))]
 async fn audit(
     State(web): State<Web>,
     Query(paging): Query<Paging>,

@@ -6,7 +6,7 @@ use hob_hot::Hot;
 use hob_hot::limit::{Algorithm, Decision, Rule, Window};
 
 use crate::Error;
-use crate::keys::{Client, Keys};
+use hob_house::keys::{Client, Keys};
 
 /// Enough for somebody who mistypes, far too few for somebody who guesses.
 const LIMIT: u32 = 10;

@@ -10,7 +10,7 @@ use hob_house::{House, Task};
 use tokio::sync::Notify;
 
 use super::feed::Feed;
-use crate::keys::Keys;
+use hob_house::keys::Keys;
 
 /// A topic is told at most so often: who looks at a page sees no difference, and the bus and the browsers rest.
 const EVERY: Duration = Duration::from_millis(250);

@@ -38,10 +38,10 @@ pub(crate) async fn present(request: Request, next: Next) -> Response {
     }
 }
 
-/// The API speaks JSON; so does everything else to whoever asks for it.
+/// The API speaks JSON; so does everything else to whoever asks for that, or for a stream.
 fn for_people(uri: &Uri, headers: &HeaderMap) -> bool {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    !uri.path().starts_with("/api/") && !accepts.contains("json")
+    !uri.path().starts_with("/api/") && !accepts.contains("json") && !accepts.contains("event-stream")
 }
 
 fn page(problem: &Problem, console: &Console, method: &Method, id: &str) -> Option<Response> {

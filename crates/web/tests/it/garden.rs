@@ -1,6 +1,7 @@
 //! A make-believe service, written as a real one is: its routes, its pages, its refusals.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use askama::Template;
 use axum::extract::State;
@@ -8,13 +9,15 @@ use axum::http::StatusCode;
 use axum::response::Redirect;
 use hob_web::{Access, Console, Form, Json, Page, Path, Problem, Query, Routes, Scope};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Garden {
     gnomes: Arc<Mutex<Vec<Gnome>>>,
+    bell: Arc<Semaphore>,
+    nappers: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
@@ -32,7 +35,7 @@ struct Which {
 }
 
 /// The gnomes of the garden.
-#[utoipa::path(get, path = "/api/v1/garden/gnomes", responses((status = 200, body = [Gnome])))]
+#[utoipa::path(get, path = "/api/v1/garden/gnomes", params(Which), responses((status = 200, body = [Gnome])))]
 async fn list(State(garden): State<Garden>, Query(which): Query<Which>) -> Json<Vec<Gnome>> {
     let gnomes = garden.gnomes.lock().await;
     let tall = |gnome: &&Gnome| gnome.height_cm >= which.min_height_cm.unwrap_or(0);
@@ -75,6 +78,39 @@ async fn trip() {
     panic!("tripped over a rake");
 }
 
+/// More than any buffer between a server and a client holds.
+pub(crate) const HAY_BYTES: usize = 64 << 20;
+
+/// A large answer.
+async fn hay() -> Vec<u8> {
+    vec![b'.'; HAY_BYTES]
+}
+
+/// An answer that waits until somebody rings.
+async fn nap(State(garden): State<Garden>) -> Result<&'static str, Problem> {
+    garden.nappers.fetch_add(1, Ordering::SeqCst);
+    garden.bell.acquire().await.map_err(Problem::internal)?.forget();
+    Ok("awake")
+}
+
+impl Garden {
+    /// How many have lain down.
+    pub(crate) fn nappers(&self) -> usize {
+        self.nappers.load(Ordering::SeqCst)
+    }
+
+    /// Wakes whoever naps.
+    pub(crate) fn ring(&self) {
+        self.bell.add_permits(1);
+    }
+}
+
+impl Default for Garden {
+    fn default() -> Self {
+        Self { gnomes: Arc::default(), bell: Arc::new(Semaphore::new(0)), nappers: Arc::default() }
+    }
+}
+
 #[derive(Template)]
 #[template(
     source = "<ul>{% for gnome in gnomes %}<li>{{ gnome.name }}</li>{% endfor %}</ul>{% if may_add %}<form></form>{% endif %}",
@@ -108,6 +144,8 @@ pub(crate) fn routes(garden: Garden) -> Routes {
         .api(Access::Public, routes!(trip))
         .page(Access::read("garden"), "/garden", lawn)
         .page(Access::Public, "/garden/broken", broken_page)
+        .page(Access::Public, "/garden/hay", hay)
+        .page(Access::Public, "/garden/nap", nap)
         .action(Access::write("garden"), "/garden", plant)
         .with_state(garden)
 }

@@ -92,6 +92,8 @@ async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
             "GET /api/v1/garden/trip public",
             "GET /garden garden:read",
             "GET /garden/broken public",
+            "GET /garden/hay public",
+            "GET /garden/nap public",
             "POST /garden garden:write",
         ]
     );

@@ -1,0 +1,197 @@
+//! The service: opens, starts its background tasks, hands out its parts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hob_house::{House, Live, Task};
+use hob_records::{Migrations, migrations};
+use http::uri::PathAndQuery;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::Error;
+use crate::admission::Admission;
+use crate::config::Config;
+use crate::keys::{InstanceId, Keys};
+use crate::limiter::Limiter;
+use crate::meter::Meter;
+use crate::picture::Picture;
+use crate::policy::Policy;
+use crate::proxy::Proxy;
+use crate::publish::{FLUSH_EVERY, Place, Publisher, Sources};
+use crate::route::Endpoints;
+
+/// The gateway's tables.
+pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
+
+/// The gateway. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    house: House,
+    config: Live<Config>,
+    admission: Admission,
+    picture: Picture,
+    publisher: Arc<Mutex<Publisher>>,
+    door: Option<Door>,
+    /// Cancelled when the proxy has let its last request end.
+    drained: CancellationToken,
+}
+
+/// Where clients come in.
+#[derive(Debug)]
+struct Door {
+    proxy: Proxy,
+    listener: Arc<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Gateway {
+    /// Checks the configuration and opens the listener, if there is an upstream. Nothing runs yet.
+    pub async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+        let now = config.now();
+        let policy = Policy::new(&now)?;
+        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
+        let hot = house.hot.with_deadline(now.store_within.get());
+        let limiter = Limiter::new(hot, keys.clone(), &policy);
+        let (meter, endpoints) = (Arc::new(Meter::default()), Arc::new(Endpoints::default()));
+        let admission = Admission::new(policy, limiter.clone(), Arc::clone(&meter), Arc::clone(&endpoints));
+        let sources =
+            Sources { hot: house.hot.clone(), records: house.records.clone(), meter, endpoints, limiter };
+        let publisher = Publisher::new(sources, place(house, &now, &keys)?);
+        let door = if now.upstream.is_empty() { None } else { Some(Door::open(&now, &admission).await?) };
+        let drained = CancellationToken::new();
+        if door.is_none() {
+            drained.cancel();
+        }
+        let inner = Inner {
+            house: house.clone(),
+            config,
+            admission,
+            picture: Picture::new(house.hot.clone(), keys),
+            publisher: Arc::new(Mutex::new(publisher)),
+            door,
+            drained,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Begins to serve clients, to publish what it counts, and to follow its configuration.
+    pub fn start(&self) {
+        let tasks = &self.inner.house.tasks;
+        let gateway = self.clone();
+        tasks.spawn("gateway metrics", move |task| gateway.clone().publish(task));
+        let gateway = self.clone();
+        tasks.spawn("gateway configuration", move |task| gateway.clone().follow(task));
+        if self.inner.door.is_some() {
+            let gateway = self.clone();
+            tasks.spawn("gateway proxy", move |_| gateway.clone().serve());
+            let gateway = self.clone();
+            tasks.spawn("gateway upstreams", move |task| gateway.clone().examine(task));
+        }
+    }
+
+    /// Where clients come in; `None` without an upstream.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.inner.door.as_ref().map(|door| door.address)
+    }
+
+    /// Decides about requests and counts them, for services that do without the proxy.
+    #[must_use]
+    pub fn admission(&self) -> &Admission {
+        &self.inner.admission
+    }
+
+    /// Reads what all instances counted.
+    #[must_use]
+    pub fn picture(&self) -> &Picture {
+        &self.inner.picture
+    }
+
+    async fn serve(self) {
+        if let Some(door) = &self.inner.door {
+            door.proxy.serve(&door.listener, &self.inner.house.tasks.stop_token()).await;
+            self.inner.drained.cancel();
+        }
+    }
+
+    async fn examine(self, task: Task) {
+        let config = self.inner.config.now();
+        let path = config.health_path.parse::<PathAndQuery>().ok().filter(|_| !config.health_path.is_empty());
+        let (Some(path), Some(door)) = (path, &self.inner.door) else { return task.stopped().await };
+        while task.pause(config.health_every.get()).await {
+            door.proxy.examine(&path).await;
+            task.beat();
+        }
+    }
+
+    /// Flushes ten times a second, saves now and then, and everything once more at the end.
+    async fn publish(self, task: Task) {
+        let mut saved_at = Instant::now();
+        let mut failing_since = None;
+        while task.pause(FLUSH_EVERY).await {
+            let mut publisher = self.inner.publisher.lock().await;
+            let mut done = publisher.flush().await;
+            if done.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_every.get() {
+                done = publisher.save().await;
+                saved_at = Instant::now();
+            }
+            match done {
+                Ok(()) => failing_since = None,
+                Err(error) if failing_since.is_none() => {
+                    tracing::warn!(%error, "metrics wait for hot state or the records");
+                    failing_since = Some(Instant::now());
+                }
+                Err(_) => {}
+            }
+            task.lag(failing_since.map_or_else(Default::default, |since: Instant| since.elapsed()));
+            task.beat();
+        }
+        // Requests that end while the proxy drains are counted too.
+        self.inner.drained.cancelled().await;
+        if let Err(error) = self.inner.publisher.lock().await.finish().await {
+            tracing::warn!(%error, "the last metrics could not be written");
+        }
+    }
+
+    /// Puts every good configuration in force, and keeps the old one when the new one is bad.
+    async fn follow(self, task: Task) {
+        let mut config = self.inner.config.clone();
+        loop {
+            tokio::select! {
+                () = task.stopped() => return,
+                changed = config.changed() => match Policy::new(&changed) {
+                    Ok(policy) => self.inner.admission.replace(policy),
+                    Err(error) => tracing::error!(%error, "the gateway keeps its old rules"),
+                },
+            }
+            task.beat();
+        }
+    }
+}
+
+impl Door {
+    async fn open(config: &Config, admission: &Admission) -> Result<Self, Error> {
+        let proxy = Proxy::new(config, admission.clone())?;
+        let failed = |source| Error::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { proxy, listener: Arc::new(listener), address })
+    }
+}
+
+fn place(house: &House, config: &Config, keys: &Keys) -> Result<Place, Error> {
+    let instance = config.instance.as_deref().unwrap_or(house.node.as_str());
+    let instance = InstanceId::new(instance).map_err(|bad| Error::Config(format!("instance: {bad}")))?;
+    let incarnation =
+        InstanceId::new(hob_hot::members::Incarnation::random()).expect("32 hexadecimal digits");
+    let shard = keys.space().shard_of(instance.as_str());
+    Ok(Place { keys: keys.clone(), shard, instance, incarnation })
+}

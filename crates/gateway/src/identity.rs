@@ -1,0 +1,360 @@
+//! Who a client is: an address that nobody can talk us out of, or a name that is believed.
+//!
+//! An address comes from the connection itself, or, where the connection comes from a trusted proxy, from the chain
+//! of hops that proxies wrote down: the right-most one that is not a trusted proxy's. Everything to the left of it
+//! was said by a stranger and is never looked at.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName, HeaderValue};
+use ipnet::IpNet;
+use ring::digest;
+
+use crate::keys::Identifier;
+
+/// The most hops of a chain that are looked at; a longer chain ends here.
+const MOST_HOPS: usize = 32;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Whose word about where a request came from is taken, and in which header it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    pub proxies: Vec<IpNet>,
+    pub chain: Chain,
+}
+
+/// The header that trusted proxies write hops into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chain {
+    /// `X-Forwarded-For: client, proxy`.
+    #[default]
+    XForwardedFor,
+    /// RFC 7239: `Forwarded: for=client, for=proxy`.
+    Forwarded,
+}
+
+/// Where a client's requests come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's address, an IPv4 one never wrapped into an IPv6 one.
+    pub address: IpAddr,
+    /// Whether the connection itself is a trusted proxy's.
+    pub by_proxy: bool,
+}
+
+impl Trust {
+    /// Where a request comes from. No header of an untrusted peer has any influence.
+    #[must_use]
+    pub fn origin(&self, peer: SocketAddr, headers: &HeaderMap) -> Origin {
+        let peer = peer.ip().to_canonical();
+        if !self.trusts(peer) {
+            return Origin { address: peer, by_proxy: false };
+        }
+        let mut nearest = peer;
+        for hop in self.hops(headers).take(MOST_HOPS) {
+            // A trusted proxy that names no address vouches for nobody: the client is that proxy itself.
+            let Some(address) = hop else { break };
+            nearest = address;
+            if !self.trusts(address) {
+                break;
+            }
+        }
+        Origin { address: nearest, by_proxy: true }
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|proxies| proxies.contains(&address))
+    }
+
+    /// The hops from the nearest to the farthest; `None` for one that is no address.
+    fn hops<'h>(&self, headers: &'h HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + 'h {
+        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.chain {
+            Chain::XForwardedFor => (X_FORWARDED_FOR, address_of),
+            Chain::Forwarded => (FORWARDED, forwarded_for),
+        };
+        let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
+        lines.into_iter().rev().flat_map(move |line| {
+            let hops: Vec<Option<IpAddr>> = match line.to_str() {
+                Ok(text) => text.rsplit(',').take(MOST_HOPS).map(|hop| read(hop.trim())).collect(),
+                Err(_) => vec![None],
+            };
+            hops
+        })
+    }
+}
+
+/// The `for` of one element of a `Forwarded` header.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    element.split(';').find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("for").then(|| address_of(value.trim().trim_matches('"')))?
+    })
+}
+
+/// `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:4711`.
+fn address_of(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()));
+    address.ok().map(|address| address.to_canonical())
+}
+
+/// What a rule counts by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// The client's address; IPv6 by its /64, since a client has all of one.
+    #[default]
+    Address,
+    /// A header that a trusted proxy sets once it knows who the client is, as in `user:123`. From anybody else,
+    /// and where it is missing, the address counts.
+    Header { name: HeaderName, label: String },
+    /// The digest of a header that only its owner can know. A caller that makes keys up gets a new count for each
+    /// of them, so such a rule stands beside one by address.
+    ApiKey { name: HeaderName },
+    /// All clients together.
+    Everyone,
+}
+
+/// Whoever is limited, as it stands in a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity(String);
+
+impl Identity {
+    /// The caller that a rule counts a request for.
+    #[must_use]
+    pub fn of(by: &By, origin: Origin, headers: &HeaderMap) -> Self {
+        let named = match by {
+            By::Address => None,
+            By::Header { name, label } if origin.by_proxy => headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .and_then(|value| Self::new(&format!("{label}:{value}"))),
+            By::Header { .. } => None,
+            By::ApiKey { name } => headers.get(name).map(|value| Self::of_secret(value.as_bytes())),
+            By::Everyone => Some(Self("everyone".to_owned())),
+        };
+        named.unwrap_or_else(|| Self::of_address(origin.address))
+    }
+
+    /// A name from elsewhere, such as the API; `None` if it is empty or too long for a key.
+    #[must_use]
+    pub fn new(name: &str) -> Option<Self> {
+        Identifier::new(name).ok().map(|name| Self(name.as_str().to_owned()))
+    }
+
+    fn of_address(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self(address.to_string()),
+            IpAddr::V6(address) if address.is_loopback() => Self(address.to_string()),
+            IpAddr::V6(address) => Self(network_of(address).to_string()),
+        }
+    }
+
+    /// Never the secret itself: keys are read by many.
+    fn of_secret(secret: &[u8]) -> Self {
+        let digest = digest::digest(&digest::SHA256, secret);
+        Self(digest.as_ref()[..16].iter().fold("key:".to_owned(), |text, byte| text + &format!("{byte:02x}")))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn key(&self) -> Identifier {
+        Identifier::new(&self.0).expect("checked when it was made")
+    }
+}
+
+/// The /64 that an address is in.
+fn network_of(address: Ipv6Addr) -> Ipv6Addr {
+    Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Callers that are named one by one: addresses, networks, or names as rules make them.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    networks: Vec<IpNet>,
+    names: Vec<String>,
+}
+
+impl List {
+    #[must_use]
+    pub fn new(entries: &[String]) -> Self {
+        let mut list = Self::default();
+        for entry in entries {
+            match (entry.parse::<IpNet>(), entry.parse::<IpAddr>()) {
+                (Ok(network), _) => list.networks.push(network),
+                (_, Ok(address)) => list.networks.push(IpNet::from(address.to_canonical())),
+                _ => list.names.push(entry.clone()),
+            }
+        }
+        list
+    }
+
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    #[must_use]
+    pub fn has_name(&self, identity: &Identity) -> bool {
+        self.names.iter().any(|name| name == identity.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn trust(chain: Chain) -> Trust {
+        let proxies = ["10.0.0.0/8", "127.0.0.1/32", "2001:db8:ffff::/48"].map(|net| net.parse().unwrap());
+        Trust { proxies: proxies.to_vec(), chain }
+    }
+
+    fn headers(name: &str, values: &[&str]) -> HeaderMap {
+        let name: HeaderName = name.parse().unwrap();
+        values.iter().map(|value| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    fn origin(peer: &str, forwarded: &[&str]) -> String {
+        let peer = SocketAddr::new(peer.parse().unwrap(), 4711);
+        trust(Chain::XForwardedFor).origin(peer, &headers("x-forwarded-for", forwarded)).address.to_string()
+    }
+
+    #[test]
+    fn the_right_most_hop_that_is_no_proxy_is_the_client() {
+        assert_eq!(origin("10.1.1.1", &["6.6.6.6, 203.0.113.7, 10.2.2.2"]), "203.0.113.7");
+        assert_eq!(origin("10.1.1.1", &["6.6.6.6", "203.0.113.7", "10.2.2.2"]), "203.0.113.7");
+        assert_eq!(origin("10.1.1.1", &["10.9.9.9, 10.2.2.2"]), "10.9.9.9");
+        assert_eq!(origin("10.1.1.1", &[]), "10.1.1.1");
+    }
+
+    #[test]
+    fn a_hop_that_is_no_address_makes_its_proxy_the_client() {
+        assert_eq!(origin("10.1.1.1", &["203.0.113.7, unknown"]), "10.1.1.1");
+        assert_eq!(origin("10.1.1.1", &["203.0.113.7, _hidden, 10.2.2.2"]), "10.2.2.2");
+    }
+
+    #[test]
+    fn a_wrapped_ipv4_address_is_the_same_client() {
+        assert_eq!(origin("::ffff:10.1.1.1", &["::ffff:203.0.113.7"]), "203.0.113.7");
+        assert_eq!(origin("::ffff:198.51.100.1", &["203.0.113.7"]), "198.51.100.1");
+    }
+
+    #[test]
+    fn the_standard_header_is_read_with_ports_and_brackets() {
+        let peer = "10.1.1.1:1".parse().unwrap();
+        for (line, client) in [
+            ("for=6.6.6.6, for=\"[2001:db8::7]:80\";proto=https", "2001:db8::7"),
+            ("For=203.0.113.7;by=10.1.1.1", "203.0.113.7"),
+            ("for=203.0.113.7:99", "203.0.113.7"),
+            ("proto=https", "10.1.1.1"),
+        ] {
+            let found = trust(Chain::Forwarded).origin(peer, &headers("forwarded", &[line]));
+            assert_eq!(found.address.to_string(), client, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_network() {
+        let by = |address: &str| {
+            let origin = Origin { address: address.parse().unwrap(), by_proxy: false };
+            Identity::of(&By::Address, origin, &HeaderMap::new()).to_string()
+        };
+        assert_eq!(by("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(by("2001:db8:1:2:ffff::"), "2001:db8:1:2::");
+        assert_eq!(by("::1"), "::1");
+    }
+
+    #[test]
+    fn a_name_is_believed_from_a_proxy_only() {
+        let by = By::Header { name: "x-user".parse().unwrap(), label: "user".into() };
+        let headers = headers("x-user", &["123"]);
+        let from = |by_proxy| Origin { address: "203.0.113.7".parse().unwrap(), by_proxy };
+        assert_eq!(Identity::of(&by, from(true), &headers).as_str(), "user:123");
+        assert_eq!(Identity::of(&by, from(false), &headers).as_str(), "203.0.113.7");
+        assert_eq!(Identity::of(&by, from(true), &HeaderMap::new()).as_str(), "203.0.113.7");
+    }
+
+    #[test]
+    fn an_api_key_never_stands_in_a_key() {
+        let by = By::ApiKey { name: "x-api-key".parse().unwrap() };
+        let origin = Origin { address: "203.0.113.7".parse().unwrap(), by_proxy: false };
+        let identity = Identity::of(&by, origin, &headers("x-api-key", &["hunter2"]));
+        assert!(identity.as_str().starts_with("key:") && !identity.as_str().contains("hunter2"));
+        assert_ne!(identity, Identity::of(&by, origin, &headers("x-api-key", &["hunter3"])));
+    }
+
+    fn any_header() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
+        let name = prop_oneof![
+            Just("x-forwarded-for"),
+            Just("forwarded"),
+            Just("x-real-ip"),
+            Just("x-user"),
+            Just("cf-connecting-ip")
+        ];
+        let address = "[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}";
+        let value = prop_oneof![
+            "[ -~]{0,60}",
+            Just("10.0.0.1, 10.0.0.2".to_owned()),
+            Just("for=10.0.0.1".to_owned()),
+            address,
+            format!("for={address}, for=\"\\[::ffff:10\\.0\\.0\\.1\\]\"")
+        ];
+        (name, value).prop_filter_map("no header", |(name, value)| {
+            Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?))
+        })
+    }
+
+    proptest! {
+        /// Whatever an untrusted peer sends, it is itself.
+        #[test]
+        fn no_header_makes_a_client_someone_else(
+            peer in any::<u32>(), sent in prop::collection::vec(any_header(), 0..6), standard: bool,
+        ) {
+            let chain = if standard { Chain::Forwarded } else { Chain::XForwardedFor };
+            let trust = trust(chain);
+            let peer = IpAddr::from(peer.to_be_bytes());
+            prop_assume!(!trust.trusts(peer));
+            let headers: HeaderMap = sent.into_iter().collect();
+            let origin = trust.origin(SocketAddr::new(peer, 1), &headers);
+            prop_assert_eq!(origin, Origin { address: peer, by_proxy: false });
+            let by = By::Header { name: "x-user".parse().unwrap(), label: "user".into() };
+            prop_assert_eq!(Identity::of(&by, origin, &headers), Identity::of_address(peer));
+        }
+
+        /// Behind an honest proxy, which adds the address that it sees, a client is that address.
+        #[test]
+        fn behind_a_proxy_no_header_makes_a_client_someone_else(
+            client in any::<u32>(), sent in "[ -~]{0,80}", standard: bool,
+        ) {
+            let (chain, name) = if standard {
+                (Chain::Forwarded, "forwarded")
+            } else {
+                (Chain::XForwardedFor, "x-forwarded-for")
+            };
+            let trust = trust(chain);
+            let client = IpAddr::from(client.to_be_bytes());
+            prop_assume!(!trust.trusts(client));
+            let added = if standard { format!("for={client}") } else { client.to_string() };
+            // As a line of its own and at the end of the client's line, as proxies do it.
+            for lines in [vec![sent.trim().to_owned(), added.clone()], vec![format!("{sent}, {added}").trim().to_owned()]] {
+                let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                let origin = trust.origin("10.0.0.1:1".parse().unwrap(), &headers(name, &lines));
+                prop_assert_eq!(origin.address, client);
+            }
+        }
+    }
+}

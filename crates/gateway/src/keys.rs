@@ -1,0 +1,3 @@
+//! The gateway's keys, made from `schemas/gateway.toml`.
+
+hob_schema_macros::keys!("schemas/gateway.toml");

@@ -1,0 +1,101 @@
+//! A limit kept by one instance alone while the store is away: GCRA on this process's own clock.
+
+use std::time::{Duration, Instant};
+
+use hob_hot::limit::{self, Decision, Quota};
+use parking_lot::Mutex;
+
+use super::generations::Generations;
+use crate::identity::Identity;
+
+const MOST_CALLERS: usize = 100_000;
+
+#[derive(Debug)]
+pub(crate) struct LocalLimits {
+    windows: Vec<Window>,
+    /// When each window's backlog is gone, by caller.
+    callers: Mutex<Generations<Identity, Vec<Instant>>>,
+}
+
+#[derive(Debug)]
+struct Window {
+    /// What one request occupies.
+    each: Duration,
+    burst: u32,
+}
+
+impl LocalLimits {
+    pub(crate) fn new(limit: &limit::Rule) -> Self {
+        let window = |window: &limit::Window| Window {
+            each: window.period / window.limit,
+            burst: window.most_at_once(limit.algorithm()),
+        };
+        let callers = Mutex::new(Generations::new(MOST_CALLERS));
+        Self { windows: limit.windows().iter().map(window).collect(), callers }
+    }
+
+    pub(crate) fn take(&self, identity: &Identity, cost: u32, now: Instant) -> Decision {
+        let mut callers = self.callers.lock();
+        let gone = callers.get_or_insert(identity, || vec![now; self.windows.len()]);
+        let mut denied: Option<(Duration, Quota)> = None;
+        let mut told: Option<Quota> = None;
+        for (window, gone) in self.windows.iter().zip(gone.iter()) {
+            let backlog = gone.saturating_duration_since(now);
+            let room = (window.each * window.burst).saturating_sub(backlog);
+            let left = u32::try_from(room.as_nanos() / window.each.as_nanos().max(1)).unwrap_or(u32::MAX);
+            let quota = Quota { limit: window.burst, remaining: left, reset_after: backlog };
+            let wait = (window.each * cost).saturating_sub(room);
+            if !wait.is_zero() && denied.is_none_or(|(longest, _)| wait > longest) {
+                denied = Some((wait, quota));
+            }
+            if told.is_none_or(|told| left < told.remaining) {
+                told = Some(quota);
+            }
+        }
+        if let Some((retry_after, quota)) = denied {
+            return Decision::Denied { quota, retry_after };
+        }
+        for (window, gone) in self.windows.iter().zip(gone.iter_mut()) {
+            *gone = (*gone).max(now) + window.each * cost;
+        }
+        let quota = told.expect("a limit has a window");
+        Decision::Allowed(Quota { remaining: quota.remaining.saturating_sub(cost), ..quota })
+    }
+
+    #[cfg(test)]
+    fn callers(&self) -> usize {
+        self.callers.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hob_hot::limit::Algorithm;
+
+    use super::*;
+
+    fn limits(windows: &[&str]) -> LocalLimits {
+        let windows = windows.iter().map(|window| window.parse().unwrap()).collect();
+        LocalLimits::new(&limit::Rule::new(Algorithm::Gcra, windows).unwrap())
+    }
+
+    #[test]
+    fn every_window_must_have_room() {
+        let (limits, who, begun) = (limits(&["10/1s", "15/1m"]), Identity::new("a").unwrap(), Instant::now());
+        let passed = |at: u64| {
+            let now = begun + Duration::from_secs(at);
+            (0..20).filter(|_| limits.take(&who, 1, now).is_allowed()).count()
+        };
+        assert_eq!((passed(0), passed(2), passed(2)), (10, 5, 0));
+    }
+
+    /// Ten million spoofed callers take no more memory than a hundred thousand.
+    #[test]
+    fn made_up_callers_do_not_fill_the_memory() {
+        let (limits, now) = (limits(&["1/1s"]), Instant::now());
+        for number in 0..1_000_000 {
+            limits.take(&Identity::new(&format!("stranger:{number}")).unwrap(), 1, now);
+        }
+        assert!(limits.callers() <= MOST_CALLERS);
+    }
+}

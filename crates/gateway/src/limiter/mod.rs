@@ -1,0 +1,188 @@
+//! Decides whether a caller may go on: by asking the store, from leased tokens, or, while the store is away, as each
+//! rule says.
+
+mod availability;
+mod generations;
+mod hottest;
+mod lease;
+mod local;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use hob_hot::Hot;
+use hob_hot::limit::{Algorithm, Decision};
+use hob_schema::Key;
+use parking_lot::RwLock;
+
+use crate::config::OnStoreFailure;
+use crate::identity::Identity;
+use crate::keys::Keys;
+use crate::policy::Policy;
+use crate::rule::{Keeping, Keyspace, Mode, Rule};
+
+use availability::Availability;
+pub(crate) use hottest::Hottest;
+use lease::Pools;
+use local::LocalLimits;
+
+/// How long a caller is told to wait when its limit cannot be known.
+const AWAY_RETRY: Duration = Duration::from_secs(1);
+
+/// What a rule says about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was counted, or refused.
+    Decided(Decision),
+    /// The store is away, and the rule is open.
+    Unlimited,
+    /// The store is away, and the rule is closed.
+    Unknown { retry_after: Duration },
+}
+
+impl Verdict {
+    #[must_use]
+    pub fn lets_pass(&self) -> bool {
+        match self {
+            Self::Decided(decision) => decision.is_allowed(),
+            Self::Unlimited => true,
+            Self::Unknown { .. } => false,
+        }
+    }
+}
+
+/// A rule and what this instance knows of its callers.
+#[derive(Debug)]
+pub struct LiveRule {
+    rule: Rule,
+    pools: Pools,
+    local: LocalLimits,
+    pub(crate) counts: Counts,
+    pub(crate) hottest: Hottest,
+}
+
+/// What a rule decided since it was last asked.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) allowed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) shadowed: AtomicU64,
+}
+
+impl LiveRule {
+    fn new(rule: Rule) -> Self {
+        let local = LocalLimits::new(&rule.limit);
+        Self { rule, pools: Pools::default(), local, counts: Counts::default(), hottest: Hottest::default() }
+    }
+
+    /// What the rule says.
+    #[must_use]
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    fn note(&self, identity: &Identity, verdict: &Verdict) {
+        let count = match (verdict.lets_pass(), self.rule.mode) {
+            (true, _) => &self.counts.allowed,
+            (false, Mode::Enforced) => &self.counts.refused,
+            (false, Mode::Shadow) => &self.counts.shadowed,
+        };
+        count.fetch_add(1, Relaxed);
+        if !verdict.lets_pass() {
+            self.hottest.add(identity);
+        }
+    }
+}
+
+/// Keeps the rules of the policy in force. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hot: Hot,
+    keys: Keys,
+    availability: Availability,
+    rules: RwLock<Arc<Vec<Arc<LiveRule>>>>,
+}
+
+impl Limiter {
+    /// `hot` has the deadline that a request can afford.
+    #[must_use]
+    pub fn new(hot: Hot, keys: Keys, policy: &Policy) -> Self {
+        let rules = policy.rules.iter().cloned().map(LiveRule::new).map(Arc::new).collect();
+        let availability = Availability::new(&hot);
+        Self { inner: Arc::new(Inner { hot, keys, availability, rules: RwLock::new(Arc::new(rules)) }) }
+    }
+
+    /// Puts other rules in force. A rule that stays as it is keeps the tokens that it holds.
+    pub fn replace(&self, policy: &Policy) {
+        let before = self.rules();
+        let renew = |rule: &Rule| match before.iter().find(|old| old.rule == *rule) {
+            Some(old) => Arc::clone(old),
+            None => Arc::new(LiveRule::new(rule.clone())),
+        };
+        *self.inner.rules.write() = Arc::new(policy.rules.iter().map(renew).collect());
+    }
+
+    /// The rules in force, in their order.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Vec<Arc<LiveRule>>> {
+        Arc::clone(&self.inner.rules.read())
+    }
+
+    /// The rule of this name.
+    #[must_use]
+    pub fn rule(&self, name: &str) -> Option<Arc<LiveRule>> {
+        self.rules().iter().find(|live| live.rule.name.as_str() == name).cloned()
+    }
+
+    /// Asks a rule about a caller, and counts what it says. `cost` is at most what can pass at once.
+    pub async fn ask(&self, live: &Arc<LiveRule>, identity: &Identity, cost: u32) -> Verdict {
+        let verdict = self.decide(live, identity, cost).await;
+        live.note(identity, &verdict);
+        verdict
+    }
+
+    async fn decide(&self, live: &Arc<LiveRule>, identity: &Identity, cost: u32) -> Verdict {
+        let rule = &live.rule;
+        // Tokens that are held are good without the store.
+        if let Keeping::Leased { debited, hold } = &rule.keeping {
+            let lender = lease::Lender {
+                hot: &self.inner.hot,
+                availability: &self.inner.availability,
+                key: || self.key(rule, identity),
+                rule: debited,
+                hold: *hold,
+            };
+            if let Some(decision) = live.pools.take(identity, cost, &lender).await {
+                return Verdict::Decided(decision);
+            }
+        } else if !self.inner.availability.is_away() {
+            match rule.limit.take(&self.inner.hot, &[self.key(rule, identity)], cost).await {
+                Ok(decision) => return Verdict::Decided(decision),
+                Err(error) => self.inner.availability.failed(&error),
+            }
+        }
+        match rule.on_store_failure {
+            OnStoreFailure::Open => Verdict::Unlimited,
+            OnStoreFailure::Closed => Verdict::Unknown { retry_after: AWAY_RETRY },
+            OnStoreFailure::Local => Verdict::Decided(live.local.take(identity, cost, Instant::now())),
+        }
+    }
+
+    fn key(&self, rule: &Rule, identity: &Identity) -> Key {
+        let (keys, identifier) = (&self.inner.keys, identity.key());
+        match (rule.keyspace, rule.limit.algorithm()) {
+            (Keyspace::Public, Algorithm::FixedLog) => keys.rate_limit(&identifier),
+            (Keyspace::Public, _) => keys.sliding_limit(&identifier),
+            (Keyspace::Own, Algorithm::FixedLog | Algorithm::SlidingLog) => {
+                keys.limit_log(&rule.name.key(), &identifier)
+            }
+            (Keyspace::Own, _) => keys.limit_state(&rule.name.key(), &identifier),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the configuration says, checked: the rules, whom they spare, who is trusted, how requests are counted.
+
+use std::collections::BTreeSet;
+
+use crate::config::Config;
+use crate::identity::{List, Trust};
+use crate::route::{Learn, Template};
+use crate::rule::{BadRule, Keyspace, Rule};
+
+const MOST_RULES: usize = 100;
+
+/// A checked configuration. It is replaced as a whole when the file changes.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) trust: Trust,
+    pub(crate) allow: List,
+    pub(crate) deny: List,
+    pub(crate) templates: Vec<Template>,
+    pub(crate) learn: Learn,
+    pub(crate) count_loopback: bool,
+    pub(crate) x_ratelimit: bool,
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPolicy {
+    #[error(transparent)]
+    Rule(#[from] BadRule),
+    #[error("routes: {0}")]
+    Route(#[from] crate::route::BadTemplate),
+    #[error("at most {MOST_RULES} rules, not {0}")]
+    TooManyRules(usize),
+    #[error("two rules are called {0:?}")]
+    SameName(String),
+    #[error("two rules are public with the same algorithm: {0:?} and {1:?}")]
+    TwoPublic(String, String),
+}
+
+impl Policy {
+    pub fn new(config: &Config) -> Result<Self, BadPolicy> {
+        if config.rules.len() > MOST_RULES {
+            return Err(BadPolicy::TooManyRules(config.rules.len()));
+        }
+        let rules = config.rules.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
+        check_apart(&rules)?;
+        let templates = config.routes.iter().map(|route| Template::new(route)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            rules,
+            trust: Trust { proxies: config.trusted_proxies.clone(), chain: config.chain },
+            allow: List::new(&config.allow),
+            deny: List::new(&config.deny),
+            templates,
+            learn: if config.learn_routes { Learn::Ids } else { Learn::Nothing },
+            count_loopback: config.count_loopback,
+            x_ratelimit: config.x_ratelimit,
+        })
+    }
+
+    #[must_use]
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.name.as_str() == name)
+    }
+}
+
+/// Two rules never share state.
+fn check_apart(rules: &[Rule]) -> Result<(), BadPolicy> {
+    let mut names = BTreeSet::new();
+    for (index, rule) in rules.iter().enumerate() {
+        if !names.insert(&rule.name) {
+            return Err(BadPolicy::SameName(rule.name.to_string()));
+        }
+        let same = |other: &&Rule| {
+            other.keyspace == Keyspace::Public && other.limit.algorithm() == rule.limit.algorithm()
+        };
+        if rule.keyspace == Keyspace::Public
+            && let Some(other) = rules[..index].iter().find(same)
+        {
+            return Err(BadPolicy::TwoPublic(other.name.to_string(), rule.name.to_string()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(toml: &str) -> Result<Policy, BadPolicy> {
+        Policy::new(&toml::from_str(toml).unwrap())
+    }
+
+    #[test]
+    fn two_rules_never_share_state() {
+        let twice =
+            "[[rules]]\nname = \"a\"\nwindows = \"1/1s\"\n[[rules]]\nname = \"a\"\nwindows = \"2/1s\"";
+        assert_eq!(policy(twice).unwrap_err(), BadPolicy::SameName("a".into()));
+        let public = |name| {
+            format!(
+                "[[rules]]\nname = \"{name}\"\nwindows = \"1/1s\"\npublic = true\nalgorithm = \"fixed_log\"\n"
+            )
+        };
+        let two = format!("{}{}", public("a"), public("b"));
+        assert_eq!(policy(&two).unwrap_err(), BadPolicy::TwoPublic("a".into(), "b".into()));
+    }
+
+    #[test]
+    fn an_empty_section_limits_nobody() {
+        assert!(policy("").unwrap().rules.is_empty());
+    }
+}

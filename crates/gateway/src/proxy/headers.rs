@@ -1,0 +1,219 @@
+//! Which header fields pass: those of one connection do not, and what is said about where a request came from is ours.
+
+use std::net::SocketAddr;
+
+use http::header::{
+    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::{HeaderMap, Uri, Version};
+
+use crate::identity::{Chain, Origin};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// How clients connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// Removes what concerns one connection only, also what `Connection` names. Answers with the protocol that an upgrade
+/// is asked for, which survives.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    let upgrade = if named.contains(&UPGRADE) { headers.get(UPGRADE).cloned() } else { None };
+    // Trailers are the one thing of TE that passes.
+    let trailers = headers.get_all(TE).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    for name in named.iter().filter(|name| **name != HOST).chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    upgrade
+}
+
+/// Keeps an upgrade in the headers of a request or of a 101.
+pub(crate) fn keep_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// Makes a client's headers those of the request to the upstream.
+pub(crate) fn prepare(
+    headers: &mut HeaderMap,
+    (uri, version): (&Uri, Version),
+    (peer, origin, chain, scheme): (SocketAddr, Origin, Chain, Scheme),
+) {
+    headers.remove(EXPECT);
+    if version == Version::HTTP_2 {
+        join_cookies(headers);
+    }
+    // HTTP/2, and HTTP/1.1 with an absolute target, say the host in the target.
+    if let Some(authority) = uri.authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        headers.insert(HOST, host);
+    }
+    if !origin.by_proxy {
+        for name in [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED] {
+            headers.remove(name);
+        }
+    }
+    let peer = peer.ip().to_canonical();
+    match chain {
+        Chain::XForwardedFor => append(headers, X_FORWARDED_FOR, &peer.to_string()),
+        Chain::Forwarded => {
+            let node = if peer.is_ipv6() { format!("\"[{peer}]\"") } else { peer.to_string() };
+            append(headers, FORWARDED, &format!("for={node};proto={}", scheme.as_str()));
+        }
+    }
+    if !headers.contains_key(X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme.as_str()));
+    }
+    if !headers.contains_key(X_FORWARDED_HOST)
+        && let Some(host) = headers.get(HOST).cloned()
+    {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+    if let Ok(address) = HeaderValue::from_str(&origin.address.to_string()) {
+        headers.insert(X_REAL_IP, address);
+    }
+    headers
+        .append(VIA, HeaderValue::from_static(if version == Version::HTTP_2 { "2 hob" } else { "1.1 hob" }));
+}
+
+/// HTTP/2 may split cookies over several lines; HTTP/1.1 has one.
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+fn append(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    let before: Vec<&[u8]> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    let joined = [before, vec![text.as_bytes()]].concat().join(&b", "[..]);
+    if let Ok(value) = HeaderValue::from_bytes(&joined) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    fn prepared(lines: &[(&'static str, &'static str)], by_proxy: bool, version: Version) -> HeaderMap {
+        let mut headers = headers(lines);
+        let origin = Origin { address: "203.0.113.7".parse().unwrap(), by_proxy };
+        let from = ("198.51.100.1:4711".parse().unwrap(), origin, Chain::XForwardedFor, Scheme::Https);
+        prepare(&mut headers, (&Uri::from_static("/path"), version), from);
+        headers
+    }
+
+    #[test]
+    fn fields_of_one_connection_do_not_pass() {
+        let mut headers = headers(&[
+            ("connection", "close, x-secret, Host"),
+            ("x-secret", "1"),
+            ("host", "a"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("proxy-authorization", "Basic x"),
+            ("accept", "*/*"),
+        ]);
+        assert_eq!(strip_hop_by_hop(&mut headers), None);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept", "host", "te"]);
+    }
+
+    #[test]
+    fn an_upgrade_that_is_asked_for_is_told() {
+        let mut headers = headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(strip_hop_by_hop(&mut headers).unwrap(), "websocket");
+        let mut headers = self::headers(&[("upgrade", "h2c")]);
+        assert_eq!(strip_hop_by_hop(&mut headers), None);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn what_a_stranger_says_about_itself_is_replaced() {
+        let lines = [
+            ("x-forwarded-for", "10.0.0.1"),
+            ("forwarded", "for=10.0.0.1"),
+            ("x-real-ip", "10.0.0.1"),
+            ("host", "a"),
+        ];
+        let sent = prepared(&lines, false, Version::HTTP_11);
+        assert_eq!(sent["x-forwarded-for"], "198.51.100.1");
+        assert_eq!(sent["x-real-ip"], "203.0.113.7");
+        assert_eq!(
+            (&sent["x-forwarded-proto"], &sent["x-forwarded-host"]),
+            (&"https".parse().unwrap(), &"a".parse().unwrap())
+        );
+        assert!(!sent.contains_key("forwarded"));
+    }
+
+    #[test]
+    fn a_proxys_word_is_passed_on() {
+        let sent = prepared(
+            &[("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "http")],
+            true,
+            Version::HTTP_11,
+        );
+        assert_eq!(sent["x-forwarded-for"], "203.0.113.7, 198.51.100.1");
+        assert_eq!(sent["x-forwarded-proto"], "http");
+    }
+
+    #[test]
+    fn cookies_that_http_2_split_are_joined() {
+        let sent = prepared(&[("cookie", "a=1"), ("cookie", "b=2")], false, Version::HTTP_2);
+        assert_eq!(sent.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+        assert_eq!(sent["via"], "2 hob");
+    }
+}

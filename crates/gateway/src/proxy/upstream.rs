@@ -1,0 +1,190 @@
+//! Where requests go: the upstreams, how busy each is, and which of them answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery, Scheme};
+
+/// After so many failures in a row an upstream is left alone for a while.
+const FAILURES: u32 = 3;
+const LEFT_ALONE: Duration = Duration::from_secs(5);
+
+/// A server that requests are passed on to.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    authority: Authority,
+    in_flight: AtomicU32,
+    failures: AtomicU32,
+    /// Milliseconds of the life of the upstreams.
+    alone_until_ms: AtomicU64,
+    /// What its health path last said.
+    unwell: AtomicBool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    all: Vec<Arc<Upstream>>,
+    begun: Instant,
+    turn: AtomicUsize,
+}
+
+/// A request that an upstream works on, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Upstream>);
+
+/// Why a text is no upstream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no upstream; write http://host:port without a path")]
+pub(crate) struct BadUpstream(String);
+
+impl Upstreams {
+    pub(crate) fn new(addresses: &[String]) -> Result<Self, BadUpstream> {
+        let all = addresses.iter().map(|address| read(address).map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(Self { all, begun: Instant::now(), turn: AtomicUsize::new(0) })
+    }
+
+    /// The least busy of those that answer and were not tried yet; if none answers, the least busy of all.
+    pub(crate) fn pick(&self, tried: &[InFlight]) -> Option<InFlight> {
+        let fresh = |upstream: &&Arc<Upstream>| !tried.iter().any(|other| Arc::ptr_eq(&other.0, upstream));
+        // Whose turn it is among equals.
+        let turn = self.turn.fetch_add(1, Relaxed);
+        let in_turn = || (0..self.all.len()).map(|at| &self.all[(turn + at) % self.all.len()]).filter(fresh);
+        let least = |upstream: &&Arc<Upstream>| upstream.in_flight.load(Relaxed);
+        let now_ms = self.now_ms();
+        let well = in_turn().filter(|upstream| upstream.answers(now_ms)).min_by_key(least);
+        let picked = well.or_else(|| in_turn().min_by_key(least))?;
+        picked.in_flight.fetch_add(1, Relaxed);
+        Some(InFlight(Arc::clone(picked)))
+    }
+
+    pub(crate) fn succeeded(&self, used: &InFlight) {
+        used.0.failures.store(0, Relaxed);
+    }
+
+    pub(crate) fn failed(&self, used: &InFlight) {
+        if used.0.failures.fetch_add(1, Relaxed) + 1 >= FAILURES {
+            used.0.alone_until_ms.store(self.now_ms() + LEFT_ALONE.as_millis() as u64, Relaxed);
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<Upstream>] {
+        &self.all
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+}
+
+impl Upstream {
+    /// The target of a request here.
+    pub(crate) fn target(&self, path: PathAndQuery) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).expect("a scheme, an authority and a path")
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Takes note of what its health path says.
+    pub(crate) fn examined(&self, health: Health) {
+        let unwell = health == Health::Unwell;
+        if self.unwell.swap(unwell, Relaxed) != unwell {
+            tracing::warn!(upstream = %self.authority, ?health, "an upstream's health changed");
+        }
+    }
+
+    fn answers(&self, now_ms: u64) -> bool {
+        !self.unwell.load(Relaxed) && self.alone_until_ms.load(Relaxed) <= now_ms
+    }
+}
+
+/// What an upstream's health path says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    Unwell,
+}
+
+impl InFlight {
+    pub(crate) fn upstream(&self) -> &Upstream {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+fn read(address: &str) -> Result<Upstream, BadUpstream> {
+    let bad = || BadUpstream(address.to_owned());
+    let uri: Uri = address.parse().map_err(|_| bad())?;
+    let plain =
+        uri.scheme() == Some(&Scheme::HTTP) && matches!(uri.path(), "" | "/") && uri.query().is_none();
+    let authority = uri.authority().filter(|authority| plain && !authority.as_str().contains('@'));
+    Ok(Upstream {
+        authority: authority.cloned().ok_or_else(bad)?,
+        in_flight: AtomicU32::new(0),
+        failures: AtomicU32::new(0),
+        alone_until_ms: AtomicU64::new(0),
+        unwell: AtomicBool::new(false),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstreams(count: u32) -> Upstreams {
+        let addresses: Vec<String> = (0..count).map(|number| format!("http://10.0.0.{number}:80")).collect();
+        Upstreams::new(&addresses).unwrap()
+    }
+
+    #[test]
+    fn the_least_busy_is_next() {
+        let upstreams = upstreams(3);
+        let busy: Vec<InFlight> = (0..3).map(|_| upstreams.pick(&[]).unwrap()).collect();
+        let authorities: std::collections::BTreeSet<&str> =
+            busy.iter().map(|used| used.upstream().authority().as_str()).collect();
+        assert_eq!(authorities.len(), 3);
+        let idle = busy[1].upstream().authority().clone();
+        let kept: Vec<&InFlight> = vec![&busy[0], &busy[2]];
+        assert_eq!(kept.len(), 2);
+        let mut busy = busy;
+        drop(busy.remove(1));
+        assert_eq!(upstreams.pick(&[]).unwrap().upstream().authority(), &idle);
+    }
+
+    #[test]
+    fn one_that_fails_again_and_again_is_left_alone_unless_there_is_no_other() {
+        let upstreams = upstreams(2);
+        let failing = upstreams.pick(&[]).unwrap();
+        (0..FAILURES).for_each(|_| upstreams.failed(&failing));
+        for _ in 0..10 {
+            let picked = upstreams.pick(&[]).unwrap();
+            assert_ne!(picked.upstream().authority(), failing.upstream().authority());
+        }
+        let other = upstreams.pick(&[]).unwrap();
+        assert!(upstreams.pick(std::slice::from_ref(&other)).is_some());
+        assert!(upstreams.pick(&[failing, other]).is_none());
+    }
+
+    #[test]
+    fn only_plain_addresses_are_upstreams() {
+        for text in
+            ["", "localhost:3000", "https://a", "http://a/path", "http://a?x", "http://u@a", "ftp://a"]
+        {
+            assert!(Upstreams::new(&[text.to_owned()]).is_err(), "{text:?}");
+        }
+        assert!(Upstreams::new(&["http://localhost:3000/".to_owned()]).is_ok());
+    }
+}

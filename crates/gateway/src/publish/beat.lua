@@ -1,0 +1,54 @@
+-- Say that an instance is alive, with its open connections and the requests it saw; take out what dead instances
+-- held, and write the gauges of all of them (G1 G2 G5 G6).
+-- KEYS  1 instances zset (by end of lease, ms) · 2 connections hash · 3 starts hash · 4 seconds hash
+--       5 current · 6 most connections · 7 speed · 8 most speed
+-- ARGV  instance, connections, the most of them at once since the last beat, hold_ms, now_us ('' = the store's clock),
+--       then age_ms and count of requests seen since the last beat
+-- Returns {'beat', now_ms}
+-- TTL: of the seconds only, which are looked at for two minutes and kept for five. The sets are bounded by the
+-- instances that live; a dead one goes with the next beat of any other.
+local instance, connections, peak, hold_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+-- The newest lease says what time it was at the latest beat.
+local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local now = math.max(clock_ms(ARGV[5]), tonumber(newest[2] or 0) - hold_ms)
+
+for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', int(now))) do
+  redis.call('ZREM', KEYS[1], dead)
+  redis.call('HDEL', KEYS[2], dead)
+  redis.call('HDEL', KEYS[3], dead)
+end
+-- The first of all: startup is now.
+if redis.call('ZCARD', KEYS[1]) == 0 then
+  redis.call('SET', KEYS[6], 0)
+  redis.call('SET', KEYS[8], 0)
+end
+redis.call('ZADD', KEYS[1], int(now + hold_ms), instance)
+redis.call('HSET', KEYS[2], instance, int(connections))
+redis.call('HSETNX', KEYS[3], instance, int(now))
+
+local sum = 0
+for _, count in ipairs(redis.call('HVALS', KEYS[2])) do sum = sum + count end
+redis.call('SET', KEYS[5], int(sum))
+local most = sum - connections + peak
+if most > tonumber(redis.call('GET', KEYS[6]) or 0) then redis.call('SET', KEYS[6], int(most)) end
+
+local second = math.floor(now / 1000)
+for at = 6, #ARGV, 2 do
+  local seen = math.floor((now - ARGV[at]) / 1000)
+  if seen > second - 120 then redis.call('HINCRBY', KEYS[4], int(seen), ARGV[at + 1]) end
+end
+-- A second counts when it is over; late beats still add to it.
+local busiest = 0
+local seconds = redis.call('HGETALL', KEYS[4])
+for at = 1, #seconds, 2 do
+  local age = second - seconds[at]
+  if age >= 120 then
+    redis.call('HDEL', KEYS[4], seconds[at])
+  elseif age > 0 then
+    busiest = math.max(busiest, tonumber(seconds[at + 1]))
+  end
+end
+redis.call('EXPIRE', KEYS[4], 300)
+redis.call('SET', KEYS[7], redis.call('HGET', KEYS[4], int(second - 1)) or 0)
+if busiest > tonumber(redis.call('GET', KEYS[8]) or 0) then redis.call('SET', KEYS[8], int(busiest)) end
+return {'beat', now}

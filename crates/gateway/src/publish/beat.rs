@@ -1,0 +1,72 @@
+//! An instance's sign of life, and the gauges of all instances that follow from it (G1 G2 G5 G6).
+
+use std::time::{Duration, Instant};
+
+use hob_hot::{CLOCK, Call, Hot, Reply, Script};
+use hob_schema::Shard;
+
+use crate::keys::{InstanceId, Keys};
+
+static BEAT: Script = Script::with(&[CLOCK], include_str!("beat.lua"));
+static LEAVE: Script = Script::new(include_str!("leave.lua"));
+
+/// An instance that was not heard of for so long is dead.
+pub(crate) const HOLD: Duration = Duration::from_secs(5);
+
+/// Gauges are one picture, so they are in one shard.
+pub(crate) fn gauges(keys: &Keys) -> Shard {
+    keys.space().shard(0).expect("there is always a first shard")
+}
+
+/// What an instance says of itself.
+#[derive(Debug)]
+pub(crate) struct Beat<'a> {
+    pub(crate) instance: &'a InstanceId,
+    pub(crate) connections: u32,
+    /// The most of them since the last beat.
+    pub(crate) peak: u32,
+    /// Requests since the last beat, by when they were collected.
+    pub(crate) seen: &'a [(Instant, u64)],
+}
+
+impl Beat<'_> {
+    pub(crate) fn call(&self, hot: &Hot, keys: &Keys) -> Call {
+        let shard = gauges(keys);
+        let mut call = BEAT.on(&[
+            keys.instances(shard),
+            keys.instance_connections(shard),
+            keys.instance_starts(shard),
+            keys.seconds(shard),
+            keys.connections_current(shard),
+            keys.connections_max(shard),
+            keys.requests_speed(shard),
+            keys.requests_speed_max(shard),
+        ]);
+        call = call.arg(self.instance.as_str()).arg(self.connections).arg(self.peak);
+        call = call.arg(HOLD.as_millis() as u64).arg(hot.clock().us());
+        for (at, count) in self.seen {
+            call = call.arg(at.elapsed().as_millis() as u64).arg(*count);
+        }
+        call
+    }
+}
+
+/// The store's time in a beat's answer.
+pub(crate) fn read(mut reply: Reply) -> hob_hot::Result<u64> {
+    match reply.word() {
+        "beat" => reply.next(),
+        _ => Err(reply.unexpected()),
+    }
+}
+
+/// Takes an instance out at once.
+pub(crate) async fn leave(hot: &Hot, keys: &Keys, instance: &InstanceId) -> hob_hot::Result<()> {
+    let shard = gauges(keys);
+    let call = LEAVE.on(&[
+        keys.instances(shard),
+        keys.instance_connections(shard),
+        keys.instance_starts(shard),
+        keys.connections_current(shard),
+    ]);
+    hot.run::<Reply>(call.arg(instance.as_str())).await.map(drop)
+}

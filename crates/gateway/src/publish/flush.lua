@@ -1,0 +1,91 @@
+-- Add what an instance counted since its last flush, once: the same number again changes nothing (G3 G4 G7–G15).
+-- KEYS  1 marker · 2 number of the instance's last flush · 3 set of endpoints · 4 samples taken
+--       5 total · 6 accepted · 7 limited · 8 errors · 9 by instance
+--       10 to 12 hourly counters of the hour before the believed one, of it, of the next · 13 to 15 latency of all, likewise
+--       then 8 keys for `other` and for each endpoint: requests, errors, times, sum, count, latency of the three hours
+--       then one key for each status
+-- ARGV  epoch, number, now_us ('' = the store's clock), start of the believed hour in ms, most endpoints, most times,
+--       total, accepted, limited, errors, how many statuses, the count of each, how many endpoints, then of each:
+--       name, requests, errors, count, sum in ms, how many times, of each age_ms and ms, how many buckets, of each
+--       its number and count
+-- Returns {'flushed' | 'repeated', now_ms, hour_ms, the places of endpoints that were counted as `other`…}
+--       {'stray', now_ms} when the hour is none of the three · {'lost', epoch found or ''}
+-- TTL: what belongs to an instance or an hour goes a day after its last write, when nobody asks for it any more; the
+-- number of a flush is needed for seconds. The others are bounded by the set of endpoints and the codes there are.
+local gone = lost(KEYS[1], ARGV[1])
+if gone then return gone end
+local HOUR, DAY_S = 3600000, 86400
+local now = clock_ms(ARGV[3])
+local hour = now - now % HOUR
+local turn = (hour - ARGV[4]) / HOUR + 1
+if turn < 0 or turn > 2 then return {'stray', now} end
+local repeated = tonumber(ARGV[2]) <= tonumber(redis.call('GET', KEYS[2]) or 0)
+local most, most_times = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local function is_named(name)
+  if redis.call('SISMEMBER', KEYS[3], name) == 1 then return true end
+  if repeated or redis.call('SCARD', KEYS[3]) >= most then return false end
+  redis.call('SADD', KEYS[3], name)
+  return true
+end
+
+local function add(key, count)
+  if count ~= '0' then redis.call('INCRBY', key, count) end
+end
+
+local function add_buckets(key, at, buckets)
+  local minute = string.format('%d:', math.floor((now - hour) / 60000))
+  for bucket = at, at + 2 * buckets - 1, 2 do
+    redis.call('HINCRBY', key, minute .. ARGV[bucket], ARGV[bucket + 1])
+  end
+  if buckets > 0 then redis.call('EXPIRE', key, 26 * 3600) end
+end
+
+-- Members stay plain numbers; the last digits of a sequence keep equal ones apart.
+local function add_times(key, at, times)
+  if times == 0 then return end
+  local sequence = redis.call('INCRBY', KEYS[4], times) - times
+  for time = 0, times - 1 do
+    local member = string.format('%s%06d', ARGV[at + 2 * time + 1], (sequence + time) % 1000000)
+    redis.call('ZADD', key, int(now - ARGV[at + 2 * time]), member)
+  end
+  redis.call('ZREMRANGEBYRANK', key, 0, -(most_times + 1))
+end
+
+local statuses = tonumber(ARGV[11])
+local at = 12 + statuses
+local endpoints = tonumber(ARGV[at])
+at = at + 1
+local answer = {repeated and 'repeated' or 'flushed', now, hour}
+for place = 1, endpoints do
+  local block = 16 + 8 * place
+  if ARGV[at] == 'other' then
+    block = 16
+  elseif not is_named(ARGV[at]) then
+    block = 16
+    answer[#answer + 1] = place
+  end
+  local times = tonumber(ARGV[at + 5])
+  local buckets_at = at + 6 + 2 * times
+  local buckets = tonumber(ARGV[buckets_at])
+  if not repeated then
+    add(KEYS[block], ARGV[at + 1])
+    add(KEYS[block + 1], ARGV[at + 2])
+    add_times(KEYS[block + 2], at + 6, times)
+    if ARGV[at + 3] ~= '0' then redis.call('INCRBYFLOAT', KEYS[block + 3], ARGV[at + 4]) end
+    add(KEYS[block + 4], ARGV[at + 3])
+    add_buckets(KEYS[block + 5 + turn], buckets_at + 1, buckets)
+    add_buckets(KEYS[13 + turn], buckets_at + 1, buckets)
+  end
+  at = buckets_at + 1 + 2 * buckets
+end
+if repeated then return answer end
+
+for place = 1, 4 do add(KEYS[4 + place], ARGV[6 + place]) end
+for status = 1, statuses do add(KEYS[23 + 8 * endpoints + status], ARGV[11 + status]) end
+add(KEYS[9], ARGV[7])
+redis.call('EXPIRE', KEYS[9], DAY_S)
+add(KEYS[10 + turn], ARGV[7])
+redis.call('EXPIRE', KEYS[10 + turn], DAY_S)
+redis.call('SET', KEYS[2], ARGV[2], 'EX', DAY_S)
+return answer

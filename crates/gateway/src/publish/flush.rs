@@ -1,0 +1,160 @@
+//! One flush: what an instance counted, added to the shared counters by one script.
+
+use hob_hot::epoch::{Epoch, MARKER, Outcome};
+use hob_hot::{CLOCK, Call, Hot, Reply, Script};
+use hob_schema::{Key, Shard};
+
+use super::names::EndpointNames;
+use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
+use crate::meter::Meter;
+use crate::route::EndpointId;
+use crate::tally::{Counted, Tally};
+
+static FLUSH: Script = Script::with(&[CLOCK, MARKER], include_str!("flush.lua"));
+
+pub(crate) const HOUR_MS: u64 = 3_600_000;
+
+/// Endpoints of one flush. What has more takes several.
+pub(crate) const MOST_ENDPOINTS: usize = 128;
+
+/// What one instance sends once, and again until it is answered.
+#[derive(Debug)]
+pub(crate) struct Flush {
+    pub(crate) number: u64,
+    pub(crate) tally: Tally,
+    /// In the order in which they are sent, so that the answer can name them by place.
+    endpoints: Vec<EndpointId>,
+}
+
+/// What became of a flush.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// It is counted, now or before.
+    Counted {
+        now_ms: u64,
+        hour_ms: u64,
+        /// Endpoints that are counted as `other`, since there are enough.
+        as_other: Vec<EndpointId>,
+    },
+    /// The caller was wrong about the hour; nothing was counted.
+    Stray { now_ms: u64 },
+}
+
+/// Where an instance's counters are.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) keys: Keys,
+    pub(crate) shard: Shard,
+    pub(crate) instance: InstanceId,
+    /// This life of the instance, random: its flushes are never taken for those of a former one.
+    pub(crate) incarnation: InstanceId,
+}
+
+impl Flush {
+    pub(crate) fn new(number: u64, tally: Tally) -> Self {
+        let endpoints = tally.endpoints.keys().copied().collect();
+        Self { number, tally, endpoints }
+    }
+
+    pub(crate) fn call(
+        &self,
+        hot: &Hot,
+        place: &Place,
+        epoch: Epoch,
+        now_ms: u64,
+        (names, meter): (&EndpointNames, &Meter),
+    ) -> Call {
+        let hour_ms = now_ms - now_ms % HOUR_MS;
+        let totals = self.tally.sum();
+        let mut call = FLUSH.on(&self.keys(place, hour_ms, names));
+        call = call.arg(epoch.get()).arg(self.number).arg(hot.clock().us()).arg(hour_ms);
+        call = call.arg(Keys::ENDPOINTS_MAX_LEN).arg(Keys::RESPONSE_TIMES_MAX_LEN);
+        call = call.arg(totals.requests).arg(totals.accepted()).arg(totals.refused).arg(totals.errors);
+        call = call.arg(totals.statuses.len());
+        for count in totals.statuses.values() {
+            call = call.arg(*count);
+        }
+        call = call.arg(self.endpoints.len());
+        for endpoint in &self.endpoints {
+            call = counted_args(call, &names.name(*endpoint), &self.tally.endpoints[endpoint], meter);
+        }
+        call
+    }
+
+    fn keys(&self, place: &Place, hour_ms: u64, names: &EndpointNames) -> Vec<Key> {
+        let Place { keys, shard, instance, incarnation } = place;
+        let shard = *shard;
+        let hours = [hour_ms.saturating_sub(HOUR_MS), hour_ms, hour_ms + HOUR_MS]
+            .map(|start| Hour::new(start).expect("a multiple of an hour"));
+        let mut all = vec![
+            keys.marker(shard),
+            keys.flushed(incarnation, shard),
+            keys.endpoints(shard),
+            keys.samples_sequence(shard),
+            keys.requests_total(shard),
+            keys.requests_accepted(shard),
+            keys.requests_limited(shard),
+            keys.errors_total(shard),
+            keys.requests_by_instance(instance, shard),
+        ];
+        all.extend(hours.iter().map(|hour| keys.requests_by_hour(hour, shard)));
+        all.extend(hours.iter().map(|hour| keys.latency_all(hour, shard)));
+        let named = self.endpoints.iter().map(|endpoint| names.name(*endpoint));
+        for endpoint in std::iter::once(names.name(EndpointId::OTHER)).chain(named) {
+            all.extend(counters(keys, &endpoint, shard));
+            all.extend(hours.iter().map(|hour| keys.latency(hour, &endpoint, shard)));
+        }
+        for status in self.tally.sum().statuses.keys() {
+            let status = StatusCode::new(status).expect("an error's status");
+            all.push(keys.errors_by_status(&status, shard));
+        }
+        all
+    }
+
+    pub(crate) fn read(&self, reply: Reply) -> hob_hot::Result<Outcome<Flushed>> {
+        Outcome::read(reply, |mut reply| match reply.word() {
+            "flushed" | "repeated" => {
+                let (now_ms, hour_ms) = (reply.next()?, reply.next()?);
+                let mut as_other = Vec::new();
+                while reply.left() > 0 {
+                    let at: usize = reply.next()?;
+                    as_other.extend(at.checked_sub(1).and_then(|at| self.endpoints.get(at)));
+                }
+                Ok(Flushed::Counted { now_ms, hour_ms, as_other })
+            }
+            "stray" => Ok(Flushed::Stray { now_ms: reply.next()? }),
+            _ => Err(reply.unexpected()),
+        })
+    }
+}
+
+/// The documented keys of an endpoint: requests, errors, times, their sum, their count.
+fn counters(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
+    [
+        keys.requests_by_endpoint(endpoint, shard),
+        keys.errors_by_endpoint(endpoint, shard),
+        keys.response_times(endpoint, shard),
+        keys.response_sum(endpoint, shard),
+        keys.response_count(endpoint, shard),
+    ]
+}
+
+fn counted_args(mut call: Call, name: &Endpoint, counted: &Counted, meter: &Meter) -> Call {
+    let totals = &counted.totals;
+    call = call.arg(name.as_str()).arg(totals.requests).arg(totals.errors).arg(totals.timed);
+    call = call.arg(millis_text(totals.time_us)).arg(counted.samples.len());
+    for (at_ms, took_us) in &counted.samples {
+        let age_ms = u64::try_from(meter.age(*at_ms).as_millis()).unwrap_or(u64::MAX);
+        call = call.arg(age_ms).arg(millis_text(u64::from(*took_us)));
+    }
+    call = call.arg(counted.buckets.len());
+    for (bucket, count) in &counted.buckets {
+        call = call.arg(bucket.0).arg(*count);
+    }
+    call
+}
+
+/// Microseconds as the documented milliseconds: `150.123`.
+pub(crate) fn millis_text(us: u64) -> String {
+    format!("{}.{:03}", us / 1000, us % 1000)
+}

@@ -1,0 +1,39 @@
+//! What endpoints are called in shared counters: by name, or `other` once the store has said that there are enough.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::keys::Endpoint;
+use crate::route::{EndpointId, Endpoints};
+use crate::tally::Tally;
+
+#[derive(Debug)]
+pub(crate) struct EndpointNames {
+    endpoints: Arc<Endpoints>,
+    as_other: HashSet<EndpointId>,
+}
+
+impl EndpointNames {
+    pub(crate) fn new(endpoints: Arc<Endpoints>) -> Self {
+        Self { endpoints, as_other: HashSet::new() }
+    }
+
+    pub(crate) fn name(&self, endpoint: EndpointId) -> Endpoint {
+        self.endpoints.name(endpoint)
+    }
+
+    /// From now on these are `other`.
+    pub(crate) fn count_as_other(&mut self, endpoints: &[EndpointId]) {
+        self.as_other.extend(endpoints);
+    }
+
+    /// Counts under `other` what the store will not name.
+    pub(crate) fn settle(&self, tally: &mut Tally) {
+        if self.as_other.is_empty() {
+            return;
+        }
+        let folded: Vec<EndpointId> =
+            tally.endpoints.keys().filter(|endpoint| self.as_other.contains(endpoint)).copied().collect();
+        folded.into_iter().for_each(|endpoint| tally.fold_into_other(endpoint));
+    }
+}

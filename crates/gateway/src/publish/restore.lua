@@ -1,0 +1,25 @@
+-- Put totals back as the records have them, in a new epoch.
+-- KEYS  1 marker · 2 set of endpoints · then the counters
+-- ARGV  epoch, how many endpoints, their names, then of each counter its value ('' = it is not there) and its TTL in
+--       seconds (0 = none)
+-- Returns {'restored'} · {'stale', epoch found} when a later epoch, or this one, is there already
+-- TTL: of what belongs to an hour or an instance, as in flush.lua.
+local found = redis.call('HGET', KEYS[1], 'epoch')
+if found and tonumber(found) >= tonumber(ARGV[1]) then return {'stale', found} end
+redis.call('DEL', KEYS[2])
+local endpoints = tonumber(ARGV[2])
+for place = 1, endpoints do redis.call('SADD', KEYS[2], ARGV[2 + place]) end
+local at = 3 + endpoints
+for place = 3, #KEYS do
+  local value, ttl_s = ARGV[at], ARGV[at + 1]
+  if value == '' then
+    redis.call('DEL', KEYS[place])
+  elseif ttl_s == '0' then
+    redis.call('SET', KEYS[place], value)
+  else
+    redis.call('SET', KEYS[place], value, 'EX', ttl_s)
+  end
+  at = at + 2
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'n', 0)
+return {'restored'}

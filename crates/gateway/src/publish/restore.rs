@@ -1,0 +1,114 @@
+//! Puts the counters of a shard back as the records have them.
+
+use std::collections::BTreeMap;
+
+use hob_hot::{Hot, Reply, Script, cmd};
+use hob_records::Records;
+use hob_schema::{Key, Shard};
+
+use super::checkpoint::{self, Kind, Rows};
+use super::flush::{HOUR_MS, millis_text};
+use crate::Error;
+use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
+
+static RESTORE: Script = Script::new(include_str!("restore.lua"));
+
+const DAY_S: u64 = 86_400;
+
+/// Puts the counters back, in an epoch that the caller has begun. If a later one is there already, the next flush
+/// finds it.
+pub(crate) async fn restore(
+    hot: &Hot,
+    records: &Records,
+    keys: &Keys,
+    shard: Shard,
+    epoch: u32,
+) -> Result<(), Error> {
+    let rows = checkpoint::load(records, shard.number()).await?;
+    let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
+    // What is counted now but not in the records was counted since, and is flushed again.
+    let counted: Vec<String> = hot.run(cmd("SMEMBERS").arg(keys.endpoints(shard).as_bytes())).await?;
+    let (now_s, _): (u64, u64) = hot.run(cmd("TIME")).await?;
+    counters.clear(&counted, now_s * 1000);
+    counters.fill(&rows);
+    let named: Vec<&str> = rows
+        .keys()
+        .filter(|(kind, id)| *kind == Kind::Endpoint && id != "other")
+        .map(|(_, id)| id.as_str())
+        .collect();
+
+    let mut all = vec![keys.marker(shard), keys.endpoints(shard)];
+    all.extend(counters.wanted.keys().cloned());
+    let mut call = RESTORE.on(&all).arg(epoch).arg(named.len());
+    for name in named {
+        call = call.arg(name);
+    }
+    for (value, ttl_s) in counters.wanted.values() {
+        call = call.arg(value).arg(*ttl_s);
+    }
+    let reply: Reply = hot.run(call).await?;
+    match reply.word() {
+        "restored" | "stale" => Ok(()),
+        _ => Err(reply.unexpected().into()),
+    }
+}
+
+/// What every counter of a shard is to be: its value, empty for none, and its TTL in seconds.
+struct Counters<'a> {
+    keys: &'a Keys,
+    shard: Shard,
+    wanted: BTreeMap<Key, (String, u64)>,
+}
+
+impl Counters<'_> {
+    /// Names every counter that may be there.
+    fn clear(&mut self, endpoints: &[String], now_ms: u64) {
+        let this_hour = now_ms - now_ms % HOUR_MS;
+        for hour in 0..26 {
+            self.set(Kind::Hour, &this_hour.saturating_sub(hour * HOUR_MS).to_string(), String::new());
+        }
+        for status in 400..600 {
+            self.set(Kind::Status, &status.to_string(), String::new());
+        }
+        for kind in [Kind::Total, Kind::Accepted, Kind::Limited, Kind::Errors] {
+            self.set(kind, "", String::new());
+        }
+        for endpoint in endpoints.iter().map(String::as_str).chain(["other"]) {
+            for kind in [Kind::Endpoint, Kind::EndpointErrors, Kind::Timed, Kind::TimeUs] {
+                self.set(kind, endpoint, String::new());
+            }
+        }
+    }
+
+    fn fill(&mut self, rows: &Rows) {
+        for ((kind, id), value) in rows {
+            let text = if *kind == Kind::TimeUs { millis_text(*value) } else { value.to_string() };
+            self.set(*kind, id, text);
+        }
+    }
+
+    /// A row whose id is none any more, since the schema has become narrower, has no key.
+    fn set(&mut self, kind: Kind, id: &str, value: String) {
+        if let Some((key, ttl_s)) = self.key(kind, id) {
+            self.wanted.insert(key, (value, ttl_s));
+        }
+    }
+
+    fn key(&self, kind: Kind, id: &str) -> Option<(Key, u64)> {
+        let (keys, shard) = (self.keys, self.shard);
+        let endpoint = || Endpoint::new(id).ok();
+        Some(match kind {
+            Kind::Total => (keys.requests_total(shard), 0),
+            Kind::Accepted => (keys.requests_accepted(shard), 0),
+            Kind::Limited => (keys.requests_limited(shard), 0),
+            Kind::Errors => (keys.errors_total(shard), 0),
+            Kind::Endpoint => (keys.requests_by_endpoint(&endpoint()?, shard), 0),
+            Kind::EndpointErrors => (keys.errors_by_endpoint(&endpoint()?, shard), 0),
+            Kind::Timed => (keys.response_count(&endpoint()?, shard), 0),
+            Kind::TimeUs => (keys.response_sum(&endpoint()?, shard), 0),
+            Kind::Status => (keys.errors_by_status(&StatusCode::new(id).ok()?, shard), 0),
+            Kind::Instance => (keys.requests_by_instance(&InstanceId::new(id).ok()?, shard), DAY_S),
+            Kind::Hour => (keys.requests_by_hour(&Hour::new(id).ok()?, shard), DAY_S),
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! What a request is counted under: a route template where one fits, else its path, a bounded number of them.
+
+use std::collections::HashMap;
+
+use http::Method;
+use parking_lot::RwLock;
+
+use crate::keys::{self, Keys};
+
+/// A route template: `/api/users/:id`, or `/static/*` for all below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    segments: Vec<Segment>,
+    open_ended: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Literal(String),
+    Any,
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no route: it begins with / and has at most 200 bytes without spaces, as in /api/users/:id or /static/*"
+)]
+pub struct BadTemplate(pub String);
+
+impl Template {
+    pub fn new(text: &str) -> Result<Self, BadTemplate> {
+        let fits =
+            text.starts_with('/') && text.len() <= 200 && text.bytes().all(|byte| byte > b' ' && byte < 127);
+        let (body, open_ended) = match text.strip_suffix("/*") {
+            Some(body) => (body, true),
+            None => (text, false),
+        };
+        if !fits || body.contains('*') {
+            return Err(BadTemplate(text.to_owned()));
+        }
+        let segment = |part: &str| match part.strip_prefix(':') {
+            Some(_) => Segment::Any,
+            None => Segment::Literal(part.to_owned()),
+        };
+        let segments = body.split('/').skip(1).map(segment).collect();
+        Ok(Self { text: text.to_owned(), segments, open_ended })
+    }
+
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        let mut parts = path.split('/').skip(1);
+        for segment in &self.segments {
+            match (segment, parts.next()) {
+                (Segment::Literal(text), Some(part)) if text == part => {}
+                (Segment::Any, Some(part)) if !part.is_empty() => {}
+                _ => return false,
+            }
+        }
+        self.open_ended || parts.next().is_none()
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The endpoint of a request, as a small number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(pub(crate) u16);
+
+impl EndpointId {
+    /// Where everything is counted that has no endpoint of its own.
+    pub const OTHER: Self = Self(0);
+}
+
+/// The endpoints that this instance has seen. They are never forgotten, and at most a thousand, so that made-up
+/// paths cannot fill the memory.
+#[derive(Debug)]
+pub struct Endpoints {
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_method: HashMap<Method, HashMap<Box<str>, EndpointId>>,
+    names: Vec<keys::Endpoint>,
+}
+
+impl Default for Endpoints {
+    fn default() -> Self {
+        let other = keys::Endpoint::new("other").expect("one lowercase word");
+        Self { known: RwLock::new(Known { names: vec![other], ..Known::default() }) }
+    }
+}
+
+impl Endpoints {
+    /// The number of an endpoint, which is made known if there is room.
+    pub fn id(&self, method: &Method, path: &str) -> EndpointId {
+        let find = |known: &Known| known.by_method.get(method)?.get(path).copied();
+        let known = self.known.read();
+        if let Some(id) = find(&known) {
+            return id;
+        }
+        if known.names.len() as u64 > Keys::ENDPOINTS_MAX_LEN {
+            return EndpointId::OTHER;
+        }
+        drop(known);
+        let Ok(name) = keys::Endpoint::new(format!("{method} {path}")) else { return EndpointId::OTHER };
+        let mut known = self.known.write();
+        if let Some(id) = find(&known) {
+            return id;
+        }
+        if known.names.len() as u64 > Keys::ENDPOINTS_MAX_LEN {
+            return EndpointId::OTHER;
+        }
+        let id = EndpointId(u16::try_from(known.names.len()).expect("at most a thousand"));
+        known.names.push(name);
+        known.by_method.entry(method.clone()).or_default().insert(path.into(), id);
+        id
+    }
+
+    /// What an endpoint is called.
+    pub fn name(&self, id: EndpointId) -> keys::Endpoint {
+        self.known.read().names[usize::from(id.0)].clone()
+    }
+
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        self.known.read().names.len()
+    }
+}
+
+/// The path that a request is counted by.
+#[must_use]
+pub(crate) fn counted_path<'p>(
+    templates: &'p [Template],
+    learn: Learn,
+    path: &'p str,
+) -> std::borrow::Cow<'p, str> {
+    match templates.iter().find(|template| template.matches(path)) {
+        Some(template) => template.as_str().into(),
+        None if learn == Learn::Ids => learned(path),
+        None => path.into(),
+    }
+}
+
+/// Whether ids in paths are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learn {
+    Nothing,
+    Ids,
+}
+
+fn learned(path: &str) -> std::borrow::Cow<'_, str> {
+    if !path.split('/').any(is_id) {
+        return path.into();
+    }
+    let parts: Vec<&str> = path.split('/').map(|part| if is_id(part) { ":id" } else { part }).collect();
+    parts.join("/").into()
+}
+
+/// A number, or something long of hexadecimal digits, such as a UUID or a digest.
+fn is_id(part: &str) -> bool {
+    let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let hex = part.len() >= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    digits || hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(text: &str) -> Template {
+        Template::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_template_matches_whole_segments() {
+        assert!(template("/api/users/:id").matches("/api/users/7"));
+        for path in ["/api/users", "/api/users/", "/api/users/7/posts", "/api/userss/7"] {
+            assert!(!template("/api/users/:id").matches(path), "{path}");
+        }
+        assert!(template("/static/*").matches("/static/a/b.css"));
+        assert!(template("/static/*").matches("/static"));
+        assert!(template("/*").matches("/"));
+        assert!(!template("/static/*").matches("/statics/a"));
+        assert!(template("/").matches("/"));
+    }
+
+    #[test]
+    fn a_template_that_could_never_match_is_refused() {
+        for text in ["", "api", "/a b", "/a/*/b", "/é", &format!("/{}", "x".repeat(200))] {
+            assert!(Template::new(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_learned_if_wanted() {
+        let path = |learn, path: &str| counted_path(&[], learn, path).into_owned();
+        assert_eq!(path(Learn::Nothing, "/forum/questions/123"), "/forum/questions/123");
+        assert_eq!(path(Learn::Ids, "/forum/questions/123"), "/forum/questions/:id");
+        assert_eq!(path(Learn::Ids, "/u/507f1f77bcf86cd799439011/x"), "/u/:id/x");
+        assert_eq!(path(Learn::Ids, "/v2/face"), "/v2/face");
+    }
+
+    /// G7: a million made-up paths are a thousand endpoints and `other`.
+    #[test]
+    fn made_up_paths_do_not_fill_the_memory() {
+        let endpoints = Endpoints::default();
+        for number in 0..1_000_000 {
+            endpoints.id(&Method::GET, &format!("/made/up/{number}"));
+        }
+        assert_eq!(endpoints.count(), 1001);
+        assert_eq!(endpoints.id(&Method::GET, "/another"), EndpointId::OTHER);
+        assert_eq!(endpoints.name(endpoints.id(&Method::GET, "/made/up/7")).as_str(), "GET /made/up/7");
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_key_is_counted_as_other() {
+        let endpoints = Endpoints::default();
+        let long = format!("/{}", "x".repeat(600));
+        assert_eq!(endpoints.id(&Method::GET, &long), EndpointId::OTHER);
+        assert_eq!(endpoints.id(&"lower_case".parse().unwrap(), "/"), EndpointId::OTHER);
+        assert_eq!(endpoints.name(EndpointId::OTHER).as_str(), "other");
+    }
+}

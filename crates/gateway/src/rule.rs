@@ -1,0 +1,350 @@
+//! A limit that can be kept: which requests it is about, whom it counts, how much it lets pass.
+
+use std::fmt;
+use std::time::Duration;
+
+use hob_hot::limit::{self, Algorithm, Window};
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Method};
+
+use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
+use crate::identity::By;
+use crate::keys::{self, Keys};
+use crate::route::Template;
+
+/// How long leased tokens are held where a rule does not say.
+const LEASE: Duration = Duration::from_secs(1);
+const LONGEST_LEASE: Duration = Duration::from_secs(60);
+
+/// What is wrong with a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rule {rule:?}: {problem}")]
+pub struct BadRule {
+    pub rule: String,
+    pub problem: String,
+}
+
+/// A limit, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub(crate) name: RuleName,
+    pub(crate) scope: Scope,
+    pub(crate) by: By,
+    pub(crate) cost: u32,
+    /// What clients are promised.
+    pub(crate) limit: limit::Rule,
+    pub(crate) keeping: Keeping,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) mode: Mode,
+    pub(crate) on_store_failure: OnStoreFailure,
+    pub(crate) applies_to: AppliesTo,
+}
+
+/// A rule's name, fit for a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleName(String);
+
+/// Which requests a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    methods: Vec<Method>,
+    route: Option<Template>,
+    headers: Vec<(HeaderName, Option<HeaderValue>)>,
+}
+
+/// How a limit is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Exact,
+    Leased {
+        /// What the store debits, so that tokens spent up to `hold` later still fit the limit.
+        debited: limit::Rule,
+        hold: Duration,
+    },
+}
+
+/// Where a limit's state stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyspace {
+    /// In the documented keys (G16 G17).
+    Public,
+    /// In keys that carry the rule's name.
+    Own,
+}
+
+/// What a refusal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Enforced,
+    /// It is counted, and the request passes.
+    Shadow,
+}
+
+impl Rule {
+    pub fn new(config: &RuleConfig) -> Result<Self, BadRule> {
+        let bad = |problem: String| BadRule { rule: config.name.clone(), problem };
+        let name = RuleName::new(&config.name).map_err(bad)?;
+        let limit = read_windows(config).map_err(bad)?;
+        if config.cost == 0 || config.cost > limit.most_at_once() {
+            return Err(bad(format!(
+                "a cost of {} never passes; it is 1 to {}",
+                config.cost,
+                limit.most_at_once()
+            )));
+        }
+        let keyspace = if config.public { Keyspace::Public } else { Keyspace::Own };
+        if config.public {
+            check_public(&limit).map_err(bad)?;
+        }
+        let keeping = match config.exactness {
+            Exactness::Exact => Keeping::Exact,
+            Exactness::Leased if config.public => {
+                return Err(bad("a public rule shows every request, so it cannot be leased".to_owned()));
+            }
+            Exactness::Leased => {
+                lease(&limit, config.lease.map_or(LEASE, hob_house::Period::get)).map_err(bad)?
+            }
+        };
+        Ok(Self {
+            name,
+            scope: Scope::new(config).map_err(bad)?,
+            by: read_by(config.by.as_deref().unwrap_or("address")).map_err(bad)?,
+            cost: config.cost,
+            limit,
+            keeping,
+            keyspace,
+            mode: if config.shadow { Mode::Shadow } else { Mode::Enforced },
+            on_store_failure: config.on_store_failure,
+            applies_to: config.applies_to,
+        })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &RuleName {
+        &self.name
+    }
+
+    #[must_use]
+    pub fn limit(&self) -> &limit::Rule {
+        &self.limit
+    }
+
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether a request through the gateway is asked about.
+    #[must_use]
+    pub fn is_about(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+        self.applies_to == AppliesTo::Requests && self.scope.has(method, path, headers)
+    }
+}
+
+impl Scope {
+    fn new(config: &RuleConfig) -> Result<Self, String> {
+        let method = |text: &String| text.parse::<Method>().map_err(|_| format!("{text:?} is no method"));
+        let header = |(name, value): (&String, &String)| {
+            let read = name.parse::<HeaderName>().map_err(|_| format!("{name:?} is no header"))?;
+            let value = match value.as_str() {
+                "*" => None,
+                text => {
+                    Some(HeaderValue::from_str(text).map_err(|_| format!("{text:?} is no value of {name}"))?)
+                }
+            };
+            Ok((read, value))
+        };
+        Ok(Self {
+            methods: config.methods.iter().map(method).collect::<Result<_, _>>()?,
+            route: config.route.as_deref().map(Template::new).transpose().map_err(|bad| bad.to_string())?,
+            headers: config.header.iter().map(header).collect::<Result<_, String>>()?,
+        })
+    }
+
+    fn has(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+        let same = |(name, value): &(HeaderName, Option<HeaderValue>)| match value {
+            None => headers.contains_key(name),
+            Some(value) => headers.get_all(name).iter().any(|sent| sent == value),
+        };
+        (self.methods.is_empty() || self.methods.contains(method))
+            && self.route.as_ref().is_none_or(|route| route.matches(path))
+            && self.headers.iter().all(same)
+    }
+}
+
+fn read_windows(config: &RuleConfig) -> Result<limit::Rule, String> {
+    let windows = config.windows.split(',').map(|window| window.trim().parse::<Window>());
+    let windows = windows.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    if config.algorithm == Algorithm::FixedCounter {
+        return Err("algorithm is gcra, sliding_window, sliding_log or fixed_log".to_owned());
+    }
+    if windows.iter().any(|window| window.burst.is_some()) && config.algorithm != Algorithm::Gcra {
+        return Err("only gcra has a burst".to_owned());
+    }
+    limit::Rule::new(config.algorithm, windows).map_err(|error| error.to_string())
+}
+
+/// What the documented keys can hold.
+fn check_public(limit: &limit::Rule) -> Result<(), String> {
+    let longest = match limit.algorithm() {
+        Algorithm::FixedLog => Keys::RATE_LIMIT_TTL_MAX,
+        Algorithm::SlidingLog => Keys::SLIDING_LIMIT_TTL_MAX,
+        _ => return Err("only fixed_log and sliding_log have documented keys".to_owned()),
+    };
+    let most = Keys::RATE_LIMIT_MAX_LEN.min(Keys::SLIDING_LIMIT_MAX_LEN);
+    let fits = |window: &Window| window.period <= longest && u64::from(window.limit) <= most;
+    if limit.windows().iter().all(fits) {
+        return Ok(());
+    }
+    Err(format!("a public rule has windows of at most a day and {most} requests"))
+}
+
+/// What the store debits of a leased limit, so that it holds although tokens are spent later.
+///
+/// A token that is debited at t is spent in [t, t + hold], or never. With a log, the requests of any window W come
+/// from debits within W + hold, so these must fit: each window is longer by the hold. With GCRA, what is debited in
+/// any time T is at most burst + rate × T, so what is spent in T is at most burst + rate × (T + hold): the burst is
+/// smaller by rate × hold.
+fn lease(limit: &limit::Rule, hold: Duration) -> Result<Keeping, String> {
+    if hold.is_zero() || hold > LONGEST_LEASE {
+        return Err("a lease is longer than nothing and at most 1m".to_owned());
+    }
+    let windows = limit.windows().iter().map(|window| match limit.algorithm() {
+        Algorithm::Gcra => {
+            let meanwhile =
+                (u128::from(window.limit) * hold.as_micros()).div_ceil(window.period.as_micros().max(1));
+            let burst = u128::from(window.most_at_once(Algorithm::Gcra)).checked_sub(meanwhile);
+            match burst.and_then(|burst| u32::try_from(burst).ok()) {
+                Some(burst) if burst > 0 => Ok(window.with_burst(burst)),
+                _ => Err(format!(
+                    "{meanwhile} requests pass in a lease of {hold:?}, all of the burst of {window}; lease for less"
+                )),
+            }
+        }
+        Algorithm::SlidingLog => Ok(Window::new(window.limit, window.period + hold)),
+        other => Err(format!("{other} cannot be leased; use gcra or sliding_log")),
+    });
+    let windows = windows.collect::<Result<Vec<_>, _>>()?;
+    let debited = limit::Rule::new(limit.algorithm(), windows).map_err(|error| error.to_string())?;
+    Ok(Keeping::Leased { debited, hold })
+}
+
+fn read_by(text: &str) -> Result<By, String> {
+    let refuse = || format!("{text:?}: count by address, everyone, api_key:HEADER or header:HEADER as LABEL");
+    let header = |name: &str| name.trim().parse::<HeaderName>().map_err(|_| refuse());
+    match text.split_once(':') {
+        None if text == "address" => Ok(By::Address),
+        None if text == "everyone" => Ok(By::Everyone),
+        Some(("api_key", name)) => Ok(By::ApiKey { name: header(name)? }),
+        Some(("header", rest)) => {
+            let (name, label) = rest.split_once(" as ").ok_or_else(refuse)?;
+            let label = label.trim();
+            // A label that no address begins with: `user:1` is never mistaken for an IPv6 address.
+            let apart = label.bytes().any(|byte| byte.is_ascii_lowercase() && !byte.is_ascii_hexdigit());
+            let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && label != "key";
+            if !apart || !plain || label.len() > 32 {
+                return Err(format!(
+                    "the label {label:?} has lowercase letters, one of them past f, and is not key"
+                ));
+            }
+            Ok(By::Header { name: header(name)?, label: label.to_owned() })
+        }
+        _ => Err(refuse()),
+    }
+}
+
+impl RuleName {
+    fn new(text: &str) -> Result<Self, String> {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("a name has 1 to 64 lowercase letters, digits, '-' or '_'".to_owned())
+        }
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn key(&self) -> keys::Rule {
+        keys::Rule::new(&self.0).expect("narrower than what a key allows")
+    }
+}
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(toml: &str) -> Result<Rule, BadRule> {
+        Rule::new(&toml::from_str(toml).unwrap())
+    }
+
+    fn problem(toml: &str) -> String {
+        read(toml).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_rule_is_about_what_it_names() {
+        let rule = read(
+            "name = \"api\"\nwindows = \"20/1s, 500/1m\"\nmethods = [\"GET\"]\nroute = \"/api/users/:id\"\n\
+             header = { x-plan = \"free\", x-trace = \"*\" }",
+        );
+        let rule = rule.unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("x-plan", "free".parse().unwrap());
+        assert!(!rule.is_about(&Method::GET, "/api/users/7", &headers));
+        headers.insert("x-trace", "1".parse().unwrap());
+        assert!(rule.is_about(&Method::GET, "/api/users/7", &headers));
+        assert!(!rule.is_about(&Method::POST, "/api/users/7", &headers));
+        assert!(!rule.is_about(&Method::GET, "/api/users", &headers));
+        headers.insert("x-plan", "paid".parse().unwrap());
+        assert!(!rule.is_about(&Method::GET, "/api/users/7", &headers));
+    }
+
+    #[test]
+    fn a_leased_limit_debits_what_can_be_spent_later() {
+        let debited = |toml: &str| match read(toml).unwrap().keeping {
+            Keeping::Leased { debited, .. } => debited.windows()[0],
+            Keeping::Exact => panic!("exact"),
+        };
+        let gcra = debited(
+            "name = \"a\"\nwindows = \"100/1s burst 250\"\nexactness = \"leased\"\nlease = \"500ms\"",
+        );
+        assert_eq!(gcra.burst, Some(200));
+        let log = debited(
+            "name = \"a\"\nwindows = \"100/10s\"\nalgorithm = \"sliding_log\"\nexactness = \"leased\"",
+        );
+        assert_eq!((log.limit, log.period), (100, Duration::from_secs(11)));
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_kept_says_why() {
+        assert!(problem("name = \"A b\"\nwindows = \"1/1s\"").contains("lowercase"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\ncost = 2").contains("never passes"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\npublic = true").contains("documented"));
+        assert!(
+            problem("name = \"a\"\nwindows = \"1/2d\"\npublic = true\nalgorithm = \"sliding_log\"")
+                .contains("day")
+        );
+        assert!(
+            problem("name = \"a\"\nwindows = \"10/1s\"\nexactness = \"leased\"").contains("lease for less")
+        );
+        assert!(
+            problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"header:x-user as face\"").contains("label")
+        );
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"peer\"").contains("count by"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nroute = \"api\"").contains("no route"));
+        assert!(
+            problem("name = \"a\"\nwindows = \"1/1s burst 2\"\nalgorithm = \"sliding_log\"")
+                .contains("burst")
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! What was counted, by endpoint. Tallies add up, and what is in none of them was never counted.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::histogram::Bucket;
+use crate::meter::{Outcome, Sample};
+use crate::route::EndpointId;
+
+/// Response times of one endpoint that a flush carries at most; of more, the newest.
+pub(crate) const MOST_SAMPLES: usize = 100;
+
+/// Counts of many requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) endpoints: HashMap<EndpointId, Counted>,
+}
+
+/// Counts of the requests of one endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) totals: Totals,
+    pub(crate) buckets: BTreeMap<Bucket, u64>,
+    /// The newest response times: when, in milliseconds of the meter's life, and how long in microseconds.
+    pub(crate) samples: VecDeque<(u32, u32)>,
+}
+
+/// What is kept for ever, also in the records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) requests: u64,
+    pub(crate) refused: u64,
+    pub(crate) errors: u64,
+    /// Errors by status.
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    /// How many response times there are in the sum: those of requests that were let through.
+    pub(crate) timed: u64,
+    pub(crate) time_us: u64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, sample: &Sample) {
+        self.endpoints.entry(sample.endpoint).or_default().add(sample);
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        if self.endpoints.is_empty() {
+            *self = other;
+            return;
+        }
+        for (endpoint, counted) in other.endpoints {
+            self.endpoints.entry(endpoint).or_default().merge(counted);
+        }
+    }
+
+    /// At most so many endpoints of it; the rest stays.
+    pub(crate) fn take_some(&mut self, most: usize) -> Self {
+        if self.endpoints.len() <= most {
+            return std::mem::take(self);
+        }
+        let some: Vec<EndpointId> = self.endpoints.keys().take(most).copied().collect();
+        let take = |endpoint| self.endpoints.remove(&endpoint).map(|counted| (endpoint, counted));
+        Self { endpoints: some.into_iter().filter_map(take).collect() }
+    }
+
+    /// Counts what is under `endpoint` as `other` instead.
+    pub(crate) fn fold_into_other(&mut self, endpoint: EndpointId) {
+        if let Some(counted) = self.endpoints.remove(&endpoint) {
+            self.endpoints.entry(EndpointId::OTHER).or_default().merge(counted);
+        }
+    }
+
+    /// The same without what is only kept in hot state.
+    pub(crate) fn totals_only(mut self) -> Self {
+        for counted in self.endpoints.values_mut() {
+            counted.buckets.clear();
+            counted.samples.clear();
+        }
+        self
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.endpoints.is_empty()
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.endpoints.values().map(|counted| counted.totals.requests).sum()
+    }
+
+    /// Of all endpoints together.
+    pub(crate) fn sum(&self) -> Totals {
+        let mut sum = Totals::default();
+        self.endpoints.values().for_each(|counted| sum.merge(&counted.totals));
+        sum
+    }
+}
+
+impl Counted {
+    fn add(&mut self, sample: &Sample) {
+        let totals = &mut self.totals;
+        totals.requests += 1;
+        if sample.status >= 400 {
+            totals.errors += 1;
+            *totals.statuses.entry(sample.status).or_default() += 1;
+        }
+        match sample.outcome {
+            Outcome::Refused => totals.refused += 1,
+            Outcome::Passed => {
+                totals.timed += 1;
+                totals.time_us += u64::from(sample.took_us);
+                *self.buckets.entry(Bucket::of(sample.took_us)).or_default() += 1;
+                self.sampled(sample.at_ms, sample.took_us);
+            }
+        }
+    }
+
+    fn sampled(&mut self, at_ms: u32, took_us: u32) {
+        if self.samples.len() >= MOST_SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((at_ms, took_us));
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.totals.merge(&other.totals);
+        for (bucket, count) in other.buckets {
+            *self.buckets.entry(bucket).or_default() += count;
+        }
+        other.samples.into_iter().for_each(|(at_ms, took_us)| self.sampled(at_ms, took_us));
+    }
+}
+
+impl Totals {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.refused += other.refused;
+        self.errors += other.errors;
+        self.timed += other.timed;
+        self.time_us += other.time_us;
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+    }
+
+    pub(crate) fn accepted(&self) -> u64 {
+        self.requests - self.refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(endpoint: u16, status: u16, outcome: Outcome) -> Sample {
+        Sample { endpoint: EndpointId(endpoint), status, outcome, took_us: 1500, at_ms: 0 }
+    }
+
+    #[test]
+    fn what_is_taken_in_parts_adds_up_to_the_whole() {
+        let mut tally = Tally::default();
+        for number in 0..1000 {
+            tally.add(&sample(number % 10, 200 + (number % 3) * 150, Outcome::Passed));
+        }
+        let whole = tally.clone();
+        let mut parts = Tally::default();
+        while !tally.is_empty() {
+            parts.merge(tally.take_some(3));
+        }
+        assert_eq!(parts, whole);
+        let sum = whole.sum();
+        assert_eq!((sum.requests, sum.errors, sum.statuses[&500], sum.time_us), (1000, 333, 333, 1_500_000));
+    }
+
+    #[test]
+    fn what_the_gateway_refused_has_no_response_time() {
+        let mut tally = Tally::default();
+        tally.add(&sample(1, 429, Outcome::Refused));
+        let sum = tally.sum();
+        assert_eq!((sum.requests, sum.accepted(), sum.refused, sum.errors, sum.timed), (1, 0, 1, 1, 0));
+    }
+
+    #[test]
+    fn an_endpoint_without_a_name_of_its_own_is_other() {
+        let mut tally = Tally::default();
+        tally.add(&sample(1, 200, Outcome::Passed));
+        tally.fold_into_other(EndpointId(1));
+        assert_eq!(tally.endpoints[&EndpointId::OTHER].totals.requests, 1);
+        assert_eq!(tally.endpoints.len(), 1);
+    }
+}

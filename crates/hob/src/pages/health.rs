@@ -1,0 +1,259 @@
+//! `/health`: what Hob stands on, and how it is.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::extract::State;
+use hob_hot::{Health, Hot, Summary, cmd};
+use hob_house::keys::Keys;
+use hob_house::nodes::{self, NodeFacts};
+use hob_house::{House, TaskState};
+use hob_records::outbox::{self, Backlog};
+use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
+use hob_web::{Console, Page, Problem, Trouble};
+use tokio::time::timeout;
+
+use crate::http::Place;
+
+/// A part that does not answer within this is shown as away.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A task that is further behind is worth a look, and then worth a word on the Overview.
+const LATE: Duration = Duration::from_secs(10);
+const VERY_LATE: Duration = Duration::from_secs(60);
+
+/// Events that wait to be published; more mean that the relay does not keep up.
+const LONG_BACKLOG: u64 = 1_000;
+
+/// What the page is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    pub(crate) house: House,
+    pub(crate) keys: Keys,
+    pub(crate) place: Place,
+}
+
+/// How everything is, at one moment.
+#[derive(Debug)]
+pub(crate) struct Checkup {
+    hot: Health,
+    layout: hob_schema::Layout,
+    servers: Result<Vec<Server>, String>,
+    records: RecordsCheck,
+    tasks: Vec<TaskState>,
+    /// Memory of this process, where the system tells.
+    resident: Option<u64>,
+}
+
+/// A server of hot state, as it tells of itself.
+#[derive(Debug)]
+struct Server {
+    name: String,
+    answered_in: Duration,
+    keys: u64,
+    used: u64,
+    /// 0 is without a bound.
+    most: u64,
+}
+
+#[derive(Debug)]
+struct RecordsCheck {
+    address: String,
+    answered_in: Result<Duration, String>,
+    backlog: Option<Backlog>,
+}
+
+impl Checkup {
+    pub(crate) async fn of(house: &House) -> Self {
+        let (servers, records) =
+            tokio::join!(timeout(PATIENCE, servers(&house.hot)), RecordsCheck::of(house));
+        let servers = match servers {
+            Ok(answered) => answered.map_err(|error| error.to_string()),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
+        let tasks = house.tasks.states();
+        Self { hot: house.hot.health(), layout: house.layout, servers, records, tasks, resident: resident() }
+    }
+
+    /// What is wrong with the house itself.
+    pub(crate) fn troubles(&self) -> Vec<Trouble> {
+        let trouble =
+            |tone, text: String, since_ms| Trouble { tone, text, href: "/health".to_owned(), since_ms };
+        let mut troubles = Vec::new();
+        if let Err(reason) = &self.servers {
+            let since_ms = (!self.hot.is_healthy()).then_some(self.hot.since_unix_ms);
+            troubles.push(trouble(Tone::Bad, format!("Hot state does not answer: {reason}"), since_ms));
+        }
+        if let Err(reason) = &self.records.answered_in {
+            troubles.push(trouble(Tone::Bad, format!("The records do not answer: {reason}"), None));
+        }
+        for task in self.tasks.iter().filter(|task| task.lag > VERY_LATE) {
+            let behind = Quantity::duration(task.lag);
+            troubles.push(trouble(Tone::Warn, format!("The task “{}” is {behind} behind", task.name), None));
+        }
+        troubles
+    }
+
+    fn hot_state(&self) -> Badge {
+        match self.hot.state {
+            hob_hot::State::Connected if self.servers.is_err() => Tone::Bad.badge("no answer"),
+            hob_hot::State::Connected => Tone::Good.badge("connected"),
+            hob_hot::State::Partial { up, of } => Tone::Warn.badge(format!("{up} of {of} masters")),
+            hob_hot::State::Reconnecting => Tone::Bad.badge("reconnecting"),
+        }
+    }
+
+    fn hot_facts(&self) -> Facts {
+        let Health { store, server, connection, operations, since_unix_ms, .. } = &self.hot;
+        let server = match server {
+            Some(server) => format!("{} {}", server.kind, server.version),
+            None => "has not answered yet".to_owned(),
+        };
+        let mut facts = Facts::new()
+            .shown("State", self.hot_state())
+            .code("Address", store)
+            .text("Server", server)
+            .text("Layout of keys", format!("{:?}", self.layout).to_lowercase());
+        if connection.attempts > 0 {
+            facts = facts.shown("Since", When::at(*since_unix_ms)).text(
+                "Connections",
+                format!("{} tried, {} failed", connection.attempts, connection.failures),
+            );
+        }
+        if let Some(error) = &connection.last_error {
+            facts = facts.text("Last error", error);
+        }
+        facts.text(
+            "Calls",
+            format!(
+                "{} answered, {} without an answer",
+                Quantity::count(operations.total - operations.failed),
+                Quantity::count(operations.failed)
+            ),
+        )
+    }
+
+    fn calls(&self) -> [(&'static str, &Summary); 4] {
+        let operations = &self.hot.operations;
+        [
+            ("Commands", &operations.command),
+            ("Batches", &operations.batch),
+            ("Scripts", &operations.script),
+            ("Publications", &operations.publish),
+        ]
+    }
+
+    fn records_facts(&self) -> Facts {
+        let state = match &self.records.answered_in {
+            Ok(_) => Tone::Good.badge("answers"),
+            Err(_) => Tone::Bad.badge("away"),
+        };
+        let mut facts = Facts::new().shown("State", state).code("Address", &self.records.address);
+        facts = match &self.records.answered_in {
+            Ok(took) => facts.shown("Latency", Quantity::duration(*took)),
+            Err(reason) => facts.text("Reason", reason),
+        };
+        if let Some(Backlog { unnumbered, unpublished }) = self.records.backlog {
+            let waiting = unnumbered + unpublished;
+            let tone = if waiting > LONG_BACKLOG { Tone::Warn } else { Tone::Good };
+            facts = facts.shown("Outbox", tone.badge(format!("{} waiting", Quantity::count(waiting))));
+        }
+        facts
+    }
+
+    fn memory(&self) -> Quantity {
+        Unit::Bytes.of(self.resident.map_or(f64::NAN, |bytes| bytes as f64))
+    }
+}
+
+impl RecordsCheck {
+    async fn of(house: &House) -> Self {
+        let began = Instant::now();
+        let answered_in = match timeout(PATIENCE, house.records.ping()).await {
+            Ok(Ok(())) => Ok(began.elapsed()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
+        let backlog = match &answered_in {
+            Ok(_) => timeout(PATIENCE, outbox::backlog(&house.records)).await.ok().and_then(Result::ok),
+            Err(_) => None,
+        };
+        Self { address: house.records.address().to_string(), answered_in, backlog }
+    }
+}
+
+async fn servers(hot: &Hot) -> hob_hot::Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for master in hot.masters().await? {
+        let began = Instant::now();
+        let keys = master.run(cmd("DBSIZE")).await?;
+        let answered_in = began.elapsed();
+        let info: String = master.run(cmd("INFO").arg("memory").clone()).await?;
+        let info: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
+        let number = |name: &str| info.get(name).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let (used, most) = (number("used_memory"), number("maxmemory"));
+        servers.push(Server { name: master.name().to_owned(), answered_in, keys, used, most });
+    }
+    Ok(servers)
+}
+
+impl Server {
+    fn most(&self) -> String {
+        if self.most == 0 { "no bound".to_owned() } else { Quantity::bytes(self.most).to_string() }
+    }
+}
+
+/// What Linux says of this process.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// How a task is, for its row.
+fn task_badge(task: &TaskState) -> Badge {
+    match task {
+        task if task.lag > LATE => Tone::Warn.badge("late"),
+        task if task.restarts > 0 => Tone::Warn.badge(format!("restarted {}×", task.restarts)),
+        _ => Tone::Good.badge("runs"),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "health.html")]
+struct HealthPage {
+    checkup: Checkup,
+    name: String,
+    place: Place,
+    nodes: Vec<NodeFacts>,
+}
+
+impl HealthPage {
+    fn micros(us: &u64) -> Quantity {
+        Unit::Millis.of(*us as f64 / 1e3)
+    }
+
+    fn node_facts(&self) -> Facts {
+        let Place { scheme, listen, store, .. } = &self.place;
+        let mut facts = Facts::new()
+            .code("Name", &self.name)
+            .text("Version", env!("CARGO_PKG_VERSION"))
+            .shown("Memory", self.checkup.memory())
+            .code("Console and API", format!("{scheme}://{listen}"));
+        if let Some(store) = store {
+            facts = facts.code("Its store", format!("redis-cli -p {}", store.port()));
+        }
+        let links = r#"<a href="/readyz">/readyz</a> · <a href="/metrics">/metrics</a> · <a href="/api/docs">/api/docs</a>"#;
+        facts.shown("For programs", Markup::trusted(links))
+    }
+}
+
+pub(crate) async fn page(console: Console, State(desk): State<Desk>) -> Result<Page, Problem> {
+    let Desk { house, keys, place } = desk;
+    let living = timeout(PATIENCE, nodes::live(&house.hot, &keys));
+    let (checkup, nodes) = tokio::join!(Checkup::of(&house), living);
+    let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
+    console.page("Health", &HealthPage { checkup, name: house.node.to_string(), place, nodes })
+}

@@ -1,0 +1,325 @@
+//! `/keys`: which keys there are, as declared and as found.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Redirect;
+use hob_hot::{Call, Hot, cmd};
+use hob_schema::docs::words;
+use hob_schema::lint::Severity;
+use hob_schema::live::{AuditReport, FamilyUse};
+use hob_schema::{Content, Family, FamilyId, Schema};
+use hob_web::look::{Badge, Empty, Escaped, Facts, Field, Markup, Quantity, Tone, Unit, When};
+use hob_web::{Console, Page, Path, Problem, Query, Scope};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout};
+
+use super::SCOPE;
+use super::survey::{Known, Survey, Walk};
+
+/// Keys of a family that are shown as examples, at most.
+const SAMPLES: usize = 20;
+
+/// Looking for them ends after so many steps of SCAN on a server, or so much time, with what was found.
+const SCANS: usize = 40;
+const SCAN_COUNT: usize = 500;
+const SCAN_TIME: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+pub(crate) struct Search {
+    #[serde(default)]
+    q: String,
+}
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct KeysPage {
+    search: Field,
+    searched: String,
+    /// The family of the key that was searched for, if it is one.
+    holder: Option<(String, String)>,
+    schemas: Vec<SchemaRows>,
+    known: Known,
+    may_audit: bool,
+}
+
+/// A schema with those of its families that were asked for.
+struct SchemaRows {
+    name: String,
+    purpose: String,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    href: String,
+    name: String,
+    pattern: String,
+    kind: &'static str,
+    ttl: String,
+    bound: String,
+    contract: String,
+    /// What the last walk found, if there was one.
+    found: Option<(u64, u64)>,
+}
+
+impl KeysPage {
+    fn state(&self) -> Badge {
+        match (&self.known.walk, &self.known.report) {
+            (Walk::Failed { .. }, _) => Tone::Bad.badge("could not be finished"),
+            (_, Some(report)) => verdict(&report.audit),
+            (Walk::Going { .. }, None) => Tone::Busy.badge("first walk"),
+            (Walk::Resting, None) => Tone::Idle.badge("not yet"),
+        }
+    }
+
+    fn progress(&self) -> Option<Quantity> {
+        match self.known.walk {
+            Walk::Going { keys, expected } => Some(Quantity::share(keys.min(expected), expected)),
+            _ => None,
+        }
+    }
+
+    fn failure(&self) -> Option<&str> {
+        match &self.known.walk {
+            Walk::Failed { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn no_family(&self) -> Empty {
+        Empty::new("No family", format!("No declared family has “{}” in it.", self.searched))
+            .link("Show all", "/keys")
+    }
+}
+
+fn verdict(audit: &AuditReport) -> Badge {
+    match audit.worst() {
+        None => Tone::Good.badge("as declared"),
+        Some(severity) => tone(&severity).badge(audit.verdict()),
+    }
+}
+
+fn tone(severity: &Severity) -> Tone {
+    match severity {
+        Severity::Error => Tone::Bad,
+        _ => Tone::Warn,
+    }
+}
+
+pub(crate) async fn page(
+    console: Console,
+    State(survey): State<Survey>,
+    Query(search): Query<Search>,
+) -> Result<Page, Problem> {
+    let known = survey.look();
+    let searched: String = search.q.trim().chars().take(512).collect();
+    let catalog = survey.catalog();
+    let holder = catalog.find(searched.as_bytes()).map(|found| {
+        let (schema, family) = (catalog.schema(found.family), catalog.family(found.family));
+        (format!("{}.{}", schema.name, family.name), href(schema, family))
+    });
+    let rows = KeysPage {
+        search: Field::search("q", "Family, pattern, contract or a whole key")
+            .value(&searched)
+            .autocomplete("off")
+            .most(512),
+        schemas: if holder.is_some() { rows(&survey, &known, "") } else { rows(&survey, &known, &searched) },
+        searched,
+        holder,
+        known,
+        may_audit: console.may(&Scope::write(SCOPE)),
+    };
+    console.page("Keys", &rows)
+}
+
+/// The families whose description has the text in it.
+fn rows(survey: &Survey, known: &Known, text: &str) -> Vec<SchemaRows> {
+    let found: HashMap<&str, &FamilyUse> = match &known.report {
+        Some(report) => report.audit.families.iter().map(|family| (family.family.as_str(), family)).collect(),
+        None => HashMap::new(),
+    };
+    let wanted = text.to_lowercase();
+    let mut schemas: Vec<SchemaRows> = Vec::new();
+    for (id, family) in survey.catalog().families() {
+        let schema = survey.catalog().schema(id);
+        let full = format!("{}.{}", schema.name, family.name);
+        let row = Row {
+            href: href(schema, family),
+            name: family.name.clone(),
+            pattern: format!("{}{}", schema.prefix.value, family.pattern.text),
+            kind: family.kind().name(),
+            ttl: words::ttl(&family.ttl.rule),
+            bound: words::bound(family),
+            contract: family.contract.join(" "),
+            found: known
+                .report
+                .as_ref()
+                .map(|_| found.get(full.as_str()).map_or((0, 0), |family| (family.keys, family.bytes))),
+        };
+        let purpose = family.purpose.as_deref().unwrap_or_default();
+        let described = [&full, &row.pattern, &row.contract, purpose, row.kind].join("\n").to_lowercase();
+        if !described.contains(&wanted) {
+            continue;
+        }
+        match schemas.last_mut() {
+            Some(last) if last.name == schema.name => last.rows.push(row),
+            _ => schemas.push(SchemaRows {
+                name: schema.name.clone(),
+                purpose: schema.purpose.clone().unwrap_or_default(),
+                rows: vec![row],
+            }),
+        }
+    }
+    schemas
+}
+
+/// Names of schemas and families are plain words, which need no escape in a path.
+fn href(schema: &Schema, family: &Family) -> String {
+    format!("/keys/{}/{}", schema.name, family.name)
+}
+
+/// Begins a walk at once.
+pub(crate) async fn audit_now(State(survey): State<Survey>) -> Redirect {
+    survey.want();
+    Redirect::to("/keys")
+}
+
+#[derive(Template)]
+#[template(path = "family.html")]
+struct FamilyPage {
+    purpose: String,
+    facts: Facts,
+    fields: Vec<(Markup, Markup)>,
+    note: Option<Markup>,
+    samples: Result<Vec<Sample>, String>,
+}
+
+/// A key that there is.
+struct Sample {
+    key: String,
+    ttl: Ttl,
+    bytes: Option<u64>,
+}
+
+enum Ttl {
+    Millis(u64),
+    None,
+    /// It went away while we looked.
+    Gone,
+}
+
+impl Sample {
+    fn ttl(&self) -> String {
+        match self.ttl {
+            Ttl::Millis(ms) => Quantity::millis(ms).to_string(),
+            Ttl::None => "none".to_owned(),
+            Ttl::Gone => "gone".to_owned(),
+        }
+    }
+
+    fn bytes(&self) -> Quantity {
+        Unit::Bytes.of(self.bytes.map_or(f64::NAN, |bytes| bytes as f64))
+    }
+}
+
+pub(crate) async fn family_page(
+    console: Console,
+    State(survey): State<Survey>,
+    Path((schema, family)): Path<(String, String)>,
+) -> Result<Page, Problem> {
+    let catalog = survey.catalog();
+    let named = |(id, candidate): &(FamilyId, &Family)| {
+        candidate.name == family && catalog.schema(*id).name == schema
+    };
+    let (id, family) = catalog.families().find(named).ok_or_else(|| Problem::not_found("family"))?;
+    let schema = catalog.schema(id);
+    let glob = catalog.spaces()[id.schema].glob(id.family);
+    let samples = samples(survey.hot(), &glob).await.map_err(|error| error.to_string());
+    // A glob may also match keys of other families.
+    let samples = samples.map(|all| {
+        let ours =
+            |sample: &Sample| catalog.find(sample.key.as_bytes()).is_some_and(|found| found.family == id);
+        all.into_iter().filter(ours).take(SAMPLES).collect()
+    });
+    let fields = match &family.content {
+        Content::Hash(fields) => fields
+            .iter()
+            .map(|field| {
+                let value = words::value(&field.value, schema) + words::presence(field.presence);
+                (coded(&words::field_name(&field.name, schema)), coded(&value))
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    let page = FamilyPage {
+        purpose: family.purpose.clone().unwrap_or_default(),
+        facts: facts(schema, family),
+        fields,
+        note: family.note.as_deref().map(coded),
+        samples,
+    };
+    console.page(&format!("{}.{}", schema.name, family.name), &page)
+}
+
+fn facts(schema: &Schema, family: &Family) -> Facts {
+    let none = |words: &[String]| if words.is_empty() { "–".to_owned() } else { words.join(", ") };
+    Facts::new()
+        .code("Pattern", format!("{}{}", schema.prefix.value, family.pattern.text))
+        .shown("Holds", coded(&words::content(&family.content, schema)))
+        .shown("TTL", coded(&words::ttl_sentence(family)))
+        .text("Bound", words::bound(family))
+        .shown("Slot", coded(&words::tag(family, schema)))
+        .text("Written by", none(&family.writers))
+        .text("Contract", none(&family.contract))
+}
+
+/// What stands between backticks becomes code.
+fn coded(text: &str) -> Markup {
+    let part = |(index, part): (usize, &str)| match index % 2 {
+        0 => Escaped(part).to_string(),
+        _ => format!("<code>{}</code>", Escaped(part)),
+    };
+    Markup::trusted(text.split('`').enumerate().map(part).collect::<String>())
+}
+
+/// A few keys that match, from all servers, found within bounds.
+async fn samples(hot: &Hot, glob: &[u8]) -> hob_hot::Result<Vec<Sample>> {
+    let until = Instant::now() + SCAN_TIME;
+    let mut keys: HashSet<Vec<u8>> = HashSet::new();
+    for master in timeout(SCAN_TIME, hot.masters()).await.unwrap_or_else(|_| Ok(Vec::new()))? {
+        let mut cursor = 0;
+        for _ in 0..SCANS {
+            let mut scan = cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(glob).arg("COUNT").arg(SCAN_COUNT);
+            let (next, found): (u64, Vec<Vec<u8>>) = master.run(scan).await?;
+            keys.extend(found);
+            cursor = next;
+            if cursor == 0 || keys.len() >= 4 * SAMPLES || Instant::now() > until {
+                break;
+            }
+        }
+    }
+    let mut keys: Vec<Vec<u8>> = keys.into_iter().take(4 * SAMPLES).collect();
+    keys.sort_unstable();
+    let asked = keys.iter().flat_map(|key| {
+        let memory = cmd("MEMORY").arg("USAGE").arg(key).clone();
+        [Call::from(cmd("PTTL").arg(key).clone()), Call::from(memory)]
+    });
+    let answers = hot.batch(&asked.collect::<Vec<_>>()).await;
+    let number = |answer: &hob_hot::Result<hob_hot::Value>| match answer {
+        Ok(hob_hot::Value::Int(number)) => Some(*number),
+        _ => None,
+    };
+    let sample = |(key, answers): (Vec<u8>, &[hob_hot::Result<hob_hot::Value>])| Sample {
+        key: String::from_utf8_lossy(&key).into_owned(),
+        ttl: match number(&answers[0]) {
+            Some(-1) => Ttl::None,
+            Some(ms @ 0..) => Ttl::Millis(ms.unsigned_abs()),
+            _ => Ttl::Gone,
+        },
+        bytes: number(&answers[1]).map(i64::unsigned_abs),
+    };
+    Ok(keys.into_iter().zip(answers.chunks(2)).map(sample).collect())
+}

@@ -1,0 +1,130 @@
+//! The console's own pages, over the wire.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hob_hot::cmd;
+use hob_house::keys::Keys;
+use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
+use hob_web::look::{Quantity, Tone};
+use hob_web::{Card, Config, Figure, Trouble};
+
+use super::{Overview, routes};
+use crate::http::Place;
+use crate::schema;
+
+const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
+
+fn place() -> Place {
+    Place {
+        listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+        scheme: "http",
+        store: None,
+        hot: String::new(),
+        records: String::new(),
+    }
+}
+
+fn card(troubles: Vec<Trouble>) -> Card {
+    Card {
+        title: "Chat",
+        href: "/chat",
+        tone: Tone::Good,
+        word: "well".to_owned(),
+        figures: vec![Figure { label: "Online", value: Quantity::count(1_234) }],
+        spark: vec![Some(1.0), None, Some(3.0)],
+        troubles,
+    }
+}
+
+async fn app(house: &TestHouse, overview: Overview) -> TestApp {
+    let keys = Keys::from_env(house.layout, &|_| None).unwrap();
+    TestApp::configured(house, Config::default(), |web| routes(web, &keys, &place(), overview).unwrap()).await
+}
+
+every_house! {
+    NEEDS;
+
+    async fn health_tells_of_all_parts(house: TestHouse) {
+        let app = app(&house, Overview::new(&house)).await;
+        let page = app.get("/health").await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        for part in ["connected", "answers", "audit of the keys", house.node.as_str(), "waiting"] {
+            assert!(page.text().contains(part), "{part} is missing in {}", page.text());
+        }
+        app.stop().await;
+    }
+
+    async fn an_audit_begins_when_somebody_looks(house: TestHouse) {
+        let app = app(&house, Overview::new(&house)).await;
+        app.get("/keys").await;
+        wait_for("an audit", LIMIT, async || app.get("/keys").await.text().contains("as declared")).await;
+        app.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_no_schema_declares_is_found() {
+    let house = TestHouse::redis(NEEDS).await;
+    let app = app(&house, Overview::new(&house)).await;
+    house.hot.run::<()>(cmd("SET").arg("stray:1").arg("x").clone()).await.unwrap();
+    app.get("/keys").await;
+    wait_for("the stray", LIMIT, async || app.get("/keys").await.text().contains("stray:")).await;
+}
+
+#[tokio::test]
+async fn families_are_searched_and_shown_with_their_keys() {
+    let house = TestHouse::redis(NEEDS).await;
+    let app = app(&house, Overview::new(&house)).await;
+    let all = app.get("/keys").await.text();
+    let family =
+        schema::own().unwrap().into_iter().find(|schema| schema.name == "chat").unwrap().families.remove(0);
+    assert!(all.contains(&format!(r#"href="/keys/chat/{}""#, family.name)), "{all}");
+    let none = app.get("/keys?q=no+such+family").await.text();
+    assert!(none.contains("No declared family has “no such family” in it."), "{none}");
+    let some = app.get(&format!("/keys?q={}", family.name)).await.text();
+    assert!(some.contains(&family.name) && some.len() < all.len());
+    let page = app.get(&format!("/keys/chat/{}", family.name)).await;
+    assert!(page.text().contains("As declared"), "{}", page.text());
+    assert_eq!(app.get("/keys/chat/nothing").await.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let trouble =
+        |tone, text: &str| Trouble { tone, text: text.to_owned(), href: "/chat".to_owned(), since_ms: None };
+    let troubles = vec![trouble(Tone::Warn, "somewhat <late>"), trouble(Tone::Bad, "very much down")];
+    let overview = Overview::new(&house).system("Chat", "/chat", move || {
+        let card = card(troubles.clone());
+        async move { card }
+    });
+    let page = app(&house, overview).await.get("/").await.text();
+    let (worst, other) =
+        (page.find("very much down").unwrap(), page.find("somewhat &#60;late&#62;").unwrap());
+    assert!(worst < other && other < page.find(r#"class="card""#).unwrap(), "{page}");
+    assert!(page.contains("1.2\u{a0}k"), "{page}");
+}
+
+#[tokio::test]
+async fn without_trouble_everything_is_well() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let overview = Overview::new(&house).system("Chat", "/chat", || async { card(Vec::new()) });
+    let page = app(&house, overview).await.get("/").await.text();
+    assert!(page.contains("Everything is well."), "{page}");
+}
+
+#[tokio::test]
+async fn a_system_that_hangs_does_not_hold_up_the_others() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let overview = Overview::new(&house).system("Chat", "/chat", || async { card(Vec::new()) }).system(
+        "Uptime",
+        "/uptime",
+        || async {
+            tokio::time::sleep(Duration::MAX).await;
+            card(Vec::new())
+        },
+    );
+    let page = app(&house, overview).await.get("/").await.text();
+    assert!(page.contains("Uptime does not tell how it is") && page.contains("1.2\u{a0}k"), "{page}");
+}

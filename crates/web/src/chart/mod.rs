@@ -1,0 +1,48 @@
+//! Charts, drawn on the server as SVG.
+//!
+//! ```
+//! use hob_web::chart::{Line, Unit};
+//!
+//! let noon = 1_763_208_000_000;
+//! let chart = Line::new(noon..noon + 3_600_000)
+//!     .title("Response time")
+//!     .unit(Unit::Millis)
+//!     .series("p50", (0..60).map(|minute| (noon + minute * 60_000, 12.0)))
+//!     .series("p99", (0..60).map(|minute| (noon + minute * 60_000, 80.0 + minute as f64)))
+//!     .render();
+//! assert!(chart.as_str().starts_with("<figure"));
+//! ```
+//!
+//! Why a module of our own: the crates at hand write fixed colours and sizes into their pictures. These take their
+//! colours from the stylesheet, so that one picture is right in light and dark, keep their letters at one size
+//! however wide they are, and carry no inline style, which the console's content policy forbids.
+//!
+//! - The plot is stretched to the width that there is; letters and strokes are not stretched with it.
+//! - What is not known is a gap: a value that is no number, or a hole in the series far wider than its step.
+//! - Each column has its numbers in a `<title>`, which browsers show on hover; the live module makes it a crosshair.
+//! - For those who do not see it, a picture is one image with a summary.
+//! - Series beyond [`MOST_SERIES`] are not drawn, points beyond the width of a screen are thinned out so that the
+//!   extremes stay, and no number is written that SVG could not read: a picture's size has a bound.
+
+mod axis;
+mod bars;
+mod canvas;
+mod frame;
+mod heartbeat;
+mod heatmap;
+mod histogram;
+mod line;
+mod series;
+mod spark;
+#[cfg(test)]
+mod tests;
+
+pub use bars::Bars;
+pub use heartbeat::{Beat, Heartbeat, Pulse};
+pub use heatmap::HeatMap;
+pub use histogram::Histogram;
+pub use line::Line;
+pub use series::{MOST_SERIES, Point};
+pub use spark::Spark;
+
+pub use crate::look::Unit;

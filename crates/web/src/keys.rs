@@ -1,3 +1,0 @@
-//! The house's own keys.
-
-hob_schema_macros::keys!("schemas/hob.toml");

@@ -1,0 +1,219 @@
+//! A form's fields, each with its label, its hint and what is wrong with it.
+
+use std::fmt::{self, Display};
+
+use askama::filters::HtmlSafe;
+
+use super::Tone;
+use super::markup::Escaped;
+
+/// One field of a form.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Field {
+    name: String,
+    label: String,
+    value: String,
+    hint: Option<String>,
+    error: Option<String>,
+    entry: Entry,
+    attributes: Vec<(&'static str, String)>,
+}
+
+/// How a value is entered.
+#[derive(Clone, Debug)]
+enum Entry {
+    Line(&'static str),
+    Lines,
+    Box,
+    Choice(Vec<Choice>),
+}
+
+/// One of the values to choose from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub value: String,
+    pub label: String,
+}
+
+impl Field {
+    /// A line of text.
+    pub fn text(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Line("text"))
+    }
+
+    /// A line that nobody may read over the shoulder. Its value is never sent back.
+    pub fn secret(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Line("password"))
+    }
+
+    pub fn number(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Line("number"))
+    }
+
+    pub fn search(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Line("search"))
+    }
+
+    /// Several lines.
+    pub fn lines(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Lines)
+    }
+
+    /// A box to tick, which sends `on`; it is ticked if the value is `on`.
+    pub fn tick(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Box)
+    }
+
+    /// One of several values.
+    pub fn choice(name: impl Into<String>, label: impl Into<String>, choices: Vec<Choice>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Choice(choices))
+    }
+
+    fn new(name: String, label: String, entry: Entry) -> Self {
+        Self { name, label, value: String::new(), hint: None, error: None, entry, attributes: Vec::new() }
+    }
+
+    /// What is in it already.
+    pub fn value(mut self, value: impl Display) -> Self {
+        self.value = value.to_string();
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What is wrong with it, if anything is.
+    pub fn error(mut self, error: Option<impl Into<String>>) -> Self {
+        self.error = error.map(Into::into);
+        self
+    }
+
+    pub fn required(self) -> Self {
+        self.attribute("required", "")
+    }
+
+    /// What a browser remembers about it: `off`, `username`, `current-password`.
+    pub fn autocomplete(self, kind: &str) -> Self {
+        self.attribute("autocomplete", kind)
+    }
+
+    pub fn placeholder(self, text: &str) -> Self {
+        self.attribute("placeholder", text)
+    }
+
+    /// Bounds of a number.
+    pub fn between(self, least: impl Display, most: impl Display) -> Self {
+        self.attribute("min", least).attribute("max", most)
+    }
+
+    /// The most characters that it takes.
+    pub fn most(self, chars: usize) -> Self {
+        self.attribute("maxlength", chars)
+    }
+
+    fn attribute(mut self, name: &'static str, value: impl Display) -> Self {
+        self.attributes.push((name, value.to_string()));
+        self
+    }
+
+    fn entry(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, name) = (Escaped(&self.value), Escaped(&self.name));
+        match &self.entry {
+            Entry::Line(kind) => {
+                write!(f, r#"<input type="{kind}" id="field-{name}" name="{name}""#)?;
+                if *kind != "password" {
+                    write!(f, r#" value="{value}""#)?;
+                }
+                self.rest(f)
+            }
+            Entry::Lines => {
+                write!(f, r#"<textarea id="field-{name}" name="{name}" rows="4""#)?;
+                self.rest(f)?;
+                // The parser drops one newline here, so that one of the value's own stays.
+                write!(f, "\n{value}</textarea>")
+            }
+            Entry::Box => {
+                write!(f, r#"<input type="checkbox" id="field-{name}" name="{name}" value="on""#)?;
+                f.write_str(if self.value == "on" { " checked" } else { "" })?;
+                self.rest(f)
+            }
+            Entry::Choice(choices) => {
+                write!(f, r#"<select id="field-{name}" name="{name}""#)?;
+                self.rest(f)?;
+                for choice in choices {
+                    let chosen = if choice.value == self.value { " selected" } else { "" };
+                    let (value, label) = (Escaped(&choice.value), Escaped(&choice.label));
+                    write!(f, r#"<option value="{value}"{chosen}>{label}</option>"#)?;
+                }
+                f.write_str("</select>")
+            }
+        }
+    }
+
+    /// The attributes that all entries share, and the end of their tag.
+    fn rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Escaped(&self.name);
+        for (attribute, value) in &self.attributes {
+            write!(f, r#" {attribute}="{}""#, Escaped(value))?;
+        }
+        match (&self.error, &self.hint) {
+            (Some(_), Some(_)) => {
+                write!(f, r#" aria-invalid="true" aria-describedby="error-{name} hint-{name}""#)?;
+            }
+            (Some(_), None) => write!(f, r#" aria-invalid="true" aria-describedby="error-{name}""#)?,
+            (None, Some(_)) => write!(f, r#" aria-describedby="hint-{name}""#)?,
+            (None, None) => {}
+        }
+        f.write_str(">")
+    }
+}
+
+impl Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, label) = (Escaped(&self.name), Escaped(&self.label));
+        let class = if matches!(self.entry, Entry::Box) { "field tick" } else { "field" };
+        write!(f, r#"<div class="{class}"><label for="field-{name}">{label}</label>"#)?;
+        self.entry(f)?;
+        if let Some(hint) = &self.hint {
+            write!(f, r#"<p class="hint" id="hint-{name}">{}</p>"#, Escaped(hint))?;
+        }
+        if let Some(error) = &self.error {
+            let icon = Tone::Bad.icon();
+            write!(f, r#"<p class="error" id="error-{name}">{icon}{}</p>"#, Escaped(error))?;
+        }
+        f.write_str("</div>")
+    }
+}
+
+impl HtmlSafe for Field {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_at_the_field() {
+        let field =
+            Field::text("url", "Address").value("\"><script>").hint("https://…").error(Some("no host"));
+        let html = field.to_string();
+        assert!(html.contains(r#"value="&quot;&gt;&lt;script&gt;""#), "{html}");
+        assert!(html.contains(r#"aria-invalid="true" aria-describedby="error-url hint-url""#), "{html}");
+        assert!(html.contains("no host</p>"), "{html}");
+    }
+
+    #[test]
+    fn a_secret_is_never_sent_back() {
+        assert!(!Field::secret("token", "Token").value("hunter2").to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn the_present_choice_is_selected() {
+        let choice = |value: &str| Choice { value: value.to_owned(), label: value.to_uppercase() };
+        let html = Field::choice("kind", "Kind", vec![choice("a"), choice("b")]).value("b").to_string();
+        assert!(html.contains(r#"<option value="b" selected>B</option>"#), "{html}");
+        assert_eq!(html.matches("selected").count(), 1);
+    }
+}

@@ -1,0 +1,104 @@
+//! Times for people: how long ago, with the exact time on hover.
+
+use std::fmt::{self, Display};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use askama::filters::HtmlSafe;
+use jiff::Timestamp;
+
+use super::Amount;
+
+/// A moment as people read it: `3 min ago`, and when exactly on hover. The live module keeps it current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    at_ms: u64,
+    now_ms: u64,
+}
+
+impl When {
+    /// A moment in Unix milliseconds, seen from now.
+    #[must_use]
+    pub fn at(at_ms: impl Into<Amount>) -> Self {
+        Self { at_ms: at_ms.into().0, now_ms: now_ms() }
+    }
+
+    /// The same seen from another moment, such as the store's.
+    #[must_use]
+    pub fn seen_from(self, now_ms: u64) -> Self {
+        Self { now_ms, ..self }
+    }
+}
+
+impl Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = timestamp(self.at_ms);
+        let iso = at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ");
+        let exact = at.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let said = distance(self.at_ms, self.now_ms);
+        write!(f, r#"<time datetime="{iso}" title="{exact}" data-ago>{said}</time>"#)
+    }
+}
+
+impl HtmlSafe for When {}
+
+/// `just now`, `12 s ago`, `in 3 min`. The live module says the same words.
+fn distance(at_ms: u64, now_ms: u64) -> String {
+    let seconds = at_ms.abs_diff(now_ms) / 1000;
+    let length = match seconds {
+        0..2 => return "just now".to_owned(),
+        2..90 => format!("{seconds}\u{a0}s"),
+        90..5_400 => format!("{}\u{a0}min", (seconds + 30) / 60),
+        5_400..129_600 => format!("{}\u{a0}h", (seconds + 1_800) / 3_600),
+        _ => format!("{}\u{a0}d", (seconds + 43_200) / 86_400),
+    };
+    if at_ms > now_ms { format!("in {length}") } else { format!("{length} ago") }
+}
+
+/// This machine's time in Unix milliseconds, to show other times against.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment that the calendar has; what lies beyond the year 9999 is shown as its last.
+pub(crate) fn timestamp(at_ms: u64) -> Timestamp {
+    i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: u64 = 1_763_208_000_000;
+
+    #[test]
+    fn distances_are_said_in_words() {
+        for (ago_ms, text) in [
+            (0, "just now"),
+            (1_900, "just now"),
+            (12_000, "12 s ago"),
+            (180_000, "3 min ago"),
+            (7_200_000, "2 h ago"),
+            (259_200_000, "3 d ago"),
+        ] {
+            assert_eq!(distance(NOON - ago_ms, NOON).replace('\u{a0}', " "), text);
+        }
+        assert_eq!(distance(NOON + 60_000, NOON), "in 60\u{a0}s");
+    }
+
+    #[test]
+    fn the_exact_time_is_on_hover() {
+        let html = When::at(NOON).seen_from(NOON + 12_000).to_string();
+        assert!(
+            html.contains(r#"datetime="2025-11-15T12:00:00.000Z" title="2025-11-15 12:00:00 UTC""#),
+            "{html}"
+        );
+        assert!(html.contains("12\u{a0}s ago"), "{html}");
+    }
+
+    #[test]
+    fn any_moment_can_be_shown() {
+        assert!(When::at(u64::MAX).to_string().contains("9999-12-"));
+    }
+}

@@ -1,0 +1,83 @@
+//! The frame of all pages: navigation, signing in and out, no scripts.
+
+use std::fs;
+
+use hob_testkit::fantoccini::Locator;
+use hob_testkit::fantoccini::key::Key;
+use hob_testkit::{Browser, Scripts, Window, screenshot};
+use hob_web::Config;
+
+use super::{find, picture, room, text};
+
+#[tokio::test]
+async fn pages_are_reached_by_keyboard_and_by_mouse() {
+    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window::default()).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    assert_eq!(text(&client, "h1").await, "Room");
+    assert_eq!(find(&client, ".nav a[aria-current]").await.attr("href").await.unwrap().unwrap(), "/room");
+
+    find(&client, ".nav a[href='/gallery']").await.click().await.unwrap();
+    assert_eq!(text(&client, "h1").await, "Gallery");
+
+    let tab = async || {
+        let focused = client.active_element().await.unwrap();
+        focused.send_keys(&char::from(Key::Tab).to_string()).await.unwrap();
+        client.active_element().await.unwrap()
+    };
+    client.goto(&app.url("/gallery")).await.unwrap();
+    let skip = tab().await;
+    assert_eq!(skip.text().await.unwrap(), "Skip to the content");
+    assert!(skip.rectangle().await.unwrap().1 >= 0.0, "it is to be seen once it has the focus");
+    assert_eq!(tab().await.attr("class").await.unwrap().as_deref(), Some("brand"));
+    let first = tab().await;
+    assert_eq!(first.text().await.unwrap(), "Room");
+    first.send_keys(&char::from(Key::Enter).to_string()).await.unwrap();
+    client.wait().for_element(Locator::Css("#visits")).await.unwrap();
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_scripts_pages_are_complete() {
+    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    assert!(text(&client, "#visits").await.starts_with("0 visits"));
+    find(&client, "#visit button").await.click().await.unwrap();
+    assert!(text(&client, "#visits").await.starts_with("1 visits"));
+    let search = find(&client, "#field-q").await;
+    search.send_keys("A").await.unwrap();
+    search.send_keys(&char::from(Key::Enter).to_string()).await.unwrap();
+    client.wait().for_url(&app.url("/room?q=A").parse().unwrap()).await.unwrap();
+    assert_eq!(text(&client, "#guests").await, "Ada\nAlan");
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn people_sign_in_and_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("admin");
+    fs::write(&file, "a token that nobody guesses").unwrap();
+    let secret = format!("file:{}", file.display()).parse().unwrap();
+    let config = Config { admin_token: Some(secret), ..Config::default() };
+    let (browser, (_house, app, _)) = (Browser::start(), room::serve(config).await);
+    let client = browser.open(Window::default()).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    assert_eq!(text(&client, "h1").await, "Sign in");
+    assert!(client.find(Locator::Css(".nav")).await.is_err(), "nothing of the inside is shown");
+    hob_testkit::assert_readable(&client, "the page to sign in").await;
+    screenshot(&client, &picture("sign-in")).await;
+
+    find(&client, "#token").await.send_keys("a guess").await.unwrap();
+    find(&client, "main button").await.click().await.unwrap();
+    client.wait().for_element(Locator::Css("[role=alert]")).await.unwrap();
+    find(&client, "#token").await.send_keys("a token that nobody guesses").await.unwrap();
+    find(&client, "main button").await.click().await.unwrap();
+    client.wait().for_element(Locator::Css("#visits")).await.unwrap();
+
+    find(&client, "form[action='/sign-out'] button").await.click().await.unwrap();
+    client.wait().for_element(Locator::Css("#token")).await.unwrap();
+    client.goto(&app.url("/room")).await.unwrap();
+    assert_eq!(text(&client, "h1").await, "Sign in");
+    client.close().await.unwrap();
+}

@@ -1,0 +1,83 @@
+//! Live updates, as people see them.
+
+use hob_testkit::fantoccini::Locator;
+use hob_testkit::{Browser, LIMIT, Window, wait_for};
+use hob_web::Config;
+
+use super::{find, room, text};
+
+#[tokio::test]
+async fn a_live_update_arrives_and_leaves_alone_what_people_did() {
+    let (browser, (_house, app, room)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window::default()).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    find(&client, "#more summary").await.click().await.unwrap();
+    let note = find(&client, "#field-note").await;
+    note.send_keys("half of a sen").await.unwrap();
+    client
+        .execute("document.getElementById('field-note').setSelectionRange(2, 5)", Vec::new())
+        .await
+        .unwrap();
+
+    // The stream may open only after the first visit: whatever is told once it is open arrives.
+    wait_for("the update", LIMIT, async || {
+        room.visit();
+        !text(&client, "#visits").await.starts_with("0 ")
+    })
+    .await;
+    assert_ne!(text(&client, "#inside").await, "0 inside", "details stay open, and what is inside is new");
+    assert_eq!(note.prop("value").await.unwrap().as_deref(), Some("half of a sen"));
+    let selection =
+        "const field = document.activeElement; return [field.id, field.selectionStart, field.selectionEnd]";
+    let selection = client.execute(selection, Vec::new()).await.unwrap();
+    assert_eq!(selection, serde_json::json!(["field-note", 2, 5]));
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_search_filters_while_somebody_types() {
+    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window::default()).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    find(&client, "#field-q").await.send_keys("Gr").await.unwrap();
+    wait_for("fewer guests", LIMIT, async || text(&client, "#guests").await == "Grace").await;
+    assert_eq!(client.current_url().await.unwrap().query(), Some("q=Gr"));
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_interruption_is_said() {
+    let (browser, (house, app, room)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window::default()).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    wait_for("the stream", LIMIT, async || {
+        room.visit();
+        !text(&client, "#visits").await.starts_with("0 ")
+    })
+    .await;
+    assert!(!find(&client, "#banner").await.is_displayed().await.unwrap());
+    app.stop().await;
+    client.wait().for_element(Locator::Css("#banner:not([hidden])")).await.unwrap();
+    wait_for("the word", LIMIT, async || text(&client, "#banner").await.contains("Trying again")).await;
+    drop(house);
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn charts_tell_their_numbers_under_the_pointer() {
+    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window::default()).await;
+    client.goto(&app.url("/gallery")).await.unwrap();
+    client
+        .execute(
+            "const hit = document.querySelector('.chart .hit:nth-of-type(9)'), box = hit.getBoundingClientRect(); \
+             hit.dispatchEvent(new PointerEvent('pointermove', \
+                { bubbles: true, clientX: box.x + 1, clientY: box.y + 9 }))",
+            Vec::new(),
+        )
+        .await
+        .unwrap();
+    let tip = text(&client, ".tip").await;
+    assert!(tip.contains(" UTC\n") && tip.contains("p99"), "{tip}");
+    client.close().await.unwrap();
+}

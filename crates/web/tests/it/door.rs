@@ -1,0 +1,90 @@
+//! A locked house: apps with an admin token, and callers of every kind.
+
+use hob_house::config::Replace;
+use hob_house::{House, Live, SecretRef};
+use hob_records::UnixMs;
+use hob_testkit::{Answer, Needs, TestApp};
+use hob_web::{Config, Creation, NewToken, Tokens};
+use http::header;
+use tempfile::TempDir;
+
+use crate::garden::{Garden, routes};
+
+pub(crate) const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
+pub(crate) const ADMIN: &str = "correct horse battery staple";
+
+/// An app that asks who is there, and the folder with its admin token.
+pub(crate) struct Locked {
+    pub(crate) app: TestApp,
+    folder: TempDir,
+    replace: Replace<Config>,
+}
+
+impl Locked {
+    pub(crate) async fn start(house: &House) -> Self {
+        Self::with(house, Config::default()).await
+    }
+
+    pub(crate) async fn with(house: &House, config: Config) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin");
+        std::fs::write(&path, ADMIN).unwrap();
+        let config = Config { admin_token: Some(SecretRef::File(path)), ..config };
+        let (config, replace) = Live::new(config);
+        let app = TestApp::configured(house, config, |_| routes(Garden::default())).await;
+        Self { app, folder, replace }
+    }
+
+    /// Changes the admin token, and has the configuration read again.
+    pub(crate) fn replace_admin_token(&self, token: &str) {
+        std::fs::write(self.folder.path().join("admin"), token).unwrap();
+        self.replace.replace(Config::clone(&self.app.web().config()));
+    }
+
+    pub(crate) fn as_nobody(&mut self) -> &TestApp {
+        self.app.forget_headers();
+        &self.app
+    }
+
+    pub(crate) fn with_token(&mut self, token: &str) -> &TestApp {
+        self.app.forget_headers();
+        self.app.use_token(token);
+        &self.app
+    }
+
+    pub(crate) fn with_cookie(&mut self, cookie: &str) -> &TestApp {
+        self.app.forget_headers();
+        self.app.use_header(header::COOKIE, cookie);
+        &self.app
+    }
+
+    /// Signs in, and answers with the cookie that a browser would keep.
+    pub(crate) async fn sign_in(&mut self, token: &str) -> String {
+        let answer = self.as_nobody().submit("/sign-in", &[("token", token), ("to", "/garden")]).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("location")),
+            (303, "/garden"),
+            "{}",
+            answer.text()
+        );
+        cookie(&answer)
+    }
+}
+
+pub(crate) fn cookie(answer: &Answer) -> String {
+    answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned()
+}
+
+/// A token with these scopes, for ever.
+pub(crate) async fn token(house: &House, scopes: &str) -> (String, String) {
+    token_until(house, scopes, None).await
+}
+
+/// The text of a token with these scopes, and its id.
+pub(crate) async fn token_until(house: &House, scopes: &str, expires_at: Option<UnixMs>) -> (String, String) {
+    let new = NewToken { name: format!("gardener of {scopes}"), scopes: scopes.parse().unwrap(), expires_at };
+    match Tokens::new(&house.records).create(&new, "a test").await.unwrap() {
+        Creation::Created { token, text } => (text, token.id.as_str().to_owned()),
+        Creation::TooMany => panic!("there are not so many"),
+    }
+}

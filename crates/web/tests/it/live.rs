@@ -1,0 +1,117 @@
+//! Live updates.
+
+use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, every_house, wait_for};
+use http::header::HeaderName;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::door::{ADMIN, Locked, NEEDS, token};
+use crate::garden::{Garden, routes};
+
+/// A stream of events, read as a browser does.
+struct Events {
+    body: Incoming,
+    text: String,
+}
+
+impl Events {
+    async fn open(app: &TestApp, path: &str) -> Self {
+        let response = app.open(path).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { body: response.into_body(), text: String::new() }
+    }
+
+    /// Reads until there is such a text, and answers with all that came; `None` if the stream ended before.
+    async fn until(&mut self, wanted: &str) -> Option<String> {
+        let read = async {
+            while !self.text.contains(wanted) {
+                let frame = self.body.frame().await?.ok()?;
+                self.text.push_str(&String::from_utf8_lossy(frame.data_ref()?));
+            }
+            Some(std::mem::take(&mut self.text))
+        };
+        tokio::time::timeout(LIMIT, read).await.expect("an event in time")
+    }
+}
+
+/// The id of the last event of a text.
+fn last_id(text: &str) -> &str {
+    text.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().expect("an id")
+}
+
+every_house! {
+    NEEDS;
+
+    async fn a_change_on_one_node_reaches_the_pages_of_another(house: TestHouse) {
+        let other = house.another_node().await;
+        let here = TestApp::start(&house, routes(Garden::default())).await;
+        let there = TestApp::start(&other, routes(Garden::default())).await;
+        let mut events = Events::open(&there, "/live?topics=garden,pond").await;
+        events.until("retry:").await.unwrap();
+        // Told until it is heard: the other node may not have been listening yet.
+        wait_for("the change", LIMIT, async || {
+            here.web().changes().tell("garden");
+            let heard = events.until("event: changed\ndata: garden\n\n");
+            tokio::time::timeout(std::time::Duration::from_millis(500), heard).await.ok().flatten()
+        })
+        .await;
+        other.tasks.stop(LIMIT).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_hears_only_of_its_topics_and_many_changes_are_one() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let app = TestApp::start(&house, routes(Garden::default())).await;
+    let mut events = Events::open(&app, "/live?topics=garden").await;
+    for _ in 0..1_000 {
+        app.web().changes().tell("pond");
+        app.web().changes().tell("garden");
+    }
+    let first = events.until("data: garden\n\n").await.unwrap();
+    assert!(!first.contains("pond"));
+    assert_eq!(first.matches("event: changed").count(), 1, "{first}");
+}
+
+#[tokio::test]
+async fn who_comes_back_hears_what_it_missed() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let mut app = TestApp::start(&house, routes(Garden::default())).await;
+    let mut events = Events::open(&app, "/live?topics=garden,pond").await;
+    app.web().changes().tell("garden");
+    let first = events.until("data: garden\n\n").await.unwrap();
+    let id = last_id(&first).to_owned();
+    drop(events);
+    app.web().changes().tell("pond");
+    app.use_header(HeaderName::from_static("last-event-id"), &id);
+    let mut back = Events::open(&app, "/live?topics=garden,pond").await;
+    back.until("data: pond\n\n").await.unwrap();
+
+    app.use_header(HeaderName::from_static("last-event-id"), "0-17");
+    let mut stranger = Events::open(&app, "/live?topics=garden").await;
+    stranger.until("event: reset\n").await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_listens_to_what_it_may_not_read() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&house).await;
+    let (secret, _) = token(&house, "garden:read").await;
+    assert_eq!(door.with_token(&secret).get("/live?topics=garden,pond").await.status, 403);
+    assert_eq!(door.with_token(&secret).open("/live?topics=garden.gnomes").await.status(), 200);
+    assert_eq!(door.with_token(ADMIN).get("/live?topics=a%20b").await.status, 422);
+    assert_eq!(door.with_token(ADMIN).get("/live").await.status, 422);
+}
+
+#[tokio::test]
+async fn the_server_stops_though_somebody_listens() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let app = TestApp::start(&house, routes(Garden::default())).await;
+    let mut events = Events::open(&app, "/live?topics=garden").await;
+    events.until("retry:").await.unwrap();
+    let begun = std::time::Instant::now();
+    app.stop().await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "the stream was not waited for");
+    assert_eq!(events.until("never").await, None, "the stream has ended");
+}
