@@ -188,6 +188,7 @@ impl Driver {
             if let Err(error) = self.shared.show(&self.run).await {
                 tracing::debug!(run = %self.run, %error, "the run is not shown");
             }
+            self.shared.tell();
             if stopping {
                 break;
             }

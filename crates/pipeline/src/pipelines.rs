@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hob_house::{House, Live, Task};
 use hob_records::{Page, PageRequest, Read as _, UnixMs, from_row, sql};
+use hob_web::Changes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -15,12 +16,13 @@ use crate::definition::{Plan, PlanName};
 use crate::drive::Driver;
 use crate::error::{Error, Result};
 use crate::fetch::Fetcher;
-use crate::forecast::{self, Forecast};
+use crate::forecast::{self, Cost, Forecast};
 use crate::item::{self, ItemFacts, ItemState};
 use crate::keys::Keys;
 use crate::quota::{HOUR_MS, Quotas};
 use crate::retry::Class;
 use crate::run::{self, Run, RunId, RunState, Wish};
+use crate::seed;
 use crate::view::Views;
 
 /// Between two looks for runs to work on.
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) quotas: Quotas,
     pub(crate) views: Views,
     pub(crate) fetcher: Fetcher,
+    /// Whom open pages hear of changes from, where there are pages.
+    changes: OnceLock<Changes>,
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
@@ -92,6 +96,7 @@ impl Pipelines {
             house: house.clone(),
             config,
             fetcher,
+            changes: OnceLock::new(),
             hosts: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -175,6 +180,7 @@ impl Pipelines {
     pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
         let run = run::wish(&self.shared.house.records, id, wish).await?;
         tracing::info!(run = %id, state = %run.state, "a run changes");
+        self.tell();
         if let Err(error) = self.shared.show(id).await {
             tracing::debug!(run = %id, %error, "the run is not shown");
         }
@@ -188,6 +194,7 @@ impl Pipelines {
             return Err(Error::Refused(format!("a run that is {} cannot {}", run.state, Wish::Replay)));
         }
         let back = item::replay(&self.shared.house.records, id, class).await?;
+        self.tell();
         if back > 0 && run.state == RunState::Completed {
             self.wish(id, Wish::Replay).await?;
         }
@@ -217,6 +224,26 @@ impl Pipelines {
         let progress = self.progress(id).await?;
         let gauge = self.shared.quotas.look(&plan.quota).await?;
         Ok(forecast::of(&plan, &run, &progress, &gauge))
+    }
+
+    /// What a plan costs, before anything is called.
+    pub async fn cost(&self, plan: &Plan) -> Result<Cost> {
+        let limits = match &plan.limits {
+            Some(limits) => limits.clone(),
+            None => self.shared.quotas.definition(&plan.quota).await?.limits.clone(),
+        };
+        let items = seed::count(plan, &self.shared.folder).await?;
+        Ok(forecast::cost(plan, items, &limits))
+    }
+
+    pub(crate) fn tell_through(&self, changes: &Changes) {
+        // Set once: a second set of routes tells the same pages.
+        let _ = self.shared.changes.set(changes.clone());
+    }
+
+    /// Pages that are open have something new to show.
+    pub(crate) fn tell(&self) {
+        self.shared.tell();
     }
 
     async fn work_on_runs(self, task: Task) {
@@ -293,6 +320,12 @@ impl Shared {
             let _ = run::set_trouble(&self.house.records, &id, &error.to_string()).await;
         }
         id
+    }
+
+    pub(crate) fn tell(&self) {
+        if let Some(changes) = self.changes.get() {
+            changes.tell("pipelines");
+        }
     }
 
     /// How many requests to a host may go on at a time.

@@ -40,6 +40,29 @@ pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Pat
     Ok(next)
 }
 
+/// How many items a source names; `None` for a listing, whose length only its API knows.
+pub(crate) async fn count(plan: &Plan, folder: &Path) -> Result<Option<u64>> {
+    match &plan.source {
+        Source::List { keys, .. } => Ok(Some(keys.len() as u64)),
+        Source::Pages { .. } => Ok(None),
+        Source::File { path, .. } => {
+            let path = folder.join(path);
+            let what = path.display().to_string();
+            let lines = move || -> std::io::Result<u64> {
+                let mut lines = 0;
+                for line in BufReader::new(std::fs::File::open(path)?).lines() {
+                    lines += u64::from(!line?.trim().is_empty());
+                }
+                Ok(lines)
+            };
+            let counted = tokio::task::spawn_blocking(lines)
+                .await
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            counted.map(Some).map_err(|source| Error::File { what, source })
+        }
+    }
+}
+
 async fn advance(records: &Records, run: &RunId, from: i64, to: i64, items: &[NewItem]) -> Result<()> {
     let work = |tx: Transaction| async move {
         let advance = sql("UPDATE pipeline_run SET seeded_to = $3 WHERE id = $1 AND seeded_to = $2");
