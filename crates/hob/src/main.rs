@@ -7,6 +7,7 @@ mod exit;
 mod foundation;
 mod http;
 mod pages;
+mod pipeline;
 mod records;
 mod schema;
 mod serve;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)
         }
+        Command::Pipeline { command } => pipeline::run(&command, file),
         Command::Records { command } => records::run(&command, file),
         Command::Schema { command } => schema::run(&command),
     };

@@ -5,7 +5,8 @@ use std::fmt;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
-use hob_web::{Routes, Web};
+use hob_pipeline::Pipelines;
+use hob_web::{Routes, Stage, Web};
 
 use crate::config::LiveConfig;
 use crate::pages::Overview;
@@ -14,6 +15,7 @@ use crate::pages::Overview;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     Gateway,
+    Pipelines,
 }
 
 /// The systems that were asked for.
@@ -25,7 +27,12 @@ pub(crate) struct Systems {
 
 impl Systems {
     /// Opens the systems that are asked for, all where none is named, and starts what they do in the background.
-    pub(crate) async fn open(web: &Web, config: &LiveConfig, only: &[System]) -> Result<Systems> {
+    pub(crate) async fn open(
+        web: &Web,
+        config: &LiveConfig,
+        only: &[System],
+        stage: Stage,
+    ) -> Result<Systems> {
         let house = web.house();
         let mut systems =
             Systems { running: Vec::new(), routes: Routes::new(), overview: Overview::new(house) };
@@ -34,6 +41,20 @@ impl Systems {
             let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
             gateway.start();
             systems.running.push(System::Gateway);
+        }
+        if asked_for(System::Pipelines) {
+            let pipelines = Pipelines::open(house, config.pipeline.clone()).await.context("pipelines")?;
+            pipelines.start();
+            if stage == Stage::Demo {
+                pipelines.start_demo().await.context("the pipelines' demo")?;
+            }
+            systems.routes = systems.routes.merge(pipelines.routes(web.changes()));
+            let card = move || {
+                let pipelines = pipelines.clone();
+                async move { pipelines.card().await }
+            };
+            systems.overview = systems.overview.system("Pipelines", "/pipelines", card);
+            systems.running.push(System::Pipelines);
         }
         Ok(systems)
     }

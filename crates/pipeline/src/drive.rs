@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use hob_records::UnixMs;
@@ -168,6 +168,7 @@ impl Driver {
     async fn look_after(self: Arc<Self>) {
         let mut sinks = Sinks::new(&self.shared.house.records, &self.run, &self.plan, &self.shared.folder);
         let mut trouble = String::new();
+        let mut next_view = Instant::now();
         loop {
             let stopping = self.stop.is_cancelled();
             let lease = self.shared.config.now().lease.get();
@@ -185,10 +186,15 @@ impl Driver {
                     trouble = now;
                 }
             }
-            if let Err(error) = self.shared.show(&self.run).await {
-                tracing::debug!(run = %self.run, %error, "the run is not shown");
+            if stopping || next_view <= Instant::now() {
+                let begun = Instant::now();
+                if let Err(error) = self.shared.show(&self.run).await {
+                    tracing::debug!(run = %self.run, %error, "the run is not shown");
+                }
+                // Counting a million items takes its time: never more than a small part of all of it.
+                next_view = Instant::now() + BREATH.max(begun.elapsed() * 20);
+                self.shared.tell();
             }
-            self.shared.tell();
             if stopping {
                 break;
             }

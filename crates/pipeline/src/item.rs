@@ -226,8 +226,10 @@ pub(crate) async fn reap(records: &Records) -> Result<u64> {
         Ok(back)
     };
     // A look first, without a write: there is hardly ever one.
-    let now = UnixMs(jiff::Timestamp::now().as_millisecond());
-    if records.optional::<(RunId, i64)>(sql(find).bind(now)).await?.is_none() {
+    let look = |records: Snapshot| async move {
+        records.optional::<(RunId, i64)>(sql(find).bind(records.now())).await
+    };
+    if records.read(look).await?.is_none() {
         return Ok(0);
     }
     records.write_with(Isolation::Committed, work).await
@@ -353,6 +355,13 @@ pub(crate) async fn count(records: &Records, run: &RunId) -> Result<Vec<(String,
     let count = sql("SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1
                      GROUP BY step, state ORDER BY step, state");
     Ok(records.all(count.bind(run)).await?)
+}
+
+/// How many items are done.
+pub(crate) async fn count_done(records: &Records, run: &RunId) -> Result<u64> {
+    let count = sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 AND state = 'done'");
+    let (count,) = records.one(count.bind(run)).await?;
+    Ok(count)
 }
 
 /// How many items were set aside or wait for another attempt, by class.

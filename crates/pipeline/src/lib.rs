@@ -5,8 +5,10 @@
 //! against a [quota](quota::Quotas) that all who use the same credential share, and commit what came of it once.
 
 mod attempt;
+mod books;
 mod config;
 pub mod definition;
+mod demo;
 mod drive;
 mod error;
 mod extract;
@@ -26,6 +28,7 @@ pub mod standin;
 mod template;
 mod view;
 
+pub use books::Books;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use item::{ItemFacts, ItemState};

@@ -11,6 +11,7 @@ use hob_web::Changes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::books::Books;
 use crate::config::Config;
 use crate::definition::{Plan, PlanName};
 use crate::drive::Driver;
@@ -21,7 +22,7 @@ use crate::item::{self, ItemFacts, ItemState};
 use crate::keys::Keys;
 use crate::quota::{HOUR_MS, Quotas};
 use crate::retry::Class;
-use crate::run::{self, Run, RunId, RunState, Wish};
+use crate::run::{self, Run, RunId, Wish};
 use crate::seed;
 use crate::view::Views;
 
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) house: House,
     pub(crate) config: Live<Config>,
     pub(crate) folder: PathBuf,
+    books: Books,
     pub(crate) quotas: Quotas,
     pub(crate) views: Views,
     pub(crate) fetcher: Fetcher,
@@ -90,6 +92,7 @@ impl Pipelines {
             if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
         let fetcher = Fetcher::new().map_err(|error| Error::Refused(error.to_string()))?;
         let shared = Shared {
+            books: Books::new(&house.records),
             quotas: Quotas::open(&house.hot, &keys, &house.records, public).await?,
             views: Views::new(&house.hot, &keys, &house.records),
             folder: settings.folder.clone(),
@@ -164,47 +167,41 @@ impl Pipelines {
     }
 
     pub async fn run(&self, id: &RunId) -> Result<Run> {
-        run::find(&self.shared.house.records, id).await
+        self.shared.books.run(id).await
     }
 
     pub async fn runs(&self, request: &PageRequest) -> Result<Page<Run>> {
-        run::page(&self.shared.house.records, request).await
+        self.shared.books.runs(request).await
     }
 
-    /// The newest run of a plan that is not over.
-    pub async fn unfinished(&self, plan: &PlanName) -> Result<Option<Run>> {
-        run::unfinished(&self.shared.house.records, plan).await
+    /// The newest run of a plan, whatever its state.
+    pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
+        self.shared.books.newest(plan).await
     }
 
     /// Pauses, resumes, cancels or archives a run.
     pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
-        let run = run::wish(&self.shared.house.records, id, wish).await?;
-        tracing::info!(run = %id, state = %run.state, "a run changes");
-        self.tell();
-        if let Err(error) = self.shared.show(id).await {
-            tracing::debug!(run = %id, %error, "the run is not shown");
-        }
+        let run = self.shared.books.wish(id, wish).await?;
+        self.show(id).await;
         Ok(run)
     }
 
     /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
     pub async fn replay(&self, id: &RunId, class: Option<Class>) -> Result<u64> {
-        let run = self.run(id).await?;
-        if run.state.after(Wish::Replay).is_none() {
-            return Err(Error::Refused(format!("a run that is {} cannot {}", run.state, Wish::Replay)));
-        }
-        let back = item::replay(&self.shared.house.records, id, class).await?;
-        self.tell();
-        if back > 0 && run.state == RunState::Completed {
-            self.wish(id, Wish::Replay).await?;
-        }
+        let back = self.shared.books.replay(id, class).await?;
+        self.show(id).await;
         Ok(back)
     }
 
+    async fn show(&self, id: &RunId) {
+        self.tell();
+        if let Err(error) = self.shared.show(id).await {
+            tracing::debug!(run = %id, %error, "the run is not shown");
+        }
+    }
+
     pub async fn progress(&self, id: &RunId) -> Result<Progress> {
-        let records = &self.shared.house.records;
-        let (steps, failures) = (item::count(records, id).await?, item::failures(records, id).await?);
-        Ok(Progress { steps, failures })
+        self.shared.books.progress(id).await
     }
 
     pub async fn items(
@@ -214,7 +211,7 @@ impl Pipelines {
         class: Option<Class>,
         request: &PageRequest,
     ) -> Result<Page<ItemFacts>> {
-        item::page(&self.shared.house.records, id, state, class, request).await
+        self.shared.books.items(id, state, class, request).await
     }
 
     /// When a run will be done, as far as one can say.

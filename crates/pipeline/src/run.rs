@@ -133,13 +133,11 @@ pub(crate) async fn page(records: &Records, request: &PageRequest) -> Result<Pag
     Ok(records.page(list.bind(RunState::Archived), &NEWEST_FIRST, request).await?)
 }
 
-/// The newest run of a plan that is not over.
-pub(crate) async fn unfinished(records: &Records, plan: &PlanName) -> Result<Option<Run>> {
-    let find = sql(
-        "SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
-                    FROM pipeline_run WHERE plan = $1 AND state IN ($2, $3) ORDER BY started_at DESC LIMIT 1",
-    );
-    Ok(records.optional(find.bind(plan).bind(RunState::Running).bind(RunState::Paused)).await?)
+/// The newest run of a plan, whatever its state.
+pub(crate) async fn newest(records: &Records, plan: &PlanName) -> Result<Option<Run>> {
+    let find = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
+                    FROM pipeline_run WHERE plan = $1 ORDER BY started_at DESC, id DESC LIMIT 1");
+    Ok(records.optional(find.bind(plan)).await?)
 }
 
 /// Does what is wished, if the run's state allows it. A state that the wish leads to already is fine.

@@ -2,6 +2,7 @@
 
 mod config;
 mod doctor;
+mod pipeline;
 mod program;
 mod records;
 mod schema;

@@ -1,5 +1,6 @@
 //! A place to test in: a store, a database, and a clock that the test drives.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hob_hot::{Clock, Hot, cmd};
@@ -9,7 +10,7 @@ use hob_pipeline::quota::{Answer, Ask, Limits, QuotaName, Quotas, Reservation};
 use hob_pipeline::{Config, Pipelines};
 use hob_records::{Options, Records};
 use hob_schema::Catalog;
-use hob_testkit::{Database, LIMIT, Layout, Store};
+use hob_testkit::{Database, LIMIT, Layout, Server, Store};
 use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
@@ -59,21 +60,34 @@ impl Place {
 
     /// A node that works on runs, by the store's own clock.
     pub(crate) async fn node(&self) -> Node {
-        self.node_in(TempDir::new().unwrap()).await
+        self.node_by(self.store.hot().clone()).await
     }
 
-    pub(crate) async fn node_in(&self, folder: TempDir) -> Node {
-        let house = House::new(
-            self.store.hot().clone(),
-            self.store.layout(),
-            self.records.clone(),
-            NodeName::random(),
-        );
-        let config =
-            Config { folder: folder.path().to_owned(), public_quota: "api".to_owned(), ..Config::default() };
-        let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
-        pipelines.start();
+    pub(crate) async fn node_by(&self, hot: Hot) -> Node {
+        self.node_in(TempDir::new().unwrap(), hot).await
+    }
+
+    pub(crate) async fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
+        let house = House::new(hot, self.store.layout(), self.records.clone(), NodeName::random());
+        let pipelines = start(&house, folder.path()).await;
         Node { house, pipelines, folder }
+    }
+
+    /// A node with a runtime and connections of its own, which vanishes when it is dropped, as a killed process does.
+    pub(crate) fn mortal(&self, folder: &Path) -> Mortal {
+        let Server::Redis(server) = self.store.server() else { panic!("mortals share a server") };
+        let (hot, database, folder) = (server.url(), self.database.url(), folder.to_owned());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.spawn(async move {
+            let hot = Hot::open(&hot.parse().unwrap()).unwrap();
+            let records =
+                Records::open(&database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
+            let house = House::new(hot, Layout::Plain, records, NodeName::random());
+            let _pipelines = start(&house, &folder).await;
+            std::future::pending::<()>().await;
+        });
+        Mortal(Some(runtime))
     }
 
     pub(crate) async fn get(&self, key: &hob_schema::Key) -> Option<String> {
@@ -86,6 +100,22 @@ impl Place {
         let hour = keys::HourKey::new("2026-11-15_08").unwrap();
         let shard = keys.space().shard_of("api");
         [keys.rate_limit(&hour, shard), keys.counter(&hour, shard)]
+    }
+}
+
+async fn start(house: &House, folder: &Path) -> Pipelines {
+    let config = Config { folder: folder.to_owned(), public_quota: "api".to_owned(), ..Config::default() };
+    let pipelines = Pipelines::open(house, Live::fixed(config)).await.unwrap();
+    pipelines.start();
+    pipelines
+}
+
+pub(crate) struct Mortal(Option<tokio::runtime::Runtime>);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        // Nothing is finished, nothing given back.
+        self.0.take().unwrap().shutdown_background();
     }
 }
 
