@@ -38,6 +38,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TokenCommand,
     },
+    /// Look at targets, and at what watches them
+    Uptime {
+        #[command(subcommand)]
+        command: UptimeCommand,
+    },
     /// Print a script that completes `hob` in a shell
     Completions { shell: clap_complete::Shell },
     /// Carry out a pipeline here, without a server, and steer it
@@ -160,6 +165,57 @@ pub(crate) struct NewTokenArgs {
 fn name(text: &str) -> Result<String, &'static str> {
     let fits = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
     if fits { Ok(text.to_owned()) } else { Err("a name has 1 to 100 characters") }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UptimeCommand {
+    /// Check a target once, and show how long each part took
+    ///
+    /// Exits with 0 when it is up, 4 when it is down, 1 when it could not be checked, 2 when it was called wrongly.
+    Check(CheckArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// A URL; HOST:PORT for tcp and certificate; a name for dns
+    #[arg(value_name = "URL")]
+    pub(crate) target: String,
+    #[arg(long, value_enum, default_value = "http")]
+    pub(crate) kind: CheckKind,
+    /// What must hold, such as 'status in 200..299', 'latency < 500ms', 'json $.ok == true'
+    #[arg(long = "assert", value_name = "EXPRESSION")]
+    pub(crate) assertions: Vec<hob_uptime::assertion::Assertion>,
+    /// How long it may take
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(crate) timeout: Period,
+    /// The method of a request
+    #[arg(long, default_value = "GET")]
+    pub(crate) method: String,
+    /// A header of a request
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body of a request
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) body: Option<String>,
+    /// How many redirects are followed
+    #[arg(long, default_value_t = 5, value_name = "COUNT")]
+    pub(crate) redirects: u8,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CheckKind {
+    Http,
+    Tcp,
+    Dns,
+    Certificate,
+}
+
+fn header(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// How an answer is written.

@@ -13,6 +13,7 @@ mod schema;
 mod serve;
 mod systems;
 mod token;
+mod uptime;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
         Command::Token { command } => token::run(&command, file),
+        Command::Uptime { command } => uptime::run(&command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)

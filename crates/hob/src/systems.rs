@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
 use hob_pipeline::Pipelines;
+use hob_uptime::Uptime;
 use hob_web::{Routes, Stage, Web};
 
 use crate::config::LiveConfig;
@@ -15,6 +16,7 @@ use crate::pages::Overview;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     Gateway,
+    Uptime,
     Pipelines,
 }
 
@@ -41,6 +43,12 @@ impl Systems {
             let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
             gateway.start();
             systems.running.push(System::Gateway);
+        }
+        if asked_for(System::Uptime) {
+            let uptime = Uptime::open(house, config.uptime.clone()).await.context("uptime")?;
+            uptime.start(web.changes());
+            systems.routes = systems.routes.merge(uptime.routes());
+            systems.running.push(System::Uptime);
         }
         if asked_for(System::Pipelines) {
             let pipelines = Pipelines::open(house, config.pipeline.clone()).await.context("pipelines")?;

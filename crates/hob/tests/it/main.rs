@@ -8,3 +8,4 @@ mod records;
 mod schema;
 mod serve;
 mod token;
+mod uptime;

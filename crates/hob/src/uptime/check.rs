@@ -1,0 +1,217 @@
+//! `hob uptime check`: one look at a target, drawn as a waterfall.
+#![expect(clippy::print_stdout, reason = "the answer of a command")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hob_house::config::Secrets;
+use hob_uptime::check::{Check, CheckSpec, HttpSpec, Kind, Observation, Outcome, Phases};
+use hob_uptime::probe::{Limits, Probe};
+use serde::Serialize;
+
+use crate::cli::{CheckArgs, CheckKind};
+use crate::exit::Exit;
+
+/// How wide the drawing is.
+const WIDTH: usize = 48;
+
+pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
+    let check = read(args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("could not start the runtime")?;
+    let seen = runtime.block_on(async {
+        let probe = Probe::new(Limits::default(), Secrets::none());
+        probe.run(&check, &args.assertions, args.timeout.get()).await
+    });
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&Report::new(&seen))?);
+    } else {
+        print!("{}", draw(&check, &seen));
+    }
+    Ok(if seen.is_ok() { Exit::Clean } else { Exit::Errors })
+}
+
+fn read(args: &CheckArgs) -> Result<Check> {
+    let kind = match args.kind {
+        CheckKind::Http => Kind::Http,
+        CheckKind::Tcp => Kind::Tcp,
+        CheckKind::Dns => Kind::Dns,
+        CheckKind::Certificate => Kind::Certificate,
+    };
+    let http = HttpSpec {
+        method: args.method.clone(),
+        headers: args.headers.iter().cloned().collect::<BTreeMap<_, _>>(),
+        body: args.body.clone(),
+        redirects: args.redirects,
+        ..HttpSpec::default()
+    };
+    let http = (kind == Kind::Http).then_some(http);
+    let spec = CheckSpec { kind, target: args.target.clone(), http, dns: None, heartbeat: None };
+    spec.check().or_else(|wrong| {
+        let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+        bail!("{}", wrong.join("; "))
+    })
+}
+
+/// What was seen, for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    up: bool,
+    status_code: Option<u16>,
+    failure: Option<Failed<'a>>,
+    address: Option<String>,
+    certificate_days: Option<i64>,
+    phases_ms: Times,
+    assertions: Vec<Asserted<'a>>,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    class: &'static str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct Times {
+    dns: Option<f64>,
+    connect: Option<f64>,
+    tls: Option<f64>,
+    first_byte: Option<f64>,
+    total: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Asserted<'a> {
+    text: &'a str,
+    holds: bool,
+    found: &'a str,
+}
+
+impl<'a> Report<'a> {
+    fn new(seen: &'a Observation) -> Self {
+        let (status_code, failure) = match &seen.outcome {
+            Outcome::Ok { status_code } => (Some(*status_code).filter(|code| *code != 0), None),
+            Outcome::Failed(failure) => {
+                let told = Failed { class: failure.class.as_str(), message: failure.message() };
+                (failure.status_code, Some(told))
+            }
+        };
+        let Phases { dns, connect, tls, first_byte, total } = seen.phases;
+        let times = Times {
+            dns: dns.map(millis),
+            connect: connect.map(millis),
+            tls: tls.map(millis),
+            first_byte: first_byte.map(millis),
+            total: total.map(millis),
+        };
+        let asserted = seen.assertions.iter().map(|result| Asserted {
+            text: &result.text,
+            holds: result.holds,
+            found: &result.found,
+        });
+        Self {
+            up: seen.is_ok(),
+            status_code,
+            failure,
+            address: seen.address.map(|address| address.to_string()),
+            certificate_days: seen.certificate_days,
+            phases_ms: times,
+            assertions: asserted.collect(),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn draw(check: &Check, seen: &Observation) -> String {
+    let mut text = check.target();
+    if let Some(address) = seen.address {
+        let _ = write!(text, "  at {address}");
+    }
+    text.push_str("\n\n");
+    text.push_str(&waterfall(&seen.phases));
+    if !seen.assertions.is_empty() {
+        let longest = seen.assertions.iter().map(|result| result.text.chars().count()).max().unwrap_or(0);
+        text.push('\n');
+        for result in &seen.assertions {
+            let mark = if result.holds { '✓' } else { '✗' };
+            let _ = writeln!(text, "  {mark} {:longest$}  {}", result.text, result.found);
+        }
+    }
+    text.push('\n');
+    if let Some(days) = seen.certificate_days {
+        let _ = writeln!(text, "  certificate: {days} days left");
+    }
+    match &seen.outcome {
+        Outcome::Ok { status_code: 0 } => text.push_str("  up\n"),
+        Outcome::Ok { status_code } => drop(writeln!(text, "  up: {status_code}")),
+        Outcome::Failed(failure) => drop(writeln!(text, "  down: {failure}")),
+    }
+    text
+}
+
+/// A line for each part, each beginning where the one before ended.
+fn waterfall(phases: &Phases) -> String {
+    let total = phases.total.unwrap_or_default();
+    let timed = [
+        ("name", phases.dns),
+        ("connect", phases.connect),
+        ("TLS", phases.tls),
+        ("first byte", phases.first_byte),
+    ];
+    let mut parts: Vec<(&str, Duration)> =
+        timed.into_iter().filter_map(|(name, time)| Some((name, time?))).collect();
+    let known: Duration = parts.iter().map(|(_, time)| *time).sum();
+    // The body, and what went before a redirect.
+    parts.push(("rest", total.saturating_sub(known)));
+    let mut text = String::new();
+    let mut passed = Duration::ZERO;
+    for (name, time) in parts {
+        let (from, to) = (column(passed, total), column(passed + time, total));
+        let bar = "▇".repeat((to - from).max(1));
+        let room = WIDTH + 1 - from;
+        let _ = writeln!(text, "  {name:10} {:from$}{bar:room$} {:>9.1} ms", "", millis(time));
+        passed += time;
+    }
+    let _ = writeln!(text, "  {:10} {:WIDTH$}  {:>9.1} ms", "total", "", millis(total));
+    text
+}
+
+fn column(at: Duration, total: Duration) -> usize {
+    let share = at.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
+    // Within 0 and WIDTH, so that nothing is cut off.
+    (share.clamp(0.0, 1.0) * WIDTH as f64).round() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_begins_where_the_one_before_ended() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        let phases = Phases { dns: None, connect: ms(25), tls: ms(25), first_byte: ms(50), total: ms(100) };
+        let drawn = waterfall(&phases);
+        let bars: Vec<(usize, usize)> = drawn
+            .lines()
+            .take(3)
+            .map(|line| {
+                let chars: Vec<char> = line.chars().collect();
+                let begin = chars.iter().position(|c| *c == '▇').unwrap();
+                (begin, chars.iter().filter(|c| **c == '▇').count())
+            })
+            .collect();
+        assert_eq!(bars, [(13, 12), (25, 12), (37, 24)], "{drawn}");
+        let widths: Vec<usize> = drawn.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{drawn}");
+    }
+
+    #[test]
+    fn a_check_that_took_no_time_can_be_drawn() {
+        assert!(waterfall(&Phases::default()).contains("0.0 ms"));
+    }
+}

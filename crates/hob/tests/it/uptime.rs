@@ -1,0 +1,75 @@
+//! `hob uptime`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Output;
+use std::thread;
+
+use crate::program::hob;
+
+/// Answers so many requests with 200 and a bit of JSON.
+fn target(requests: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().take(requests) {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"ok\":true}").unwrap();
+        }
+    });
+    address
+}
+
+fn check(arguments: &[&str]) -> Output {
+    hob().args(["uptime", "check"]).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_target_that_is_up_is_drawn() {
+    let url = format!("http://{}/", target(1));
+    let output = check(&[&url, "--assert", "json $.ok == true"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for part in ["connect", "first byte", "▇", "total", "✓ json $.ok == true", "up: 200"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn a_target_that_is_down_is_told_by_the_exit_code() {
+    let url = format!("http://{}/", target(1));
+    let output = check(&[&url, "--json", "--assert", "status == 204", "--assert", "latency < 1h"]);
+    assert_eq!(output.status.code(), Some(4));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["up"], &report["failure"]["class"]), (&false.into(), &"assertion".into()));
+    let holds: Vec<bool> = report["assertions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| result["holds"].as_bool().unwrap())
+        .collect();
+    assert_eq!(holds, [false, true]);
+    assert!(report["phases_ms"]["connect"].is_f64());
+}
+
+#[test]
+fn a_port_that_is_closed_is_down() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    assert_eq!(check(&[&address, "--kind", "tcp"]).status.code(), Some(0));
+    drop(listener);
+    assert_eq!(check(&[&address, "--kind", "tcp"]).status.code(), Some(4));
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place() {
+    let output = check(&["http://127.0.0.1:1/", "--assert", "status ~ 200"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text.contains("column 8: expected in, or a comparison such as =="), "{text}");
+    let output = check(&["ftp://example.com/"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("hob: target: "));
+}

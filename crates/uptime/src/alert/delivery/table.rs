@@ -1,0 +1,191 @@
+//! Deliveries and their attempts in the records.
+
+use std::time::Duration;
+
+use hob_records::{
+    Isolation, Keyset, Kind, Page, PageRequest, Query, Read, Records, Transaction, UnixMs, from_row, sql,
+};
+
+use super::{Arrival, Attempt, Delivery, Held, Patience};
+use crate::alert::channel::ChannelId;
+use crate::alert::notice::{Notice, NoticeKind};
+use crate::error::{Error, Result};
+
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+
+/// The most of what was said to us that is kept, in bytes.
+const LONGEST_MESSAGE: usize = 300;
+
+/// As many as are forgotten at a time.
+const FORGOTTEN_AT_ONCE: u16 = 500;
+
+from_row!(Delivery { id, incident_id, kind, number, state, attempts, due_at, created_at });
+from_row!(Attempt { delivery_id, number, at, took_ms, delivered, message });
+
+struct Claimed {
+    id: String,
+    channel_id: ChannelId,
+    notice: String,
+    attempts: u32,
+    fence: u64,
+}
+
+from_row!(Claimed { id, channel_id, notice, attempts, fence });
+
+/// What makes a delivery one of its kind.
+#[derive(Clone, Debug)]
+pub(in crate::alert) struct Key {
+    pub(in crate::alert) incident_id: String,
+    pub(in crate::alert) channel_id: ChannelId,
+    pub(in crate::alert) kind: NoticeKind,
+    pub(in crate::alert) number: u32,
+}
+
+impl Key {
+    fn id(&self) -> String {
+        format!("{}.{}.{}.{}", self.incident_id, self.channel_id, self.kind, self.number)
+    }
+}
+
+/// Enters a delivery, unless it is there already.
+pub(in crate::alert) async fn add(tx: &Transaction, key: &Key, notice: &Notice) -> Result<()> {
+    insert(tx, key, notice, UnixMs(0)).await
+}
+
+/// Enters a test in the hands of whoever asked for it, so that nobody else carries it.
+pub(in crate::alert) async fn add_test(
+    records: &Records,
+    channel_id: &ChannelId,
+    lease: Duration,
+) -> Result<Held> {
+    let key = &Key {
+        incident_id: format!("t{:016x}", rand::random::<u64>()),
+        channel_id: channel_id.clone(),
+        kind: NoticeKind::Test,
+        number: 1,
+    };
+    let work = |tx: Transaction| async move { insert(&tx, key, &Notice::Test, tx.now().plus(lease)).await };
+    records.write(work).await?;
+    Ok(Held { id: key.id(), channel_id: channel_id.clone(), notice: Notice::Test, attempts: 0, fence: 0 })
+}
+
+async fn insert(tx: &Transaction, key: &Key, notice: &Notice, held_until: UnixMs) -> Result<()> {
+    let insert = sql(
+        "INSERT INTO uptime_delivery (id, incident_id, channel_id, kind, number, notice, state, attempts,
+                          due_at, held_until, fence, created_at)
+                      VALUES ($1, $2, $3, $4, $5, $6, 'waiting', 0, $7, $8, 0, $7) ON CONFLICT DO NOTHING",
+    );
+    let json = serde_json::to_string(notice);
+    let json = json.unwrap_or_else(|error| unreachable!("a notice is plain data: {error}"));
+    let insert = insert.bind(key.id()).bind(key.incident_id.as_str()).bind(&key.channel_id).bind(key.kind);
+    tx.execute(insert.bind(key.number).bind(json).bind(tx.now()).bind(held_until)).await?;
+    Ok(())
+}
+
+/// Channels for which something is due that nobody holds.
+pub(in crate::alert) async fn due_channels(records: &Records) -> Result<Vec<ChannelId>> {
+    let work = |snapshot: hob_records::Snapshot| async move {
+        let due: Query<(ChannelId,)> = sql("SELECT DISTINCT channel_id FROM uptime_delivery
+                                            WHERE state = 'waiting' AND due_at <= $1 AND held_until < $1 LIMIT 500");
+        snapshot.all(due.bind(snapshot.now())).await
+    };
+    let due: Vec<(ChannelId,)> = records.read(work).await?;
+    Ok(due.into_iter().map(|(id,)| id).collect())
+}
+
+/// Takes deliveries of a channel that are due, the oldest first, for as long as the lease.
+pub(in crate::alert) async fn claim(
+    records: &Records,
+    channel_id: &ChannelId,
+    most: u16,
+    lease: Duration,
+) -> Result<Vec<Held>> {
+    let work = |tx: Transaction| async move {
+        // Asked again outside: another may have taken one while we waited for its row.
+        let claim: Query<Claimed> = sql("UPDATE uptime_delivery SET held_until = $3, fence = fence + 1
+                         WHERE state = 'waiting' AND held_until < $2 AND id IN (
+                             SELECT id FROM uptime_delivery
+                             WHERE channel_id = $1 AND state = 'waiting' AND due_at <= $2 AND held_until < $2
+                             ORDER BY created_at, id LIMIT $4)
+                         RETURNING id, channel_id, notice, attempts, fence");
+        let claim = claim.bind(channel_id).bind(tx.now()).bind(tx.now().plus(lease)).bind(most);
+        tx.all(claim).await
+    };
+    let claimed: Vec<Claimed> = records.write_with(Isolation::Committed, work).await?;
+    let mut held = Vec::with_capacity(claimed.len());
+    for row in claimed {
+        let notice = serde_json::from_str(&row.notice)
+            .map_err(|_| Error::Unreadable(format!("a delivery {} that cannot be read", row.id)))?;
+        let Claimed { id, channel_id, attempts, fence, .. } = row;
+        held.push(Held { id, channel_id, notice, attempts, fence });
+    }
+    Ok(held)
+}
+
+/// Writes down how an attempt went, and what becomes of the delivery. An attempt of somebody whose lease had run out,
+/// and who was overtaken, is not heard.
+pub(in crate::alert) async fn settle(
+    records: &Records,
+    held: &Held,
+    arrival: &Arrival,
+    took: Duration,
+    patience: Patience,
+) -> Result<()> {
+    let number = held.attempts + 1;
+    let (state, pause) = patience.after(number, arrival);
+    let message = shorten(arrival.message());
+    let work = |tx: Transaction| async move {
+        let update = sql("UPDATE uptime_delivery SET state = $3, attempts = $4, due_at = $5, held_until = 0
+                          WHERE id = $1 AND fence = $2 AND state = 'waiting'");
+        let update = update.bind(held.id.as_str()).bind(held.fence).bind(state).bind(number);
+        if tx.execute(update.bind(tx.now().plus(pause))).await? == 0 {
+            return Ok(());
+        }
+        let insert = sql("INSERT INTO uptime_attempt (delivery_id, number, at, took_ms, delivered, message)
+                          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING");
+        let insert = insert.bind(held.id.as_str()).bind(number).bind(tx.now());
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX >> 1);
+        let delivered = matches!(arrival, Arrival::Delivered(_));
+        tx.execute(insert.bind(took_ms).bind(delivered).bind(message)).await?;
+        Ok(())
+    };
+    records.write(work).await
+}
+
+/// The deliveries of a channel, the newest first.
+pub(in crate::alert) async fn page(
+    on: &impl Read,
+    channel_id: &ChannelId,
+    request: &PageRequest,
+) -> Result<Page<Delivery>> {
+    let list =
+        sql("SELECT id, incident_id, kind, number, state, attempts, due_at, created_at FROM uptime_delivery
+                    WHERE channel_id = $1");
+    Ok(on.page(list.bind(channel_id), &NEWEST_FIRST, request).await?)
+}
+
+/// The attempts of some deliveries, in order.
+pub(in crate::alert) async fn attempts(on: &impl Read, deliveries: &[&str]) -> Result<Vec<Attempt>> {
+    let list = sql("SELECT delivery_id, number, at, took_ms, delivered, message FROM uptime_attempt
+                    WHERE delivery_id IN ($1...) ORDER BY delivery_id, number");
+    Ok(on.all(list.bind_list(deliveries.iter().copied())).await?)
+}
+
+/// Drops old deliveries that are done with, a bounded number of them; says whether that was all.
+pub(in crate::alert) async fn forget(records: &Records, keep: Duration) -> Result<bool> {
+    let work = |tx: Transaction| async move {
+        let old: Query<(String,)> =
+            sql("SELECT id FROM uptime_delivery WHERE created_at < $1 AND state <> 'waiting'
+                                         ORDER BY created_at LIMIT $2");
+        let old = tx.all(old.bind(tx.now().minus(keep)).bind(FORGOTTEN_AT_ONCE)).await?;
+        let ids = || old.iter().map(|(id,)| id.as_str());
+        tx.execute(sql("DELETE FROM uptime_attempt WHERE delivery_id IN ($1...)").bind_list(ids())).await?;
+        tx.execute(sql("DELETE FROM uptime_delivery WHERE id IN ($1...)").bind_list(ids())).await?;
+        Ok(old.len() < usize::from(FORGOTTEN_AT_ONCE))
+    };
+    records.write(work).await
+}
+
+fn shorten(message: &str) -> &str {
+    &message[..message.floor_char_boundary(LONGEST_MESSAGE)]
+}

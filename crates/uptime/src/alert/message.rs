@@ -1,0 +1,190 @@
+//! A notice in the form that each kind of channel takes.
+//!
+//! Names and causes come from people and targets: each form escapes them in its own way, and none lets them call
+//! anybody by name.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::notice::{Notice, NoticeKind};
+use crate::incident::{IncidentEvent, What};
+
+/// Discord takes 2,000 characters, Slack more.
+const LONGEST: usize = 1800;
+
+/// What a webhook is sent.
+#[derive(Serialize)]
+struct Hook<'a> {
+    /// The same for every attempt.
+    id: &'a str,
+    kind: NoticeKind,
+    /// For people.
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incident: Option<Story<'a>>,
+}
+
+#[derive(Serialize)]
+struct Story<'a> {
+    id: &'a str,
+    number: u32,
+    monitor: Subject<'a>,
+    /// ISO 8601, as all times.
+    at: String,
+    opened_at: String,
+    class: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Subject<'a> {
+    id: &'a str,
+    name: &'a str,
+    target: &'a str,
+}
+
+#[derive(Serialize)]
+struct Slack {
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Discord {
+    content: String,
+    allowed_mentions: Mentions,
+}
+
+#[derive(Serialize)]
+struct Mentions {
+    parse: [&'static str; 0],
+}
+
+pub(super) fn webhook(id: &str, notice: &Notice) -> Vec<u8> {
+    let incident = match notice {
+        Notice::Incident(event) => Some(story(event)),
+        Notice::Test => None,
+    };
+    json(&Hook { id, kind: notice.kind(), text: text(notice), incident })
+}
+
+fn story(event: &IncidentEvent) -> Story<'_> {
+    Story {
+        id: &event.incident,
+        number: event.number,
+        monitor: Subject { id: &event.monitor, name: &event.name, target: &event.target },
+        at: iso(event.at_ms),
+        opened_at: iso(event.opened_at_ms),
+        class: &event.class,
+        message: &event.message,
+        resolution: event.resolution.as_deref(),
+    }
+}
+
+pub(super) fn slack(notice: &Notice) -> Vec<u8> {
+    // What would otherwise be a link, a person or everybody.
+    let escaped = text(notice).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    json(&Slack { text: escaped })
+}
+
+pub(super) fn discord(notice: &Notice) -> Vec<u8> {
+    json(&Discord { content: text(notice), allowed_mentions: Mentions { parse: [] } })
+}
+
+/// The whole story, a line for each part of it.
+pub(super) fn text(notice: &Notice) -> String {
+    let mut lines = vec![notice.title()];
+    match notice {
+        Notice::Incident(event) => {
+            let down_ms = u64::try_from(event.at_ms - event.opened_at_ms).unwrap_or(0);
+            let down_for = spoken(Duration::from_millis(down_ms));
+            lines.push(match event.what {
+                What::Opened => format!("{}: {}", event.class, event.message),
+                What::Reminded => format!("For {down_for}, {}: {}", event.class, event.message),
+                What::Resolved => format!("It was down for {down_for}, {}: {}", event.class, event.message),
+            });
+            if !event.target.is_empty() {
+                lines.push(event.target.clone());
+            }
+            lines.push(format!("Since {}", iso(event.opened_at_ms)));
+        }
+        Notice::Test => lines.push("Somebody pressed the test button.".to_owned()),
+    }
+    lines.join("\n").chars().take(LONGEST).collect()
+}
+
+fn json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_else(|error| unreachable!("a message is plain data: {error}"))
+}
+
+fn iso(unix_ms: i64) -> String {
+    Timestamp::from_millisecond(unix_ms).map(|time| time.to_string()).unwrap_or_default()
+}
+
+/// A duration in its two largest units.
+fn spoken(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPENED_MS: i64 = 1_700_000_000_000;
+
+    fn event(what: What, after_ms: i64) -> IncidentEvent {
+        IncidentEvent {
+            incident: "i1".to_owned(),
+            number: 1,
+            what,
+            monitor: "m1".to_owned(),
+            name: "Shop <!channel> & @everyone".to_owned(),
+            target: "https://shop.example/".to_owned(),
+            channels: Vec::new(),
+            at_ms: OPENED_MS + after_ms,
+            opened_at_ms: OPENED_MS,
+            class: "timeout".to_owned(),
+            message: "there was no answer after 10s".to_owned(),
+            resolution: None,
+        }
+    }
+
+    fn notice(what: What, after_ms: i64) -> Notice {
+        Notice::Incident(Box::new(event(what, after_ms)))
+    }
+
+    #[test]
+    fn a_name_cannot_call_everybody() {
+        let slack = String::from_utf8(slack(&notice(What::Opened, 0))).unwrap();
+        assert!(slack.contains("Shop &lt;!channel&gt; &amp; @everyone is down"), "{slack}");
+        let discord = String::from_utf8(discord(&notice(What::Opened, 0))).unwrap();
+        assert!(discord.contains(r#""allowed_mentions":{"parse":[]}"#), "{discord}");
+    }
+
+    #[test]
+    fn a_reminder_and_a_recovery_say_how_long_it_was() {
+        let reminder = text(&notice(What::Reminded, 90_000));
+        assert!(
+            reminder.contains("is still down\nFor 1 min 30 s, timeout: there was no answer"),
+            "{reminder}"
+        );
+        let recovery = text(&notice(What::Resolved, 7_200_000));
+        assert!(recovery.contains("is up again\nIt was down for 2 h 0 min, timeout"), "{recovery}");
+    }
+
+    #[test]
+    fn a_long_cause_is_cut() {
+        let long = IncidentEvent { message: "é".repeat(10_000), ..event(What::Opened, 0) };
+        assert_eq!(text(&Notice::Incident(Box::new(long))).chars().count(), LONGEST);
+    }
+}

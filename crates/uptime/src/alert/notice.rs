@@ -1,0 +1,83 @@
+//! What a channel is told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hob_records::column;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::incident::{IncidentEvent, What};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Notice {
+    Incident(Box<IncidentEvent>),
+    /// Somebody wants to know whether the channel works.
+    Test,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NoticeKind {
+    Opened,
+    Reminded,
+    Resolved,
+    Test,
+}
+
+column!(NoticeKind as text);
+
+impl Notice {
+    #[must_use]
+    pub fn kind(&self) -> NoticeKind {
+        match self {
+            Self::Incident(event) => match event.what {
+                What::Opened => NoticeKind::Opened,
+                What::Reminded => NoticeKind::Reminded,
+                What::Resolved => NoticeKind::Resolved,
+            },
+            Self::Test => NoticeKind::Test,
+        }
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self {
+            Self::Incident(event) => match event.what {
+                What::Opened => format!("{} is down", event.name),
+                What::Reminded => format!("{} is still down", event.name),
+                What::Resolved => format!("{} is up again", event.name),
+            },
+            Self::Test => "Hob can reach this channel".to_owned(),
+        }
+    }
+}
+
+impl NoticeKind {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Reminded => "reminded",
+            Self::Resolved => "resolved",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl fmt::Display for NoticeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for NoticeKind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let all = [Self::Opened, Self::Reminded, Self::Resolved, Self::Test];
+        all.into_iter().find(|kind| kind.as_str() == text).ok_or(())
+    }
+}

@@ -1,0 +1,113 @@
+//! One message to one channel.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hob_house::config::{Secret, SecretName};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue};
+use lettre::message::{Mailbox, header::ContentType};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use url::Url;
+
+use super::delivery::{Arrival, Held};
+use super::{Alerts, Channel, Means, message, signature};
+use crate::probe::Post;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const EVENT: HeaderName = HeaderName::from_static("x-hob-event");
+const SIGNATURE: HeaderName = HeaderName::from_static(signature::HEADER);
+
+/// Why a message was not even sent. It is tried again: a person may mend the configuration meanwhile.
+struct Unsent(String);
+
+pub(super) async fn send(alerts: &Alerts, channel: &Channel, held: &Held) -> Arrival {
+    let sent = match &channel.means {
+        Means::Webhook { url, secret } => webhook(alerts, url, secret.as_ref(), held).await,
+        Means::Slack { url } => chat(alerts, url, message::slack(&held.notice)).await,
+        Means::Discord { url } => chat(alerts, url, message::discord(&held.notice)).await,
+        Means::Email { to } => email(alerts, to, held).await,
+    };
+    sent.unwrap_or_else(|Unsent(reason)| Arrival::Failed(reason))
+}
+
+async fn webhook(
+    alerts: &Alerts,
+    url: &Url,
+    secret: Option<&SecretName>,
+    held: &Held,
+) -> Result<Arrival, Unsent> {
+    let body = message::webhook(&held.id, &held.notice);
+    let unfit = |_| Unsent("the message cannot stand in a header".to_owned());
+    let mut headers = vec![
+        (CONTENT_TYPE, JSON),
+        (IDEMPOTENCY_KEY, HeaderValue::from_str(&held.id).map_err(unfit)?),
+        (EVENT, HeaderValue::from_static(held.notice.kind().as_str())),
+    ];
+    if let Some(name) = secret {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let signed = signature::sign(&read(alerts, name)?, now, &body);
+        headers.push((SIGNATURE, HeaderValue::from_str(&signed).map_err(unfit)?));
+    }
+    Ok(post(alerts, url, &headers, body).await)
+}
+
+async fn chat(alerts: &Alerts, url: &SecretName, body: Vec<u8>) -> Result<Arrival, Unsent> {
+    let parsed = Url::parse(read(alerts, url)?.reveal()).ok();
+    match parsed.filter(|url| matches!(url.scheme(), "http" | "https")) {
+        Some(url) => Ok(post(alerts, &url, &[(CONTENT_TYPE, JSON)], body).await),
+        None => Err(Unsent(format!("the secret {} is no URL", url.as_str()))),
+    }
+}
+
+async fn post(alerts: &Alerts, url: &Url, headers: &[(HeaderName, HeaderValue)], body: Vec<u8>) -> Arrival {
+    match alerts.probe.post(Post { url, headers, body: body.into() }, alerts.timeout()).await {
+        Ok(status) if status.is_success() => Arrival::Delivered(format!("status {}", status.as_u16())),
+        Ok(status) => Arrival::Failed(format!("status {}", status.as_u16())),
+        Err(failure) => Arrival::Failed(failure.to_string()),
+    }
+}
+
+async fn email(alerts: &Alerts, to: &[Mailbox], held: &Held) -> Result<Arrival, Unsent> {
+    let config = alerts.config.now();
+    let Some(server) = &config.smtp else {
+        return Err(Unsent("no mail server is configured: see uptime.smtp in hob.toml".to_owned()));
+    };
+    let server = server.read().map_err(|error| {
+        tracing::warn!(%error, "the address of the mail server");
+        Unsent("the address of the mail server cannot be read".to_owned())
+    })?;
+    let message = letter(&config.mail_from, to, held)?;
+    // Its errors repeat the address, which holds a password.
+    let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(server.reveal()).map_err(|_| {
+        Unsent("the address of the mail server is none: smtps://user:password@host".to_owned())
+    })?;
+    let timeout = alerts.timeout();
+    let transport = transport.timeout(Some(timeout)).build();
+    Ok(match tokio::time::timeout(timeout, transport.send(message)).await {
+        Ok(Ok(response)) => Arrival::Delivered(format!("status {}", response.code())),
+        Ok(Err(error)) => Arrival::Failed(error.to_string()),
+        Err(_) => Arrival::Failed(format!("the mail server did not take it within {timeout:?}")),
+    })
+}
+
+fn letter(from: &str, to: &[Mailbox], held: &Held) -> Result<Message, Unsent> {
+    let from: Mailbox =
+        from.parse().map_err(|_| Unsent("uptime.mail_from in hob.toml is no address".to_owned()))?;
+    let subject: String = held.notice.title().chars().filter(|c| !c.is_control()).collect();
+    // The same for every attempt, so that mail programs show it once.
+    let id = format!("<{}@{}>", held.id, from.email.domain());
+    let mut builder = Message::builder().from(from).subject(subject).message_id(Some(id));
+    for recipient in to {
+        builder = builder.to(recipient.clone());
+    }
+    let letter = builder.header(ContentType::TEXT_PLAIN).body(message::text(&held.notice));
+    letter.map_err(|error| Unsent(format!("the message cannot be written: {error}")))
+}
+
+fn read(alerts: &Alerts, name: &SecretName) -> Result<Secret, Unsent> {
+    alerts.house.secrets.read(name).map_err(|error| {
+        tracing::warn!(%error, "a secret of a channel");
+        Unsent(format!("the secret {} cannot be read", name.as_str()))
+    })
+}

@@ -1,0 +1,138 @@
+//! What can be asked of a text: a body, a header, a string in a JSON document.
+
+use std::fmt::{self, Write as _};
+
+use memchr::memmem;
+use regex::bytes::{Regex, RegexBuilder};
+
+/// The longest regular expression, in bytes.
+const LONGEST_PATTERN: usize = 500;
+
+/// The most memory that a compiled regular expression may take, and its cache while it runs.
+const LARGEST_REGEX_BYTES: usize = 1 << 20;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TextTest {
+    Equals(String),
+    Differs(String),
+    Contains(String),
+    Lacks(String),
+    Matches(Pattern),
+    MatchesNot(Pattern),
+}
+
+/// A regular expression of bounded size. It works on bytes, since bodies need not be text, and in time
+/// proportional to them.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    source: String,
+    regex: Regex,
+}
+
+impl TextTest {
+    pub(super) fn holds(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Equals(expected) => text == expected.as_bytes(),
+            Self::Differs(other) => text != other.as_bytes(),
+            Self::Contains(part) => memmem::find(text, part.as_bytes()).is_some(),
+            Self::Lacks(part) => memmem::find(text, part.as_bytes()).is_none(),
+            Self::Matches(pattern) => pattern.regex.is_match(text),
+            Self::MatchesNot(pattern) => !pattern.regex.is_match(text),
+        }
+    }
+}
+
+impl Pattern {
+    /// `source` as it stands between the slashes, with an escaped slash as a plain one.
+    pub fn new(source: &str) -> Result<Self, String> {
+        if source.len() > LONGEST_PATTERN {
+            return Err(format!("the regular expression is longer than {LONGEST_PATTERN} bytes"));
+        }
+        let built = RegexBuilder::new(source)
+            .size_limit(LARGEST_REGEX_BYTES)
+            .dfa_size_limit(LARGEST_REGEX_BYTES)
+            .nest_limit(50)
+            .build();
+        match built {
+            Ok(regex) => Ok(Self { source: unescape_slashes(source), regex }),
+            Err(regex::Error::CompiledTooBig(_)) => Err("the regular expression is too large".to_owned()),
+            // The crate draws a picture of several lines; its last one says what is wrong.
+            Err(error) => {
+                let picture = error.to_string();
+                let reason = picture.lines().last().unwrap_or_default();
+                Err(format!("not a regular expression: {}", reason.trim_start_matches("error: ")))
+            }
+        }
+    }
+}
+
+/// `\/` means the same as `/`; one spelling is kept.
+fn unescape_slashes(source: &str) -> String {
+    let mut plain = String::with_capacity(source.len());
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        match (c, chars.as_str().chars().next()) {
+            ('\\', Some('/')) => {}
+            ('\\', Some(escaped)) => {
+                plain.extend([c, escaped]);
+                chars.next();
+            }
+            _ => plain.push(c),
+        }
+    }
+    plain
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl fmt::Display for TextTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Equals(text) => write!(f, "== {}", Quoted(text)),
+            Self::Differs(text) => write!(f, "!= {}", Quoted(text)),
+            Self::Contains(text) => write!(f, "contains {}", Quoted(text)),
+            Self::Lacks(text) => write!(f, "not contains {}", Quoted(text)),
+            Self::Matches(pattern) => write!(f, "matches {pattern}"),
+            Self::MatchesNot(pattern) => write!(f, "not matches {pattern}"),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('/')?;
+        let mut escaped = false;
+        for c in self.source.chars() {
+            if c == '/' && !escaped {
+                f.write_char('\\')?;
+            }
+            escaped = c == '\\' && !escaped;
+            f.write_char(c)?;
+        }
+        f.write_char('/')
+    }
+}
+
+/// A text in quotes, with escapes that the parser knows.
+pub(super) struct Quoted<'a>(pub(super) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}

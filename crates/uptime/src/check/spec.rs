@@ -1,0 +1,417 @@
+//! A check as people write it, and how it becomes one that was looked at.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use hob_house::config::SecretName;
+use serde::{Deserialize, Serialize};
+use url::Url;
+use utoipa::ToSchema;
+
+use super::{Auth, Check, DnsCheck, Endpoint, Heartbeat, HttpCheck, HttpVersion, Invalid, Kind, RecordType};
+
+const MAX_TARGET: usize = 2048;
+const MAX_HEADERS: usize = 32;
+const MAX_HEADER: usize = 4096;
+const MAX_BODY: usize = 64 * 1024;
+const MAX_REDIRECTS: u8 = 20;
+const MAX_EXPECTED: usize = 16;
+const MAX_GRACE_S: u32 = 7 * 86_400;
+
+/// What to check. Only the options of its own kind may be given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckSpec {
+    pub kind: Kind,
+    /// A URL for `http`; `host:port` for `tcp` and `certificate`; a name for `dns`; nothing for `heartbeat`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 2048, example = "https://example.com/health")]
+    pub target: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<DnsSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<HeartbeatSpec>,
+}
+
+/// Options of an HTTP check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpSpec {
+    #[schema(max_length = 16, example = "GET")]
+    pub method: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 65536)]
+    pub body: Option<String>,
+    /// How many redirects are followed.
+    #[schema(maximum = 20)]
+    pub redirects: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<AuthSpec>,
+    pub version: HttpVersion,
+}
+
+/// Who an HTTP check says it is. Secrets are named, not written: see `[secrets]` in `hob.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum AuthSpec {
+    Basic { user: String, password: String },
+    Bearer { token: String },
+}
+
+/// Options of a DNS check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DnsSpec {
+    pub record: RecordType,
+    /// Every one of these must be among the answers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub expected: Vec<String>,
+    /// `address:port` of the server to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+}
+
+/// When a job is expected to call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeartbeatSpec {
+    /// A cron pattern in UTC; without one, the monitor's interval counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128, example = "0 3 * * *")]
+    pub cron: Option<String>,
+    /// How late the call may be, in seconds.
+    #[schema(maximum = 604_800)]
+    pub grace_s: u32,
+}
+
+impl Default for HttpSpec {
+    fn default() -> Self {
+        Self {
+            method: "GET".to_owned(),
+            headers: BTreeMap::new(),
+            body: None,
+            redirects: 5,
+            auth: None,
+            version: HttpVersion::Auto,
+        }
+    }
+}
+
+impl Default for HeartbeatSpec {
+    fn default() -> Self {
+        Self { cron: None, grace_s: 60 }
+    }
+}
+
+impl TryFrom<CheckSpec> for Check {
+    type Error = Wrong;
+
+    fn try_from(spec: CheckSpec) -> Result<Self, Wrong> {
+        spec.check().map_err(Wrong)
+    }
+}
+
+/// All that is wrong with a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong(pub Vec<Invalid>);
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all: Vec<String> = self.0.iter().map(Invalid::to_string).collect();
+        f.write_str(&all.join("; "))
+    }
+}
+
+impl CheckSpec {
+    /// The check that this asks for, or everything that is wrong with it.
+    pub fn check(&self) -> Result<Check, Vec<Invalid>> {
+        let mut wrong = Vec::new();
+        self.refuse_options_of_others(&mut wrong);
+        if self.target.len() > MAX_TARGET {
+            wrong.push(Invalid::new("target", format!("has more than {MAX_TARGET} bytes")));
+            return Err(wrong);
+        }
+        let check = match self.kind {
+            Kind::Http => {
+                self.http.clone().unwrap_or_default().check(&self.target, &mut wrong).map(Check::Http)
+            }
+            Kind::Tcp => endpoint(&self.target, &mut wrong).map(Check::Tcp),
+            Kind::Certificate => endpoint(&self.target, &mut wrong).map(Check::Certificate),
+            Kind::Dns => self.dns.clone().unwrap_or_default().check(&self.target, &mut wrong).map(Check::Dns),
+            Kind::Heartbeat => {
+                if !self.target.is_empty() {
+                    wrong.push(Invalid::new("target", "a heartbeat has none: the job calls us"));
+                }
+                self.heartbeat.clone().unwrap_or_default().check(&mut wrong).map(Check::Heartbeat)
+            }
+        };
+        match check {
+            Some(check) if wrong.is_empty() => Ok(check),
+            _ => Err(wrong),
+        }
+    }
+
+    fn refuse_options_of_others(&self, wrong: &mut Vec<Invalid>) {
+        let given = [
+            ("http", self.http.is_some(), Kind::Http),
+            ("dns", self.dns.is_some(), Kind::Dns),
+            ("heartbeat", self.heartbeat.is_some(), Kind::Heartbeat),
+        ];
+        for (field, is_given, kind) in given {
+            if is_given && kind != self.kind {
+                wrong.push(Invalid::new(field, format!("is for monitors of the kind {kind}")));
+            }
+        }
+    }
+}
+
+impl HttpSpec {
+    fn check(self, target: &str, wrong: &mut Vec<Invalid>) -> Option<HttpCheck> {
+        let url = url(target).map_err(|message| wrong.push(Invalid::new("target", message))).ok();
+        let method =
+            http::Method::from_bytes(self.method.as_bytes()).ok().filter(|_| self.method.len() <= 16);
+        if method.is_none() {
+            wrong.push(Invalid::new("http.method", "is no method of HTTP"));
+        }
+        if self.redirects > MAX_REDIRECTS {
+            wrong.push(Invalid::new("http.redirects", format!("is more than {MAX_REDIRECTS}")));
+        }
+        if self.body.as_ref().is_some_and(|body| body.len() > MAX_BODY) {
+            wrong.push(Invalid::new("http.body", format!("has more than {MAX_BODY} bytes")));
+        }
+        let headers = headers(&self.headers, wrong);
+        let auth = self.auth.map(|auth| auth.check(wrong));
+        Some(HttpCheck {
+            method: method?,
+            url: url?,
+            headers,
+            body: self.body,
+            redirects: self.redirects,
+            auth: auth.flatten(),
+            version: self.version,
+        })
+    }
+}
+
+impl AuthSpec {
+    fn check(self, wrong: &mut Vec<Invalid>) -> Option<Auth> {
+        match self {
+            Self::Basic { user, password } => {
+                if user.len() > 256 || user.contains(':') || user.contains(char::is_control) {
+                    wrong.push(Invalid::new("http.auth.basic.user", "has a colon or is too long"));
+                }
+                Some(Auth::Basic { user, password: secret("http.auth.basic.password", &password, wrong)? })
+            }
+            Self::Bearer { token } => {
+                Some(Auth::Bearer { token: secret("http.auth.bearer.token", &token, wrong)? })
+            }
+        }
+    }
+}
+
+impl DnsSpec {
+    fn check(self, target: &str, wrong: &mut Vec<Invalid>) -> Option<DnsCheck> {
+        let named = !target.is_empty() && target.len() <= 253 && !target.contains(char::is_whitespace);
+        if !named {
+            wrong.push(Invalid::new("target", "is no name to look up"));
+        }
+        if self.expected.len() > MAX_EXPECTED || self.expected.iter().any(|answer| answer.len() > 512) {
+            wrong.push(Invalid::new(
+                "dns.expected",
+                format!("more than {MAX_EXPECTED} answers, or too long ones"),
+            ));
+        }
+        let server = match self.server.as_deref().map(SocketAddr::from_str) {
+            Some(Err(_)) => {
+                wrong.push(Invalid::new("dns.server", "is no address with a port, as in 9.9.9.9:53"));
+                None
+            }
+            Some(Ok(server)) => Some(server),
+            None => None,
+        };
+        named.then(|| DnsCheck {
+            name: target.to_owned(),
+            record: self.record,
+            expected: self.expected,
+            server,
+        })
+    }
+}
+
+impl HeartbeatSpec {
+    fn check(self, wrong: &mut Vec<Invalid>) -> Option<Heartbeat> {
+        if self.grace_s > MAX_GRACE_S {
+            wrong.push(Invalid::new("heartbeat.grace_s", format!("is more than {MAX_GRACE_S}")));
+        }
+        let cron = match self.cron {
+            None => None,
+            Some(text) if text.len() > 128 => {
+                wrong.push(Invalid::new("heartbeat.cron", "is too long"));
+                return None;
+            }
+            Some(text) => match croner::Cron::from_str(&text) {
+                Ok(cron) => Some(cron),
+                Err(error) => {
+                    wrong.push(Invalid::new("heartbeat.cron", error.to_string()));
+                    return None;
+                }
+            },
+        };
+        Some(Heartbeat { cron, grace_s: self.grace_s })
+    }
+}
+
+fn url(target: &str) -> Result<Url, String> {
+    let url = Url::parse(target).map_err(|error| error.to_string())?;
+    match url.scheme() {
+        "http" | "https" if url.username().is_empty() && url.password().is_none() => Ok(url),
+        "http" | "https" => Err("has credentials in it; use http.auth".to_owned()),
+        other => Err(format!("speaks {other}, not http or https")),
+    }
+}
+
+fn endpoint(target: &str, wrong: &mut Vec<Invalid>) -> Option<Endpoint> {
+    target.parse().map_err(|message: &str| wrong.push(Invalid::new("target", message))).ok()
+}
+
+fn secret(field: &str, text: &str, wrong: &mut Vec<Invalid>) -> Option<SecretName> {
+    text.parse().map_err(|error| wrong.push(Invalid::new(field, format!("{error}")))).ok()
+}
+
+fn headers(
+    written: &BTreeMap<String, String>,
+    wrong: &mut Vec<Invalid>,
+) -> Vec<(http::HeaderName, http::HeaderValue)> {
+    let size: usize = written.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if written.len() > MAX_HEADERS || size > MAX_HEADER {
+        wrong.push(Invalid::new("http.headers", format!("more than {MAX_HEADERS}, or {MAX_HEADER} bytes")));
+        return Vec::new();
+    }
+    let mut headers = Vec::with_capacity(written.len());
+    for (name, value) in written {
+        match (http::HeaderName::from_str(name), http::HeaderValue::from_str(value)) {
+            // These say how the message is cut into pieces, which is not for the user to say.
+            (
+                Ok(http::header::CONTENT_LENGTH | http::header::TRANSFER_ENCODING | http::header::CONNECTION),
+                _,
+            ) => {
+                wrong.push(Invalid::new(format!("http.headers.{name}"), "is written by the check itself"));
+            }
+            (Ok(name), Ok(value)) => headers.push((name, value)),
+            _ => wrong.push(Invalid::new(format!("http.headers.{name}"), "is no header")),
+        }
+    }
+    headers
+}
+
+impl From<Check> for CheckSpec {
+    fn from(check: Check) -> Self {
+        let kind = check.kind();
+        let target = check.target();
+        let (mut http, mut dns, mut heartbeat) = (None, None, None);
+        match check {
+            Check::Http(check) => http = Some(HttpSpec::from(check)),
+            Check::Dns(check) => {
+                dns = Some(DnsSpec {
+                    record: check.record,
+                    expected: check.expected,
+                    server: check.server.map(|server| server.to_string()),
+                });
+            }
+            Check::Heartbeat(check) => {
+                let cron = check.cron.map(|cron| cron.pattern.to_string());
+                heartbeat = Some(HeartbeatSpec { cron, grace_s: check.grace_s });
+            }
+            Check::Tcp(_) | Check::Certificate(_) => {}
+        }
+        Self { kind, target, http, dns, heartbeat }
+    }
+}
+
+impl From<HttpCheck> for HttpSpec {
+    fn from(check: HttpCheck) -> Self {
+        let header = |(name, value): &(http::HeaderName, http::HeaderValue)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        Self {
+            method: check.method.to_string(),
+            headers: check.headers.iter().map(header).collect(),
+            body: check.body,
+            redirects: check.redirects,
+            auth: check.auth.map(|auth| match auth {
+                Auth::Basic { user, password } => AuthSpec::Basic { user, password: password.to_string() },
+                Auth::Bearer { token } => AuthSpec::Bearer { token: token.to_string() },
+            }),
+            version: check.version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(json: &str) -> CheckSpec {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn fields(json: &str) -> Vec<String> {
+        spec(json).check().unwrap_err().into_iter().map(|wrong| wrong.field).collect()
+    }
+
+    #[test]
+    fn a_check_reads_as_it_is_written() {
+        for json in [
+            r#"{"kind":"http","target":"https://example.com/","http":{"method":"POST","headers":{"x-a":"b"},"body":"{}",
+                "redirects":0,"auth":{"basic":{"user":"ann","password":"db_password"}},"version":"2"}}"#,
+            r#"{"kind":"tcp","target":"[::1]:5432"}"#,
+            r#"{"kind":"certificate","target":"example.com:443"}"#,
+            r#"{"kind":"dns","target":"example.com","dns":{"record":"MX","expected":["a"],"server":"9.9.9.9:53"}}"#,
+            r#"{"kind":"heartbeat","heartbeat":{"cron":"0 3 * * *","grace_s":300}}"#,
+        ] {
+            let spec = spec(json);
+            assert_eq!(CheckSpec::from(spec.check().unwrap()), spec);
+        }
+    }
+
+    #[test]
+    fn every_wrong_field_is_named() {
+        let http = r#"{"kind":"http","target":"ftp://u:p@x","dns":{},"http":{"method":"G T","redirects":21,
+            "headers":{"Content-Length":"3","a b":"c"},"auth":{"bearer":{"token":"hunter 2"}}}}"#;
+        assert_eq!(
+            fields(http),
+            [
+                "dns",
+                "target",
+                "http.method",
+                "http.redirects",
+                "http.headers.Content-Length",
+                "http.headers.a b",
+                "http.auth.bearer.token"
+            ]
+        );
+        assert_eq!(fields(r#"{"kind":"tcp","target":"nowhere"}"#), ["target"]);
+        assert_eq!(
+            fields(r#"{"kind":"heartbeat","target":"x","heartbeat":{"cron":"nope"}}"#),
+            ["target", "heartbeat.cron"]
+        );
+        assert_eq!(fields(r#"{"kind":"dns","target":"","dns":{"server":"ns1"}}"#), ["target", "dns.server"]);
+    }
+
+    #[test]
+    fn a_secret_is_named_and_never_repeated() {
+        for token in ["env:HOB_ADMIN_TOKEN", "file:/etc/shadow", "hunter 2"] {
+            let json = format!(
+                r#"{{"kind":"http","target":"http://x/","http":{{"auth":{{"bearer":{{"token":"{token}"}}}}}}}}"#
+            );
+            let wrong = spec(&json).check().unwrap_err();
+            assert!(!wrong[0].message.contains(token), "{wrong:?}");
+        }
+    }
+}

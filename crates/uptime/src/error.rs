@@ -1,0 +1,33 @@
+//! Why uptime could not answer.
+
+use std::path::PathBuf;
+
+use hob_web::Problem;
+
+/// An error means that nobody could answer; what is refused for a reason is a value of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Hot(#[from] hob_hot::Error),
+    #[error(transparent)]
+    Records(#[from] hob_records::Error),
+    #[error("bad key prefix: {0}")]
+    Keys(String),
+    /// Records that this program did not write, or a later one did.
+    #[error("the records hold {0}")]
+    Unreadable(String),
+    #[error("cannot read root certificates from {path}: {reason}", path = path.display())]
+    Roots { path: PathBuf, reason: String },
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Hot(error) => error.into(),
+            Error::Records(error) => error.into(),
+            error => Self::internal(error),
+        }
+    }
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,80 @@
+//! Monitors: what people write, what it means, and their table in the records.
+
+mod spec;
+mod table;
+
+use std::time::Duration;
+
+use hob_records::UnixMs;
+
+pub use crate::keys::MonitorId;
+pub use spec::MonitorSpec;
+pub use table::{Edited, add, all, by_id, by_token, edit, remove};
+
+use crate::assertion::Assertion;
+use crate::check::Check;
+use crate::grid::Grid;
+use crate::state::{Standing, State, Thresholds};
+
+/// A monitor, whose every part has been looked at.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    pub id: MonitorId,
+    /// Raised by every edit: what was found under an earlier one does not count.
+    pub generation: u64,
+    pub spec: MonitorSpec,
+    pub check: Check,
+    pub assertions: Vec<Assertion>,
+    /// Who knows it may report for a job.
+    pub token: Option<String>,
+    pub created_at: UnixMs,
+}
+
+impl Monitor {
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs(self.spec.interval_s.into())
+    }
+
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.spec.timeout_s().into())
+    }
+
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds { retries: self.spec.retries, recoveries: self.spec.recoveries }
+    }
+
+    /// When the check after one that ended at `now_ms` is due.
+    #[must_use]
+    pub fn next_ms(&self, standing: &Standing, now_ms: u64) -> u64 {
+        if let Check::Heartbeat(heartbeat) = &self.check {
+            return heartbeat.deadline_ms(self.interval(), now_ms);
+        }
+        let retry_ms = u64::from(self.spec.retry_delay_s) * 1000;
+        let interval = match standing.state {
+            State::Suspect if standing.failures <= self.spec.retries => return now_ms + retry_ms.max(1),
+            State::Down | State::Recovering => Duration::from_secs(self.spec.down_interval_s().into()),
+            _ => self.interval(),
+        };
+        Grid::of(self.id.as_str(), interval).next_after(now_ms)
+    }
+
+    /// How long a result is news: after twice the interval and a timeout without another, something is wrong.
+    #[must_use]
+    pub fn stale_after(&self) -> Duration {
+        let own = self.interval() * 2 + self.timeout();
+        match &self.check {
+            Check::Heartbeat(heartbeat) => own + heartbeat.longest_silence(self.interval()),
+            _ => own,
+        }
+    }
+
+    /// Longer than all retries take together.
+    #[must_use]
+    pub fn retry_ttl(&self) -> Duration {
+        let one = Duration::from_secs(self.spec.retry_delay_s.into()) + self.timeout();
+        (one + Duration::from_secs(60)) * (self.spec.retries + 2)
+    }
+}

@@ -1,0 +1,250 @@
+//! A monitor as people write it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::assertion::{self, Assertion};
+use crate::check::{Check, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec, Invalid, Kind};
+
+const MAX_NAME: usize = 128;
+const MAX_LIST: usize = 16;
+const MAX_WORD: usize = 64;
+const DAY_S: u32 = 86_400;
+
+/// What is to be watched, how often, and what counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MonitorSpec {
+    #[schema(min_length = 1, max_length = 128, example = "Shop")]
+    pub name: String,
+    pub kind: Kind,
+    /// A URL for `http`; `host:port` for `tcp` and `certificate`; a name for `dns`; nothing for `heartbeat`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 2048, example = "https://example.com/health")]
+    pub target: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<DnsSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<HeartbeatSpec>,
+    /// Seconds between two checks.
+    #[serde(default = "default_interval")]
+    #[schema(minimum = 1, maximum = 86400)]
+    pub interval_s: u32,
+    /// Seconds that a check may take, at most the interval; 10 if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 300)]
+    pub timeout_s: Option<u32>,
+    /// Tries after the first failed one before it counts as down.
+    #[serde(default = "default_retries")]
+    #[schema(maximum = 100)]
+    pub retries: u32,
+    /// Seconds before each of those tries.
+    #[serde(default = "default_retry_delay")]
+    #[schema(minimum = 1, maximum = 3600)]
+    pub retry_delay_s: u32,
+    /// Seconds between two checks while it is down; the interval if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 86400)]
+    pub down_interval_s: Option<u32>,
+    /// Successes in a row that end an incident.
+    #[serde(default = "default_recoveries")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub recoveries: u32,
+    /// Seconds after which an incident that goes on is told again; 0 never.
+    #[serde(default = "default_remind")]
+    #[schema(maximum = 2592000)]
+    pub remind_s: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16, example = json!(["status in 200..299", "latency < 500ms"]))]
+    pub assertions: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub tags: Vec<String>,
+    /// The heading that it stands under on the dashboard and the status page.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 64)]
+    pub group: String,
+    /// Ids of the channels that are told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub channels: Vec<String>,
+    /// Whether the public status page shows it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub published: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+}
+
+fn default_interval() -> u32 {
+    60
+}
+
+fn default_retries() -> u32 {
+    2
+}
+
+fn default_retry_delay() -> u32 {
+    5
+}
+
+fn default_recoveries() -> u32 {
+    1
+}
+
+fn default_remind() -> u32 {
+    6 * 3600
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl MonitorSpec {
+    /// A monitor with all defaults.
+    #[must_use]
+    pub fn new(name: &str, kind: Kind, target: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            target: target.to_owned(),
+            http: None,
+            dns: None,
+            heartbeat: None,
+            interval_s: default_interval(),
+            timeout_s: None,
+            retries: default_retries(),
+            retry_delay_s: default_retry_delay(),
+            down_interval_s: None,
+            recoveries: default_recoveries(),
+            remind_s: default_remind(),
+            assertions: Vec::new(),
+            tags: Vec::new(),
+            group: String::new(),
+            channels: Vec::new(),
+            published: false,
+            paused: false,
+        }
+    }
+
+    #[must_use]
+    pub fn timeout_s(&self) -> u32 {
+        self.timeout_s.unwrap_or(10).min(self.interval_s)
+    }
+
+    #[must_use]
+    pub fn down_interval_s(&self) -> u32 {
+        self.down_interval_s.unwrap_or(self.interval_s)
+    }
+
+    /// What it means, or everything that is wrong with it.
+    pub fn read(&self) -> Result<(Check, Vec<Assertion>), Vec<Invalid>> {
+        let mut wrong = Vec::new();
+        self.check_words(&mut wrong);
+        self.check_numbers(&mut wrong);
+        let assertions = self.read_assertions(&mut wrong);
+        let check = self.check_spec().check().map_err(|more| wrong.extend(more)).ok();
+        match check {
+            Some(check) if wrong.is_empty() => Ok((check, assertions)),
+            _ => Err(wrong),
+        }
+    }
+
+    fn check_spec(&self) -> CheckSpec {
+        CheckSpec {
+            kind: self.kind,
+            target: self.target.clone(),
+            http: self.http.clone(),
+            dns: self.dns.clone(),
+            heartbeat: self.heartbeat.clone(),
+        }
+    }
+
+    fn check_words(&self, wrong: &mut Vec<Invalid>) {
+        let is_text = |text: &str, most: usize| text.len() <= most && !text.contains(char::is_control);
+        if self.name.trim().is_empty() || !is_text(&self.name, MAX_NAME) {
+            wrong
+                .push(Invalid::new("name", format!("has 1 to {MAX_NAME} bytes, without control characters")));
+        }
+        if !is_text(&self.group, MAX_WORD) {
+            wrong.push(Invalid::new("group", format!("has more than {MAX_WORD} bytes")));
+        }
+        for (field, list) in [("tags", &self.tags), ("channels", &self.channels)] {
+            let fits = |word: &String| !word.is_empty() && is_text(word, MAX_WORD) && !word.contains(',');
+            if list.len() > MAX_LIST || !list.iter().all(fits) {
+                let message = format!("at most {MAX_LIST}, each of 1 to {MAX_WORD} bytes without a comma");
+                wrong.push(Invalid::new(field, message));
+            }
+        }
+    }
+
+    fn check_numbers(&self, wrong: &mut Vec<Invalid>) {
+        let mut within = |field: &str, value: u32, least: u32, most: u32| {
+            if !(least..=most).contains(&value) {
+                wrong.push(Invalid::new(field, format!("is not between {least} and {most}")));
+            }
+        };
+        within("interval_s", self.interval_s, 1, DAY_S);
+        within("timeout_s", self.timeout_s.unwrap_or(1), 1, self.interval_s.clamp(1, 300));
+        within("retries", self.retries, 0, 100);
+        within("retry_delay_s", self.retry_delay_s, 1, 3600);
+        within("down_interval_s", self.down_interval_s.unwrap_or(1), 1, DAY_S);
+        within("recoveries", self.recoveries, 1, 100);
+        within("remind_s", self.remind_s, 0, 30 * DAY_S);
+    }
+
+    fn read_assertions(&self, wrong: &mut Vec<Invalid>) -> Vec<Assertion> {
+        if self.assertions.len() > MAX_LIST {
+            wrong.push(Invalid::new("assertions", format!("has more than {MAX_LIST}")));
+            return Vec::new();
+        }
+        let mut read = Vec::with_capacity(self.assertions.len());
+        for (index, text) in self.assertions.iter().enumerate() {
+            let field = format!("assertions[{index}]");
+            if text.len() > assertion::LONGEST {
+                wrong.push(Invalid::new(field, "is too long"));
+                continue;
+            }
+            match text.parse() {
+                Ok(assertion) => read.push(assertion),
+                Err(error) => wrong.push(Invalid::new(field, format!("{error}"))),
+            }
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_said_has_a_default() {
+        let spec: MonitorSpec =
+            serde_json::from_str(r#"{"name":"a","kind":"tcp","target":"h:1","interval_s":5}"#).unwrap();
+        assert_eq!((spec.timeout_s(), spec.retries, spec.recoveries, spec.down_interval_s()), (5, 2, 1, 5));
+        assert!(spec.read().is_ok());
+    }
+
+    #[test]
+    fn every_wrong_field_is_named_at_once() {
+        let spec: MonitorSpec = serde_json::from_str(
+            r#"{"name":" ","kind":"tcp","target":"h","interval_s":0,"timeout_s":400,"recoveries":0,"tags":["a,b"],
+                "assertions":["status ~ 3"]}"#,
+        )
+        .unwrap();
+        let fields: Vec<String> = spec.read().unwrap_err().into_iter().map(|wrong| wrong.field).collect();
+        assert_eq!(
+            fields,
+            ["name", "tags", "interval_s", "timeout_s", "recoveries", "assertions[0]", "target"]
+        );
+    }
+
+    #[test]
+    fn a_field_that_does_not_exist_is_refused() {
+        let typo = r#"{"name":"a","kind":"tcp","target":"h:1","intervall_s":5}"#;
+        assert!(serde_json::from_str::<MonitorSpec>(typo).unwrap_err().to_string().contains("intervall_s"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Monitors in the records (U8).
+
+use hob_records::{Keyset, Kind as ColumnKind, PageRequest};
+use hob_records::{Page, Query, Read, Records, Transaction, UnixMs, column, from_row, sql};
+
+use super::{Monitor, MonitorSpec};
+use crate::check::Kind;
+use crate::error::{Error, Result};
+use crate::keys::MonitorId;
+
+column!(MonitorId as text);
+
+const BY_ID: Keyset = Keyset::ascending(&[("id", ColumnKind::Text)]);
+const PAGE: u16 = PageRequest::MOST;
+
+struct Row {
+    id: MonitorId,
+    generation: u64,
+    spec: String,
+    token: Option<String>,
+    created_at: UnixMs,
+}
+
+from_row!(Row { id, generation, spec, token, created_at });
+
+/// What became of an edit.
+#[derive(Debug)]
+pub enum Edited {
+    Edited(Box<Monitor>),
+    /// Nothing would be different.
+    Same(Box<Monitor>),
+    Unknown,
+}
+
+impl Row {
+    fn monitor(self) -> Result<Monitor> {
+        let unreadable = |what: String| Error::Unreadable(format!("a monitor {} {what}", self.id));
+        let spec: MonitorSpec =
+            serde_json::from_str(&self.spec).map_err(|error| unreadable(format!("that is none: {error}")))?;
+        let (check, assertions) = spec.read().map_err(|wrong| unreadable(format!("with {wrong:?}")))?;
+        Ok(Monitor {
+            id: self.id,
+            generation: self.generation,
+            spec,
+            check,
+            assertions,
+            token: self.token,
+            created_at: self.created_at,
+        })
+    }
+}
+
+/// All monitors, page by page: there may be more than one answer should hold.
+pub async fn all(records: &Records) -> Result<Vec<Monitor>> {
+    let mut monitors = Vec::new();
+    let mut request = PageRequest::first(PAGE);
+    loop {
+        let select = sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE TRUE");
+        let Page { rows, next } = records.page(select, &BY_ID, &request).await?;
+        for row in rows {
+            // One that cannot be read, perhaps of a later version, must not stop all others.
+            match Row::monitor(row) {
+                Ok(monitor) => monitors.push(monitor),
+                Err(error) => tracing::error!(%error, "a monitor is left out"),
+            }
+        }
+        match next {
+            Some(cursor) => request = PageRequest::first(PAGE).after(cursor),
+            None => return Ok(monitors),
+        }
+    }
+}
+
+pub async fn by_id(on: &impl Read, id: &MonitorId) -> Result<Option<Monitor>> {
+    let select: Query<Row> =
+        sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE id = $1");
+    on.optional(select.bind(id)).await?.map(Row::monitor).transpose()
+}
+
+pub async fn by_token(on: &impl Read, token: &str) -> Result<Option<Monitor>> {
+    let select: Query<Row> =
+        sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE token = $1");
+    on.optional(select.bind(token)).await?.map(Row::monitor).transpose()
+}
+
+/// Adds a monitor; `None` if the id is taken.
+pub async fn add(records: &Records, id: &MonitorId, spec: &MonitorSpec) -> Result<Option<Monitor>> {
+    let text = &written(spec);
+    let token = &(spec.kind == Kind::Heartbeat).then(new_token);
+    records
+        .write(|tx| async move {
+            let insert =
+                sql("INSERT INTO uptime_monitor (id, generation, spec, token, created_at, changed_at)
+                              VALUES ($1, 1, $2, $3, $4, $4) ON CONFLICT DO NOTHING");
+            let insert = insert.bind(id).bind(text.as_str()).bind(token.clone()).bind(tx.now());
+            if tx.execute(insert).await? == 0 {
+                return Ok(None);
+            }
+            by_id(&tx, id).await
+        })
+        .await
+}
+
+/// Edits a monitor, in the transaction that may have more to do with it.
+pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
+    let Some(monitor) = by_id(tx, id).await? else { return Ok(Edited::Unknown) };
+    if monitor.spec == *spec {
+        return Ok(Edited::Same(Box::new(monitor)));
+    }
+    let token = match spec.kind {
+        Kind::Heartbeat => Some(monitor.token.unwrap_or_else(new_token)),
+        _ => None,
+    };
+    let update =
+        sql("UPDATE uptime_monitor SET generation = generation + 1, spec = $2, token = $3, changed_at = $4
+                      WHERE id = $1");
+    tx.execute(update.bind(id).bind(written(spec)).bind(token).bind(tx.now())).await?;
+    let edited = by_id(tx, id).await?;
+    edited.map_or(Ok(Edited::Unknown), |monitor| Ok(Edited::Edited(Box::new(monitor))))
+}
+
+/// Removes a monitor with its incidents and summaries; whether there was one. Its single results go with their time.
+pub async fn remove(records: &Records, id: &MonitorId) -> Result<bool> {
+    records
+        .write(|tx| async move {
+            for statement in [
+                "DELETE FROM uptime_note WHERE incident_id IN (SELECT id FROM uptime_incident WHERE monitor_id = $1)",
+                "DELETE FROM uptime_incident WHERE monitor_id = $1",
+                "DELETE FROM uptime_summary WHERE monitor_id = $1",
+            ] {
+                tx.execute(sql(statement).bind(id)).await?;
+            }
+            Ok(tx.execute(sql("DELETE FROM uptime_monitor WHERE id = $1").bind(id)).await? == 1)
+        })
+        .await
+}
+
+impl MonitorId {
+    /// A new id.
+    #[must_use]
+    pub fn random() -> Self {
+        let id = Self::new(format!("m{:012x}", rand::random::<u64>() >> 16));
+        id.unwrap_or_else(|error| unreachable!("letters and digits are an id: {error}"))
+    }
+}
+
+fn written(spec: &MonitorSpec) -> String {
+    serde_json::to_string(spec).unwrap_or_else(|error| unreachable!("a spec is plain data: {error}"))
+}
+
+/// 160 bits that nobody guesses.
+fn new_token() -> String {
+    format!("{:032x}{:08x}", rand::random::<u128>(), rand::random::<u32>())
+}

@@ -1,0 +1,56 @@
+//! Connects to a host: its name, its addresses, its port.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout_at;
+use url::Host;
+
+use super::Probe;
+use super::fault::plainly;
+use super::trace::{Stage, Trace};
+use crate::check::{Failure, FailureClass};
+
+impl Probe {
+    /// A connection to the first address that takes one.
+    pub(super) async fn connect<S: AsRef<str>>(
+        &self,
+        host: &Host<S>,
+        port: u16,
+        trace: &mut Trace,
+    ) -> Result<TcpStream, Failure> {
+        trace.stage = Stage::Name;
+        let begun = Instant::now();
+        let addresses = self.inner.names.addresses(host, &self.inner.limits.targets).await?;
+        if matches!(host, Host::Domain(_)) {
+            trace.phases.dns = Some(begun.elapsed());
+        }
+        trace.stage = Stage::Connection;
+        let begun = Instant::now();
+        let mut refused = None;
+        for (tried, address) in addresses.iter().enumerate() {
+            let address = SocketAddr::new(*address, port);
+            trace.address = Some(address);
+            // An address that swallows packets leaves the others their share of the time.
+            let left = trace.deadline.saturating_duration_since(Instant::now());
+            let share = left / u32::try_from(addresses.len() - tried).unwrap_or(1);
+            match timeout_at((Instant::now() + share).into(), TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    trace.phases.connect = Some(begun.elapsed());
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => {
+                    refused =
+                        Some(Failure::new(FailureClass::Connect, format!("{address}: {}", plainly(&error))));
+                }
+                Err(_) => {
+                    let message = format!("{address} did not answer");
+                    refused.get_or_insert(Failure::new(FailureClass::Timeout, message));
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(|| Failure::new(FailureClass::Name, "the name has no address")))
+    }
+}

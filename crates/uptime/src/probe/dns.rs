@@ -1,0 +1,89 @@
+//! DNS: a record of a name, asked for anew each time.
+
+use std::time::Instant;
+
+use hickory_resolver::proto::rr::{Name, RData, RecordType as Wire};
+
+use super::Probe;
+use super::names::{failure, resolver_at};
+use super::trace::{Stage, Trace};
+use crate::check::{DnsCheck, Failure, FailureClass, RecordType};
+
+/// The most of the answers that a failure tells of.
+const MOST_TOLD: usize = 4;
+
+impl Probe {
+    pub(super) async fn dns(&self, check: &DnsCheck, trace: &mut Trace) -> Result<(), Failure> {
+        trace.stage = Stage::Name;
+        let own;
+        let resolver = match check.server {
+            Some(server) if !self.inner.limits.targets.allow(server.ip()) => {
+                let message = format!("{} is not public, and may not be asked", server.ip());
+                return Err(Failure::new(FailureClass::Forbidden, message));
+            }
+            Some(server) => {
+                trace.address = Some(server);
+                own = resolver_at(server)?;
+                &own
+            }
+            None => self.inner.names.records()?,
+        };
+        let mut name = Name::from_utf8(&check.name)
+            .map_err(|_| Failure::new(FailureClass::Misconfigured, "not a name that DNS knows"))?;
+        // As it stands: a search list would find another one's record.
+        name.set_fqdn(true);
+        let begun = Instant::now();
+        let found = resolver.lookup(name, wire(check.record)).await.map_err(|error| failure(&error))?;
+        trace.phases.dns = Some(begun.elapsed());
+        let answers: Vec<String> =
+            found.answers().iter().filter_map(|record| show(&record.data, check.record)).collect();
+        judge(check, &answers)
+    }
+}
+
+fn judge(check: &DnsCheck, answers: &[String]) -> Result<(), Failure> {
+    if answers.is_empty() {
+        return Err(Failure::new(FailureClass::Name, "the name has no such record"));
+    }
+    let same = |expected: &str, answer: &str| match check.record {
+        RecordType::Txt => expected == answer,
+        _ => expected.trim_end_matches('.').eq_ignore_ascii_case(answer),
+    };
+    let there = |expected: &String| answers.iter().any(|answer| same(expected, answer));
+    match check.expected.iter().find(|expected| !there(expected)) {
+        None => Ok(()),
+        Some(missing) => {
+            let told = answers[..answers.len().min(MOST_TOLD)].join(", ");
+            Err(Failure::new(FailureClass::Assertion, format!("{missing} is not among {told}")))
+        }
+    }
+}
+
+fn wire(record: RecordType) -> Wire {
+    match record {
+        RecordType::A => Wire::A,
+        RecordType::Aaaa => Wire::AAAA,
+        RecordType::Cname => Wire::CNAME,
+        RecordType::Mx => Wire::MX,
+        RecordType::Ns => Wire::NS,
+        RecordType::Txt => Wire::TXT,
+    }
+}
+
+/// A record as people write it, if it is of the kind that was asked for: names without the last dot, `10 mail.example`
+/// for a mail server, the strings of a text as one.
+fn show(data: &RData, record: RecordType) -> Option<String> {
+    let plain = |name: &Name| name.to_utf8().trim_end_matches('.').to_ascii_lowercase();
+    match (data, record) {
+        (RData::A(address), RecordType::A) => Some(address.to_string()),
+        (RData::AAAA(address), RecordType::Aaaa) => Some(address.to_string()),
+        (RData::CNAME(name), RecordType::Cname) => Some(plain(&name.0)),
+        (RData::NS(name), RecordType::Ns) => Some(plain(&name.0)),
+        (RData::MX(mail), RecordType::Mx) => Some(format!("{} {}", mail.preference, plain(&mail.exchange))),
+        (RData::TXT(text), RecordType::Txt) => {
+            let bytes: Vec<u8> = text.txt_data.iter().flat_map(|part| part.iter().copied()).collect();
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => None,
+    }
+}

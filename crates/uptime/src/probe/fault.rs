@@ -1,0 +1,53 @@
+//! What went wrong with an HTTP exchange, in the words of a check.
+
+use std::error::Error;
+use std::io;
+
+use crate::check::{Failure, FailureClass};
+
+pub(super) fn of_http(error: &hyper::Error) -> Failure {
+    let closed = |message: String| Failure::new(FailureClass::Closed, message);
+    if let Some(io) = io_error(error) {
+        let is_tls = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
+        return match io.kind() {
+            _ if is_tls => Failure::new(FailureClass::Tls, io.to_string()),
+            // What is said of chunks that are none.
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                Failure::new(FailureClass::Protocol, format!("not HTTP: {io}"))
+            }
+            io::ErrorKind::UnexpectedEof => closed("the connection was closed in the middle".to_owned()),
+            _ => closed(plainly(io)),
+        };
+    }
+    if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+        return closed("the connection was closed before the answer was whole".to_owned());
+    }
+    if error.is_parse_too_large() {
+        return Failure::new(FailureClass::Protocol, "the head of the answer is too large");
+    }
+    let mut message = error.to_string();
+    if let Some(cause) = error.source() {
+        message = format!("{message}: {cause}");
+    }
+    Failure::new(FailureClass::Protocol, format!("not HTTP: {message}"))
+}
+
+/// What the system says, without its numbers.
+pub(super) fn plainly(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    let mut next = error.source();
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref() {
+            return Some(io);
+        }
+        next = cause.source();
+    }
+    None
+}

@@ -1,0 +1,133 @@
+//! Finds the addresses of names.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use url::Host;
+
+use super::limits::Targets;
+use crate::check::{Failure, FailureClass};
+
+/// A name that moved is followed after this long at most, whatever its records say.
+const LONGEST_REMEMBERED: Duration = Duration::from_secs(60);
+
+/// A name that was not there is asked for again by the next check.
+const ABSENCE_REMEMBERED: Duration = Duration::from_secs(1);
+
+/// How many names may be asked for at the same time.
+const MOST_AT_ONCE: usize = 1024;
+
+/// The most addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 8;
+
+pub(super) struct Names {
+    /// Remembers what it was told.
+    addresses: Option<TokioResolver>,
+    /// Asks every time.
+    records: Option<TokioResolver>,
+}
+
+impl Names {
+    pub(super) fn new(server: Option<SocketAddr>) -> Self {
+        Self { addresses: open(server, remembering), records: open(server, fresh) }
+    }
+
+    /// The addresses of a host that may be looked at. A host that is written as an address is taken as it is.
+    pub(super) async fn addresses<S: AsRef<str>>(
+        &self,
+        host: &Host<S>,
+        targets: &Targets,
+    ) -> Result<Vec<IpAddr>, Failure> {
+        let found = match host {
+            Host::Ipv4(address) => vec![IpAddr::V4(*address)],
+            Host::Ipv6(address) => vec![IpAddr::V6(*address)],
+            Host::Domain(name) => self.look_up(name.as_ref()).await?,
+        };
+        let first = found.first().copied();
+        let allowed: Vec<IpAddr> =
+            found.into_iter().filter(|address| targets.allow(*address)).take(MOST_ADDRESSES).collect();
+        match (first, allowed.is_empty()) {
+            (None, _) => Err(Failure::new(FailureClass::Name, "the name has no address")),
+            (Some(address), true) => {
+                let message = format!("{address} is not public, and may not be looked at");
+                Err(Failure::new(FailureClass::Forbidden, message))
+            }
+            _ => Ok(allowed),
+        }
+    }
+
+    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
+        let resolver = self.addresses.as_ref().ok_or_else(no_resolver)?;
+        let found = resolver.lookup_ip(name).await.map_err(|error| failure(&error))?;
+        Ok(found.iter().collect())
+    }
+
+    /// What asks for records without remembering them.
+    pub(super) fn records(&self) -> Result<&TokioResolver, Failure> {
+        self.records.as_ref().ok_or_else(no_resolver)
+    }
+}
+
+/// What asks one server, without remembering.
+pub(super) fn resolver_at(server: SocketAddr) -> Result<TokioResolver, Failure> {
+    open(Some(server), fresh).ok_or_else(no_resolver)
+}
+
+fn remembering(options: &mut ResolverOpts) {
+    options.positive_max_ttl = Some(LONGEST_REMEMBERED);
+    options.negative_max_ttl = Some(ABSENCE_REMEMBERED);
+}
+
+fn fresh(options: &mut ResolverOpts) {
+    options.cache_size = 0;
+    options.use_hosts_file = ResolveHosts::Never;
+}
+
+/// `None` where the system does not say whom to ask: then names are not found, and addresses still work.
+fn open(server: Option<SocketAddr>, tune: fn(&mut ResolverOpts)) -> Option<TokioResolver> {
+    let mut builder = match server {
+        Some(server) => TokioResolver::builder_with_config(config(server), TokioRuntimeProvider::default()),
+        None => TokioResolver::builder_tokio().ok()?,
+    };
+    let options = builder.options_mut();
+    options.max_active_requests = MOST_AT_ONCE;
+    tune(options);
+    builder.build().ok()
+}
+
+/// One server, over UDP, and over TCP for what does not fit.
+fn config(server: SocketAddr) -> ResolverConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = server.port();
+        connection
+    });
+    let server = NameServerConfig::new(server.ip(), true, connections.to_vec());
+    ResolverConfig::from_parts(None, Vec::new(), vec![server])
+}
+
+pub(super) fn failure(error: &NetError) -> Failure {
+    let message = match error {
+        error if error.is_nx_domain() => "there is no such name".to_owned(),
+        error if error.is_no_records_found() => "the name has no such record".to_owned(),
+        NetError::Timeout => "no name server answered in time".to_owned(),
+        error => error.to_string(),
+    };
+    Failure::new(FailureClass::Name, message)
+}
+
+fn no_resolver() -> Failure {
+    Failure::new(FailureClass::Name, "this system has no name servers configured")
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").finish_non_exhaustive()
+    }
+}

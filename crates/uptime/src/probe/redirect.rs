@@ -1,0 +1,157 @@
+//! The way that redirects lead.
+
+use http::header::LOCATION;
+use http::{HeaderMap, Method, StatusCode};
+use hyper::body::Bytes;
+use url::Url;
+
+use crate::check::{Failure, FailureClass, HttpCheck};
+
+/// One request on the way.
+#[derive(Clone, Debug)]
+pub(super) struct Hop {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    follow: Follow,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Follow {
+    /// A redirect is an answer like others.
+    Never,
+    /// Follows so many more.
+    Left(u8),
+}
+
+/// Where an answer leads.
+#[derive(Debug)]
+pub(super) enum Way {
+    Here,
+    On(Box<Hop>),
+}
+
+impl Hop {
+    pub(super) fn first(check: &HttpCheck, headers: HeaderMap) -> Self {
+        let follow = if check.redirects == 0 { Follow::Never } else { Follow::Left(check.redirects) };
+        let body = check.body.as_ref().map(|body| Bytes::copy_from_slice(body.as_bytes()));
+        Self {
+            method: check.method.clone(),
+            url: check.url.clone(),
+            headers,
+            body: body.unwrap_or_default(),
+            follow,
+        }
+    }
+
+    /// A request that follows nothing.
+    pub(super) fn only(method: Method, url: Url, headers: HeaderMap, body: Bytes) -> Self {
+        Self { method, url, headers, body, follow: Follow::Never }
+    }
+
+    /// Whether an answer only says where to go on.
+    pub(super) fn leads_on(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        matches!(self.follow, Follow::Left(_)) && is_redirect(status) && headers.contains_key(LOCATION)
+    }
+
+    pub(super) fn after(&self, status: StatusCode, headers: &HeaderMap) -> Result<Way, Failure> {
+        let refuse =
+            |message: &str| Failure::new(FailureClass::Redirect, message).with_status(status.as_u16());
+        let location = headers.get(LOCATION).filter(|_| self.leads_on(status, headers));
+        let (Some(location), Follow::Left(left)) = (location, self.follow) else { return Ok(Way::Here) };
+        let Some(left) = left.checked_sub(1) else {
+            return Err(refuse("more redirects than allowed"));
+        };
+        let joined = location.to_str().ok().and_then(|location| self.url.join(location).ok());
+        let Some(mut url) = joined.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        else {
+            return Err(refuse("a redirect to something that is no http(s) URL"));
+        };
+        // What a stranger would have us say is not said.
+        let _ = (url.set_username(""), url.set_password(None));
+        url.set_fragment(None);
+        Ok(Way::On(Box::new(self.towards(url, status, left))))
+    }
+
+    fn towards(&self, url: Url, status: StatusCode, left: u8) -> Self {
+        let is_get = matches!(self.method, Method::GET | Method::HEAD);
+        let becomes_get = match status {
+            StatusCode::SEE_OTHER => !is_get,
+            // Not what the standard says, but what browsers and everybody after them do.
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
+            _ => false,
+        };
+        // The headers were written for the server that was named, and may hold its secrets.
+        let headers = if url.origin() == self.url.origin() { self.headers.clone() } else { HeaderMap::new() };
+        Self {
+            method: if becomes_get { Method::GET } else { self.method.clone() },
+            url,
+            headers,
+            body: if becomes_get { Bytes::new() } else { self.body.clone() },
+            follow: Follow::Left(left),
+        }
+    }
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn post(url: &str) -> Hop {
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static("x"))]);
+        let body = Bytes::from_static(b"body");
+        Hop { method: Method::POST, url: url.parse().unwrap(), headers, body, follow: Follow::Left(2) }
+    }
+
+    fn follow(hop: &Hop, status: u16, location: &str) -> Hop {
+        let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
+        match hop.after(StatusCode::from_u16(status).unwrap(), &headers).unwrap() {
+            Way::On(next) => *next,
+            Way::Here => panic!("{status} was not followed"),
+        }
+    }
+
+    #[test]
+    fn secrets_stay_with_the_server_they_were_written_for() {
+        let hop = post("https://a.example/x");
+        assert_eq!(follow(&hop, 307, "/y").headers.len(), 1);
+        for elsewhere in ["https://b.example/", "http://a.example/", "https://a.example:8443/", "//b.example"]
+        {
+            assert!(follow(&hop, 307, elsewhere).headers.is_empty(), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn the_method_changes_as_with_browsers() {
+        let hop = post("http://a.example/");
+        for (status, method, body) in
+            [(301, "GET", ""), (302, "GET", ""), (303, "GET", ""), (307, "POST", "body")]
+        {
+            let next = follow(&hop, status, "/next");
+            assert_eq!((next.method.as_str(), next.body.as_ref()), (method, body.as_bytes()), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_may_not_lead_out_of_http_or_say_who_we_are() {
+        let hop = post("http://a.example/");
+        let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("file:///etc/passwd"))]);
+        let refused = hop.after(StatusCode::FOUND, &headers).unwrap_err();
+        assert_eq!(refused.class, FailureClass::Redirect);
+        assert_eq!(follow(&hop, 302, "http://u:p@b.example/#f").url.as_str(), "http://b.example/");
+    }
+
+    #[test]
+    fn one_redirect_more_than_allowed_is_refused() {
+        let last = follow(&follow(&post("http://a.example/"), 302, "/1"), 302, "/2");
+        let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("/3"))]);
+        assert_eq!(last.after(StatusCode::FOUND, &headers).unwrap_err().class, FailureClass::Redirect);
+    }
+}

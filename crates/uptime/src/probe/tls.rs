@@ -1,0 +1,167 @@
+//! TLS: handshakes, and what the certificate says.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use rustls::client::Resumption;
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use url::Host;
+
+use super::Probe;
+use super::trace::{Stage, Trace};
+use crate::check::{Endpoint, Failure, FailureClass, HttpVersion};
+
+const DAY_S: i64 = 86_400;
+
+/// Made once: to build a configuration costs more than a handshake.
+pub(super) struct Handshakes {
+    either: TlsConnector,
+    http1: TlsConnector,
+    http2: TlsConnector,
+    silent: TlsConnector,
+}
+
+/// What is offered in the handshake.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    Http(HttpVersion),
+    /// No protocol at all: what speaks behind TLS is nobody's business.
+    Nothing,
+}
+
+impl Handshakes {
+    pub(super) fn new(more_roots: &[CertificateDer<'static>]) -> Self {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        let (_, ignored) = roots.add_parsable_certificates(more_roots.iter().cloned());
+        if ignored > 0 {
+            tracing::warn!(ignored, "some of the configured root certificates cannot be used");
+        }
+        let roots = Arc::new(roots);
+        let offering = |protocols: &[&[u8]]| {
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let mut config = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap_or_else(|error| unreachable!("ring knows the default versions: {error}"))
+                .with_root_certificates(Arc::clone(&roots))
+                .with_no_client_auth();
+            config.resumption = Resumption::disabled();
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            TlsConnector::from(Arc::new(config))
+        };
+        Self {
+            either: offering(&[b"h2", b"http/1.1"]),
+            http1: offering(&[b"http/1.1"]),
+            http2: offering(&[b"h2"]),
+            silent: offering(&[]),
+        }
+    }
+
+    fn offering(&self, offer: Offer) -> &TlsConnector {
+        match offer {
+            Offer::Http(HttpVersion::Auto) => &self.either,
+            Offer::Http(HttpVersion::Http1) => &self.http1,
+            Offer::Http(HttpVersion::Http2) => &self.http2,
+            Offer::Nothing => &self.silent,
+        }
+    }
+}
+
+impl Probe {
+    pub(super) async fn secure<S: AsRef<str>>(
+        &self,
+        stream: TcpStream,
+        host: &Host<S>,
+        offer: Offer,
+        trace: &mut Trace,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        trace.stage = Stage::Handshake;
+        let begun = Instant::now();
+        let name = server_name(host)?;
+        let shaken = self.inner.handshakes.offering(offer).connect(name, stream).await;
+        let stream = shaken.map_err(|error| refusal(&error, trace))?;
+        trace.phases.tls = Some(begun.elapsed());
+        let shown = stream.get_ref().1.peer_certificates();
+        trace.certificate_days = shown.and_then(|chain| chain.first()).and_then(days_left);
+        Ok(stream)
+    }
+
+    pub(super) async fn certificate(&self, endpoint: &Endpoint, trace: &mut Trace) -> Result<(), Failure> {
+        let stream = self.connect(&endpoint.host, endpoint.port, trace).await?;
+        self.secure(stream, &endpoint.host, Offer::Nothing, trace).await.map(drop)
+    }
+}
+
+fn server_name<S: AsRef<str>>(host: &Host<S>) -> Result<ServerName<'static>, Failure> {
+    match host {
+        Host::Ipv4(address) => Ok(ServerName::from(std::net::IpAddr::V4(*address))),
+        Host::Ipv6(address) => Ok(ServerName::from(std::net::IpAddr::V6(*address))),
+        Host::Domain(name) => ServerName::try_from(name.as_ref().to_owned())
+            .map_err(|_| Failure::new(FailureClass::Misconfigured, "no certificate can be for such a name")),
+    }
+}
+
+/// Whole days until a certificate ends.
+fn days_left(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(days_until(parsed.validity().not_after.timestamp()))
+}
+
+fn days_until(end_s: i64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    (end_s - now.cast_signed()).div_euclid(DAY_S)
+}
+
+fn refusal(error: &std::io::Error, trace: &mut Trace) -> Failure {
+    let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+        return Failure::new(FailureClass::Closed, format!("during the TLS handshake: {error}"));
+    };
+    let tls = |message: String| Failure::new(FailureClass::Tls, message);
+    match error {
+        rustls::Error::InvalidCertificate(reason) => {
+            if let CertificateError::ExpiredContext { not_after, .. } = reason {
+                trace.certificate_days = Some(days_until(not_after.as_secs().cast_signed()));
+            }
+            tls(complaint(reason))
+        }
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+        | rustls::Error::NoApplicationProtocol => Failure::new(
+            FailureClass::Protocol,
+            "the server does not speak the version of HTTP that is asked for",
+        ),
+        error => tls(error.to_string()),
+    }
+}
+
+fn complaint(reason: &CertificateError) -> String {
+    match reason {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the certificate has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate is not valid yet".to_owned()
+        }
+        CertificateError::UnknownIssuer => "the certificate is signed by nobody whom we trust".to_owned(),
+        CertificateError::NotValidForName => "the certificate is for another name".to_owned(),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            format!("the certificate is for other names: {}", names.join(", "))
+        }
+        reason => format!("the certificate is not good: {reason}"),
+    }
+}
+
+/// The name in what rustls writes as `DnsName("a.example")`.
+fn bare(presented: &str) -> &str {
+    let inner = presented.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(presented).trim_matches('"')
+}
+
+impl std::fmt::Debug for Handshakes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handshakes").finish_non_exhaustive()
+    }
+}

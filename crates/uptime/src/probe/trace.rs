@@ -1,0 +1,59 @@
+//! How far a check came, and how long it took there. Outlives the check when its time is up.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::check::{Failure, FailureClass, Phases};
+
+#[derive(Debug)]
+pub(super) struct Trace {
+    pub(super) begun: Instant,
+    pub(super) deadline: Instant,
+    pub(super) stage: Stage,
+    pub(super) phases: Phases,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) certificate_days: Option<i64>,
+}
+
+/// What a check is waiting for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    Name,
+    Connection,
+    Handshake,
+    Answer,
+    Body,
+}
+
+impl Trace {
+    pub(super) fn begin(timeout: Duration) -> Self {
+        let begun = Instant::now();
+        Self {
+            begun,
+            deadline: begun + timeout,
+            stage: Stage::Name,
+            phases: Phases::default(),
+            address: None,
+            certificate_days: None,
+        }
+    }
+
+    /// Another request begins: what is told is about the last one.
+    pub(super) fn next_hop(&mut self) {
+        self.stage = Stage::Name;
+        self.phases = Phases::default();
+        self.address = None;
+        self.certificate_days = None;
+    }
+
+    pub(super) fn out_of_time(&self, timeout: Duration) -> Failure {
+        let missing = match self.stage {
+            Stage::Name => "the name was not found",
+            Stage::Connection => "there was no connection",
+            Stage::Handshake => "the TLS handshake was not done",
+            Stage::Answer => "there was no answer",
+            Stage::Body => "the answer had not ended",
+        };
+        Failure::new(FailureClass::Timeout, format!("{missing} after {timeout:?}"))
+    }
+}

@@ -1,0 +1,23 @@
+-- Put monitors back, while their shard is being rebuilt. What another node has put back already stays.
+-- KEYS  1 schedule zset · 2 marker hash · 3 standing hash · 4… incident hash of each monitor
+-- ARGV  epoch, then for each monitor: id, standing, next_ms, failure_count or '' when it is not down,
+--       first_failure_at, last_failure_at, alerted
+-- Returns {'restored'} · {'over'} when the shard is not being rebuilt in this epoch any more
+-- No TTLs: they are bounded by the monitors that exist.
+if redis.call('HGET', KEYS[2], 'rebuilding') ~= ARGV[1] or redis.call('HEXISTS', KEYS[2], 'epoch') == 1 then
+  return {'over'}
+end
+local incident = 4
+for at = 2, #ARGV, 7 do
+  local id = ARGV[at]
+  if redis.call('HSETNX', KEYS[3], id, ARGV[at + 1]) == 1 then
+    redis.call('ZADD', KEYS[1], score(ARGV[at + 2]), id)
+    redis.call('DEL', KEYS[incident])
+    if ARGV[at + 3] ~= '' then
+      redis.call('HSET', KEYS[incident], 'failure_count', ARGV[at + 3], 'first_failure_at', ARGV[at + 4],
+        'last_failure_at', ARGV[at + 5], 'alerted', ARGV[at + 6])
+    end
+  end
+  incident = incident + 1
+end
+return {'restored'}

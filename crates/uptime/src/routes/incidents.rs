@@ -1,0 +1,102 @@
+//! Incidents over HTTP.
+
+#![allow(unused_qualifications, reason = "what utoipa derives for parameters has some")]
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_web::{Caller, Json, List, Paging, Path, Problem, Query};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::monitor_id;
+use super::view::{IncidentView, NoteView};
+use crate::incident::{self, Acknowledged, Filter, LONGEST_NOTE};
+use crate::uptime::Uptime;
+
+/// Which incidents.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// Only those that go on.
+    #[serde(default)]
+    open: bool,
+    /// Only those of this monitor; wins over `open`.
+    #[param(max_length = 128)]
+    monitor: Option<String>,
+}
+
+/// Incidents, the newest first.
+#[utoipa::path(get, path = "/api/v1/uptime/incidents", params(Wanted, Paging),
+    responses((status = 200, body = List<IncidentView>)))]
+pub(super) async fn list(
+    State(uptime): State<Uptime>,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<List<IncidentView>>, Problem> {
+    let filter = match &wanted.monitor {
+        Some(id) => Filter::Of(monitor_id(id)?),
+        None if wanted.open => Filter::Open,
+        None => Filter::All,
+    };
+    let page = incident::newest(uptime.records(), &filter, &paging.request()?).await?;
+    Ok(Json(List::from(page.map(|incident| IncidentView::new(incident, Vec::new())))))
+}
+
+/// One incident with its notes.
+#[utoipa::path(get, path = "/api/v1/uptime/incidents/{id}", params(("id" = String, Path, max_length = 64)),
+    responses((status = 200, body = IncidentView)))]
+pub(super) async fn show(
+    State(uptime): State<Uptime>,
+    Path(id): Path<String>,
+) -> Result<Json<IncidentView>, Problem> {
+    let incident = incident::by_id(uptime.records(), &id).await?;
+    let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
+    let notes = incident::notes(uptime.records(), &id).await?;
+    Ok(Json(IncidentView::new(incident, notes)))
+}
+
+/// Somebody takes care: no more reminders. To say so again changes nothing.
+#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/acknowledge",
+    params(("id" = String, Path, max_length = 64)), responses((status = 200, body = IncidentView)))]
+pub(super) async fn acknowledge(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<IncidentView>, Problem> {
+    match incident::acknowledge(uptime.records(), &id, caller.name()).await? {
+        Acknowledged::Acknowledged(incident) => {
+            uptime.note(&caller, "uptime.incident.acknowledge", &id).await;
+            uptime.tell_pages(Some(&incident.monitor_id));
+            Ok(Json(IncidentView::new(*incident, Vec::new())))
+        }
+        Acknowledged::Already(incident) => Ok(Json(IncidentView::new(*incident, Vec::new()))),
+        Acknowledged::Unknown => Err(Problem::not_found("incident")),
+    }
+}
+
+/// What is to be noted.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewNote {
+    #[schema(min_length = 1, max_length = 4000)]
+    text: String,
+}
+
+/// Adds a note to an incident.
+#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/notes", params(("id" = String, Path, max_length = 64)),
+    request_body = NewNote, responses((status = 201, body = NoteView)))]
+pub(super) async fn annotate(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(note): Json<NewNote>,
+) -> Result<(StatusCode, Json<NoteView>), Problem> {
+    let text = note.text.trim();
+    if text.is_empty() || text.len() > LONGEST_NOTE {
+        return Err(Problem::invalid("text", format!("has 1 to {LONGEST_NOTE} bytes")));
+    }
+    let added = incident::annotate(uptime.records(), &id, caller.name(), text).await?;
+    let note = added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
+    uptime.tell_pages(None);
+    Ok((StatusCode::CREATED, Json(NoteView::new(note))))
+}

@@ -1,0 +1,44 @@
+//! Maintenance windows over HTTP.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_web::{Caller, Json, List, Path, Problem};
+
+use super::invalid;
+use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::uptime::Uptime;
+
+/// Windows that are not long over, the latest first.
+#[utoipa::path(get, path = "/api/v1/uptime/maintenance", responses((status = 200, body = List<Maintenance>)))]
+pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Maintenance>>, Problem> {
+    Ok(Json(List { items: maintenance::all(uptime.records()).await?, next: None }))
+}
+
+/// Adds a window.
+#[utoipa::path(post, path = "/api/v1/uptime/maintenance", request_body = MaintenanceSpec,
+    responses((status = 201, body = Maintenance)))]
+pub(super) async fn add(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Json(spec): Json<MaintenanceSpec>,
+) -> Result<(StatusCode, Json<Maintenance>), Problem> {
+    spec.check().map_err(invalid)?;
+    let window = uptime.add_window(&spec).await?;
+    uptime.note(&caller, "uptime.maintenance.add", &window.id).await;
+    Ok((StatusCode::CREATED, Json(window)))
+}
+
+/// Removes a window.
+#[utoipa::path(delete, path = "/api/v1/uptime/maintenance/{id}", params(("id" = String, Path, max_length = 64)),
+    responses((status = 204)))]
+pub(super) async fn remove(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if !uptime.remove_window(&id).await? {
+        return Err(Problem::not_found("maintenance window"));
+    }
+    uptime.note(&caller, "uptime.maintenance.delete", &id).await;
+    Ok(StatusCode::NO_CONTENT)
+}

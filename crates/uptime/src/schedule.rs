@@ -1,0 +1,235 @@
+//! The schedule (U1): who is checked next, and by whom. Claims are leased, fenced and come back by themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use hob_hot::epoch::{Epoch, Fence, MARKER, Outcome};
+use hob_hot::{CLOCK, Hot, Reply, Script};
+use hob_schema::{Key, Layout, Shard};
+
+use crate::error::{Error, Result};
+use crate::keys::{Keys, MonitorId};
+use crate::state::{Settled, Standing};
+
+/// Lua that reads and writes standings; needs [`CLOCK`] and [`MARKER`] before it.
+pub(crate) const STANDING: &str = include_str!("schedule/standing.lua");
+
+static CLAIM: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/claim.lua"));
+static SEIZE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/seize.lua"));
+static PLAN: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/plan.lua"));
+static NOW: Script = Script::with(&[CLOCK], include_str!("schedule/now.lua"));
+static FORGET: Script = Script::new(include_str!("schedule/forget.lua"));
+static RELEASE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/release.lua"));
+
+/// The schedule of all monitors. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pub(crate) hot: Hot,
+    pub(crate) keys: Keys,
+    /// The epoch that this node knows each shard to be of.
+    epochs: Arc<[AtomicU32]>,
+}
+
+/// The right to record one result of a monitor, until another gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub id: MonitorId,
+    pub generation: u64,
+    pub fence: Fence,
+    /// When it was this monitor's turn, in unix milliseconds.
+    pub slot_ms: u64,
+    /// When it was claimed, by the store's clock.
+    pub claimed_ms: u64,
+    pub standing: Standing,
+    pub settled: Settled,
+}
+
+/// What a claim for due monitors gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    pub claims: Vec<Claim>,
+    /// Ids that somebody had added and that are no monitors.
+    pub dropped: Vec<String>,
+    /// How long nothing more is due, if it is known; leases may end earlier.
+    pub rest: Option<Duration>,
+}
+
+/// When and how a monitor is to be checked, as the schedule has to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    pub id: &'a MonitorId,
+    pub generation: u64,
+    /// How long a worker has for it.
+    pub lease: Duration,
+    pub next_ms: u64,
+}
+
+/// What planning a monitor did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    Planned,
+    /// It had lost its turn.
+    Readded,
+    Already,
+    /// The schedule knows a later generation.
+    Newer,
+}
+
+/// Why a monitor leaves the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    Paused,
+    Deleted,
+}
+
+impl Schedule {
+    pub fn new(hot: &Hot, layout: Layout) -> Result<Self> {
+        let keys = Keys::from_env(layout, &|name| std::env::var(name).ok());
+        let keys = keys.map_err(|error| Error::Keys(error.to_string()))?;
+        let epochs = keys.space().shards().map(|_| AtomicU32::new(0)).collect();
+        Ok(Self { hot: hot.clone(), keys, epochs })
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        self.keys.space().shards()
+    }
+
+    #[must_use]
+    pub fn shard_of(&self, id: &MonitorId) -> Shard {
+        self.keys.space().shard_of(id.as_str())
+    }
+
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The epoch that a shard is known to be of; 0 is before the first.
+    pub(crate) fn epoch(&self, shard: Shard) -> u32 {
+        self.epochs[shard.number() as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_epoch(&self, shard: Shard, epoch: Epoch) {
+        self.epochs[shard.number() as usize].fetch_max(epoch.get(), Ordering::Relaxed);
+    }
+
+    /// Claims at most `most` monitors of a shard that are due, or that a dead worker left behind.
+    pub async fn claim(&self, shard: Shard, most: u32) -> Result<Outcome<Claims>> {
+        let call = CLAIM.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(most);
+        let reply: Reply = self.hot.run(call.arg(self.hot.clock().us())).await?;
+        let outcome = Outcome::read(reply, |mut reply| {
+            let (now_ms, turn_ms, dropped): (u64, String, usize) =
+                (reply.next()?, reply.next()?, reply.next()?);
+            let dropped = (0..dropped).map(|_| reply.next()).collect::<hob_hot::Result<_>>()?;
+            let mut claims = Vec::with_capacity(reply.left() / 3);
+            while reply.left() > 0 {
+                let id: String = reply.next()?;
+                claims.push(claim(&id, now_ms, &mut reply)?);
+            }
+            let rest =
+                turn_ms.parse().ok().map(|turn: u64| Duration::from_millis(turn.saturating_sub(now_ms)));
+            Ok(Claims { claims, dropped, rest })
+        });
+        Ok(outcome?)
+    }
+
+    /// Claims one monitor now, due or not; `None` if it takes no turns.
+    pub async fn seize(&self, id: &MonitorId) -> Result<Outcome<Option<Claim>>> {
+        let shard = self.shard_of(id);
+        let call = SEIZE.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(id.as_str());
+        let reply: Reply = self.hot.run(call.arg(self.hot.clock().us())).await?;
+        let outcome = Outcome::read(reply, |mut reply| match reply.word() {
+            "unknown" => Ok(None),
+            "claimed" => {
+                let now_ms = reply.next()?;
+                claim(id.as_str(), now_ms, &mut reply).map(Some)
+            }
+            _ => Err(reply.unexpected()),
+        });
+        Ok(outcome?)
+    }
+
+    /// Lets a monitor take its turns, from `next_ms` on unless it has one already.
+    pub async fn plan(&self, turn: Turn<'_>) -> Result<Outcome<Planned>> {
+        let shard = self.shard_of(turn.id);
+        let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
+        let call =
+            PLAN.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard)).arg(turn.id.as_str());
+        let call = call.arg(turn.generation).arg(millis(turn.lease)).arg(turn.next_ms);
+        let reply: Reply = self.hot.run(call.arg(Standing::NEW.to_string())).await?;
+        let outcome = Outcome::read(reply, |reply| match reply.word() {
+            "planned" => Ok(Planned::Planned),
+            "readded" => Ok(Planned::Readded),
+            "already" => Ok(Planned::Already),
+            "newer" => Ok(Planned::Newer),
+            _ => Err(reply.unexpected()),
+        });
+        Ok(outcome?)
+    }
+
+    /// Takes a monitor's turns away. A check that runs now will not be recorded.
+    pub async fn forget(&self, id: &MonitorId, leaving: Leaving) -> Result<()> {
+        let keys = &self.keys;
+        let [schedule, leases, _, standing, unsettled] = self.shard_keys(self.shard_of(id));
+        let [status, incident, retry] = [keys.status(id), keys.incident(id), keys.retry(id)];
+        let call = FORGET.on(&[schedule, leases, standing, unsettled, status, incident, retry]);
+        let word = match leaving {
+            Leaving::Paused => "paused",
+            Leaving::Deleted => "deleted",
+        };
+        let reply: Reply = self.hot.run(call.arg(id.as_str()).arg(word)).await?;
+        if reply.word() == "forgotten" { Ok(()) } else { Err(reply.unexpected().into()) }
+    }
+
+    /// Gives a claim back without a result, to be taken again at `next_ms`. Too late, it does nothing.
+    pub async fn release(&self, claim: &Claim, next_ms: u64) -> Result<()> {
+        let shard = self.shard_of(&claim.id);
+        let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
+        let call = RELEASE.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard));
+        let call = call.arg(claim.id.as_str()).arg(claim.fence.get()).arg(next_ms);
+        self.hot.run::<Reply>(call).await?;
+        Ok(())
+    }
+
+    /// The store's time, as a shard has seen it.
+    pub async fn now_ms(&self, shard: Shard) -> Result<u64> {
+        let mut reply: Reply =
+            self.hot.run(NOW.on(&[self.keys.marker(shard)]).arg(self.hot.clock().us())).await?;
+        Ok(reply.next()?)
+    }
+
+    /// Schedule, leases, marker, standing, unsettled.
+    pub(crate) fn shard_keys(&self, shard: Shard) -> [Key; 5] {
+        let keys = &self.keys;
+        [
+            keys.schedule(shard),
+            keys.leases(shard),
+            keys.marker(shard),
+            keys.standing(shard),
+            keys.unsettled(shard),
+        ]
+    }
+}
+
+fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_hot::Result<Claim> {
+    let (text, unsettled): (String, u8) = (reply.next()?, reply.next()?);
+    let bad = || hob_hot::Error::Reply(format!("the standing of {id} is {text:?}"));
+    let mut words = text.splitn(5, ' ');
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (generation, _lease, fence, slot_ms) =
+        (|| Some((number()?, number()?, number()?, number()?)))().ok_or_else(bad)?;
+    Ok(Claim {
+        id: MonitorId::new(id).map_err(|_| bad())?,
+        generation,
+        fence: Fence::from_u64(fence),
+        slot_ms,
+        claimed_ms,
+        standing: words.next().and_then(|rest| rest.parse().ok()).ok_or_else(bad)?,
+        settled: if unsettled == 0 { Settled::Yes } else { Settled::No },
+    })
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

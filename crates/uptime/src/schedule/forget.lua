@@ -1,0 +1,17 @@
+-- Take a monitor's turns away, and what is said of it.
+-- KEYS  1 schedule zset · 2 leases zset · 3 standing hash · 4 unsettled hash · 5 status hash · 6 incident hash ·
+--       7 retry string
+-- ARGV  id, 'paused' to go on showing the last result, 'deleted' not to
+-- Returns {'forgotten'}
+-- The status keeps the TTL that its last result gave it.
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('HDEL', KEYS[4], ARGV[1])
+redis.call('DEL', KEYS[6], KEYS[7])
+if ARGV[2] == 'deleted' then
+  redis.call('DEL', KEYS[5])
+elseif redis.call('EXISTS', KEYS[5]) == 1 then
+  redis.call('HSET', KEYS[5], 'state', 'PAUSED')
+end
+return {'forgotten'}

@@ -1,0 +1,7 @@
+-- The time as a shard knows it.
+-- KEYS  1 marker hash
+-- ARGV  now_us ('' = the store's clock)
+-- Returns {'now', now_ms}
+-- No TTL: it only reads.
+local seen = tonumber(redis.call('HGET', KEYS[1], 'seen_ms') or 0)
+return {'now', int(math.max(seen, clock_ms(ARGV[1])))}

@@ -1,0 +1,354 @@
+//! The handle that everything else holds: what can be done with monitors, on whichever node.
+
+use std::sync::{Arc, OnceLock};
+
+use hob_house::{House, Live};
+use hob_records::{Records, UnixMs};
+use hob_schema::Shard;
+use hob_web::Changes;
+use tokio::sync::{Mutex, Notify};
+
+use crate::Config;
+use crate::alert::Alerts;
+use crate::board::BoardCache;
+use crate::check::{Check, FailureClass, Invalid, Observation};
+use crate::error::Result;
+use crate::heartbeat::Signal;
+use crate::history::{self, Intake, Waiting};
+use crate::incident::{self, Resolution};
+use crate::keys::MonitorId;
+use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::monitor::{self, Edited, Monitor, MonitorSpec};
+use crate::network::Network;
+use crate::probe::Probe;
+use crate::roster::Roster;
+use crate::schedule::{Leaving, Schedule, Turn};
+use crate::state::{Standing, State};
+use hob_hot::epoch::{Epoch, Outcome};
+
+/// As many monitors as one deployment may have: each takes its place in hot state, and in every node's memory.
+pub const MOST_MONITORS: usize = 100_000;
+
+/// Uptime on one node. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Uptime {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) house: House,
+    pub(crate) config: Live<Config>,
+    pub(crate) schedule: Schedule,
+    pub(crate) roster: Roster,
+    pub(crate) probe: Probe,
+    pub(crate) alerts: Alerts,
+    pub(crate) network: Network,
+    pub(crate) intake: Intake,
+    pub(crate) waiting: Mutex<Waiting>,
+    /// Told when there may be something to claim.
+    pub(crate) wake: Notify,
+    pub(crate) board: BoardCache,
+    /// One rebuild at a time.
+    rebuilding: Mutex<()>,
+    changes: OnceLock<Changes>,
+}
+
+/// What became of a wish to add a monitor.
+#[derive(Debug)]
+pub enum Added {
+    Added(Arc<Monitor>),
+    /// Another has this id.
+    Taken,
+    /// There are as many as there may be.
+    Full,
+    Invalid(Vec<Invalid>),
+}
+
+/// What became of a wish to change a monitor.
+#[derive(Debug)]
+pub enum Changed {
+    Changed(Arc<Monitor>),
+    /// Nothing would be different.
+    Same(Arc<Monitor>),
+    Unknown,
+    Invalid(Vec<Invalid>),
+}
+
+/// What became of a wish to check a monitor now.
+#[derive(Debug)]
+pub enum Checked {
+    Checked {
+        observation: Box<Observation>,
+        state: State,
+    },
+    /// It is gone or paused, or was edited meanwhile.
+    Not,
+    /// A heartbeat is not checked: its job calls.
+    Heartbeat,
+}
+
+impl Uptime {
+    /// Prepares everything, and rebuilds hot state that is not there.
+    pub async fn open(house: &House, config: Live<Config>) -> Result<Self> {
+        let schedule = Schedule::new(&house.hot, house.layout)?;
+        schedule.open(&house.records, config.now().grace.get()).await?;
+        let (intake, waiting) = history::intake();
+        let probe = Probe::new(config.now().limits()?, house.secrets.clone());
+        let inner = Inner {
+            schedule,
+            roster: Roster::open(&house.records).await?,
+            alerts: Alerts::new(house, &probe, config.clone()),
+            probe,
+            network: Network::default(),
+            intake,
+            waiting: Mutex::new(waiting),
+            wake: Notify::new(),
+            board: BoardCache::default(),
+            rebuilding: Mutex::new(()),
+            changes: OnceLock::new(),
+            house: house.clone(),
+            config,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Starts what goes on in the background; `changes` is told what open pages should show anew.
+    pub fn start(&self, changes: &Changes) {
+        let _ = self.inner.changes.set(changes.clone());
+        crate::tend::start(self);
+        self.inner.alerts.start();
+    }
+
+    #[must_use]
+    pub fn schedule(&self) -> &Schedule {
+        &self.inner.schedule
+    }
+
+    #[must_use]
+    pub fn records(&self) -> &Records {
+        &self.inner.house.records
+    }
+
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.inner.config.now()
+    }
+
+    /// All monitors, by group and name.
+    #[must_use]
+    pub fn monitors(&self) -> Vec<Arc<Monitor>> {
+        self.inner.roster.all()
+    }
+
+    /// A monitor as the records have it now.
+    pub async fn monitor(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
+        self.inner.roster.refresh_one(id).await
+    }
+
+    pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<Added> {
+        if let Err(wrong) = spec.read() {
+            return Ok(Added::Invalid(wrong));
+        }
+        if self.inner.roster.len() >= MOST_MONITORS {
+            return Ok(Added::Full);
+        }
+        let id = id.unwrap_or_else(MonitorId::random);
+        let Some(monitor) = monitor::add(self.records(), &id, spec).await? else { return Ok(Added::Taken) };
+        let monitor = self.inner.roster.put(monitor);
+        self.take_up(&monitor).await;
+        Ok(Added::Added(monitor))
+    }
+
+    pub async fn edit(&self, id: &MonitorId, spec: &MonitorSpec) -> Result<Changed> {
+        if let Err(wrong) = spec.read() {
+            return Ok(Changed::Invalid(wrong));
+        }
+        let edited = self.records().write(|tx| async move {
+            let edited = monitor::edit(&tx, id, spec).await?;
+            if let Edited::Edited(monitor) = &edited
+                && monitor.spec.paused
+            {
+                incident::resolve(&tx, monitor, tx.now(), Resolution::Paused, None).await?;
+            }
+            Ok::<_, crate::Error>(edited)
+        });
+        match edited.await? {
+            Edited::Unknown => Ok(Changed::Unknown),
+            Edited::Same(monitor) => Ok(Changed::Same(self.inner.roster.put(*monitor))),
+            Edited::Edited(monitor) => {
+                let monitor = self.inner.roster.put(*monitor);
+                self.take_up(&monitor).await;
+                Ok(Changed::Changed(monitor))
+            }
+        }
+    }
+
+    /// Removes a monitor and what is known of it; whether there was one.
+    pub async fn remove(&self, id: &MonitorId) -> Result<bool> {
+        let removed = monitor::remove(self.records(), id).await?;
+        self.inner.roster.refresh_one(id).await?;
+        // Should this fail, the next reconciliation does it: the records are the truth.
+        if let Err(error) = self.schedule().forget(id, Leaving::Deleted).await {
+            tracing::warn!(%error, monitor = %id, "a deleted monitor is still in hot state");
+        }
+        self.tell_nodes(id).await;
+        Ok(removed)
+    }
+
+    /// Checks a monitor now, as a turn of its own: the result counts like any other.
+    pub async fn check_now(&self, id: &MonitorId) -> Result<Checked> {
+        let Some(monitor) = self.monitor(id).await? else { return Ok(Checked::Not) };
+        if matches!(monitor.check, Check::Heartbeat(_)) {
+            return Ok(Checked::Heartbeat);
+        }
+        let Some(claim) = self.seize(id).await? else { return Ok(Checked::Not) };
+        if claim.generation != monitor.generation {
+            return Ok(Checked::Not);
+        }
+        let claimed = std::time::Instant::now();
+        let observation = self.inner.probe.run(&monitor.check, &monitor.assertions, monitor.timeout()).await;
+        match self.finish(&monitor, &claim, &observation, claimed).await? {
+            Some(state) => Ok(Checked::Checked { observation: Box::new(observation), state }),
+            None => Ok(Checked::Not),
+        }
+    }
+
+    /// Hears a job; whether anybody knows it.
+    pub async fn signal(&self, token: &str, signal: Signal) -> Result<bool> {
+        let Some(monitor) = monitor::by_token(self.records(), token).await? else { return Ok(false) };
+        let begun = self.schedule().keys().begun(&monitor.id);
+        if monitor.spec.paused {
+            return Ok(true);
+        }
+        let now_ms = self.schedule().now_ms(self.schedule().shard_of(&monitor.id)).await?;
+        let hot = &self.inner.house.hot;
+        if signal == Signal::Began {
+            let ttl = monitor.stale_after().min(crate::keys::Keys::BEGUN_TTL_MAX);
+            let set = hob_hot::cmd("SET")
+                .arg(begun)
+                .arg(now_ms)
+                .arg("PX")
+                .arg(crate::schedule::millis(ttl))
+                .clone();
+            hot.run::<()>(set).await?;
+            return Ok(true);
+        }
+        let since: Option<u64> = hot.run(hob_hot::cmd("GET").arg(&begun)).await?;
+        let observation = match signal {
+            Signal::Failed => Observation::failed(FailureClass::Reported, "the job says that it failed"),
+            _ => Observation::reported(since.map(|since| now_ms.saturating_sub(since))),
+        };
+        let Some(claim) = self.seize(&monitor.id).await? else { return Ok(true) };
+        self.finish(&monitor, &claim, &observation, std::time::Instant::now()).await?;
+        hot.run::<u64>(hob_hot::cmd("DEL").arg(&begun)).await?;
+        Ok(true)
+    }
+
+    #[must_use]
+    pub fn windows(&self) -> Arc<[Maintenance]> {
+        self.inner.roster.windows()
+    }
+
+    /// Adds a maintenance window that was checked.
+    pub async fn add_window(&self, spec: &MaintenanceSpec) -> Result<Maintenance> {
+        let window = maintenance::add(self.records(), spec).await?;
+        self.inner.roster.refresh_windows().await?;
+        self.tell_pages(None);
+        Ok(window)
+    }
+
+    pub async fn remove_window(&self, id: &str) -> Result<bool> {
+        let removed = maintenance::remove(self.records(), id).await?;
+        self.inner.roster.refresh_windows().await?;
+        self.tell_pages(None);
+        Ok(removed)
+    }
+
+    /// Tells open pages that something is new: the list, and the pages of one monitor.
+    pub(crate) fn tell_pages(&self, monitor: Option<&MonitorId>) {
+        let Some(changes) = self.inner.changes.get() else { return };
+        changes.tell("uptime");
+        if let Some(id) = monitor {
+            changes.tell(&topic(id));
+        }
+    }
+
+    /// Lets the schedule have what the records say of a monitor. Should hot state be away, reconciliation does it.
+    pub(crate) async fn take_up(&self, monitor: &Monitor) {
+        let taken = if monitor.spec.paused {
+            self.schedule().forget(&monitor.id, Leaving::Paused).await
+        } else {
+            self.plan(monitor).await
+        };
+        if let Err(error) = taken {
+            tracing::warn!(%error, monitor = %monitor.id, "the schedule hears of a monitor later");
+        }
+        self.inner.wake.notify_one();
+        self.tell_nodes(&monitor.id).await;
+    }
+
+    pub(crate) async fn plan(&self, monitor: &Monitor) -> Result<()> {
+        let shard = self.schedule().shard_of(&monitor.id);
+        let now_ms = self.schedule().now_ms(shard).await?;
+        let next_ms = match monitor.check {
+            Check::Heartbeat(_) => monitor.next_ms(&Standing::NEW, now_ms),
+            _ => now_ms,
+        };
+        let lease = monitor.timeout() + self.config().grace.get();
+        let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms };
+        if let Outcome::Lost { found } = self.schedule().plan(turn).await? {
+            // What is rebuilt has this monitor in it.
+            self.rebuild(shard, found).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings a lost shard back.
+    pub(crate) async fn rebuild(&self, shard: Shard, found: Option<Epoch>) -> Result<()> {
+        let before = self.schedule().epoch(shard);
+        let _one_at_a_time = self.inner.rebuilding.lock().await;
+        if self.schedule().epoch(shard) != before {
+            return Ok(());
+        }
+        let grace = self.config().grace.get();
+        self.schedule().rebuild(self.records(), shard, found, grace).await?;
+        self.inner.wake.notify_one();
+        Ok(())
+    }
+
+    async fn seize(&self, id: &MonitorId) -> Result<Option<crate::schedule::Claim>> {
+        match self.schedule().seize(id).await? {
+            Outcome::Done(claim) => Ok(claim),
+            Outcome::Lost { found } => {
+                self.rebuild(self.schedule().shard_of(id), found).await?;
+                match self.schedule().seize(id).await? {
+                    Outcome::Done(claim) => Ok(claim),
+                    Outcome::Lost { .. } => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// Tells other nodes to read a monitor again, and pages to show it.
+    async fn tell_nodes(&self, id: &MonitorId) {
+        let channel = self.schedule().keys().changed_channel();
+        if let Err(error) = self.inner.house.hot.bus().publish(channel, id.as_str()).await {
+            tracing::debug!(%error, "other nodes see a change of a monitor later");
+        }
+        self.tell_pages(Some(id));
+    }
+}
+
+/// What pages about one monitor listen to. A topic has fewer letters than an id.
+#[must_use]
+pub fn topic(id: &MonitorId) -> String {
+    let safe =
+        |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
+    format!("uptime.{}", id.as_str().chars().map(safe).take(48).collect::<String>())
+}
+
+pub(crate) fn now() -> UnixMs {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    UnixMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,171 @@
+//! U3 U5 U6 U8: outages in the records, each exactly once, each with its events.
+
+use std::time::Duration;
+
+use hob_records::outbox::{self, Replay, Topic};
+use hob_records::{Address, Options, PageRequest, Records, UnixMs};
+use hob_testkit::{Database, LIMIT, every_database};
+use hob_uptime::check::Kind;
+use hob_uptime::incident::{
+    self, Acknowledged, Filter, IncidentEvent, News, OPENED, REMINDED, RESOLVED, Resolution,
+};
+use hob_uptime::keys::MonitorId;
+use hob_uptime::maintenance::{self, MaintenanceSpec};
+use hob_uptime::monitor::{self, Monitor, MonitorSpec};
+use hob_uptime::record::{Told, Unsettled};
+use hob_uptime::state::Change;
+
+async fn open(database: &Database) -> Records {
+    let address: Address = database.url().parse().unwrap();
+    let options = Options { connect_within: LIMIT, answer_within: LIMIT, ..Options::default() };
+    Records::open_with(&address, &[hob_uptime::MIGRATIONS], options).await.unwrap()
+}
+
+async fn monitor(records: &Records, with: impl FnOnce(&mut MonitorSpec)) -> Monitor {
+    let mut spec = MonitorSpec::new("Shop", Kind::Tcp, "shop.example:443");
+    spec.channels = vec!["ops".to_owned()];
+    with(&mut spec);
+    let added = monitor::add(records, &MonitorId::new("shop").unwrap(), &spec).await.unwrap();
+    added.expect("a free id")
+}
+
+fn change(monitor: &Monitor, change: Change, fence: u64) -> Unsettled {
+    Unsettled {
+        id: monitor.id.clone(),
+        fence: hob_hot::epoch::Fence::from_u64(fence),
+        change,
+        at_ms: 1_000_000 + fence * 1000,
+        first_failure_ms: 990_000,
+        failures: 3,
+        class: Some("timeout".to_owned()),
+        message: "no answer in 10 s".to_owned(),
+    }
+}
+
+/// The events of a topic, once the relay has numbered them.
+async fn events(records: &Records, topic: Topic) -> Vec<IncidentEvent> {
+    let mut relay = outbox::Relay::new(records, outbox::Retention::default());
+    let publish = |_| async { Ok::<_, std::convert::Infallible>(()) };
+    while !matches!(relay.turn(publish).await.unwrap(), outbox::Turn::Idle) {}
+    relay.release().await.unwrap();
+    match outbox::after(records, topic, 0, 100).await.unwrap() {
+        Replay::Events(events) => {
+            events.iter().map(|event| serde_json::from_str(&event.payload).unwrap()).collect()
+        }
+        missed @ Replay::Missed { .. } => panic!("{missed:?}"),
+    }
+}
+
+every_database! {
+    /// U5 U6 U8
+    async fn an_outage_is_kept_once_however_often_it_is_told(database: Database) {
+        let records = open(&database).await;
+        let monitor = monitor(&records, |_| {}).await;
+        let opened = change(&monitor, Change::Opened, 7);
+        for _ in 0..3 {
+            assert_eq!(incident::settle(&records, &monitor, &opened, News::Yes).await.unwrap(), Told::Yes);
+        }
+        // Of an incident that is open already, a later check finds nothing new.
+        incident::settle(&records, &monitor, &change(&monitor, Change::Opened, 8), News::Yes).await.unwrap();
+        let open = incident::open(&records).await.unwrap();
+        assert_eq!(open.len(), 1);
+        assert_eq!((open[0].opened_at, open[0].confirmed_at), (UnixMs(990_000), UnixMs(1_007_000)));
+
+        let resolved = change(&monitor, Change::Resolved, 9);
+        for _ in 0..2 {
+            incident::settle(&records, &monitor, &resolved, News::Yes).await.unwrap();
+        }
+        let kept = incident::newest(&records, &Filter::Of(monitor.id.clone()), &PageRequest::default()).await.unwrap();
+        assert_eq!(kept.rows.len(), 1);
+        assert_eq!((kept.rows[0].resolved_at, kept.rows[0].resolution), (Some(UnixMs(1_009_000)), Some(Resolution::Recovered)));
+
+        let (opened, resolved) = (events(&records, OPENED).await, events(&records, RESOLVED).await);
+        assert_eq!((opened.len(), resolved.len()), (1, 1));
+        assert_eq!((opened[0].name.as_str(), &opened[0].channels), ("Shop", &vec!["ops".to_owned()]));
+        assert_eq!((resolved[0].incident.as_str(), resolved[0].opened_at_ms), (kept.rows[0].id.as_str(), 990_000));
+    }
+
+    /// U6
+    async fn a_recovery_from_before_an_incident_does_not_end_it(database: Database) {
+        let records = open(&database).await;
+        let monitor = monitor(&records, |_| {}).await;
+        incident::settle(&records, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
+        incident::settle(&records, &monitor, &change(&monitor, Change::Resolved, 6), News::Yes).await.unwrap();
+        assert_eq!(incident::open(&records).await.unwrap().len(), 1);
+    }
+
+    /// U8
+    async fn an_incident_in_a_maintenance_window_is_kept_and_told_only_after_it(database: Database) {
+        let records = open(&database).await;
+        let monitor = monitor(&records, |_| {}).await;
+        let opened = change(&monitor, Change::Opened, 7);
+        let told = incident::settle(&records, &monitor, &opened, News::Maintenance).await.unwrap();
+        assert_eq!(told, Told::NotYet);
+        let open = incident::open(&records).await.unwrap().remove(0);
+        assert!(open.maintenance && open.told_at.is_none());
+        incident::remind(&records, &monitor, &open, News::Maintenance).await.unwrap();
+        assert_eq!(events(&records, OPENED).await.len(), 0);
+        for _ in 0..2 {
+            incident::remind(&records, &monitor, &open, News::Yes).await.unwrap();
+        }
+        assert_eq!(events(&records, OPENED).await.len(), 1);
+    }
+
+    /// U8
+    async fn an_incident_that_goes_on_is_told_again_until_somebody_takes_care(database: Database) {
+        let records = open(&database).await;
+        let monitor = monitor(&records, |spec| spec.remind_s = 1).await;
+        incident::settle(&records, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
+        let open = incident::open(&records).await.unwrap().remove(0);
+        let monitor = &monitor;
+        hob_testkit::wait_for("a reminder", LIMIT, async || {
+            let open = incident::open(&records).await.unwrap().remove(0);
+            incident::remind(&records, monitor, &open, News::Yes).await.unwrap();
+            open.reminders == 1
+        })
+        .await;
+        assert_eq!(events(&records, REMINDED).await[0].number, 1);
+
+        let taken = incident::acknowledge(&records, &open.id, "ann").await.unwrap();
+        assert!(matches!(taken, Acknowledged::Acknowledged(_)));
+        let again = incident::acknowledge(&records, &open.id, "bob").await.unwrap();
+        let Acknowledged::Already(kept) = again else { panic!("{again:?}") };
+        assert_eq!(kept.acknowledged_by.as_deref(), Some("ann"));
+        incident::remind(&records, monitor, &kept, News::Yes).await.unwrap();
+        assert_eq!(incident::acknowledge(&records, "nobody", "ann").await.unwrap(), Acknowledged::Unknown);
+    }
+
+    /// U8
+    async fn notes_are_kept_in_order(database: Database) {
+        let records = open(&database).await;
+        let monitor = monitor(&records, |_| {}).await;
+        incident::settle(&records, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
+        let id = incident::open(&records).await.unwrap().remove(0).id;
+        for text in ["looking", "found it"] {
+            assert!(incident::annotate(&records, &id, "ann", text).await.unwrap().is_some());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let notes: Vec<String> =
+            incident::notes(&records, &id).await.unwrap().into_iter().map(|note| note.text).collect();
+        assert_eq!(notes, ["looking", "found it"]);
+        assert_eq!(incident::annotate(&records, "nobody", "ann", "?").await.unwrap(), None);
+    }
+
+    /// U8
+    async fn a_window_covers_whom_it_names_while_it_lasts(database: Database) {
+        let records = open(&database).await;
+        let monitor = monitor(&records, |spec| spec.tags = vec!["eu".to_owned()]).await;
+        let spec = |covers: &[&str]| MaintenanceSpec {
+            title: "Move".to_owned(),
+            covers: covers.iter().map(|name| (*name).to_owned()).collect(),
+            starts_at_ms: 1000,
+            ends_at_ms: 2000,
+        };
+        for (covers, covered) in [(&["shop"][..], true), (&["eu"], true), (&[], true), (&["us"], false)] {
+            let window = maintenance::add(&records, &spec(covers)).await.unwrap();
+            assert_eq!(window.covers(&monitor, UnixMs(1500)), covered, "{covers:?}");
+            assert!(!window.covers(&monitor, UnixMs(2000)));
+        }
+        assert!(MaintenanceSpec { ends_at_ms: 1000, ..spec(&[]) }.check().is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! The promises of the contract, on every store with its database, read with plain commands as an outsider would.
+
+mod bench;
+mod incidents;
+mod rebuild;
+mod record;
+mod schedule;

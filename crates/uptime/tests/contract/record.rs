@@ -1,0 +1,131 @@
+//! U2–U6: what a result leaves behind, for everybody who reads the documented keys.
+
+use std::time::Duration;
+
+use hob_testkit::every_house;
+use hob_uptime::record::Told;
+use hob_uptime::state::Change;
+
+use crate::bench::{Bench, NEEDS, bad, good, hopeless};
+
+every_house! {
+    NEEDS;
+
+    /// U2
+    async fn a_success_is_the_last_known_good_result(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| spec.interval_s = 600).await;
+        assert_eq!(bench.turn(&monitor, &good()).await, None);
+        let key = bench.schedule.keys().status(&monitor.id);
+        let status = bench.hash(&key).await;
+        let checked_at: u64 = status["checked_at"].parse().unwrap();
+        assert_eq!((status["status_code"].as_str(), status["latency_ms"].as_str()), ("200", "120"));
+        assert_eq!(checked_at, bench.now_s());
+        let ttl = bench.ttl_s(&key).await;
+        assert!((1200..=1210).contains(&ttl), "2 × 600 s + 10 s, not {ttl}");
+    }
+
+    /// U2
+    async fn a_failure_leaves_the_last_success_in_place(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        bench.turn(&monitor, &good()).await;
+        let key = bench.schedule.keys().status(&monitor.id);
+        let before = bench.hash(&key).await;
+        bench.turn(&monitor, &bad()).await;
+        let after = bench.hash(&key).await;
+        for field in ["status_code", "latency_ms", "checked_at"] {
+            assert_eq!(before[field], after[field]);
+        }
+        assert_eq!((after["state"].as_str(), after["error"].as_str()), ("SUSPECT", "connect: connection refused"));
+        assert_eq!(after["recent"], "U120 S0");
+        let ttl = bench.ttl_s(&key).await;
+        assert!((290..=300).contains(&ttl), "at least 300 s, not {ttl}");
+    }
+
+    /// U4 U5
+    async fn retries_are_counted_before_anything_is_down(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (2, 3)).await;
+        let keys = bench.schedule.keys();
+        for count in ["1", "2"] {
+            assert_eq!(bench.turn(&monitor, &bad()).await, None);
+            assert_eq!(bench.get(keys.retry(&monitor.id)).await.as_deref(), Some(count));
+            assert!(bench.ttl_s(keys.retry(&monitor.id)).await >= 290);
+            assert!(bench.hash(keys.incident(&monitor.id)).await.is_empty());
+        }
+        let before = bench.now_s();
+        let change = bench.turn(&monitor, &bad()).await.expect("a change");
+        assert_eq!(bench.now_s() - before, 3, "the delay of a retry");
+        assert_eq!(change.change, Change::Opened);
+        assert_eq!(bench.get(keys.retry(&monitor.id)).await, None);
+    }
+
+    /// U4
+    async fn a_retry_delay_beyond_300_s_does_not_reset_the_count(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (1, 1200)).await;
+        bench.turn(&monitor, &bad()).await;
+        assert!(bench.ttl_s(bench.schedule.keys().retry(&monitor.id)).await > 1200);
+        assert!(bench.turn(&monitor, &bad()).await.is_some());
+    }
+
+    /// U3
+    async fn the_incident_exists_exactly_while_the_monitor_is_down(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| (spec.retries, spec.recoveries) = (1, 2)).await;
+        let key = bench.schedule.keys().incident(&monitor.id);
+        bench.turn(&monitor, &bad()).await;
+        let first_failure = bench.now_s();
+        let opened = bench.turn(&monitor, &bad()).await.expect("a change");
+        bench.schedule.settle(&opened, Told::Yes).await.unwrap();
+        bench.turn(&monitor, &bad()).await;
+        let incident = bench.hash(&key).await;
+        assert_eq!((incident["failure_count"].as_str(), incident["alerted"].as_str()), ("3", "1"));
+        assert_eq!(incident["first_failure_at"], first_failure.to_string());
+        assert_eq!(incident["last_failure_at"], bench.now_s().to_string());
+        assert_eq!(bench.ttl_s(&key).await, -1);
+
+        assert_eq!(bench.turn(&monitor, &good()).await, None);
+        assert_eq!(bench.hash(&key).await["failure_count"], "3", "RECOVERING keeps it");
+        let resolved = bench.turn(&monitor, &good()).await.expect("a change");
+        assert_eq!(resolved.change, Change::Resolved);
+        assert!(bench.hash(&key).await.is_empty());
+    }
+
+    /// U5
+    async fn what_a_retry_cannot_mend_is_down_at_once(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| spec.retries = 5).await;
+        assert!(bench.turn(&monitor, &hopeless()).await.is_some());
+        assert_eq!(bench.hash(bench.schedule.keys().incident(&monitor.id)).await["failure_count"], "1");
+    }
+
+    /// U8
+    async fn a_change_waits_until_the_records_have_it_and_no_other_overtakes_it(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| spec.retries = 0).await;
+        let shard = bench.schedule.shard_of(&monitor.id);
+        let opened = bench.turn(&monitor, &bad()).await.expect("a change");
+        assert_eq!(bench.schedule.unsettled(shard).await.unwrap(), std::slice::from_ref(&opened));
+        assert_eq!(bench.turn(&monitor, &good()).await, None, "held back");
+        assert_eq!(bench.hash(bench.schedule.keys().status(&monitor.id)).await["state"], "RECOVERING");
+        bench.schedule.settle(&opened, Told::Yes).await.unwrap();
+        assert_eq!(bench.schedule.unsettled(shard).await.unwrap(), []);
+        let resolved = bench.turn(&monitor, &good()).await.expect("a change");
+        bench.schedule.settle(&opened, Told::Yes).await.unwrap();
+        assert_eq!(bench.schedule.unsettled(shard).await.unwrap(), [resolved], "an old note settles no new change");
+    }
+
+    /// U2
+    async fn what_is_kept_of_a_monitor_is_bounded(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| spec.interval_s = 1).await;
+        for _ in 0..45 {
+            bench.turn(&monitor, &good()).await;
+        }
+        let recent = bench.hash(bench.schedule.keys().status(&monitor.id)).await["recent"].clone();
+        assert_eq!(recent.split(' ').count(), 40);
+        bench.clock.advance(Duration::from_secs(2));
+    }
+}

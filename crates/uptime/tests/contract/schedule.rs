@@ -1,0 +1,181 @@
+//! U1: who is checked next, and by whom.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hob_hot::cmd;
+use hob_testkit::every_house;
+use hob_uptime::keys::MonitorId;
+use hob_uptime::monitor::{self, Edited};
+use hob_uptime::record::{Recorded, Refusal};
+use hob_uptime::schedule::{Leaving, Planned};
+
+use crate::bench::{Bench, GRACE, NEEDS, bad, claim_all, done, good};
+
+every_house! {
+    NEEDS;
+
+    /// U1
+    async fn only_what_is_due_is_claimed(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let claim = bench.claim_one().await;
+        assert_eq!((&claim.id, claim.generation), (&monitor.id, 1));
+        assert_eq!(bench.claim().await, []);
+        bench.record(&monitor, &claim, &good()).await;
+        assert_eq!(bench.claim().await, []);
+        bench.clock.advance(Duration::from_secs(61));
+        let again = bench.claim_one().await;
+        assert!(again.fence > claim.fence);
+    }
+
+    /// U1
+    async fn scores_are_unix_seconds_on_the_monitors_own_grid(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| spec.interval_s = 30).await;
+        let mut due = Vec::new();
+        for _ in 0..3 {
+            bench.turn(&monitor, &good()).await;
+            let key = bench.schedule.keys().schedule(bench.schedule.shard_of(&monitor.id));
+            let score: f64 = bench.hot().run(cmd("ZSCORE").arg(&key).arg("m1")).await.unwrap();
+            due.push(score);
+        }
+        assert!((due[0] - bench.now_s() as f64).abs() < 120.0, "{due:?}");
+        assert!(due.windows(2).all(|pair| (pair[1] - pair[0] - 30.0).abs() < 0.0005), "{due:?}");
+    }
+
+    /// U1
+    async fn a_dead_workers_monitor_is_claimed_again_and_its_late_result_is_refused(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let dead = bench.claim_one().await;
+        bench.clock.advance(monitor.timeout() + GRACE - Duration::from_millis(1));
+        assert_eq!(bench.claim().await, []);
+        bench.clock.advance(Duration::from_millis(2));
+        let alive = bench.claim_one().await;
+        assert!(alive.fence > dead.fence);
+        assert_eq!(alive.slot_ms, dead.slot_ms);
+        assert_eq!(bench.record(&monitor, &dead, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        assert_eq!(bench.record(&monitor, &alive, &good()).await.0, Recorded::Recorded);
+        assert_eq!(bench.hash(bench.schedule.keys().status(&monitor.id)).await["state"], "UP");
+    }
+
+    /// U1
+    async fn a_result_counts_once(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let claim = bench.claim_one().await;
+        assert_eq!(bench.record(&monitor, &claim, &good()).await.0, Recorded::Recorded);
+        assert_eq!(bench.record(&monitor, &claim, &good()).await.0, Recorded::Refused(Refusal::Stale));
+    }
+
+    /// U1
+    async fn many_workers_never_claim_the_same(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        for n in 0..40 {
+            bench.add(&format!("m{n}"), |_| {}).await;
+        }
+        let other = bench.another().await;
+        let (first, second, third) =
+            tokio::join!(claim_all(&bench.schedule), claim_all(&other), claim_all(&bench.schedule));
+        let all: Vec<MonitorId> =
+            [first, second, third].into_iter().flat_map(|claims| claims.claims).map(|claim| claim.id).collect();
+        assert_eq!(all.len(), 40);
+        assert_eq!(all.into_iter().collect::<HashSet<_>>().len(), 40);
+    }
+
+    /// U1
+    async fn an_id_that_somebody_made_up_is_dropped(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let shard = bench.schedule.shard_of(&monitor.id);
+        let key = bench.schedule.keys().schedule(shard);
+        bench.house.store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg("nobody").clone()).await;
+        let claims = done(bench.schedule.claim(shard, 10).await.unwrap());
+        assert_eq!((claims.claims.len(), claims.dropped), (1, vec!["nobody".to_owned()]));
+        let left: u64 = bench.hot().run(cmd("ZCARD").arg(&key)).await.unwrap();
+        assert_eq!(left, 0);
+    }
+
+    /// U1
+    async fn a_monitor_that_lost_its_turn_is_added_again(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let key = bench.schedule.keys().schedule(bench.schedule.shard_of(&monitor.id));
+        assert_eq!(bench.plan(&monitor).await, Planned::Already);
+        bench.house.store().as_outsider(cmd("ZREM").arg(&key).arg("m1").clone()).await;
+        assert_eq!(bench.plan(&monitor).await, Planned::Readded);
+        assert_eq!(bench.claim_one().await.id, monitor.id);
+    }
+
+    /// U1
+    async fn what_was_deleted_stays_deleted(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |spec| spec.retries = 0).await;
+        bench.turn(&monitor, &bad()).await;
+        bench.clock.advance(Duration::from_secs(61));
+        let claim = bench.claim_one().await;
+        bench.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
+        assert_eq!(bench.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Gone));
+        bench.clock.advance(Duration::from_secs(600));
+        assert_eq!(bench.claim().await, []);
+        let keys = bench.schedule.keys();
+        assert!(bench.hash(keys.status(&monitor.id)).await.is_empty());
+        assert!(bench.hash(keys.incident(&monitor.id)).await.is_empty());
+    }
+
+    /// U1
+    async fn a_check_of_an_earlier_edition_does_not_count(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let claim = bench.claim_one().await;
+        let (id, mut spec) = (&monitor.id, monitor.spec.clone());
+        spec.target = "127.0.0.1:2".to_owned();
+        let spec = &spec;
+        let edited = bench.house.records.write(|tx| async move { monitor::edit(&tx, id, spec).await });
+        let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        assert_eq!(bench.plan(&edited).await, Planned::Planned);
+        assert_eq!(bench.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
+        let claim = bench.claim_one().await;
+        assert_eq!(claim.generation, 2);
+        assert_eq!(bench.plan(&monitor).await, Planned::Newer);
+        assert_eq!(bench.record(&edited, &claim, &good()).await.0, Recorded::Recorded);
+    }
+
+    /// U1
+    async fn who_checks_now_takes_the_claim_of_who_was_checking(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let slow = bench.claim_one().await;
+        let now = done(bench.schedule.seize(&monitor.id).await.unwrap()).expect("a claim");
+        assert_eq!(bench.record(&monitor, &slow, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        assert_eq!(bench.record(&monitor, &now, &good()).await.0, Recorded::Recorded);
+        let unknown = MonitorId::new("nobody").unwrap();
+        assert_eq!(done(bench.schedule.seize(&unknown).await.unwrap()), None);
+    }
+
+    /// U1
+    async fn a_claim_that_is_given_back_is_taken_again(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        let claim = bench.claim_one().await;
+        bench.schedule.release(&claim, claim.claimed_ms + 2000).await.unwrap();
+        assert_eq!(bench.claim().await, []);
+        assert_eq!(bench.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        bench.clock.advance(Duration::from_secs(2));
+        assert_eq!(bench.claim_one().await.standing, claim.standing);
+    }
+
+    /// U1
+    async fn a_clock_that_runs_backwards_changes_nothing(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let monitor = bench.add("m1", |_| {}).await;
+        bench.clock.advance(Duration::from_secs(100));
+        let claim = bench.claim_one().await;
+        bench.clock.set(crate::bench::START - Duration::from_secs(3600));
+        assert_eq!(bench.claim().await, []);
+        bench.record(&monitor, &claim, &good()).await;
+        let shard = bench.schedule.shard_of(&monitor.id);
+        assert_eq!(bench.schedule.now_ms(shard).await.unwrap(), claim.claimed_ms);
+    }
+}

@@ -1,0 +1,486 @@
+//! Channels that are told of incidents: well, badly, and after everything that can happen on the way (U9).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hob_house::config::{Live, Secret, Secrets, SecretsConfig};
+use hob_house::{House, Period, SecretRef};
+use hob_records::outbox::{Event, Relay, Retention};
+use hob_records::{Query, Read as _, sql};
+use hob_testkit::{Database, LIMIT, Layout, Needs, Store, TestApp, TestHouse, every_database, wait_for};
+use hob_uptime::alert::{Alerts, channel, signature};
+use hob_uptime::incident::{IncidentEvent, What};
+use hob_uptime::probe::{Limits, Probe};
+use hob_uptime::{Config, MIGRATIONS};
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+
+use crate::mail::MailServer;
+use crate::target::{Target, answer};
+
+const NEEDS: Needs = Needs {
+    schemas: &[("schemas/uptime.toml", include_str!("../../../../schemas/uptime.toml"))],
+    migrations: &[MIGRATIONS],
+};
+
+/// Never to be seen anywhere but by the one whom it is for.
+const SECRET: &str = "s3cret-that-nobody-sees";
+
+/// A house with secrets, and a configuration that does not keep a test waiting.
+struct Office {
+    house: House,
+    config: Config,
+    folder: tempfile::TempDir,
+    secrets: Vec<(String, SecretRef)>,
+    test: TestHouse,
+}
+
+impl Office {
+    async fn new(database: Database) -> Self {
+        let test = TestHouse::over(NEEDS, Store::embedded(Layout::Plain), database).await;
+        let config = Config {
+            alert_pause: Period::from_millis(10),
+            alert_timeout: Period::from_secs(20),
+            grace: Period::from_millis(100),
+            ..Config::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut office = Self { house: test.house().clone(), config, folder, secrets: Vec::new(), test };
+        office.keep("hook", SECRET);
+        office
+    }
+
+    /// Lists a secret.
+    fn keep(&mut self, name: &str, secret: &str) {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, secret).unwrap();
+        self.secrets.push((name.to_owned(), SecretRef::File(path)));
+        let listed = self.secrets.iter().map(|(name, place)| (name.parse().unwrap(), place.clone()));
+        self.house.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
+    }
+
+    fn alerts(&self) -> Alerts {
+        self.alerts_in(&self.house)
+    }
+
+    fn alerts_in(&self, house: &House) -> Alerts {
+        let probe = Probe::new(Limits::default(), self.house.secrets.clone());
+        Alerts::new(house, &probe, Live::fixed(self.config.clone()))
+    }
+
+    /// Adds a channel, and answers with its id.
+    async fn channel(&self, spec: Value) -> String {
+        let spec = serde_json::from_value(spec).unwrap();
+        match channel::add(&self.house.records, &spec).await.unwrap() {
+            channel::Written::Written(channel) => channel.id.to_string(),
+            refused => panic!("{refused:?}"),
+        }
+    }
+
+    async fn webhook(&self, name: &str, target: &Target) -> String {
+        self.channel(json!({"name": name, "kind": "webhook", "url": target.url("/hook"), "secret": "hook"}))
+            .await
+    }
+
+    /// Says that an incident was opened, as incidents do, and lets the outbox number it.
+    async fn open(&self, incident: &str, channels: &[&str]) {
+        let event = event(incident, channels);
+        let payload = serde_json::to_string(&event).unwrap();
+        let (topic, payload) = (event.topic(), payload.as_str());
+        let emit = |tx: hob_records::Transaction| async move { tx.emit(topic, incident, payload) };
+        self.house.records.write(emit).await.unwrap();
+        let mut relay = Relay::new(&self.house.records, Retention::default());
+        relay.turn(async |_: Vec<Event>| Ok::<(), String>(())).await.unwrap();
+        relay.release().await.unwrap();
+    }
+
+    /// State and attempts of all deliveries, by id.
+    async fn deliveries(&self) -> Vec<(String, String, u32)> {
+        let all: Query<(String, String, u32)> =
+            sql("SELECT id, state, attempts FROM uptime_delivery ORDER BY id");
+        self.house.records.all(all).await.unwrap()
+    }
+
+    /// Waits until a single delivery stands like this.
+    async fn ends(&self, state: &str, attempts: u32) {
+        wait_for(format!("a delivery that is {state} after {attempts}"), LIMIT, async || {
+            let all = self.deliveries().await;
+            match all.as_slice() {
+                [(_, found, tries)] if found == state && *tries == attempts => Ok(()),
+                _ => Err(all),
+            }
+        })
+        .await;
+    }
+}
+
+fn event(incident: &str, channels: &[&str]) -> IncidentEvent {
+    IncidentEvent {
+        incident: incident.to_owned(),
+        number: 1,
+        what: What::Opened,
+        monitor: "m1".to_owned(),
+        name: "Shop".to_owned(),
+        target: "https://shop.example/".to_owned(),
+        channels: channels.iter().map(|&channel| channel.to_owned()).collect(),
+        at_ms: 1_700_000_030_000,
+        opened_at_ms: 1_700_000_000_000,
+        class: "timeout".to_owned(),
+        message: "there was no answer after 10s".to_owned(),
+        resolution: None,
+    }
+}
+
+fn header<'a>(request: &'a str, name: &str) -> Option<&'a str> {
+    let head = request.split("\r\n\r\n").next()?;
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn body(request: &str) -> &str {
+    request.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+/// Takes connections, and says nothing.
+async fn black_hole() -> Target {
+    Target::raw(|mut stream| async move {
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await
+}
+
+every_database! {
+    /// U9: whatever is said twice is told once, and can be checked to be from us.
+    async fn an_incident_is_told_once_and_signed(database: Database) {
+        let office = Office::new(database).await;
+        let target = Target::saying(|_| answer(200, "", "")).await;
+        let id = office.webhook("Operations", &target).await;
+        // By its id and by its name is still one channel.
+        office.open("i1", &[&id, "Operations", "nobody"]).await;
+        office.open("i1", &[&id]).await;
+        office.alerts().start();
+        office.ends("delivered", 1).await;
+
+        let heard = target.heard();
+        assert_eq!(heard.len(), 1);
+        assert_eq!(header(&heard[0], "idempotency-key"), Some(format!("i1.{id}.opened.1").as_str()));
+        let signed = header(&heard[0], "x-hob-signature").unwrap();
+        let time = signed.strip_prefix("t=").unwrap().split(',').next().unwrap().parse().unwrap();
+        assert_eq!(signature::sign(&Secret::from(SECRET.to_owned()), time, body(&heard[0]).as_bytes()), signed);
+        let told: Value = serde_json::from_str(body(&heard[0])).unwrap();
+        assert_eq!((&told["kind"], &told["incident"]["monitor"]["name"]), (&json!("opened"), &json!("Shop")));
+        assert_eq!(told["incident"]["opened_at"], "2023-11-14T22:13:20Z");
+    }
+
+    /// U9: failures are tried again, and every attempt is there to be looked at.
+    async fn a_channel_that_recovers_is_told_after_all(database: Database) {
+        let office = Office::new(database).await;
+        let tries = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&tries);
+        let target = Target::saying(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => answer(500, "", "oops"),
+            _ => answer(204, "", ""),
+        })
+        .await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+        office.alerts().start();
+        office.ends("delivered", 3).await;
+        let tries: Query<(u32, bool, String)> =
+            sql("SELECT number, delivered, message FROM uptime_attempt ORDER BY number");
+        let expected = [(1, false, "status 500"), (2, false, "status 500"), (3, true, "status 204")];
+        let expected = expected.map(|(number, delivered, message)| (number, delivered, message.to_owned()));
+        assert_eq!(office.house.records.all(tries).await.unwrap(), expected);
+        let keys: Vec<_> = target.heard().iter().map(|request| header(request, "idempotency-key").unwrap().to_owned()).collect();
+        assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    }
+
+    /// U9: retries are bounded.
+    async fn a_channel_that_never_works_is_given_up(database: Database) {
+        let mut office = Office::new(database).await;
+        office.config.alert_attempts = 3;
+        let target = Target::saying(|_| answer(503, "", "")).await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+        office.alerts().start();
+        office.ends("failed", 3).await;
+        assert_eq!(target.visits(), 3);
+    }
+
+    /// U9: a node that dies in the middle is followed by another, under the same key.
+    async fn a_delivery_outlives_the_node_that_carried_it(database: Database) {
+        let mut office = Office::new(database).await;
+        office.config.alert_timeout = Period::from_millis(500);
+        let visits = Arc::new(AtomicUsize::new(0));
+        let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (count, noted) = (Arc::clone(&visits), Arc::clone(&keys));
+        let target = Target::raw(move |mut stream| {
+            let (nth, noted) = (count.fetch_add(1, Ordering::SeqCst), Arc::clone(&noted));
+            async move {
+                let request = crate::target::read_head(&mut stream).await;
+                noted.lock().unwrap().push(header(&request, "idempotency-key").unwrap().to_owned());
+                if nth == 0 {
+                    // The first one never hears how it went.
+                    std::future::pending::<()>().await;
+                }
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer(200, "", "").as_bytes()).await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        })
+        .await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+
+        let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let first = office.test.another_node().await;
+        let alerts = office.alerts_in(&House { secrets: office.house.secrets.clone(), ..first });
+        doomed.spawn(async move {
+            alerts.start();
+            std::future::pending::<()>().await;
+        });
+        wait_for("the first visit", LIMIT, async || visits.load(Ordering::SeqCst) > 0).await;
+        doomed.shutdown_background();
+
+        office.alerts().start();
+        wait_for("the delivery", LIMIT, async || {
+            let all = office.deliveries().await;
+            if all[0].1 == "delivered" { Ok(()) } else { Err(all) }
+        })
+        .await;
+        let keys = keys.lock().unwrap().clone();
+        assert!(keys.len() >= 2 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+        assert_eq!(office.deliveries().await.len(), 1);
+    }
+
+    /// A channel that is gone is told nothing, and nobody waits for it.
+    async fn what_waits_for_a_removed_channel_ends(database: Database) {
+        let mut office = Office::new(database).await;
+        office.config.alert_pause = Period::from_secs(1000);
+        let target = Target::saying(|_| answer(500, "", "")).await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+        office.alerts().start();
+        office.ends("waiting", 1).await;
+        assert!(channel::remove(&office.house.records, &id.as_str().into()).await.unwrap());
+        office.house.records.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
+        office.ends("failed", 2).await;
+        assert_eq!(target.visits(), 1);
+    }
+}
+
+/// U9: a black-holed channel delays no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_black_hole_delays_no_other_channel() {
+    const INCIDENTS: usize = 20;
+    let mut office = Office::new(Database::sqlite()).await;
+    office.config.alert_timeout = Period::from_secs(600);
+    let hole = black_hole().await;
+    let good = Target::saying(|_| answer(200, "", "")).await;
+    let (hole_id, good_id) = (office.webhook("Hole", &hole).await, office.webhook("Good", &good).await);
+    for n in 0..INCIDENTS {
+        office.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
+    }
+    office.alerts().start();
+    wait_for("all that can arrive", LIMIT, async || {
+        let all = office.deliveries().await;
+        all.iter().filter(|(id, state, _)| id.contains(&good_id) && state == "delivered").count() == INCIDENTS
+    })
+    .await;
+    // As many as may be on their way at once, and not one more.
+    wait_for("the hole to be full", LIMIT, async || hole.visits() == 4).await;
+    assert_eq!(good.visits(), INCIDENTS);
+}
+
+#[tokio::test]
+async fn slack_and_discord_are_posted_to_where_a_secret_says() {
+    let mut office = Office::new(Database::sqlite()).await;
+    let target = Target::saying(|_| answer(200, "", "ok")).await;
+    office.keep("slack_url", &target.url("/slack/T0/s3cret"));
+    office.keep("discord_url", &target.url("/discord/s3cret"));
+    office.channel(json!({"name": "Slack", "kind": "slack", "secret": "slack_url"})).await;
+    office.channel(json!({"name": "Discord", "kind": "discord", "secret": "discord_url"})).await;
+    office.open("i1", &["Slack", "Discord"]).await;
+    office.alerts().start();
+    wait_for("both", LIMIT, async || {
+        office.deliveries().await.iter().filter(|(_, state, _)| state == "delivered").count() == 2
+    })
+    .await;
+    let heard = target.heard();
+    let of = |path: &str| {
+        heard.iter().find(|request| request.starts_with(path)).map(|request| body(request)).unwrap()
+    };
+    assert!(
+        of("POST /slack/T0/s3cret ").starts_with(r#"{"text":"Shop is down\ntimeout: there was no answer"#)
+    );
+    assert!(of("POST /discord/s3cret ").starts_with(r#"{"content":"Shop is down\n"#));
+}
+
+#[tokio::test]
+async fn a_letter_reaches_all_recipients() {
+    let mut office = Office::new(Database::sqlite()).await;
+    let server = MailServer::start().await;
+    let path = office.folder.path().join("smtp");
+    std::fs::write(&path, format!("smtp://{}", server.address)).unwrap();
+    office.config.smtp = Some(SecretRef::File(path));
+    office.config.mail_from = "Hob <hob@status.example>".to_owned();
+    let to = ["Ann <ann@example.com>", "bob@example.com"];
+    let id = office.channel(json!({"name": "Mail", "kind": "email", "to": to})).await;
+    office.open("i1", &[&id]).await;
+    office.alerts().start();
+    office.ends("delivered", 1).await;
+    let letters = server.letters();
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].recipients, ["RCPT TO:<ann@example.com>", "RCPT TO:<bob@example.com>"]);
+    for line in [
+        "Subject: Shop is down",
+        &format!("Message-ID: <i1.{id}.opened.1@status.example>"),
+        "https://shop.example/",
+    ] {
+        assert!(letters[0].text.contains(line), "{line} in {}", letters[0].text);
+    }
+}
+
+#[tokio::test]
+async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
+    let mut office = Office::new(Database::sqlite()).await;
+    let path = office.folder.path().join("smtp");
+    for (address, told) in
+        [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is none")]
+    {
+        std::fs::write(&path, address).unwrap();
+        office.config.smtp = Some(SecretRef::File(path.clone()));
+        let to = ["ann@example.com"];
+        let name = told;
+        let id = office.channel(json!({"name": name, "kind": "email", "to": to})).await;
+        let attempt = office.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
+        assert!(!attempt.delivered && attempt.message.contains(told), "{attempt:?}");
+        assert!(!attempt.message.contains(SECRET));
+    }
+}
+
+async fn app(office: &Office) -> TestApp {
+    TestApp::start(&office.house, office.alerts().routes()).await
+}
+
+#[tokio::test]
+async fn channels_are_added_changed_and_removed() {
+    let office = Office::new(Database::sqlite()).await;
+    let app = app(&office).await;
+    let path = "/api/v1/uptime/channels";
+    let added =
+        app.post(path, &json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"})).await;
+    assert_eq!(added.status, 201);
+    let added: Value = serde_json::from_slice(&added.body).unwrap();
+    let own = format!("{path}/{}", added["id"].as_str().unwrap());
+
+    let taken = app.post(path, &json!({"name": "Ops", "kind": "slack", "secret": "x"})).await;
+    assert_eq!(taken.status, 409);
+    let wrong = app.post(path, &json!({"name": "", "kind": "email", "to": ["nobody"]})).await;
+    assert_eq!(wrong.status, 422);
+    let wrong: Value = serde_json::from_slice(&wrong.body).unwrap();
+    assert_eq!((&wrong["errors"][0]["field"], &wrong["errors"][1]["field"]), (&json!("name"), &json!("to")));
+
+    let changed = app.patch(&own, &json!({"url": "https://example.com/b"})).await;
+    let changed: Value = serde_json::from_slice(&changed.body).unwrap();
+    assert_eq!((&changed["name"], &changed["url"]), (&json!("Ops"), &json!("https://example.com/b")));
+    assert_eq!(app.patch(&own, &json!({"kind": "email"})).await.status, 422);
+    assert_eq!(serde_json::from_slice::<Value>(&app.get(&own).await.body).unwrap(), changed);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&app.get(path).await.body).unwrap(),
+        json!({"channels": [changed]})
+    );
+
+    assert_eq!(app.delete(&own).await.status, 204);
+    assert_eq!(app.delete(&own).await.status, 404);
+    assert_eq!(app.get(&own).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_test_is_sent_at_once_and_only_once() {
+    let office = Office::new(Database::sqlite()).await;
+    let target = Target::saying(|_| answer(418, "", "")).await;
+    let id = office.webhook("Ops", &target).await;
+    let app = app(&office).await;
+    office.alerts().start();
+    let tested = app.post(&format!("/api/v1/uptime/channels/{id}/test"), &json!({})).await;
+    let tested: Value = serde_json::from_slice(&tested.body).unwrap();
+    assert_eq!((&tested["delivered"], &tested["message"]), (&json!(false), &json!("status 418")));
+    assert_eq!(
+        body(&target.heard()[0]).split_once("\"text\"").map(|(begin, _)| begin.contains("\"kind\":\"test\"")),
+        Some(true)
+    );
+    let list = app.get(&format!("/api/v1/uptime/channels/{id}/deliveries")).await;
+    let list: Value = serde_json::from_slice(&list.body).unwrap();
+    assert_eq!(
+        (&list["deliveries"][0]["state"], &list["deliveries"][0]["attempts"][0]["number"]),
+        (&json!("failed"), &json!(1))
+    );
+    assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
+    assert_eq!(target.visits(), 1);
+}
+
+/// What was written to the log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+
+    let mut office = Office::new(Database::sqlite()).await;
+    let target = Target::saying(|_| answer(403, "", "")).await;
+    office.keep("slack_url", &target.url(&format!("/{SECRET}")));
+    office.keep("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
+    office.keep("no_url", SECRET);
+    office.webhook("Hook", &target).await;
+    for secret in ["slack_url", "nowhere", "no_url", "not_listed"] {
+        office.channel(json!({"name": secret, "kind": "slack", "secret": secret})).await;
+    }
+    let app = app(&office).await;
+    let mut seen = format!("{:?}", office.alerts());
+    let list = app.get("/api/v1/uptime/channels").await;
+    seen.push_str(&String::from_utf8_lossy(&list.body));
+    let list: Value = serde_json::from_slice(&list.body).unwrap();
+    for channel in list["channels"].as_array().unwrap() {
+        let own = format!("/api/v1/uptime/channels/{}", channel["id"].as_str().unwrap());
+        for answer in
+            [app.post(&format!("{own}/test"), &json!({})).await, app.get(&format!("{own}/deliveries")).await]
+        {
+            assert_eq!(answer.status, 200);
+            seen.push_str(&String::from_utf8_lossy(&answer.body));
+        }
+    }
+    assert!(
+        seen.contains("status 403") && seen.contains("is no URL") && seen.contains("cannot be read"),
+        "{seen}"
+    );
+    seen.push_str(&String::from_utf8_lossy(&log.0.lock().unwrap()));
+    assert!(!seen.contains(SECRET), "{seen}");
+}
+
+#[tokio::test]
+async fn a_slow_answer_is_an_attempt_that_failed() {
+    let mut office = Office::new(Database::sqlite()).await;
+    office.config.alert_timeout = Period::from_millis(200);
+    let hole = black_hole().await;
+    let id = office.webhook("Hole", &hole).await;
+    let begun = std::time::Instant::now();
+    let attempt = office.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
+    assert_eq!(attempt.message, "timeout: there was no answer after 200ms");
+    assert!(begun.elapsed() < LIMIT + Duration::from_millis(200));
+}

@@ -1,0 +1,59 @@
+//! Certificates of every kind, signed by an authority of the test's own.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// Signs certificates.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// What is wrong with a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    Expired,
+    WrongHost,
+    SelfSigned,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "an authority for tests");
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// What trusts the authority.
+    pub(crate) fn root(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    /// A server's side of handshakes, with a certificate for 127.0.0.1 and `good.example` unless that is its flaw.
+    pub(crate) fn acceptor(&self, flaw: Flaw, protocols: &[&str]) -> TlsAcceptor {
+        let names = match flaw {
+            Flaw::WrongHost => vec!["other.example".to_owned()],
+            _ => vec!["127.0.0.1".to_owned(), "good.example".to_owned()],
+        };
+        let mut params = CertificateParams::new(names).unwrap();
+        if flaw == Flaw::Expired {
+            params.not_after = date_time_ymd(2020, 1, 1);
+        }
+        let key = KeyPair::generate().unwrap();
+        let certificate = match flaw {
+            Flaw::SelfSigned => params.self_signed(&key),
+            _ => params.signed_by(&key, &self.0),
+        };
+        let certificate = certificate.unwrap().der().clone();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.unwrap().with_no_client_auth();
+        let mut config = config.with_single_cert(vec![certificate], key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}

@@ -1,0 +1,9 @@
+//! Where Hob meets strangers: targets that are checked, and channels that are told.
+
+mod alerts;
+mod dns;
+mod hostile;
+mod http;
+mod identity;
+mod mail;
+mod target;
