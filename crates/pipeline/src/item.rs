@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hob_records::{
-    Bind as _, Binds, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Records, Transaction, UnixMs,
-    Value, from_row, sql,
+    Bind as _, Binds, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Records, Snapshot, Transaction,
+    UnixMs, Value, from_row, sql,
 };
 use serde::Serialize;
 use utoipa::ToSchema;

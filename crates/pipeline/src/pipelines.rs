@@ -338,9 +338,7 @@ impl Shared {
     pub(crate) async fn show(&self, id: &RunId) -> Result<()> {
         let run = run::find(&self.house.records, id).await?;
         let plan = Plan::parse(&run.text)?;
-        let done = item::count(&self.house.records, id).await?;
-        let done =
-            done.iter().filter(|(_, state, _)| *state == ItemState::Done).map(|(_, _, count)| count).sum();
+        let done = item::count_done(&self.house.records, id).await?;
         let now = self.quotas.look(&plan.quota).await?.now;
         let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
         let calls = self.quotas.reserved_since(&plan.quota, hour).await?;

@@ -97,8 +97,8 @@ fn a_poison_item_is_set_aside() {
         }
         let node = place.node_in(folder, place.store.hot().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
-        let set_aside =
-            node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &PageRequest::first(9));
+        let page = PageRequest::first(9);
+        let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
         let set_aside: Vec<String> = set_aside.await.unwrap().rows.into_iter().map(|item| item.key).collect();
         assert_eq!(set_aside, ["2"]);
     });
