@@ -8,6 +8,7 @@ mod foundation;
 mod http;
 mod load;
 mod pages;
+mod pipeline;
 mod records;
 mod relay;
 mod schema;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)
         }
+        Command::Pipeline { command } => pipeline::run(&command, file),
         Command::Records { command } => records::run(&command, file),
         Command::Load { command } => load::run(&command),
         Command::Schema { command } => schema::run(&command),

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use hob_chat::Chat;
 use hob_gateway::Gateway;
 use hob_loadtest::LoadTests;
+use hob_pipeline::Pipelines;
 use hob_records::outbox::Event;
 use hob_uptime::Uptime;
 use hob_web::{Card, Routes, Stage, Web};
@@ -21,6 +22,7 @@ pub(crate) enum System {
     Uptime,
     Chat,
     Load,
+    Pipelines,
 }
 
 /// The systems that were asked for.
@@ -72,6 +74,9 @@ impl Systems {
         if asked_for(System::Load) {
             systems.add_load_tests(web, config, stage).context("load tests")?;
         }
+        if asked_for(System::Pipelines) {
+            systems.add_pipelines(web, config, stage).await.context("pipelines")?;
+        }
         Ok(systems)
     }
 
@@ -119,6 +124,20 @@ impl Systems {
         self.show(System::Load, "Load tests", "/load", tests.routes(), move || {
             let tests = tests.clone();
             async move { tests.card().await }
+        });
+        Ok(())
+    }
+
+    async fn add_pipelines(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let pipelines = Pipelines::open(web.house(), config.pipeline.clone()).await?;
+        pipelines.start();
+        if stage == Stage::Demo {
+            pipelines.start_demo().await.context("the demo")?;
+        }
+        let routes = pipelines.routes(web.changes());
+        self.show(System::Pipelines, "Pipelines", "/pipelines", routes, move || {
+            let pipelines = pipelines.clone();
+            async move { pipelines.card().await }
         });
         Ok(())
     }
