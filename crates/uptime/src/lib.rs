@@ -6,6 +6,7 @@
 
 pub mod alert;
 pub mod assertion;
+mod badge;
 pub mod board;
 pub mod check;
 mod config;
