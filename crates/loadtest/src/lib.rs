@@ -5,6 +5,7 @@ mod card;
 mod charts;
 mod conductor;
 mod config;
+mod demo;
 mod error;
 pub mod generator;
 mod keys;

@@ -95,7 +95,7 @@ impl Report {
             requests: tally.requests(),
             failed: tally.failed(),
             error_rate: per_cent(tally.failed(), tally.requests()),
-            rate: tally.requests() as f64 / f64::from(seconds.max(1)),
+            rate: tally.requests() as f64 / tally.lasted(plan),
             bytes_in: sum(|step| step.bytes_in),
             bytes_out: sum(|step| step.bytes_out),
             latency: tally.intended().summary(),

@@ -87,6 +87,12 @@ impl Tally {
         self.points.last().map_or(0, |point| point.second + 1)
     }
 
+    /// How long the plan was carried out, in seconds: without the responses that came after its end.
+    #[must_use]
+    pub fn lasted(&self, plan: &Plan) -> f64 {
+        f64::from(self.seconds()).min(plan.duration().as_secs_f64()).max(1.0)
+    }
+
     #[must_use]
     pub fn points(&self) -> &[Point] {
         &self.points
@@ -156,7 +162,7 @@ impl Tally {
             Metric::MeanMs => latencies.mean_us() / 1000.0,
             Metric::MaxMs => latencies.max_us() as f64 / 1000.0,
             Metric::ErrorRate => per_cent(failed, latencies.count()),
-            Metric::Rate => latencies.count() as f64 / f64::from(self.seconds().max(1)),
+            Metric::Rate => latencies.count() as f64 / self.lasted(plan),
         };
         Verdict { threshold: threshold.text.clone(), value, met: threshold.bound.holds(value) }
     }
@@ -185,7 +191,7 @@ mod tests {
     fn plan(thresholds: &str) -> Plan {
         let text = format!(
             "name = 't'\ntarget = 'http://127.0.0.1:1'\nthresholds = [{thresholds}]\n[[scenario]]\nname = 's'\n\
-             load = {{ users = 1, for = '1s' }}\nstep = [{{ name = 'a', request = 'GET /' }}]"
+             load = {{ users = 1, for = '9s' }}\nstep = [{{ name = 'a', request = 'GET /' }}]"
         );
         Plan::read(&text, Format::Toml).unwrap()
     }

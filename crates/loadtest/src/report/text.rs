@@ -12,7 +12,7 @@ impl Report {
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "{}  ({}, {} s)", self.name, self.run_type, self.seconds);
+        let _ = writeln!(out, "{}  ({})", self.name, self.run_type);
         let _ = writeln!(
             out,
             "  {} requests, {:.1}/s, {} failed ({:.3} %), {} in, {} out\n",

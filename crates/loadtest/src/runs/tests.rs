@@ -2,6 +2,7 @@
 
 use hob_house::Live;
 use hob_testkit::{LIMIT, Needs, TestHouse, every_house, wait_for};
+use hob_web::Web;
 
 use super::*;
 use crate::plan::Format;
@@ -81,7 +82,7 @@ every_house! {
     async fn a_run_whose_claimant_died_before_it_began_is_queued_again(house: TestHouse) {
         let (tests, id) = queued(&house).await;
         claim(&house.records, "dead", Duration::ZERO).await.unwrap().unwrap();
-        tests.start();
+        tests.start(Web::open(house.house(), Live::fixed(hob_web::Config::default())).unwrap().changes());
         wait_for("another node to take it", LIMIT, async || {
             let run = tests.run(&id).await.unwrap().unwrap();
             run.state == State::Running && run.holder.as_deref() == Some(house.node.as_str())
@@ -94,7 +95,7 @@ every_house! {
         let run = claim(&house.records, "dead", Duration::ZERO).await.unwrap().unwrap();
         join(&house.records, &id, run.epoch, "dead", Duration::ZERO).await.unwrap().unwrap();
         begin(&house.records, &run, Duration::ZERO).await.unwrap();
-        tests.start();
+        tests.start(Web::open(house.house(), Live::fixed(hob_web::Config::default())).unwrap().changes());
         let begun = std::time::Instant::now();
         let ended = wait_for("a final state", LIMIT, async || {
             tests.run(&id).await.unwrap().filter(|run| run.state.is_final())

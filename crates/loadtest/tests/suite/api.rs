@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hob_loadtest::{LoadTests, State};
+use hob_house::Live;
+use hob_loadtest::{Config, LoadTests, State};
 use hob_testkit::{LIMIT, TestApp, TestHouse, wait_for};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -11,21 +12,22 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::oracle::{Answer, Oracle};
-use crate::site::{NEEDS, plan, worker};
+use crate::site::{NEEDS, plan};
 
-struct Site {
-    app: TestApp,
+pub(crate) struct Site {
+    pub(crate) app: TestApp,
     tests: LoadTests,
-    oracle: Oracle,
+    pub(crate) oracle: Oracle,
     _house: TestHouse,
 }
 
 impl Site {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-        let tests = worker(house.house());
+        let config = Config { threads: 1, ..Config::default() };
+        let tests = LoadTests::open(house.house(), Live::fixed(config)).unwrap();
         let app = TestApp::start(house.house(), tests.routes()).await;
-        tests.tell_pages(app.web().changes());
+        tests.start(app.web().changes());
         let oracle = Oracle::start(|n| {
             if n % 10 == 3 {
                 Answer::Raw(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_vec())
@@ -54,7 +56,7 @@ impl Site {
         run["state"].as_str().unwrap().to_owned()
     }
 
-    async fn wait_for(&self, id: &str, state: State) {
+    pub(crate) async fn wait_for(&self, id: &str, state: State) {
         wait_for(format!("{id} to be {state}"), LIMIT, async || {
             let found = self.state(id).await;
             if found == state.to_string() { Ok(()) } else { Err(found) }

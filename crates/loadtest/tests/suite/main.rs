@@ -2,8 +2,10 @@
 
 mod accuracy;
 mod api;
+mod browser;
 mod contract;
 mod generator;
 mod oracle;
 mod plan;
 mod site;
+mod tls;

@@ -4,6 +4,7 @@ use hob_house::{House, Live};
 use hob_loadtest::plan::Format;
 use hob_loadtest::{Accepted, Config, LoadTests, MIGRATIONS, PlanId, Run, State, TestId, Wish};
 use hob_testkit::{LIMIT, Needs, wait_for};
+use hob_web::Web;
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/loadtest.toml", include_str!("../../../../schemas/loadtest.toml"))],
@@ -14,7 +15,8 @@ pub(crate) const NEEDS: Needs = Needs {
 pub(crate) fn worker(house: &House) -> LoadTests {
     let config = Config { threads: 1, ..Config::default() };
     let tests = LoadTests::open(house, Live::fixed(config)).unwrap();
-    tests.start();
+    let web = Web::open(house, Live::fixed(hob_web::Config::default())).unwrap();
+    tests.start(web.changes());
     tests
 }
 
