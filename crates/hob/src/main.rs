@@ -8,9 +8,12 @@ mod foundation;
 mod http;
 mod pages;
 mod records;
+mod relay;
 mod schema;
 mod serve;
 mod systems;
+#[cfg(test)]
+mod table;
 mod token;
 mod uptime;
 

@@ -17,8 +17,8 @@ use crate::cli::ServeOptions;
 use crate::config::{self, Config};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
-use crate::pages;
 use crate::systems::Systems;
+use crate::{pages, relay};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -56,6 +56,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     web.start();
     let systems = Systems::open(&web, &live, &options.only).await?;
     let roles = systems.roles();
+    relay::start(&house, systems.outlets);
     let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();
     let parts = Parts {
