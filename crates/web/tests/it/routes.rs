@@ -56,6 +56,8 @@ async fn a_problem_says_what_is_wrong_and_where() {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert_eq!(answer.header("content-type"), "application/problem+json", "{method} {path}");
         assert_eq!(answer.json::<Value>()["status"], status);
+        let allowed = if status == 405 { "GET,HEAD,POST" } else { "" };
+        assert_eq!(answer.header("allow"), allowed, "{method} {path}");
     }
 }
 
