@@ -106,9 +106,11 @@ async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
 async fn what_is_said_in_plain_text_is_a_problem_as_well() {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
     let teapot = async || (StatusCode::IM_A_TEAPOT, "short and stout");
-    let routes = hob_web::Routes::new()
-        .page(hob_web::Access::Public, "/api/v1/teapot", teapot)
-        .page(hob_web::Access::Public, "/teapot", teapot);
+    let routes = hob_web::Routes::new().page(hob_web::Access::Public, "/api/v1/teapot", teapot).page(
+        hob_web::Access::Public,
+        "/teapot",
+        teapot,
+    );
     let app = TestApp::start(&house, routes).await;
     let answer = app.get("/api/v1/teapot").await;
     assert_eq!(answer.status, StatusCode::IM_A_TEAPOT);
