@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
@@ -106,7 +105,6 @@ fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(same_origin))
         .layer(from_fn_with_state(limits, limit))
-        .layer(from_fn(too_large))
         .layer(DefaultBodyLimit::max(config.max_body_kib as usize * 1024));
     router
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "There is nothing at this address."))
@@ -114,15 +112,4 @@ fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not know that method.")
         })
         .layer(all)
-}
-
-/// Says 413 as everything else is said, whatever extractor found out.
-async fn too_large(request: Request, next: Next) -> Response {
-    use axum::response::IntoResponse;
-    let response = next.run(request).await;
-    let ours = response.extensions().get::<Problem>().is_some();
-    if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !ours {
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.").into_response();
-    }
-    response
 }
