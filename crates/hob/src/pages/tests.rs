@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hob_hot::cmd;
-use hob_house::Live;
 use hob_house::keys::Keys;
+use hob_house::{Live, SecretRef};
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Config, Figure, Routes, Trouble};
+use hob_web::{Card, Config, Creation, Figure, NewToken, Routes, Scope, Scopes, Tokens, Trouble};
 
 use super::{Overview, around};
 use crate::http::Place;
@@ -39,8 +39,12 @@ fn card(troubles: Vec<Trouble>) -> Card {
 }
 
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
+    configured(house, Config::default(), overview).await
+}
+
+async fn configured(house: &TestHouse, config: Config, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, Live::fixed(Config::default()), |web| {
+    TestApp::configured(house, Live::fixed(config), |web| {
         around(Routes::new(), web, &keys, &place(), overview).unwrap()
     })
     .await
@@ -131,6 +135,33 @@ async fn a_system_that_hangs_does_not_hold_up_the_others() {
     );
     let page = app(&house, overview).await.get("/").await.text();
     assert!(page.contains("Uptime does not tell how it is") && page.contains("1.2\u{a0}k"), "{page}");
+}
+
+#[tokio::test]
+async fn who_may_not_open_a_page_is_told_nothing_of_it() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("admin");
+    std::fs::write(&file, "a token that nobody guesses").unwrap();
+    let config = Config { admin_token: Some(SecretRef::File(file)), ..Config::default() };
+    let new = NewToken {
+        name: "ada".to_owned(),
+        scopes: Scopes::new(vec![Scope::read("chat")]).unwrap(),
+        expires_at: None,
+    };
+    let Creation::Created { text, .. } = Tokens::new(&house.records).create(&new, "a test").await.unwrap()
+    else {
+        panic!("no token");
+    };
+    let mut app = configured(&house, config, Overview::new(&house)).await;
+    let links = ["href=\"/health\"", "href=\"/keys\"", "href=\"/access\""];
+    app.use_token("a token that nobody guesses");
+    let page = app.get("/").await.text();
+    assert!(links.iter().all(|link| page.contains(link)), "{page}");
+    app.use_token(&text);
+    let page = app.get("/").await.text();
+    assert!(page.contains("ada") && !links.iter().any(|link| page.contains(link)), "{page}");
+    assert_eq!(app.get("/health").await.status, 403);
 }
 
 mod browser {
