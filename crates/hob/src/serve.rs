@@ -49,12 +49,15 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     if let (Some(folder), None) = (&demo_folder, &options.records.address) {
         config.records.url = folder.path().join("hob.db").display().to_string().into();
     }
+    if let Some(folder) = &demo_folder {
+        config.pipeline.folder = folder.path().join("pipelines");
+    }
     let (live, replace) = config::live(config.clone());
     let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server.clone())?;
     web.start();
-    let systems = Systems::open(&web, &live, &options.only).await?;
+    let systems = Systems::open(&web, &live, &options.only, stage).await?;
     let roles = systems.roles();
     relay::start(&house, systems.outlets);
     let place = Place::new(&config, &foundation);

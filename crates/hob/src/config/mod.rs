@@ -84,6 +84,8 @@ sections! {
         gateway: hob_gateway::Config,
         uptime: hob_uptime::Config,
         chat: hob_chat::Config,
+        loadtest: hob_loadtest::Config,
+        pipeline: hob_pipeline::Config,
     }
 }
 

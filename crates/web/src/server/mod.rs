@@ -26,7 +26,7 @@ use crate::Config;
 
 /// Who is at the other end of the connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+pub struct Peer(pub SocketAddr);
 
 /// When there are no file descriptors left, there may be some after this.
 const BREATH: Duration = Duration::from_millis(50);
