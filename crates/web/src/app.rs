@@ -1,6 +1,6 @@
 //! An app: all routes behind everything that all requests pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
@@ -45,7 +45,7 @@ impl App {
         web.learn(services(routes.entries()));
         let (router, document, entries, nav) = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = Frame::new(web.clone(), nav, stage, stopping.clone());
+        let frame = Frame::new(web.clone(), nav, pages(&entries), stage, stopping.clone());
         let router = dressed(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }
@@ -81,6 +81,12 @@ impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.entries).finish()
     }
+}
+
+/// What each page asks for.
+fn pages(entries: &[Entry]) -> HashMap<String, Access> {
+    let pages = entries.iter().filter(|entry| entry.method == "GET");
+    pages.map(|entry| (entry.path.clone(), entry.access.clone())).collect()
 }
 
 /// The services that the routes ask for scopes of.
