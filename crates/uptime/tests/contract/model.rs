@@ -137,9 +137,9 @@ impl Model {
 
     async fn rebuild(&self) {
         for shard in self.bench.schedule.shards() {
-            if let Outcome::Lost { found } = self.bench.schedule.claim(shard, 0).await.unwrap() {
+            if let Outcome::Lost { .. } = self.bench.schedule.claim(shard, 0).await.unwrap() {
                 let records = &self.bench.house.records;
-                self.bench.schedule.rebuild(records, shard, found, GRACE).await.unwrap();
+                self.bench.schedule.rebuild(records, shard, GRACE).await.unwrap();
             }
         }
     }
