@@ -7,6 +7,7 @@
 pub mod alert;
 pub mod apply;
 pub mod assertion;
+mod badge;
 pub mod board;
 pub mod check;
 mod config;

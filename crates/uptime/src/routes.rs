@@ -42,7 +42,8 @@ impl Uptime {
             .api(Access::Public, routes!(heartbeats::done))
             .api(Access::Public, routes!(heartbeats::began))
             .api(Access::Public, routes!(heartbeats::failed));
-        api.merge(crate::pages::routes()).with_state(self.clone()).merge(self.inner.alerts.routes())
+        let all = api.merge(crate::badge::routes()).merge(crate::pages::routes()).with_state(self.clone());
+        all.merge(self.inner.alerts.routes())
     }
 
     /// Writes down who did what. That it was done is not undone when this fails.
