@@ -18,6 +18,7 @@ use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
 use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::memory::Memory;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
 use crate::pages::StatusCache;
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) wake: Notify,
     pub(crate) board: BoardCache,
     pub(crate) status: StatusCache,
+    /// As it was measured last.
+    pub(crate) memory: parking_lot::Mutex<Option<Memory>>,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -108,6 +111,7 @@ impl Uptime {
             wake: Notify::new(),
             board: BoardCache::default(),
             status: StatusCache::default(),
+            memory: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),
