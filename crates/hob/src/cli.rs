@@ -132,6 +132,25 @@ pub(crate) enum UptimeCommand {
     ///
     /// Exits with 0 when it is up, 4 when it is down, 1 when it could not be checked, 2 when it was called wrongly.
     Check(CheckArgs),
+    /// Make the monitors what a YAML file says, and show what that changes
+    ///
+    /// Works in the records: servers that run see it within seconds. Carrying it out again changes nothing.
+    Apply(ApplyArgs),
+    /// List the monitors, and which of them are down
+    List,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArgs {
+    /// The file: `monitors:`, and below it a monitor for each id, as the API takes them
+    #[arg(value_name = "FILE.yaml")]
+    pub(crate) file: PathBuf,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Remove monitors that the file does not name
+    #[arg(long)]
+    pub(crate) prune: bool,
 }
 
 #[derive(Args, Debug)]

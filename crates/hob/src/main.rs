@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
         Command::Token { command } => token::run(&command, file),
-        Command::Uptime { command } => uptime::run(&command),
+        Command::Uptime { command } => uptime::run(&command, file),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)

@@ -54,7 +54,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server.clone())?;
     web.start();
-    let systems = Systems::open(&web, &live, &options.only).await?;
+    let systems = Systems::open(&web, &live, &options.only, stage).await?;
     let roles = systems.roles();
     let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();
@@ -64,8 +64,8 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
         stopping: stopping.clone(),
         metrics,
     };
-    let pages = pages::routes(&web, &foundation.keys, &place, systems.overview)?;
-    let app = App::new(&web, pages.merge(systems.routes).merge(http::routes(parts)), stage);
+    let pages = pages::around(systems.routes, &web, &foundation.keys, &place, systems.overview)?;
+    let app = App::new(&web, pages.merge(http::routes(parts)), stage);
 
     // Before anybody is told where it is, and could ask it to stop.
     let signals = Signals::listen()?;

@@ -5,7 +5,8 @@ use std::fmt;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
-use hob_web::{Routes, Web};
+use hob_uptime::Uptime;
+use hob_web::{Routes, Stage, Web};
 
 use crate::config::LiveConfig;
 use crate::pages::Overview;
@@ -14,6 +15,7 @@ use crate::pages::Overview;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     Gateway,
+    Uptime,
 }
 
 /// The systems that were asked for.
@@ -25,7 +27,12 @@ pub(crate) struct Systems {
 
 impl Systems {
     /// Opens the systems that are asked for, all where none is named, and starts what they do in the background.
-    pub(crate) async fn open(web: &Web, config: &LiveConfig, only: &[System]) -> Result<Systems> {
+    pub(crate) async fn open(
+        web: &Web,
+        config: &LiveConfig,
+        only: &[System],
+        stage: Stage,
+    ) -> Result<Systems> {
         let house = web.house();
         let mut systems =
             Systems { running: Vec::new(), routes: Routes::new(), overview: Overview::new(house) };
@@ -35,7 +42,26 @@ impl Systems {
             gateway.start();
             systems.running.push(System::Gateway);
         }
+        if asked_for(System::Uptime) {
+            let uptime = Uptime::open(house, config.uptime.clone()).await.context("uptime")?;
+            systems.add_uptime(&uptime, web, stage).await?;
+        }
         Ok(systems)
+    }
+
+    async fn add_uptime(&mut self, uptime: &Uptime, web: &Web, stage: Stage) -> Result<()> {
+        uptime.start(web.changes());
+        if stage == Stage::Demo {
+            uptime.start_demo().await.context("the demo of uptime")?;
+        }
+        self.routes = std::mem::take(&mut self.routes).merge(uptime.routes());
+        let told = uptime.clone();
+        self.overview = self.overview.clone().system("Uptime", "/uptime", move || {
+            let uptime = told.clone();
+            async move { uptime.card().await }
+        });
+        self.running.push(System::Uptime);
+        Ok(())
     }
 
     /// What this node does, for the Health page.

@@ -6,6 +6,8 @@ mod maintenance;
 mod monitors;
 mod view;
 
+pub(crate) use monitors::{Paused, Wanted, added, changed, known, set_paused};
+
 use hob_web::{Access, Audit, Caller, Problem, Routes};
 use utoipa_axum::routes;
 

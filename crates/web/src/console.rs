@@ -83,6 +83,8 @@ struct Layout<'a> {
     here: &'a str,
     who: Option<&'a str>,
     entrance: Entrance,
+    /// Whether who is looking may see who may do what.
+    admin: bool,
     demo: bool,
     path: &'a str,
     /// HTML already.
@@ -100,6 +102,7 @@ impl Console {
             here: here(nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
             entrance: self.entrance(),
+            admin: self.may(&Scope::Admin),
             demo: self.frame.0.stage == Stage::Demo,
             path: &self.path,
             body: &body,

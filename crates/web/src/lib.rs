@@ -71,6 +71,8 @@ mod web;
 
 pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
 pub use app::{App, Stage};
+/// Where a page of its own frame finds an asset: `asset("hob.css")`.
+pub use assets::href as asset;
 pub use audit::Audit;
 pub use card::{Card, Figure, Trouble};
 pub use config::Config;

@@ -27,8 +27,14 @@ const SCOPE: &str = "console";
 /// What these pages show changes all the time; so often it is shown anew.
 const EVERY: Duration = Duration::from_secs(3);
 
-/// The pages of the console itself.
-pub(crate) fn routes(web: &Web, keys: &Keys, place: &Place, overview: Overview) -> Result<Routes> {
+/// The pages of the console itself around those of the systems, in the order of the navigation.
+pub(crate) fn around(
+    systems: Routes,
+    web: &Web,
+    keys: &Keys,
+    place: &Place,
+    overview: Overview,
+) -> Result<Routes> {
     let house = web.house();
     let mut schemas = schema::own()?;
     for schema in &mut schemas {
@@ -51,7 +57,7 @@ pub(crate) fn routes(web: &Web, keys: &Keys, place: &Place, overview: Overview) 
         .nav("Health", "/health")
         .page(Access::read(SCOPE), "/health", health::page)
         .with_state(health);
-    Ok(home.merge(key_pages).merge(health))
+    Ok(home.merge(systems).merge(key_pages).merge(health))
 }
 
 async fn pulse(changes: Changes, task: Task) {

@@ -7,9 +7,9 @@ use hob_hot::cmd;
 use hob_house::keys::Keys;
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Config, Figure, Trouble};
+use hob_web::{Card, Config, Figure, Routes, Trouble};
 
-use super::{Overview, routes};
+use super::{Overview, around};
 use crate::http::Place;
 use crate::schema;
 
@@ -39,7 +39,10 @@ fn card(troubles: Vec<Trouble>) -> Card {
 
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, Config::default(), |web| routes(web, &keys, &place(), overview).unwrap()).await
+    TestApp::configured(house, hob_house::Live::fixed(Config::default()), |web| {
+        around(Routes::new(), web, &keys, &place(), overview).unwrap()
+    })
+    .await
 }
 
 every_house! {

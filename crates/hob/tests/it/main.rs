@@ -2,6 +2,7 @@
 
 mod config;
 mod doctor;
+mod monitors;
 mod program;
 mod records;
 mod schema;

@@ -36,16 +36,16 @@ struct TokenView {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewToken)]
-struct TokenWish {
+pub(super) struct TokenWish {
     /// Whose it is, or what for.
     #[schema(min_length = 1, max_length = 100)]
-    name: String,
+    pub(super) name: String,
     /// `admin`, `<service>:read` or `<service>:write`.
     #[schema(min_items = 1, max_items = 32)]
-    scopes: Vec<String>,
+    pub(super) scopes: Vec<String>,
     /// For ever, if not said.
     #[schema(minimum = 1, maximum = 3650)]
-    expires_in_days: Option<u32>,
+    pub(super) expires_in_days: Option<u32>,
 }
 
 /// A token, and what it says: never shown again.
@@ -129,7 +129,8 @@ async fn audit(
 }
 
 impl TokenWish {
-    fn check(self, web: &Web) -> Result<NewToken, Problem> {
+    /// What is meant, or which field is wrong.
+    pub(super) fn check(self, web: &Web) -> Result<NewToken, Problem> {
         let name = self.name.trim().to_owned();
         if name.is_empty() || name.chars().count() > LONGEST_NAME || name.contains(|c: char| c.is_control()) {
             return Err(Problem::invalid("name", format!("a name has 1 to {LONGEST_NAME} characters")));

@@ -3,6 +3,7 @@
 mod api;
 mod attempts;
 mod credential;
+mod desk;
 mod door;
 mod gate;
 mod pages;
@@ -46,7 +47,7 @@ pub struct Caller {
 
 /// Signing in and out, tokens, the audit trail.
 pub(crate) fn routes(web: &Web) -> Routes {
-    pages::routes().merge(api::routes()).with_state(web.clone())
+    pages::routes().merge(api::routes()).merge(desk::routes()).with_state(web.clone())
 }
 
 /// This machine's clock, which decides when what it was told has expired.

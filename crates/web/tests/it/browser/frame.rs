@@ -81,3 +81,38 @@ async fn people_sign_in_and_out() {
     assert_eq!(text(&client, "h1").await, "Sign in");
     client.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn an_admin_gives_a_token_out_and_takes_it_back() {
+    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let client = browser.open(Window { height: 1100, ..Window::default() }).await;
+    client.goto(&app.url("/room")).await.unwrap();
+    find(&client, ".who a").await.click().await.unwrap();
+    assert!(text(&client, "main").await.contains("No tokens yet"));
+
+    find(&client, "#field-name").await.send_keys("<ada>").await.unwrap();
+    find(&client, "#field-scopes").await.send_keys("room:read nothing:read").await.unwrap();
+    find(&client, "main button.primary").await.click().await.unwrap();
+    client.wait().for_element(Locator::Css("#error-scopes")).await.unwrap();
+    assert!(text(&client, "#error-scopes").await.contains("no service called nothing"));
+    assert_eq!(find(&client, "#field-name").await.prop("value").await.unwrap().as_deref(), Some("<ada>"));
+
+    let scopes = find(&client, "#field-scopes").await;
+    scopes.clear().await.unwrap();
+    scopes.send_keys("room:read").await.unwrap();
+    find(&client, "main button.primary").await.click().await.unwrap();
+    client.wait().for_element(Locator::Css("#secret")).await.unwrap();
+    assert!(text(&client, "#secret").await.starts_with("hob_"));
+    hob_testkit::assert_readable(&client, "the tokens").await;
+    screenshot(&client, &picture("access")).await;
+
+    find(&client, "button.danger").await.click().await.unwrap();
+    client.accept_alert().await.unwrap();
+    client.wait().for_element(Locator::Css(".badge.idle")).await.unwrap();
+    assert!(client.find(Locator::Css("#secret")).await.is_err(), "it is shown once");
+    find(&client, ".tabs a[href='/access/audit']").await.click().await.unwrap();
+    let trail = text(&client, "main table").await;
+    assert!(trail.contains("token.create") && trail.contains("token.revoke"), "{trail}");
+    screenshot(&client, &picture("audit")).await;
+    client.close().await.unwrap();
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
+use hob_house::Live;
 use hob_testkit::{Layout, Needs, TestApp, TestHouse};
 use hob_web::look::{Field, Markup, When};
 use hob_web::{Access, Config, Console, Page, Problem, Query, Routes, Web};
@@ -93,7 +94,7 @@ impl Room {
 pub(super) async fn serve(config: Config) -> (TestHouse, TestApp, Room) {
     let house = TestHouse::embedded(Needs::default(), Layout::Plain).await;
     let mut room = None;
-    let app = TestApp::configured(&house, config, |web| {
+    let app = TestApp::configured(&house, Live::fixed(config), |web| {
         let made = Room { web: web.clone(), visits: Arc::default() };
         room = Some(made.clone());
         made.routes()
