@@ -1,4 +1,4 @@
-//! Redis clients that nobody here wrote, for the tests: redis-py in a virtual environment, and ioredis and
+//! Clients that nobody here wrote, for the tests: redis-py and schemathesis in a virtual environment, and ioredis and
 //! node-redis in a `node_modules`, of fixed versions, under `target/testkit`.
 
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{step, workspace};
 
-const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0"];
+const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "schemathesis==4.32.5"];
 
 /// The newest that still run on the Node.js 18 of Debian 12.
 const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0"];

@@ -6,11 +6,16 @@ mod doctor;
 mod exit;
 mod foundation;
 mod http;
+mod load;
 mod pages;
+mod pipeline;
 mod records;
+mod relay;
 mod schema;
 mod serve;
 mod systems;
+#[cfg(test)]
+mod table;
 mod token;
 mod uptime;
 
@@ -34,7 +39,9 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)
         }
+        Command::Pipeline { command } => pipeline::run(&command, file),
         Command::Records { command } => records::run(&command, file),
+        Command::Load { command } => load::run(&command),
         Command::Schema { command } => schema::run(&command),
     };
     match outcome {

@@ -83,7 +83,11 @@ pub use list::{List, Paging, Time};
 pub use live::Changes;
 pub use problem::{FieldError, Problem};
 pub use routes::{Entry, Routes};
+pub use server::Peer;
 pub use web::Web;
+
+/// The stylesheet of the console, for documents that are to stand alone.
+pub const STYLESHEET: &str = include_str!("../assets/hob.css");
 
 /// The tables of tokens, sessions and the audit trail.
 pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("web": "0001_access");

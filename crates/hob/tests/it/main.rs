@@ -3,6 +3,7 @@
 mod config;
 mod doctor;
 mod monitors;
+mod pipeline;
 mod program;
 mod records;
 mod schema;
