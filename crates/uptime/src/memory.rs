@@ -23,6 +23,15 @@ impl Memory {
 }
 
 impl Uptime {
+    /// Measures, for the dashboard and the metrics.
+    pub(crate) async fn measure(&self) -> Result<()> {
+        let memory = self.memory().await?;
+        metrics::gauge!("hob_uptime_memory_bytes").set(memory.bytes as f64);
+        metrics::gauge!("hob_uptime_memory_bytes_per_monitor").set(memory.per_monitor() as f64);
+        *self.inner.memory.lock() = Some(memory);
+        Ok(())
+    }
+
     /// Asks the store how large the shared keys are, and the keys of some monitors, evenly chosen.
     pub async fn memory(&self) -> Result<Memory> {
         let monitors = self.monitors();

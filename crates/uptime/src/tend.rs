@@ -50,7 +50,10 @@ pub(crate) fn start(uptime: &Uptime) {
     });
     every(uptime, "uptime: settle incidents", SETTLE_EVERY, async |uptime| settle_all(&uptime).await);
     every(uptime, "uptime: remind", REMIND_EVERY, async |uptime| remind_all(&uptime).await);
-    every(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| reconcile(&uptime).await);
+    every(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| {
+        reconcile(&uptime).await?;
+        uptime.measure().await
+    });
     every(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
         history::summarize(uptime.records(), &monitors, now()).await?;

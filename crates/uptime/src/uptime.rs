@@ -18,6 +18,7 @@ use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
 use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::memory::Memory;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
 use crate::pages::StatusCache;
@@ -25,7 +26,7 @@ use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
-use hob_hot::epoch::{Epoch, Outcome};
+use hob_hot::epoch::Outcome;
 
 /// As many monitors as one deployment may have: each takes its place in hot state, and in every node's memory.
 pub const MOST_MONITORS: usize = 100_000;
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) wake: Notify,
     pub(crate) board: BoardCache,
     pub(crate) status: StatusCache,
+    /// As it was measured last.
+    pub(crate) memory: parking_lot::Mutex<Option<Memory>>,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -108,6 +111,7 @@ impl Uptime {
             wake: Notify::new(),
             board: BoardCache::default(),
             status: StatusCache::default(),
+            memory: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),
@@ -291,22 +295,22 @@ impl Uptime {
         };
         let lease = monitor.timeout() + self.config().grace.get();
         let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms };
-        if let Outcome::Lost { found } = self.schedule().plan(turn).await? {
+        if let Outcome::Lost { .. } = self.schedule().plan(turn).await? {
             // What is rebuilt has this monitor in it.
-            self.rebuild(shard, found).await?;
+            self.rebuild(shard).await?;
         }
         Ok(())
     }
 
     /// Brings a lost shard back.
-    pub(crate) async fn rebuild(&self, shard: Shard, found: Option<Epoch>) -> Result<()> {
+    pub(crate) async fn rebuild(&self, shard: Shard) -> Result<()> {
         let before = self.schedule().epoch(shard);
         let _one_at_a_time = self.inner.rebuilding.lock().await;
         if self.schedule().epoch(shard) != before {
             return Ok(());
         }
         let grace = self.config().grace.get();
-        self.schedule().rebuild(self.records(), shard, found, grace).await?;
+        self.schedule().rebuild(self.records(), shard, grace).await?;
         self.inner.wake.notify_one();
         Ok(())
     }
@@ -314,8 +318,8 @@ impl Uptime {
     async fn seize(&self, id: &MonitorId) -> Result<Option<crate::schedule::Claim>> {
         match self.schedule().seize(id).await? {
             Outcome::Done(claim) => Ok(claim),
-            Outcome::Lost { found } => {
-                self.rebuild(self.schedule().shard_of(id), found).await?;
+            Outcome::Lost { .. } => {
+                self.rebuild(self.schedule().shard_of(id)).await?;
                 match self.schedule().seize(id).await? {
                     Outcome::Done(claim) => Ok(claim),
                     Outcome::Lost { .. } => Ok(None),

@@ -29,8 +29,8 @@ pub(super) fn routes() -> Routes<Alerts> {
 /// A channel. Secrets are only named.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AlertChannel)]
-struct ChannelView {
-    id: ChannelId,
+pub(super) struct ChannelView {
+    pub(super) id: ChannelId,
     #[serde(flatten)]
     spec: ChannelSpec,
     created_at: Time,
@@ -150,7 +150,7 @@ async fn deliveries(
     Ok(Json(page.into()))
 }
 
-fn view(written: Written) -> Result<ChannelView, Problem> {
+pub(super) fn view(written: Written) -> Result<ChannelView, Problem> {
     match written {
         Written::Written(channel) => Ok((*channel).into()),
         Written::Invalid(wrong) => Err(invalid(wrong)),
@@ -161,13 +161,13 @@ fn view(written: Written) -> Result<ChannelView, Problem> {
 }
 
 /// Writes down who did what. That it was done is not undone when this fails.
-async fn note(alerts: &Alerts, caller: &Caller, what: &str, id: &ChannelId) {
+pub(super) async fn note(alerts: &Alerts, caller: &Caller, what: &str, id: &ChannelId) {
     if let Err(error) = Audit::new(alerts.records()).record(caller.name(), what, id.as_str()).await {
         tracing::warn!(%error, what, %id, "not in the audit trail");
     }
 }
 
-fn unknown() -> Problem {
+pub(super) fn unknown() -> Problem {
     Problem::not_found("channel")
 }
 

@@ -29,6 +29,8 @@ struct Dashboard {
     only_failing: Field,
     rows: Vec<Shown>,
     pager: Pager,
+    /// What all monitors take in hot state, and each of them (U9).
+    memory: Option<(Quantity, Quantity)>,
     may_write: bool,
 }
 
@@ -78,6 +80,11 @@ pub(super) async fn show(
             first: wanted.after.is_some().then(|| link(&wanted, None)),
             next: next.map(|next| link(&wanted, Some(&next))),
         },
+        memory: uptime
+            .inner
+            .memory
+            .lock()
+            .map(|memory| (Quantity::bytes(memory.bytes), Quantity::bytes(memory.per_monitor()))),
         may_write: console.may(&MAY_WRITE),
     };
     console.page("Uptime", &body)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hob_hot::epoch::Outcome;
 use hob_testkit::{Layout, TestHouse, budget};
 use hob_uptime::incident::{self, News};
-use hob_uptime::monitor::{self, Edited, Monitor};
+use hob_uptime::monitor::{self, Edited, Monitor, MonitorSpec};
 use hob_uptime::record::{Entry, Recorded};
 use hob_uptime::schedule::{Claim, Leaving};
 use hob_uptime::state::State;
@@ -61,9 +61,11 @@ impl Model {
         let mut monitors = BTreeMap::new();
         for n in 0..4 {
             let id = format!("m{n}");
-            let monitor =
-                bench.add(&id, |spec| (spec.interval_s, spec.retries, spec.recoveries) = (10, n, 1 + n % 2));
-            monitors.insert(id, monitor.await);
+            let with = |spec: &mut MonitorSpec| {
+                (spec.interval_s, spec.retries, spec.recoveries) = (10, n, 1 + n % 2);
+            };
+            let monitor = bench.add(&id, with).await;
+            monitors.insert(id, monitor);
         }
         Self { bench, monitors, claims: Vec::new(), newest: BTreeMap::new(), recorded: BTreeMap::new() }
     }
@@ -113,7 +115,7 @@ impl Model {
         }
     }
 
-    async fn edit(&mut self, monitor: &Monitor, spec: hob_uptime::monitor::MonitorSpec) {
+    async fn edit(&mut self, monitor: &Monitor, spec: MonitorSpec) {
         let (id, spec) = (&monitor.id, &spec);
         let edited = self.bench.house.records.write(|tx| async move {
             let edited = monitor::edit(&tx, id, spec).await?;
@@ -135,9 +137,9 @@ impl Model {
 
     async fn rebuild(&self) {
         for shard in self.bench.schedule.shards() {
-            if let Outcome::Lost { found } = self.bench.schedule.claim(shard, 0).await.unwrap() {
+            if let Outcome::Lost { .. } = self.bench.schedule.claim(shard, 0).await.unwrap() {
                 let records = &self.bench.house.records;
-                self.bench.schedule.rebuild(records, shard, found, GRACE).await.unwrap();
+                self.bench.schedule.rebuild(records, shard, GRACE).await.unwrap();
             }
         }
     }

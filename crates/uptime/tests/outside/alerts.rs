@@ -419,6 +419,29 @@ async fn a_test_is_sent_at_once_and_only_once() {
     assert_eq!(target.visits(), 1);
 }
 
+#[tokio::test]
+async fn a_channel_can_be_added_and_tried_from_the_console() {
+    let office = Office::new(Database::sqlite()).await;
+    let target = Target::saying(|_| answer(200, "", "")).await;
+    let app = app(&office).await;
+    let empty = app.get("/uptime/channels").await;
+    assert!(String::from_utf8_lossy(&empty.body).contains("No channels yet"));
+    let fields =
+        [("name", "Ops <b>"), ("kind", "webhook"), ("url", &target.url("/hook")), ("secret", ""), ("to", "")];
+    let added = app.submit("/uptime/channels", &fields).await;
+    assert_eq!(added.status, 303);
+    let own = added.headers["location"].to_str().unwrap().to_owned();
+    assert_eq!(app.submit(&format!("{own}/test"), &[]).await.status, 303);
+    let page = app.get(&own).await;
+    let page = String::from_utf8_lossy(&page.body);
+    assert!(page.contains("delivered") && page.contains("status 200") && page.contains("unsigned"), "{page}");
+    assert!(!page.contains("Ops <b>"), "{page}");
+    assert_eq!(app.submit(&format!("{own}/delete"), &[]).await.status, 303);
+    assert_eq!(app.get(&own).await.status, 404);
+    let refused = app.submit("/uptime/channels", &[("name", "a"), ("kind", "email")]).await;
+    assert_eq!(refused.status, 422);
+}
+
 /// What was written to the log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
