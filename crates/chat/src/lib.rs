@@ -1,1 +1,55 @@
 //! Chat: presence, typing, unread counts and messages, on many nodes.
+//!
+//! Messages, members and read pointers are in the records before they are acknowledged. Who is online, who types, the
+//! newest messages and the unread counters are hot state, which is rebuilt when it is lost. Clients speak the
+//! Centrifugo protocol over WebSocket, or HTTP.
+
+mod block;
+mod bucket;
+mod changes;
+mod channel;
+mod chat;
+mod config;
+mod conversation;
+mod error;
+mod event;
+mod feed;
+mod hub;
+pub mod keys;
+mod live;
+mod member;
+mod message;
+mod node;
+mod pages;
+mod participants;
+mod people;
+mod presence;
+mod protocol;
+mod recent;
+mod routes;
+mod rpc;
+mod session;
+mod socket;
+mod talk;
+pub mod token;
+mod typing;
+mod unread;
+mod users;
+
+pub use block::Wish;
+pub use changes::{COUNTS, MESSAGE_CREATED, MessageCreated};
+pub use channel::Channel;
+pub use chat::Chat;
+pub use config::Config;
+pub use conversation::{Conversation, Listed, NewConversation};
+pub use error::{Answer, Error, Refusal};
+pub use event::{At, Event, Happening};
+pub use member::{Member, Progress, Receipt};
+pub use message::{Message, NewMessage, Span};
+pub use node::{Load, NodeLoad};
+pub use presence::{Change, Presence};
+pub use talk::Typist;
+pub use unread::Count;
+
+/// The tables of the chat.
+pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("chat": "0001_chat");

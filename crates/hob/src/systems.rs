@@ -5,6 +5,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use hob_gateway::Gateway;
+use hob_uptime::Uptime;
 use hob_web::{Routes, Stage, Web};
 
 use crate::config::LiveConfig;
@@ -14,6 +15,7 @@ use crate::pages::Overview;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     Gateway,
+    Uptime,
 }
 
 /// The systems that were asked for.
@@ -43,15 +45,24 @@ impl Systems {
             let gateway = gateway.context("gateway")?;
             gateway.start();
             gateway.keep_pages_current(web.changes());
-            systems.running.push(System::Gateway);
-            systems.routes = systems.routes.merge(gateway.routes());
-            let card = move || {
-                let gateway = gateway.clone();
-                async move { gateway.card().await }
-            };
-            systems.overview = systems.overview.system("Gateway", "/gateway", card);
+            systems.add_gateway(gateway);
+        }
+        if asked_for(System::Uptime) {
+            let uptime = Uptime::open(house, config.uptime.clone()).await.context("uptime")?;
+            uptime.start(web.changes());
+            systems.routes = systems.routes.merge(uptime.routes());
+            systems.running.push(System::Uptime);
         }
         Ok(systems)
+    }
+
+    fn add_gateway(&mut self, gateway: Gateway) {
+        self.running.push(System::Gateway);
+        self.routes = std::mem::take(&mut self.routes).merge(gateway.routes());
+        self.overview = self.overview.clone().system("Gateway", "/gateway", move || {
+            let gateway = gateway.clone();
+            async move { gateway.card().await }
+        });
     }
 
     /// What this node does, for the Health page.

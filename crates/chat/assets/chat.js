@@ -1,0 +1,227 @@
+// Makes the chat page live: new messages, typing, presence and unread counts over the WebSocket. Without it the page
+// is complete, and its forms send messages.
+//
+// It speaks the client protocol itself: one connection, the feed of the user, the channel of the open conversation.
+// After a cut it comes back by itself and recovers from the last offset that it has seen.
+
+const page = document.getElementById("chat");
+const me = page.dataset.user;
+const conversation = page.dataset.conversation;
+const list = document.getElementById("messages");
+const typingLine = document.getElementById("typing");
+const form = document.getElementById("say");
+const banner = document.getElementById("banner");
+
+const LONGEST_PAUSE_MS = 10_000;
+const TYPING_EVERY_MS = 2_500;
+
+let socket = null;
+let attempts = 0;
+let nextId = 1;
+let waiting = new Map();
+let offset = Number(page.dataset.offset);
+let epoch = "";
+const typists = new Set();
+
+function say(text) {
+  if (!banner) return;
+  banner.hidden = !text;
+  banner.textContent = text;
+}
+
+function call(command) {
+  return new Promise((resolve, reject) => {
+    if (!socket || socket.readyState !== WebSocket.OPEN) return reject(new Error("not connected"));
+    const id = nextId++;
+    waiting.set(id, { resolve, reject });
+    socket.send(JSON.stringify({ id, ...command }));
+  });
+}
+
+function rpc(method, data) {
+  return call({ rpc: { method, data } }).then((reply) => reply.rpc.data);
+}
+
+function connect() {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  socket = new WebSocket(`${scheme}://${location.host}/connection/websocket`);
+  socket.onopen = begin;
+  socket.onmessage = (event) => event.data.split("\n").forEach((line) => receive(JSON.parse(line)));
+  socket.onclose = (event) => {
+    for (const { reject } of waiting.values()) reject(new Error("cut off"));
+    waiting = new Map();
+    page.removeAttribute("data-live");
+    if (event.code >= 3500 && event.code < 4000) return say("The chat has closed this connection. Reload the page.");
+    attempts += 1;
+    say("Connection lost. Coming back…");
+    setTimeout(connect, Math.min(LONGEST_PAUSE_MS, 200 * 2 ** attempts) * (0.5 + Math.random() / 2));
+  };
+}
+
+async function begin() {
+  try {
+    await call({ connect: { token: page.dataset.token, name: "hob" } });
+    const feed = await call({ subscribe: { channel: `user:${me}` } });
+    showPicture(feed.subscribe.data);
+    if (conversation) await join();
+    attempts = 0;
+    say("");
+    page.setAttribute("data-live", "");
+  } catch (error) {
+    socket.close();
+  }
+}
+
+async function join() {
+  const wish = { channel: `conv:${conversation}`, join_leave: true, recover: true, offset, epoch };
+  const { subscribe } = await call({ subscribe: wish });
+  epoch = subscribe.epoch;
+  if (!subscribe.recovered) return location.reload();
+  for (const publication of subscribe.publications ?? []) hear(publication);
+  offset = subscribe.offset;
+  markRead();
+}
+
+function receive(frame) {
+  if (frame.id) {
+    const { resolve, reject } = waiting.get(frame.id) ?? {};
+    waiting.delete(frame.id);
+    if (frame.error) reject?.(new Error(frame.error.message));
+    else resolve?.(frame);
+  } else if (frame.push) {
+    push(frame.push);
+  } else {
+    socket.send("{}");
+  }
+}
+
+function push({ channel, pub, join, leave, unsubscribe }) {
+  if (unsubscribe) {
+    if (unsubscribe.code >= 2500) socket.close();
+    else if (channel === `conv:${conversation}`) say("You are not in this conversation any more.");
+  } else if (join || leave) {
+    showPerson((join ?? leave).info.user, Boolean(join));
+  } else if (channel.startsWith("user:")) {
+    news(pub.data);
+  } else {
+    hear(pub);
+  }
+}
+
+function hear({ data, offset: at }) {
+  if (at) offset = Math.max(offset, at);
+  switch (data.type) {
+    case "message":
+      showMessage(data.message);
+      markRead();
+      break;
+    case "edited":
+      change(data.message, (item) => (item.querySelector("p").textContent = data.message.content));
+      break;
+    case "deleted":
+      change(data.message, (item) => item.remove());
+      break;
+    case "typing":
+      if (data.userId !== me) showTyping(data.userId, data.typing);
+      break;
+    case "joined":
+    case "left":
+      location.reload();
+  }
+}
+
+function change(message, how) {
+  const item = list.querySelector(`[data-id="${CSS.escape(message.id)}"]`);
+  if (item) how(item);
+}
+
+function showMessage(message) {
+  if (message.deleted || list.querySelector(`[data-id="${CSS.escape(message.id)}"]`)) return;
+  const item = document.createElement("li");
+  item.dataset.id = message.id;
+  item.dataset.sequence = message.sequence;
+  if (message.senderId === me) item.className = "own";
+  const [sender, time, text] = ["b", "time", "p"].map((name) => document.createElement(name));
+  sender.textContent = message.senderId;
+  time.dateTime = message.timestamp;
+  time.textContent = message.timestamp.slice(11, 16);
+  text.textContent = message.content;
+  item.append(sender, time, text);
+  const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+  list.append(item);
+  if (atEnd || message.senderId === me) list.scrollTop = list.scrollHeight;
+}
+
+function showTyping(user, typing) {
+  if (typing) typists.add(user);
+  else typists.delete(user);
+  const names = [...typists].slice(0, 3).join(", ");
+  typingLine.textContent = names ? `${names} ${typists.size > 1 ? "are" : "is"} typing…` : "";
+}
+
+function showPerson(user, online) {
+  const person = document.querySelector(`[data-person="${CSS.escape(user)}"]`);
+  person?.toggleAttribute("data-online", online);
+}
+
+function showUnread(room, unread) {
+  const badge = document.querySelector(`[data-room="${CSS.escape(room)}"] [data-unread]`);
+  if (!badge) return;
+  badge.textContent = unread;
+  badge.hidden = unread === 0;
+}
+
+function showPicture(picture) {
+  for (const { conversationId, unread } of picture.unread) showUnread(conversationId, unread);
+  for (const person of document.querySelectorAll("[data-person]")) {
+    const online = person.dataset.person === me || picture.online.includes(person.dataset.person);
+    person.toggleAttribute("data-online", online);
+  }
+}
+
+function news(data) {
+  if (data.type === "unread") showUnread(data.conversationId, data.unread);
+  else if (data.type === "presence") showPerson(data.userId, data.online);
+  else if (data.type === "membership" && data.conversationId !== conversation) location.reload();
+}
+
+let reading = 0;
+function markRead() {
+  if (document.hidden || !conversation) return;
+  clearTimeout(reading);
+  reading = setTimeout(() => rpc("read", { conversationId: conversation, sequence: offset }).catch(() => {}), 200);
+}
+document.addEventListener("visibilitychange", markRead);
+
+function wireForm() {
+  const field = form.elements.content;
+  let told = 0;
+  field.addEventListener("input", () => {
+    if (!field.value || Date.now() - told < TYPING_EVERY_MS) return;
+    told = Date.now();
+    rpc("typing", { conversationId: conversation, typing: true }).catch(() => {});
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const content = field.value.trim();
+    if (!content) return;
+    // The same id however often it is tried: it is sent once.
+    const clientId = form.dataset.pending === content ? form.dataset.clientId : crypto.randomUUID();
+    form.dataset.pending = content;
+    form.dataset.clientId = clientId;
+    try {
+      showMessage(await rpc("send", { conversationId: conversation, content, clientId }));
+      if (field.value.trim() === content) field.value = "";
+      delete form.dataset.pending;
+      told = 0;
+    } catch (error) {
+      say(`Not sent: ${error.message}. Try again.`);
+    }
+  });
+}
+
+if (page.dataset.token) {
+  if (list) list.scrollTop = list.scrollHeight;
+  if (form) wireForm();
+  connect();
+}

@@ -1,0 +1,47 @@
+//! How often one connection may do something: a bucket that fills at a steady rate.
+
+use std::time::Instant;
+
+/// Lets so many things pass at once, and so many in a second on the long run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    per_second: f64,
+    most: f64,
+    left: f64,
+    looked: Instant,
+}
+
+impl Bucket {
+    pub(crate) fn new(per_second: u32, most: u32, now: Instant) -> Self {
+        let most = f64::from(most.max(1));
+        Self { per_second: f64::from(per_second.max(1)), most, left: most, looked: now }
+    }
+
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.looked).as_secs_f64();
+        self.looked = now;
+        self.left = (self.left + passed * self.per_second).min(self.most);
+        if self.left < 1.0 {
+            return false;
+        }
+        self.left -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_a_steady_rate() {
+        let begun = Instant::now();
+        let mut bucket = Bucket::new(2, 3, begun);
+        let passed = (0..10).filter(|_| bucket.take(begun)).count();
+        assert_eq!(passed, 3);
+        assert!(!bucket.take(begun + Duration::from_millis(499)));
+        assert!(bucket.take(begun + Duration::from_millis(1_000)));
+    }
+}

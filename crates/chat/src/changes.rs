@@ -1,0 +1,60 @@
+//! What other parts, on any node, have to do after a change: told through the outbox, in the transaction that
+//! makes the change, so that it is done even if the node that made it dies on the spot.
+
+use hob_records::Transaction;
+use hob_records::outbox::Topic;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Halt;
+use crate::event::At;
+use crate::keys::{ConversationId, UserId};
+use crate::message::Message;
+
+/// A new message (C10): other services read this topic.
+pub const MESSAGE_CREATED: Topic = Topic("chat.message.created");
+/// Unread counts that may have changed.
+pub const COUNTS: Topic = Topic("chat.counts");
+
+/// The payload of [`MESSAGE_CREATED`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageCreated {
+    pub conversation_id: ConversationId,
+    pub message_id: String,
+    pub sender_id: UserId,
+    pub timestamp: At,
+}
+
+/// The payload of [`COUNTS`]; its key is the conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Whose {
+    Everybodys,
+    Of(UserId),
+}
+
+pub(crate) fn tell_message(tx: &Transaction, message: &Message) -> Result<(), Halt> {
+    let created = MessageCreated {
+        conversation_id: message.conversation_id.clone(),
+        message_id: message.id.clone(),
+        sender_id: message.sender_id.clone(),
+        timestamp: message.timestamp,
+    };
+    let key = message.conversation_id.as_str();
+    Ok(tx.emit(MESSAGE_CREATED, key, serde_json::to_string(&created)?)?)
+}
+
+pub(crate) fn tell_members(tx: &Transaction, conversation: &ConversationId) -> Result<(), Halt> {
+    tell(tx, conversation, &Whose::Everybodys)
+}
+
+pub(crate) fn tell_reader(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    user: &UserId,
+) -> Result<(), Halt> {
+    tell(tx, conversation, &Whose::Of(user.clone()))
+}
+
+fn tell(tx: &Transaction, conversation: &ConversationId, whose: &Whose) -> Result<(), Halt> {
+    Ok(tx.emit(COUNTS, conversation.as_str(), serde_json::to_string(whose)?)?)
+}

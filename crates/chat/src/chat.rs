@@ -1,0 +1,342 @@
+//! The chat itself: its parts, and the tasks that keep them going.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use hob_hot::limit::{Algorithm, Rule, Window};
+use hob_hot::{BusEvent, Hot, Topic};
+use hob_house::{House, Live, Task, Tasks};
+use hob_records::{Records, RecordsId};
+use hob_web::Changes;
+use serde::Deserialize;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::hub::{Confirmation, Dispatch, Hub};
+use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
+use crate::live::News;
+use crate::node::{Node, Pulse};
+use crate::participants::Participants;
+use crate::presence::{Occasion, Presences};
+use crate::protocol::Disconnect;
+use crate::recent::Recent;
+use crate::token::Tokens;
+use crate::typing::Typing;
+use crate::unread::Unread;
+use crate::{Config, Error};
+
+/// Changes of one conversation are made one after the other on a node, so that its subscribers are told in order
+/// without waiting for each other.
+const STRIPES: usize = 64;
+/// So many users are published again at a time, after a loss.
+const AGAIN_AT_ONCE: usize = 64;
+const TYPING_EVERY: Duration = Duration::from_millis(250);
+/// A limit that cannot be asked in this time lets pass: delivery within a node goes on without the store.
+const LIMIT_WITHIN: Duration = Duration::from_millis(250);
+
+/// The chat of one node. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Chat {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) config: Live<Config>,
+    pub(crate) records: Records,
+    pub(crate) hot: Hot,
+    pub(crate) quick: Hot,
+    pub(crate) keys: Keys,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) presences: Presences,
+    pub(crate) typing: Typing,
+    pub(crate) recent: Recent,
+    pub(crate) unread: Unread,
+    pub(crate) participants: Participants,
+    pub(crate) tokens: Tokens,
+    pub(crate) tasks: Tasks,
+    /// What positions in channels belong to: the records.
+    pub(crate) epoch: String,
+    stripes: Vec<Mutex<()>>,
+    node_name: String,
+    /// Told when pages have something new to show.
+    changes: OnceLock<Changes>,
+}
+
+impl Chat {
+    /// Prepares the chat. Nothing runs before [`Chat::start`].
+    pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+        let now = config.now();
+        let env = |name: &str| match name {
+            "MESSAGE_RATE_WINDOW" if now.message_rate_window.is_some() => {
+                now.message_rate_window.map(|window| window.as_millis().to_string())
+            }
+            name => std::env::var(name).ok(),
+        };
+        let keys = Keys::from_env(house.layout, &env).map_err(|error| Error::Config(error.to_string()))?;
+        let hot = house.hot.clone();
+        let node = Node::new(&hot, &keys, &house.node, now.node_lease.get());
+        let inner = Inner {
+            tokens: Tokens::from_config(&now)?,
+            records: house.records.clone(),
+            quick: hot.with_deadline(LIMIT_WITHIN),
+            hub: Hub::new(&hot, &house.records, &keys, node),
+            presences: Presences::new(&hot, &keys),
+            typing: Typing::new(&hot, &keys),
+            recent: Recent::new(&hot, &keys),
+            unread: Unread::new(&hot, &keys),
+            participants: Participants::new(&hot, &keys),
+            tasks: house.tasks.clone(),
+            epoch: epoch(house.records.id()),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            node_name: house.node.to_string(),
+            changes: OnceLock::new(),
+            keys,
+            hot,
+            config,
+        };
+        let chat = Self { inner: Arc::new(inner) };
+        chat.message_rule()?;
+        Ok(chat)
+    }
+
+    /// Starts the background tasks.
+    pub fn start(&self) {
+        let tasks = &self.inner.tasks;
+        let chat = self.clone();
+        tasks.spawn("chat node", move |task| chat.clone().keep_alive(task));
+        let chat = self.clone();
+        tasks.spawn("chat ear", move |task| chat.clone().listen(task));
+        let chat = self.clone();
+        tasks.spawn("chat post", move |task| {
+            let chat = chat.clone();
+            async move { chat.inner.hub.post.run(&chat.inner.hot, &task).await }
+        });
+        let chat = self.clone();
+        tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
+    }
+
+    /// Has open pages of the console follow what happens.
+    pub fn show_changes(&self, changes: &Changes) {
+        let _ = self.inner.changes.set(changes.clone());
+    }
+
+    /// The name of this node.
+    pub fn node_name(&self) -> &str {
+        &self.inner.node_name
+    }
+
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.inner.config.now()
+    }
+
+    /// A token for a user, if this process may sign one; for pages and demos.
+    pub fn issue_token(&self, user: &UserId, valid: Duration) -> Option<String> {
+        let expires_s = now_s() + i64::try_from(valid.as_secs()).unwrap_or(i64::MAX / 2);
+        self.inner.tokens.issue(user, expires_s)
+    }
+
+    pub(crate) fn message_rule(&self) -> Result<Rule, Error> {
+        let config = self.config();
+        // The keys know the window, too: their TTL is declared by it.
+        let period = self.inner.keys.message_rate_ttl();
+        let window = Window { limit: config.message_rate_limit, period, burst: None };
+        if !matches!(config.message_rate_algorithm, Algorithm::FixedCounter | Algorithm::Gcra) {
+            let reason = "message_rate_algorithm: fixed_counter or gcra, please";
+            return Err(Error::Config(reason.to_owned()));
+        }
+        Ok(Rule::new(config.message_rate_algorithm, vec![window])?)
+    }
+
+    /// The turn of a conversation's changes on this node.
+    pub(crate) async fn turn(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
+        let hash = conversation.as_str().bytes().fold(0_usize, |hash, byte| {
+            hash.wrapping_mul(31).wrapping_add(usize::from(byte))
+        });
+        self.inner.stripes[hash % STRIPES].lock().await
+    }
+
+    /// Holds the node's lease, publishes its sockets again after a loss, sweeps dead nodes.
+    async fn keep_alive(self, task: Task) {
+        let lease = self.config().node_lease.get();
+        let mut next_beat = Instant::now();
+        loop {
+            if Instant::now() >= next_beat {
+                next_beat = Instant::now() + lease / 3;
+                if let Err(error) = self.beat().await {
+                    tracing::warn!(%error, "the chat's node has no lease for now");
+                }
+            }
+            if let Err(error) = self.inner.hub.node.sweep(&self.inner.presences).await {
+                tracing::debug!(%error, "cannot sweep dead nodes for now");
+            }
+            task.beat();
+            if !task.pause(lease / 9).await {
+                return self.leave().await;
+            }
+        }
+    }
+
+    /// One beat: the lease, and what follows from having lost it, or from the store having lost its data.
+    pub(crate) async fn beat(&self) -> Result<(), Error> {
+        let Inner { hub, .. } = &*self.inner;
+        let begun = Instant::now();
+        let reborn = hub.node.beat().await? == Pulse::Reborn;
+        if reborn {
+            // Orders that were given meanwhile did not wait for this node.
+            hub.revalidate_all().await?;
+        }
+        let lost = hub.node.look_for_losses().await?;
+        if reborn || lost {
+            self.publish_again().await?;
+        }
+        if reborn {
+            hub.node.settled(begun);
+        }
+        if lost {
+            tracing::warn!("hot state was lost; it is rebuilt");
+            hub.refresh_feeds();
+            self.rebuild_unread().await?;
+        }
+        if let Some(changes) = self.inner.changes.get() {
+            changes.tell("chat");
+        }
+        hub.node.publish_load(hub.load()).await
+    }
+
+    /// Writes the sockets of this node into hot state again.
+    async fn publish_again(&self) -> Result<(), Error> {
+        let hub = &self.inner.hub;
+        let node = hub.node.incarnation();
+        for chunk in hub.sockets().chunks(AGAIN_AT_ONCE) {
+            let joins = chunk.iter().map(|(user, sockets)| self.join_again(&node, user, sockets));
+            futures_util::future::try_join_all(joins).await?;
+        }
+        Ok(())
+    }
+
+    async fn join_again(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId]) -> Result<(), Error> {
+        let Inner { hub, presences, .. } = &*self.inner;
+        presences.join(node, user, sockets, Occasion::Again).await?;
+        // A socket that closed meanwhile may just have been counted again.
+        let open = hub.sockets_of(user);
+        for socket in sockets.iter().filter(|socket| !open.contains(*socket)) {
+            presences.leave(user, socket).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends this node's life in order: its sockets are told to go elsewhere, and the others need not wait.
+    async fn leave(self) {
+        let hub = &self.inner.hub;
+        for peer in hub.everybody() {
+            peer.outlet.close(Disconnect::SHUTDOWN);
+        }
+        let patience = Instant::now() + Duration::from_secs(3);
+        while hub.load().connections > 0 && Instant::now() < patience {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if let Err(error) = hub.node.leave().await {
+            tracing::debug!(%error, "the node's lease runs out by itself");
+        }
+    }
+
+    /// Hears orders, confirmations, and who comes and goes.
+    async fn listen(self, task: Task) {
+        let Inner { hub, keys, hot, .. } = &*self.inner;
+        let topics = [
+            Topic::channel(keys.orders_channel()),
+            Topic::channel(hub.orders.channel()),
+            Topic::channel(keys.user_online_channel()),
+            Topic::channel(keys.user_offline_channel()),
+        ];
+        let Ok(mut subscription) = hot.bus().subscribe(&topics).await else {
+            task.pause(Duration::from_millis(200)).await;
+            return;
+        };
+        // Whatever was told before is not known.
+        hub.refresh_feeds();
+        loop {
+            let event = tokio::select! {
+                event = subscription.next() => event,
+                () = task.stopped() => return,
+            };
+            task.beat();
+            match event {
+                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload).await,
+                // Orders are given until they are confirmed; who came and went is looked up anew.
+                Some(BusEvent::Missed) => hub.refresh_feeds(),
+                None => return,
+            }
+        }
+    }
+
+    async fn hear(&self, channel: &[u8], payload: &[u8]) {
+        let Inner { hub, keys, .. } = &*self.inner;
+        let online = channel == keys.user_online_channel().as_bytes();
+        if online || channel == keys.user_offline_channel().as_bytes() {
+            if let Ok(told) = serde_json::from_slice::<Told>(payload) {
+                let Told { user_id, timestamp, version } = &told;
+                let news = News::Presence { user_id, online, timestamp, version: *version };
+                hub.tell_presence(user_id, online, &news.json());
+            }
+        } else if channel == keys.orders_channel().as_bytes() {
+            if let Ok(dispatch) = serde_json::from_slice::<Dispatch>(payload)
+                && !hub.orders.is_own(&dispatch)
+            {
+                let chat = self.clone();
+                // Not here: an order may have to look into the records, and others wait behind it.
+                tokio::spawn(async move { chat.obey(&dispatch).await });
+            }
+        } else if let Ok(confirmation) = serde_json::from_slice::<Confirmation>(payload) {
+            hub.orders.confirmed(confirmation);
+        }
+    }
+
+    async fn obey(&self, dispatch: &Dispatch) {
+        let hub = &self.inner.hub;
+        let done = async {
+            hub.obey(&dispatch.order).await?;
+            hub.orders.confirm(&hub.node, dispatch).await
+        };
+        if let Err(error) = done.await {
+            // It is given again until it is confirmed, or this node's lease is over.
+            tracing::warn!(%error, "an order could not be carried out");
+        }
+    }
+
+    /// Tells when somebody has stopped typing without saying so.
+    async fn watch_typing(self, task: Task) {
+        let Inner { hub, typing, .. } = &*self.inner;
+        while task.pause(TYPING_EVERY).await {
+            for room in hub.rooms_with_typists_due(Instant::now()) {
+                let crate::channel::Channel::Conversation(id) = &room.channel else { continue };
+                // Without the store, everybody whose time is up has stopped.
+                let typists = typing.who(id).await.unwrap_or_default();
+                for user_id in room.keep_typists(Instant::now(), &typists) {
+                    let stopped = crate::live::Passing::Typing { user_id: user_id.clone(), typing: false };
+                    hub.whisper_here(&room.channel, &user_id, &stopped.json());
+                }
+            }
+            task.beat();
+        }
+    }
+}
+
+/// What is told of a user who came or went (C11).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    user_id: UserId,
+    timestamp: String,
+    version: u64,
+}
+
+/// Short, and the same for all nodes over the same records.
+fn epoch(id: RecordsId) -> String {
+    let text: String = id.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
+    text.chars().take(8).collect()
+}
+
+pub(crate) fn now_s() -> i64 {
+    jiff::Timestamp::now().as_second()
+}

@@ -1,0 +1,89 @@
+//! The feed of new messages that cannot miss any: from the outbox, by number, as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use futures_util::stream::{self, StreamExt as _};
+use hob_records::outbox::{self, Replay};
+use hob_web::{Access, Problem, Query, Routes};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use crate::changes::MESSAGE_CREATED;
+use crate::{Chat, Error};
+
+/// How often the records are asked for more.
+const POLL: Duration = Duration::from_millis(250);
+const BATCH: u16 = 100;
+
+pub(crate) fn routes() -> Routes<Chat> {
+    Routes::new().api(Access::read("chat"), routes!(events))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct EventsQuery {
+    /// The number of the last event that was seen; 0 for all that are kept. A `Last-Event-ID` header wins.
+    after: Option<u64>,
+}
+
+/// New messages, each at least once, from any event on: `event: message.created` with the payload that is published to
+/// `events:message.created`, and the event's number as its id. `event: missed` says that older ones are gone.
+#[utoipa::path(get, path = "/api/v1/chat/events", params(EventsQuery), tag = "chat",
+    responses((status = 200, content_type = "text/event-stream", body = String)))]
+async fn events(
+    State(chat): State<Chat>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+    let after = resumed.or(query.after).unwrap_or(0);
+    if i64::try_from(after).is_err() {
+        return Err(Problem::invalid("after", "no such event"));
+    }
+    let stop = chat.inner.tasks.stop_token();
+    let stream = follow(chat, after).take_until(stop.cancelled_owned());
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// A batch at a time: who does not read is not read for.
+fn follow(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold((chat, after), |(chat, after)| async move {
+        loop {
+            match next(&chat, after).await {
+                Ok((events, last)) if !events.is_empty() => return Some((stream::iter(events), (chat, last))),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "the feed waits"),
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .flatten()
+    .map(Ok)
+}
+
+async fn next(chat: &Chat, after: u64) -> Result<(Vec<Event>, u64), Error> {
+    match outbox::after(&chat.inner.records, MESSAGE_CREATED, after, BATCH).await? {
+        Replay::Events(events) => {
+            let last = events.last().map_or(after, |event| event.number);
+            let mut told = Vec::with_capacity(events.len());
+            for event in &events {
+                let data = chat.announcement(event).await?;
+                told.push(Event::default().event("message.created").id(event.number.to_string()).data(data));
+            }
+            Ok((told, last))
+        }
+        Replay::Missed { oldest, newest } if oldest > after + 1 => {
+            let data = format!(r#"{{"oldest":{oldest},"newest":{newest}}}"#);
+            let last = oldest.saturating_sub(1);
+            Ok((vec![Event::default().event("missed").id(last.to_string()).data(data)], last))
+        }
+        // Numbers that were not given yet.
+        Replay::Missed { .. } => Ok((Vec::new(), after)),
+    }
+}

@@ -1,0 +1,456 @@
+//! The hub: the connections of this node, the channels that they are subscribed to, and how what happens reaches
+//! them.
+//!
+//! An event reaches the subscribers of its own node at once, and the other nodes over the bus. Its number tells a
+//! receiver whether anything is missing, and what is missing comes from the records. So a message of the bus is a
+//! hint: it may be late, twice, or lost.
+
+mod orders;
+mod outlet;
+mod peer;
+mod post;
+mod room;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use hob_hot::{BusEvent, Hot, Topic};
+use hob_records::{Read as _, Records};
+use parking_lot::Mutex;
+
+pub(crate) use orders::{Confirmation, Dispatch, Order, Orders};
+pub(crate) use outlet::Next;
+pub(crate) use peer::Peer;
+pub(crate) use post::{Letter, Post};
+pub(crate) use room::{Activation, Joins, Room, Told};
+
+use crate::channel::Channel;
+use crate::event::{self, Event};
+use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
+use crate::node::{Load, Node};
+use crate::protocol::Unsubscribed;
+use crate::{Error, conversation, member};
+
+/// So many events are read from the records at a time.
+const PAGE: u16 = 500;
+/// The most contacts whose coming and going a feed tells.
+pub(crate) const MOST_CONTACTS: u16 = 1_000;
+/// Before the bus is asked again.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// The connections and channels of this node.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    hot: Hot,
+    records: Records,
+    keys: Keys,
+    /// This process, for others: the bus brings back what one has sent oneself.
+    origin: Incarnation,
+    pub(crate) node: Node,
+    pub(crate) post: Post,
+    pub(crate) orders: Orders,
+    rooms: Mutex<HashMap<Channel, Arc<Room>>>,
+    peers: Mutex<HashMap<UserId, Vec<Arc<Peer>>>>,
+    /// Sockets that other programs hold, and that this node answers for.
+    held: Mutex<HashMap<UserId, HashSet<SocketId>>>,
+    /// The rooms that tell of a user's coming and going.
+    watchers: Mutex<HashMap<UserId, HashSet<Channel>>>,
+    connections: AtomicU64,
+    messages: AtomicU64,
+    deliveries: AtomicU64,
+}
+
+impl Hub {
+    pub(crate) fn new(hot: &Hot, records: &Records, keys: &Keys, node: Node) -> Arc<Self> {
+        let origin = node.incarnation();
+        Arc::new(Self {
+            hot: hot.clone(),
+            records: records.clone(),
+            keys: keys.clone(),
+            post: Post::new(keys, &origin),
+            orders: Orders::new(hot, keys, &origin),
+            origin,
+            node,
+            rooms: Mutex::default(),
+            peers: Mutex::default(),
+            held: Mutex::default(),
+            watchers: Mutex::default(),
+            connections: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            deliveries: AtomicU64::new(0),
+        })
+    }
+
+    /// Adds a connection.
+    pub(crate) fn add(&self, peer: &Arc<Peer>) {
+        self.peers.lock().entry(peer.user.clone()).or_default().push(Arc::clone(peer));
+        let open = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        metrics::gauge!("hob_chat_connections").set(open as f64);
+    }
+
+    /// Takes a connection away; whether it was the user's last one on this node.
+    pub(crate) fn remove(&self, peer: &Peer) -> bool {
+        let mut peers = self.peers.lock();
+        let Some(own) = peers.get_mut(&peer.user) else { return true };
+        let before = own.len();
+        own.retain(|other| other.socket != peer.socket);
+        if own.len() < before {
+            let open = self.connections.fetch_sub(1, Ordering::Relaxed) - 1;
+            metrics::gauge!("hob_chat_connections").set(open as f64);
+        }
+        let last = own.is_empty();
+        if last {
+            peers.remove(&peer.user);
+        }
+        last
+    }
+
+    /// The connections of a user on this node.
+    pub(crate) fn peers_of(&self, user: &UserId) -> Vec<Arc<Peer>> {
+        self.peers.lock().get(user).cloned().unwrap_or_default()
+    }
+
+    /// Answers for a socket that another program holds.
+    pub(crate) fn hold(&self, user: &UserId, socket: &SocketId) {
+        self.held.lock().entry(user.clone()).or_default().insert(socket.clone());
+    }
+
+    /// Does not answer for it any more.
+    pub(crate) fn release(&self, user: &UserId, socket: &SocketId) {
+        let mut held = self.held.lock();
+        if let Some(sockets) = held.get_mut(user) {
+            sockets.remove(socket);
+            if sockets.is_empty() {
+                held.remove(user);
+            }
+        }
+    }
+
+    /// All users with their sockets on this node.
+    pub(crate) fn sockets(&self) -> Vec<(UserId, Vec<SocketId>)> {
+        let mut sockets: HashMap<UserId, Vec<SocketId>> = HashMap::new();
+        for (user, peers) in self.peers.lock().iter() {
+            let own = peers.iter().map(|peer| peer.socket.clone());
+            sockets.entry(user.clone()).or_default().extend(own);
+        }
+        for (user, held) in self.held.lock().iter() {
+            sockets.entry(user.clone()).or_default().extend(held.iter().cloned());
+        }
+        sockets.into_iter().collect()
+    }
+
+    /// The sockets of one user on this node.
+    pub(crate) fn sockets_of(&self, user: &UserId) -> HashSet<SocketId> {
+        let mut sockets = self.held.lock().get(user).cloned().unwrap_or_default();
+        sockets.extend(self.peers_of(user).iter().map(|peer| peer.socket.clone()));
+        sockets
+    }
+
+    pub(crate) fn everybody(&self) -> Vec<Arc<Peer>> {
+        self.peers.lock().values().flatten().cloned().collect()
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            connections: self.connections.load(Ordering::Relaxed),
+            users: self.peers.lock().len() as u64,
+            messages: self.messages.load(Ordering::Relaxed),
+            deliveries: self.deliveries.load(Ordering::Relaxed),
+            ..Load::default()
+        }
+    }
+
+    pub(crate) fn count_message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        metrics::counter!("hob_chat_messages_total").increment(1);
+    }
+
+    fn count_deliveries(&self, told: u64) {
+        self.deliveries.fetch_add(told, Ordering::Relaxed);
+        metrics::counter!("hob_chat_deliveries_total").increment(told);
+    }
+
+    /// The room of a channel, with this subscriber in it, pending; `None` if it is subscribed already.
+    pub(crate) fn enter(self: &Arc<Self>, channel: &Channel, peer: &Arc<Peer>, joins: Joins) -> Option<Arc<Room>> {
+        let mut rooms = self.rooms.lock();
+        let room = rooms.entry(channel.clone()).or_insert_with(|| {
+            let room = Arc::new(Room::new(channel.clone()));
+            // Dropped with the room's token, which the listener holds as well.
+            tokio::spawn(Arc::clone(self).listen(Arc::clone(&room)));
+            room
+        });
+        // Within the lock: an empty room may be taken away at any time.
+        room.add(peer, joins).then(|| Arc::clone(room))
+    }
+
+    /// Takes a subscriber out of a channel, and the channel away with its last one.
+    pub(crate) fn exit(&self, channel: &Channel, socket: &SocketId) -> bool {
+        let mut rooms = self.rooms.lock();
+        let Some(room) = rooms.get(channel) else { return false };
+        let was_there = room.remove(socket);
+        if room.is_empty() {
+            room.closed.cancel();
+            let watched = room.watched();
+            rooms.remove(channel);
+            drop(rooms);
+            self.unwatch(channel, &watched);
+        }
+        was_there
+    }
+
+    pub(crate) fn room(&self, channel: &Channel) -> Option<Arc<Room>> {
+        self.rooms.lock().get(channel).cloned()
+    }
+
+    fn all_rooms(&self) -> Vec<Arc<Room>> {
+        self.rooms.lock().values().cloned().collect()
+    }
+
+    /// Asks the records where a conversation is and who is in it, unless that is known here.
+    pub(crate) async fn begin(&self, room: &Room) -> Result<(), Error> {
+        if room.has_begun() {
+            return Ok(());
+        }
+        let behind = match &room.channel {
+            Channel::Conversation(id) => {
+                // The number first: who joins afterwards comes as an event.
+                let conversation = self.records.optional(conversation::by_id(id)).await?;
+                let users = member::users(&self.records, id).await?;
+                room.begin(conversation.map_or(0, |conversation| conversation.sequence), users)
+            }
+            Channel::Feed(user) => {
+                room.begin(0, member::contacts(&self.records, user, MOST_CONTACTS).await?)
+            }
+        };
+        self.watch(&room.channel, &room.watched());
+        if behind { self.catch_up(room).await } else { Ok(()) }
+    }
+
+    fn watch(&self, channel: &Channel, users: &[UserId]) {
+        let mut watchers = self.watchers.lock();
+        for user in users {
+            watchers.entry(user.clone()).or_default().insert(channel.clone());
+        }
+    }
+
+    fn unwatch(&self, channel: &Channel, users: &[UserId]) {
+        let mut watchers = self.watchers.lock();
+        for user in users {
+            if let Some(channels) = watchers.get_mut(user) {
+                channels.remove(channel);
+                if channels.is_empty() {
+                    watchers.remove(user);
+                }
+            }
+        }
+    }
+
+    /// Tells the subscribers of this node of an event, and of all that are missing before it.
+    pub(crate) async fn tell(&self, conversation: &ConversationId, event: &Event) -> Result<(), Error> {
+        let Some(room) = self.room(&Channel::Conversation(conversation.clone())) else { return Ok(()) };
+        self.tell_room(&room, event).await
+    }
+
+    async fn tell_room(&self, room: &Room, event: &Event) -> Result<(), Error> {
+        if !self.node.is_sure() {
+            self.revalidate(room).await?;
+        }
+        match room.tell(event) {
+            Told::To(told) => {
+                self.count_deliveries(told);
+                if let Some(event::Happening::Joined { user_id }) = event.membership() {
+                    self.watch(&room.channel, &[user_id]);
+                }
+                Ok(())
+            }
+            Told::Gap => self.catch_up(room).await,
+        }
+    }
+
+    /// Tells everything that the records have and the room's subscribers were not told.
+    pub(crate) async fn catch_up(&self, room: &Room) -> Result<(), Error> {
+        let Channel::Conversation(id) = &room.channel else { return Ok(()) };
+        let _one_at_a_time = room.filling.lock().await;
+        if !self.node.is_sure() {
+            self.revalidate(room).await?;
+        }
+        while let Some(top) = room.top() {
+            let events = event::after(&self.records, id, top, PAGE).await?;
+            for event in &events {
+                if let Told::To(told) = room.tell(event) {
+                    self.count_deliveries(told);
+                }
+            }
+            if events.len() < usize::from(PAGE) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up in the records who may be subscribed to a room, and what its subscribers are to be spared.
+    async fn revalidate(&self, room: &Room) -> Result<(), Error> {
+        let Channel::Conversation(id) = &room.channel else { return Ok(()) };
+        let users: HashSet<UserId> = member::users(&self.records, id).await?.into_iter().collect();
+        for peer in room.peers() {
+            if !users.contains(&peer.user) {
+                room.remove_user(&peer.user, Unsubscribed::SERVER);
+            }
+            peer.read_blocks(&self.records).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at everything again that orders may have changed while this node had no lease.
+    pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
+        for peer in self.everybody() {
+            peer.read_blocks(&self.records).await?;
+        }
+        for room in self.all_rooms() {
+            self.revalidate(&room).await?;
+            self.catch_up(&room).await?;
+        }
+        Ok(())
+    }
+
+    /// Carries out an order on this node.
+    pub(crate) async fn obey(&self, order: &Order) -> Result<(), Error> {
+        match order {
+            Order::Remove { conversation, user } => {
+                if let Some(room) = self.room(&Channel::Conversation(conversation.clone())) {
+                    room.remove_user(user, Unsubscribed::SERVER);
+                }
+            }
+            Order::Blocks { users } => {
+                for user in users {
+                    for peer in self.peers_of(user) {
+                        peer.read_blocks(&self.records).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells something that is not kept to a conversation's subscribers, here and on the other nodes.
+    pub(crate) fn whisper(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
+        self.whisper_here(&Channel::Conversation(conversation.clone()), actor, data);
+        self.post.whisper(conversation, actor, data);
+    }
+
+    /// The same on this node only.
+    pub(crate) fn whisper_here(&self, channel: &Channel, actor: &UserId, data: &str) {
+        if let Some(room) = self.room(channel) {
+            self.count_deliveries(room.whisper(actor, data));
+        }
+    }
+
+    /// Tells the rooms that watch a user that they came or went.
+    pub(crate) fn tell_presence(&self, user: &UserId, online: bool, data: &str) {
+        let channels: Vec<Channel> = self.watchers.lock().get(user).into_iter().flatten().cloned().collect();
+        for room in channels.iter().filter_map(|channel| self.room(channel)) {
+            let told = match room.channel {
+                Channel::Conversation(_) => room.tell_presence(user, online),
+                Channel::Feed(_) => room.whisper(user, data),
+            };
+            self.count_deliveries(told);
+        }
+    }
+
+    /// Rooms in which somebody's typing may be over.
+    pub(crate) fn rooms_with_typists_due(&self, now: Instant) -> Vec<Arc<Room>> {
+        self.all_rooms().into_iter().filter(|room| room.typists_due(now)).collect()
+    }
+
+    /// Has the subscribers of feeds come back: something that concerns them may have been missed.
+    pub(crate) fn refresh_feeds(&self) {
+        for room in self.all_rooms() {
+            if matches!(room.channel, Channel::Feed(_)) {
+                self.refresh(&room);
+            }
+        }
+    }
+
+    /// Ends a room's subscriptions so that clients subscribe anew, and get a fresh picture.
+    pub(crate) fn refresh(&self, room: &Room) {
+        for peer in room.peers() {
+            self.exit(&room.channel, &peer.socket);
+            peer.outlet.push(crate::protocol::unsubscribe_push(&room.channel, Unsubscribed::INSUFFICIENT));
+        }
+    }
+
+    /// Listens to what other nodes tell of a channel, for as long as it has subscribers here.
+    async fn listen(self: Arc<Self>, room: Arc<Room>) {
+        let closed = room.closed.clone();
+        let topic = match &room.channel {
+            Channel::Conversation(id) => Topic::channel(self.keys.conversation_channel(id)),
+            Channel::Feed(user) => Topic::channel(self.keys.feed_channel(user)),
+        };
+        let listening = async {
+            loop {
+                match self.hot.bus().subscribe(std::slice::from_ref(&topic)).await {
+                    Ok(mut subscription) => {
+                        // From now on nothing is missed; what was before is in the records.
+                        self.retry_catch_up(&room).await;
+                        while let Some(event) = subscription.next().await {
+                            self.hear(&room, event).await;
+                        }
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, channel = %room.channel, "cannot listen yet");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = listening => {}
+            () = closed.cancelled() => {}
+        }
+    }
+
+    async fn hear(&self, room: &Room, event: BusEvent) {
+        let BusEvent::Message { payload, .. } = event else {
+            return match room.channel {
+                Channel::Conversation(_) => self.retry_catch_up(room).await,
+                Channel::Feed(_) => self.refresh(room),
+            };
+        };
+        let Ok(letter) = serde_json::from_slice::<Letter>(&payload) else {
+            tracing::warn!(channel = %room.channel, "a message on the bus cannot be read");
+            return;
+        };
+        match (letter.sequence, letter.actor, letter.data) {
+            (Some(sequence), Some(actor), Some(data)) => {
+                let event = Event { sequence, actor, payload: data.get().to_owned() };
+                if let Err(error) = self.tell_room(room, &event).await {
+                    tracing::debug!(%error, "an event waits");
+                    self.retry_catch_up(room).await;
+                }
+            }
+            (Some(sequence), ..) if room.hear_of(sequence) => self.retry_catch_up(room).await,
+            (None, Some(actor), Some(data)) if letter.origin != self.origin.as_str() => {
+                self.hear_whisper(room, &actor, data.get());
+            }
+            _ => {}
+        }
+    }
+
+    fn hear_whisper(&self, room: &Room, actor: &UserId, data: &str) {
+        if let Channel::Conversation(_) = &room.channel {
+            crate::live::note(room, data);
+        }
+        self.count_deliveries(room.whisper(actor, data));
+    }
+
+    /// Catches up however long the records take.
+    async fn retry_catch_up(&self, room: &Room) {
+        while let Err(error) = self.catch_up(room).await {
+            tracing::warn!(%error, channel = %room.channel, "cannot catch up yet");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Changes of who may see what. They are acknowledged once every live node has carried them out, or its lease has
+//! ended; a node without its lease looks into the records before each delivery.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use hob_hot::Hot;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::Error;
+use crate::keys::{ConversationId, Incarnation, Keys, UserId};
+use crate::node::Node;
+
+/// What every node has to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// Take a user out of a conversation.
+    Remove { conversation: ConversationId, user: UserId },
+    /// Look up again whom these users have blocked.
+    Blocks { users: [UserId; 2] },
+}
+
+/// An order on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Dispatch {
+    pub(crate) id: String,
+    /// Where the confirmation goes.
+    pub(crate) origin: Incarnation,
+    #[serde(flatten)]
+    pub(crate) order: Order,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Confirmation {
+    pub(crate) id: String,
+    pub(crate) incarnation: String,
+}
+
+/// The orders that this node waits for.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    hot: Hot,
+    keys: Keys,
+    origin: Incarnation,
+    confirmed: Mutex<HashMap<String, HashSet<String>>>,
+    changed: Notify,
+}
+
+/// An order is told again after this long: its message, or the confirmation, may be lost.
+const AGAIN: Duration = Duration::from_millis(300);
+
+impl Orders {
+    pub(crate) fn new(hot: &Hot, keys: &Keys, origin: &Incarnation) -> Self {
+        let (hot, keys, origin) = (hot.clone(), keys.clone(), origin.clone());
+        Self { hot, keys, origin, confirmed: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// The channel on which confirmations come.
+    pub(crate) fn channel(&self) -> String {
+        self.keys.confirmations_channel(&self.origin)
+    }
+
+    /// Has every other live node carry out an order, which this one has already.
+    pub(crate) async fn dispatch(&self, node: &Node, order: Order) -> Result<(), Error> {
+        let id = format!("{:032x}", rand::random::<u128>());
+        let dispatch = Dispatch { id: id.clone(), origin: self.origin.clone(), order };
+        self.confirmed.lock().insert(id.clone(), HashSet::new());
+        let outcome = self.wait(node, &dispatch).await;
+        self.confirmed.lock().remove(&id);
+        outcome
+    }
+
+    async fn wait(&self, node: &Node, dispatch: &Dispatch) -> Result<(), Error> {
+        let deadline = tokio::time::Instant::now() + node.lease() * 2;
+        let payload = serde_json::to_vec(dispatch)?;
+        loop {
+            // A node whose lease has ended is not in this list, and one that joins later reads the records.
+            let live = node.live().await?;
+            let me = node.incarnation();
+            let others: Vec<&str> = live.iter().map(|member| member.incarnation.as_str()).collect();
+            let missing = |confirmed: &HashSet<String>| {
+                others.iter().any(|other| *other != me.as_str() && !confirmed.contains(*other))
+            };
+            if !self.confirmed.lock().get(&dispatch.id).is_some_and(missing) {
+                return Ok(());
+            }
+            self.hot.bus().publish(self.keys.orders_channel(), &payload).await?;
+            let again = tokio::time::Instant::now() + AGAIN;
+            loop {
+                let changed = self.changed.notified();
+                if !self.confirmed.lock().get(&dispatch.id).is_some_and(missing) {
+                    return Ok(());
+                }
+                if tokio::time::timeout_at(again, changed).await.is_err() {
+                    break;
+                }
+            }
+            if tokio::time::Instant::now() > deadline {
+                return Err(Error::Unconfirmed);
+            }
+        }
+    }
+
+    /// Confirms that this node has carried out an order.
+    pub(crate) async fn confirm(&self, node: &Node, dispatch: &Dispatch) -> Result<(), Error> {
+        let incarnation = node.incarnation().to_string();
+        let confirmation = serde_json::to_vec(&Confirmation { id: dispatch.id.clone(), incarnation })?;
+        self.hot.bus().publish(self.keys.confirmations_channel(&dispatch.origin), confirmation).await?;
+        Ok(())
+    }
+
+    /// Takes note of another node's confirmation.
+    pub(crate) fn confirmed(&self, confirmation: Confirmation) {
+        if let Some(confirmed) = self.confirmed.lock().get_mut(&confirmation.id) {
+            confirmed.insert(confirmation.incarnation);
+        }
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_own(&self, dispatch: &Dispatch) -> bool {
+        dispatch.origin == self.origin
+    }
+}

@@ -1,0 +1,50 @@
+//! One connection of a user, as the hub sees it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hob_records::Records;
+use parking_lot::RwLock;
+use tokio::sync::Mutex;
+
+use super::outlet::Outlet;
+use crate::keys::{SocketId, UserId};
+use crate::{Error, block};
+
+/// A connection and what it is to be spared.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) socket: SocketId,
+    pub(crate) user: UserId,
+    pub(crate) outlet: Outlet,
+    /// Users with whom nothing is exchanged; a handful at most, so that nothing is no cost.
+    hidden: RwLock<Option<Arc<HashSet<UserId>>>>,
+    /// Held while `hidden` is read again: of two readings the later one is to stay.
+    reading: Mutex<()>,
+}
+
+impl Peer {
+    pub(crate) fn new(user: UserId, queue_bytes: usize) -> Self {
+        let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
+        Self {
+            socket: socket.expect("32 hexadecimal digits are an id"),
+            user,
+            outlet: Outlet::new(queue_bytes),
+            hidden: RwLock::default(),
+            reading: Mutex::default(),
+        }
+    }
+
+    /// Whether this peer neither sees `other` nor is seen by them.
+    pub(crate) fn hides(&self, other: &UserId) -> bool {
+        self.hidden.read().as_ref().is_some_and(|hidden| hidden.contains(other))
+    }
+
+    /// Reads from the records who is blocked.
+    pub(crate) async fn read_blocks(&self, records: &Records) -> Result<(), Error> {
+        let _one_at_a_time = self.reading.lock().await;
+        let hidden = block::hidden_from(records, &self.user).await?;
+        *self.hidden.write() = (!hidden.is_empty()).then(|| Arc::new(hidden));
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! Messages: sent once however often a client repeats itself, edited and deleted by their senders only.
+
+use hob_records::{Isolation, Query, Read, Records, Transaction, from_row, sql};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::{Answer, Halt, Refusal, answer};
+use crate::event::{self, At, Event, Happening, Step};
+use crate::keys::{ConversationId, UserId};
+use crate::{Error, block, changes, member};
+
+/// The longest content, in bytes: with everything around it an item of the cache stays below 16 KiB.
+pub const LONGEST_CONTENT: usize = 4 * 1024;
+const LONGEST_CLIENT_ID: usize = 128;
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    pub id: String,
+    pub content: String,
+    #[schema(value_type = String)]
+    pub sender_id: UserId,
+    #[schema(value_type = String)]
+    pub timestamp: At,
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    /// Which message of the conversation this is: 1, 2, 3, …
+    pub number: u64,
+    /// The event that it came with: its offset in the channel.
+    pub sequence: u64,
+    /// The sender's own id for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub edited_at: Option<At>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+from_row!(Message {
+    id, content, sender_id, timestamp, conversation_id, number, sequence, client_id, edited_at, deleted
+});
+
+/// What a user wants to send.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    pub conversation: ConversationId,
+    pub sender: UserId,
+    pub content: String,
+    /// Repeating a message under the same id sends it once, for ever.
+    pub client_id: Option<String>,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Sent {
+    New(Message, Event),
+    /// It was sent before, under the same id.
+    Before(Message),
+}
+
+/// What a page of messages begins or ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// The newest ones.
+    Newest,
+    /// The newest ones before a sequence.
+    Before(u64),
+    /// The oldest ones after a sequence.
+    After(u64),
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        sql(concat!(
+            "SELECT id, content, sender AS sender_id, sent_at AS timestamp, conversation AS conversation_id,
+             number, sequence, client_id, edited_at, deleted FROM chat_message ",
+            $rest
+        ))
+    };
+}
+
+/// Sends a message: it is in the records when this answers.
+pub(crate) async fn send(records: &Records, new: &NewMessage) -> Answer<Sent> {
+    if let Err(refusal) = check(&new.content, new.client_id.as_deref()) {
+        return Ok(Err(refusal));
+    }
+    // Looked for before anything is locked: a client that repeats itself is not to slow down the others.
+    if let Some(message) = sent_before(records, new).await? {
+        return Ok(Ok(Sent::Before(message)));
+    }
+    let id = &format!("{:032x}", rand::random::<u128>());
+    let work = |tx: Transaction| async move { send_in(&tx, new, id).await };
+    answer(records.write_with(Isolation::Committed, work).await)
+}
+
+async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<Sent, Halt> {
+    let turn = event::next(tx, &new.conversation, Step::Message).await?;
+    member::must_be_in(tx, &new.conversation, &new.sender).await?;
+    if block::alone_with_blocked(tx, &new.conversation, &new.sender).await? {
+        return Err(Refusal::Blocked.into());
+    }
+    let message = Message {
+        id: id.to_owned(),
+        content: new.content.clone(),
+        sender_id: new.sender.clone(),
+        timestamp: At(tx.now()),
+        conversation_id: new.conversation.clone(),
+        number: turn.newest,
+        sequence: turn.sequence,
+        client_id: new.client_id.clone(),
+        edited_at: None,
+        deleted: false,
+    };
+    let insert = sql("INSERT INTO chat_message
+             (conversation, sequence, number, id, sender, client_id, content, sent_at, deleted)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, FALSE) ON CONFLICT DO NOTHING");
+    let insert = insert.bind(&new.conversation).bind(turn.sequence).bind(turn.newest).bind(id);
+    let insert = insert.bind(&new.sender).bind(&new.client_id).bind(&new.content).bind(tx.now());
+    if tx.execute(insert).await? == 0 {
+        // The same message, from another try that was under way. What it did is undone here.
+        return Err(Halt::Refused(Refusal::Taken));
+    }
+    changes::tell_message(tx, &message)?;
+    let happening = Happening::Message { message: message.clone() };
+    let event = event::write(tx, &new.conversation, turn.sequence, &new.sender, &happening).await?;
+    Ok(Sent::New(message, event))
+}
+
+/// A message that the sender has sent under this id already.
+pub(crate) async fn sent_before(records: &impl Read, new: &NewMessage) -> Result<Option<Message>, Error> {
+    let Some(client_id) = &new.client_id else { return Ok(None) };
+    let before = select!("WHERE conversation = $1 AND sender = $2 AND client_id = $3");
+    Ok(records.optional(before.bind(&new.conversation).bind(&new.sender).bind(client_id)).await?)
+}
+
+/// Gives a message new content.
+pub(crate) async fn edit(
+    records: &Records,
+    conversation: &ConversationId,
+    id: &str,
+    by: &UserId,
+    content: &str,
+) -> Answer<(Message, Event)> {
+    if let Err(refusal) = check(content, None) {
+        return Ok(Err(refusal));
+    }
+    let work = |tx: Transaction| async move {
+        let turn = event::next(&tx, conversation, Step::Other).await?;
+        let mut message = own(&tx, conversation, id, by).await?;
+        message.content = content.to_owned();
+        message.edited_at = Some(At(tx.now()));
+        let update = sql("UPDATE chat_message SET content = $2, edited_at = $3 WHERE id = $1");
+        tx.execute(update.bind(id).bind(content).bind(tx.now())).await?;
+        let happening = Happening::Edited { message: message.clone() };
+        let event = event::write(&tx, conversation, turn.sequence, by, &happening).await?;
+        Ok((message, event))
+    };
+    answer(records.write_with(Isolation::Committed, work).await)
+}
+
+/// Deletes a message: its content is gone from the records, too.
+pub(crate) async fn delete(
+    records: &Records,
+    conversation: &ConversationId,
+    id: &str,
+    by: &UserId,
+) -> Answer<(Message, Event)> {
+    let work = |tx: Transaction| async move {
+        let turn = event::next(&tx, conversation, Step::Other).await?;
+        let mut message = own(&tx, conversation, id, by).await?;
+        message.content = String::new();
+        message.deleted = true;
+        let update = sql("UPDATE chat_message SET content = '', deleted = TRUE WHERE id = $1").bind(id);
+        tx.execute(update).await?;
+        event::scrub(&tx, &message).await?;
+        changes::tell_members(&tx, conversation)?;
+        let happening = Happening::Deleted { message: message.clone() };
+        let event = event::write(&tx, conversation, turn.sequence, by, &happening).await?;
+        Ok((message, event))
+    };
+    answer(records.write_with(Isolation::Committed, work).await)
+}
+
+/// The message, if it is there and the user's own.
+async fn own(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    id: &str,
+    by: &UserId,
+) -> Result<Message, Halt> {
+    member::must_be_in(tx, conversation, by).await?;
+    let message: Option<Message> = tx.optional(select!("WHERE id = $1").bind(id)).await?;
+    let there = message.filter(|message| !message.deleted && message.conversation_id == *conversation);
+    let message = there.ok_or(Refusal::NoMessage)?;
+    if message.sender_id != *by {
+        return Err(Refusal::NotYours.into());
+    }
+    Ok(message)
+}
+
+/// Undeleted messages in the order of their sequence, `limit` at most.
+pub(crate) async fn page(
+    records: &impl Read,
+    conversation: &ConversationId,
+    from: Span,
+    limit: u16,
+) -> Result<Vec<Message>, Error> {
+    let query: Query<Message> = match from {
+        Span::After(sequence) => {
+            select!("WHERE conversation = $1 AND sequence > $2 AND deleted = FALSE ORDER BY sequence LIMIT $3")
+                .bind(conversation)
+                .bind(sequence)
+        }
+        Span::Before(_) | Span::Newest => {
+            let before = if let Span::Before(sequence) = from { sequence } else { i64::MAX as u64 };
+            select!("WHERE conversation = $1 AND sequence < $2 AND deleted = FALSE ORDER BY sequence DESC LIMIT $3")
+                .bind(conversation)
+                .bind(before)
+        }
+    };
+    let mut messages = records.all(query.bind(limit)).await?;
+    if !matches!(from, Span::After(_)) {
+        messages.reverse();
+    }
+    Ok(messages)
+}
+
+fn check(content: &str, client_id: Option<&str>) -> Result<(), Refusal> {
+    let bad = |field, reason: &str| Err(Refusal::Bad { field, reason: reason.to_owned() });
+    if content.trim().is_empty() {
+        return bad("content", "must not be empty");
+    }
+    if content.len() > LONGEST_CONTENT || content.contains('\0') {
+        return bad("content", "at most 4 KiB of text");
+    }
+    match client_id {
+        Some(id) if id.is_empty() || id.len() > LONGEST_CLIENT_ID || id.contains('\0') => {
+            bad("clientId", "1 to 128 bytes")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,316 @@
+//! This node among the others: its lease, what it does when it lost it, and the sweeping of dead nodes.
+//!
+//! A node that holds its lease hears of every change of who may see what before it is acknowledged. One that
+//! does not is [unsure](Node::is_sure), and looks into the records before each delivery.
+
+use std::time::{Duration, Instant};
+
+use hob_hot::members::{self, Beat, Dead, MemberKeys};
+use hob_hot::{Hot, Reply, Script, Value, cmd};
+use hob_house::NodeName;
+use hob_schema::{Key, Shard};
+use parking_lot::Mutex;
+
+use crate::Error;
+use crate::keys::{Incarnation, Keys};
+use crate::presence::Presences;
+
+static WITNESS: Script = Script::new(include_str!("node/witness.lua"));
+
+/// A dead node's users are swept so many at a time.
+const SWEEP_BATCH: u32 = 256;
+/// A sweeper that does not report back within this time loses its claim.
+const SWEEP_WITHIN: Duration = Duration::from_secs(60);
+/// Witnesses are asked a few at a time: all of them within four beats.
+const WITNESSES_AT_ONCE: usize = 4;
+
+/// This node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    hot: Hot,
+    keys: Keys,
+    name: NodeName,
+    lease: Duration,
+    life: Mutex<Life>,
+}
+
+#[derive(Debug)]
+struct Life {
+    incarnation: members::Incarnation,
+    /// By this node's own clock, which has no reason to agree with the store's: counted from before the beat
+    /// was sent.
+    sure_until: Option<Instant>,
+    witnesses: Vec<Option<String>>,
+    next_witness: usize,
+    /// What the node carried when that was last published.
+    measured: Option<(Load, Instant)>,
+}
+
+/// What a beat found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pulse {
+    /// The lease is renewed.
+    Held,
+    /// The lease had ended, or the store has lost it: this is a new life, under a new incarnation.
+    Reborn,
+}
+
+/// What a node carries, as the operators' page shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    pub connections: u64,
+    pub users: u64,
+    /// Since the node started.
+    pub messages: u64,
+    pub deliveries: u64,
+    /// In a thousand seconds, of late.
+    pub messages_per_ks: u64,
+    pub deliveries_per_ks: u64,
+}
+
+/// A live node and what it carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeLoad {
+    pub incarnation: String,
+    pub name: String,
+    pub load: Load,
+}
+
+impl Node {
+    pub(crate) fn new(hot: &Hot, keys: &Keys, name: &NodeName, lease: Duration) -> Self {
+        let shards = keys.space().shards().count();
+        let life = Life {
+            incarnation: members::Incarnation::random(),
+            sure_until: None,
+            witnesses: vec![None; shards],
+            next_witness: 0,
+            measured: None,
+        };
+        Self { hot: hot.clone(), keys: keys.clone(), name: name.clone(), lease, life: Mutex::new(life) }
+    }
+
+    /// The present life of this node.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        own(&self.life.lock().incarnation)
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Whether this node is certain to hear of changes before they are acknowledged.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.life.lock().sure_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Renews the lease, or begins a new life. After [`Pulse::Reborn`] the node is not sure of anything until
+    /// [`Node::settled`].
+    pub(crate) async fn beat(&self) -> Result<Pulse, Error> {
+        let keys = GroupKeys::new(&self.keys);
+        let (incarnation, was_sure) = {
+            let life = self.life.lock();
+            (life.incarnation.clone(), life.sure_until.is_some())
+        };
+        let begun = Instant::now();
+        if was_sure
+            && let Beat::Alive { .. } = members::beat(&self.hot, keys.all(), &incarnation, self.lease).await?
+        {
+            self.life.lock().sure_until = Some(begun + self.lease);
+            return Ok(Pulse::Held);
+        }
+        let incarnation = members::Incarnation::random();
+        {
+            let mut life = self.life.lock();
+            life.incarnation = incarnation.clone();
+            life.sure_until = None;
+        }
+        members::join(&self.hot, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
+        Ok(Pulse::Reborn)
+    }
+
+    /// Says that everything that a former life may have missed was looked at again, in a life that began at
+    /// `begun`.
+    pub(crate) fn settled(&self, begun: Instant) {
+        self.life.lock().sure_until = Some(begun + self.lease);
+    }
+
+    /// Ends the present life with the next beat: what it has left in the store may not be what it should be, and
+    /// is swept, and this node's sockets are published again.
+    pub(crate) fn doubt(&self) {
+        self.life.lock().sure_until = None;
+    }
+
+    /// Looks whether a part of the store has lost its data since this node last looked.
+    pub(crate) async fn look_for_losses(&self) -> Result<bool, Error> {
+        let shards: Vec<Shard> = self.keys.space().shards().collect();
+        let from = self.life.lock().next_witness;
+        let mut lost = false;
+        for at in (from..from + WITNESSES_AT_ONCE.min(shards.len())).map(|at| at % shards.len()) {
+            let call = WITNESS.on(&[self.keys.witness(shards[at])]).arg(word());
+            let mut reply: Reply = self.hot.run(call).await?;
+            let found: String = reply.next()?;
+            let mut life = self.life.lock();
+            lost |= life.witnesses[at].as_ref().is_some_and(|known| *known != found);
+            life.witnesses[at] = Some(found);
+            life.next_witness = (at + 1) % shards.len();
+        }
+        Ok(lost)
+    }
+
+    /// Takes the users of dead nodes offline. Answers with how many nodes were swept.
+    pub(crate) async fn sweep(&self, presences: &Presences) -> Result<usize, Error> {
+        let keys = GroupKeys::new(&self.keys);
+        let dead = members::sweep(&self.hot, keys.all(), 4, SWEEP_WITHIN).await?;
+        for dead in &dead {
+            self.sweep_one(presences, dead).await?;
+            members::swept(&self.hot, keys.all(), dead).await?;
+        }
+        Ok(dead.len())
+    }
+
+    async fn sweep_one(&self, presences: &Presences, dead: &Dead) -> Result<(), Error> {
+        let incarnation = own(&dead.incarnation);
+        loop {
+            let users = presences.some_users(&incarnation, SWEEP_BATCH).await?;
+            if users.is_empty() {
+                break;
+            }
+            let sweeps = users.iter().map(|user| presences.sweep(&incarnation, user));
+            futures_util::future::try_join_all(sweeps).await?;
+        }
+        tracing::info!(node = dead.node, "swept a node that is gone");
+        let load = cmd("HDEL").arg(self.keys.nodes_load(first())).arg(incarnation.as_str()).take();
+        Ok(self.hot.run(load).await?)
+    }
+
+    /// Who is live, this node among them.
+    pub(crate) async fn live(&self) -> Result<Vec<members::Member>, Error> {
+        Ok(members::live(&self.hot, GroupKeys::new(&self.keys).all()).await?)
+    }
+
+    /// Ends this life at once, for a clean stop.
+    pub(crate) async fn leave(&self) -> Result<(), Error> {
+        let incarnation = self.life.lock().incarnation.clone();
+        self.life.lock().sure_until = None;
+        Ok(members::leave(&self.hot, GroupKeys::new(&self.keys).all(), &incarnation).await?)
+    }
+
+    /// Tells the others what this node carries.
+    pub(crate) async fn publish_load(&self, load: Load) -> Result<(), Error> {
+        let load = self.life.lock().measure(load, Instant::now());
+        let Load { connections, users, messages, deliveries, messages_per_ks, deliveries_per_ks } = load;
+        let text =
+            format!("{connections} {users} {messages} {deliveries} {messages_per_ks} {deliveries_per_ks}");
+        let field = self.incarnation();
+        let set = cmd("HSET").arg(self.keys.nodes_load(first())).arg(field.as_str()).arg(text).take();
+        Ok(self.hot.run(set).await?)
+    }
+
+    /// What every live node carries.
+    pub(crate) async fn loads(&self) -> Result<Vec<NodeLoad>, Error> {
+        let live = self.live().await?;
+        let mut call = cmd("HMGET");
+        call.arg(self.keys.nodes_load(first()));
+        for member in &live {
+            call.arg(member.incarnation.as_str());
+        }
+        if live.is_empty() {
+            return Ok(Vec::new());
+        }
+        let loads: Vec<Value> = self.hot.run(call).await?;
+        let read = |(member, load): (members::Member, Value)| NodeLoad {
+            incarnation: member.incarnation.to_string(),
+            name: member.node,
+            load: hob_hot::FromRedisValue::from_redis_value(load).map_or_else(|_| Load::default(), parse_load),
+        };
+        Ok(live.into_iter().zip(loads).map(read).collect())
+    }
+}
+
+fn parse_load(text: String) -> Load {
+    let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    Load {
+        connections: next(),
+        users: next(),
+        messages: next(),
+        deliveries: next(),
+        messages_per_ks: next(),
+        deliveries_per_ks: next(),
+    }
+}
+
+impl Life {
+    /// The load with its rates since the last time.
+    fn measure(&mut self, mut load: Load, now: Instant) -> Load {
+        let (before, then) = self.measured.replace((load, now)).unwrap_or((load, now));
+        let ms = now.saturating_duration_since(then).as_millis().max(1);
+        let per_ks = |now: u64, then: u64| (u128::from(now.saturating_sub(then)) * 1_000_000 / ms) as u64;
+        load.messages_per_ks = per_ks(load.messages, before.messages);
+        load.deliveries_per_ks = per_ks(load.deliveries, before.deliveries);
+        load
+    }
+}
+
+impl Load {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            connections: self.connections + other.connections,
+            users: self.users + other.users,
+            messages: self.messages + other.messages,
+            deliveries: self.deliveries + other.deliveries,
+            messages_per_ks: self.messages_per_ks + other.messages_per_ks,
+            deliveries_per_ks: self.deliveries_per_ks + other.deliveries_per_ks,
+        }
+    }
+
+    #[must_use]
+    pub fn messages_per_s(self) -> f64 {
+        self.messages_per_ks as f64 / 1_000.0
+    }
+
+    #[must_use]
+    pub fn deliveries_per_s(self) -> f64 {
+        self.deliveries_per_ks as f64 / 1_000.0
+    }
+
+    pub(crate) fn message_rate(self) -> String {
+        format!("{:.1}", self.messages_per_s())
+    }
+
+    pub(crate) fn delivery_rate(self) -> String {
+        format!("{:.1}", self.deliveries_per_s())
+    }
+}
+
+/// The keys of the group, all in the first shard.
+struct GroupKeys {
+    live: Key,
+    info: Key,
+    dead: Key,
+}
+
+impl GroupKeys {
+    fn new(keys: &Keys) -> Self {
+        let shard = first();
+        Self { live: keys.nodes_live(shard), info: keys.nodes_info(shard), dead: keys.nodes_dead(shard) }
+    }
+
+    fn all(&self) -> MemberKeys<'_> {
+        MemberKeys { live: self.live.as_bytes(), info: self.info.as_bytes(), dead: self.dead.as_bytes() }
+    }
+}
+
+fn first() -> Shard {
+    Shard::default()
+}
+
+fn own(incarnation: &members::Incarnation) -> Incarnation {
+    Incarnation::new(incarnation.as_str()).expect("32 hexadecimal digits are an id")
+}
+
+fn word() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}

@@ -1,0 +1,284 @@
+//! The pages of the chat in the console: the chat itself, and what the nodes carry.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Redirect};
+use hob_records::{PageRequest, Query as Sql, Read as _, outbox, sql};
+use hob_web::look::{Tone, Unit};
+use hob_web::{Access, Card, Console, Figure, Form, Page, Problem, Query, Routes, Scope};
+use serde::Deserialize;
+
+use crate::keys::UserId;
+use crate::message::Message;
+use crate::node::{Load, NodeLoad};
+use crate::routes::{conversation_id, granted, user_id};
+use crate::{Chat, Conversation, Error, NewConversation, NewMessage, Progress, Span};
+
+/// How long a page's token is valid; a page that is open for longer is loaded again.
+const TOKEN_FOR: Duration = Duration::from_secs(12 * 3600);
+const MESSAGES: u16 = 100;
+/// The most people who are shown beside a conversation.
+const PEOPLE: u16 = 50;
+
+pub(crate) fn routes() -> Routes<Chat> {
+    Routes::new()
+        .nav("Chat", "/chat")
+        .page(Access::read("chat"), "/chat", chat)
+        .page(Access::read("chat"), "/chat/operator", operator)
+        .action(Access::write("chat"), "/chat/say", say)
+        .action(Access::write("chat"), "/chat/open", open)
+        .page(Access::Public, "/chat/assets/chat.js", async || asset("text/javascript", include_str!("../assets/chat.js")))
+        .page(Access::Public, "/chat/assets/chat.css", async || asset("text/css", include_str!("../assets/chat.css")))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse + use<> {
+    let headers: [(HeaderName, HeaderValue); 2] = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, text)
+}
+
+#[derive(Deserialize)]
+struct ChatQuery {
+    #[serde(rename = "as")]
+    user: Option<String>,
+    conversation: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "door.html")]
+struct Door {
+    users: Vec<Link>,
+}
+
+struct Link {
+    id: String,
+    href: String,
+}
+
+#[derive(Template)]
+#[template(path = "chat.html")]
+struct ChatPage {
+    me: String,
+    token: Option<String>,
+    rooms: Vec<Room>,
+    /// Empty where none is chosen.
+    current: String,
+    title: String,
+    offset: u64,
+    people: Vec<Person>,
+    messages: Vec<Line>,
+}
+
+struct Room {
+    id: String,
+    title: String,
+    href: String,
+    unread: u64,
+}
+
+struct Person {
+    id: String,
+    online: bool,
+}
+
+struct Line {
+    id: String,
+    sequence: u64,
+    sender: String,
+    content: String,
+    at: String,
+    clock: String,
+}
+
+async fn chat(
+    State(chat): State<Chat>,
+    console: Console,
+    Query(query): Query<ChatQuery>,
+) -> Result<Page, Problem> {
+    let Some(user) = query.user.filter(|user| !user.is_empty()) else {
+        return console.page("Chat", &Door { users: recent_users(&chat).await? });
+    };
+    let me = user_id("as", &user)?;
+    // Who may only look is given no key to act as somebody.
+    let token = if console.may(&Scope::write("chat")) { chat.issue_token(&me, TOKEN_FOR) } else { None };
+    let rooms = rooms(&chat, &me).await?;
+    let mut page = ChatPage {
+        me: me.to_string(),
+        token,
+        rooms,
+        current: String::new(),
+        title: String::new(),
+        offset: 0,
+        people: Vec::new(),
+        messages: Vec::new(),
+    };
+    if let Some(id) = query.conversation.filter(|id| !id.is_empty()) {
+        show(&chat, &me, &id, &mut page).await?;
+    }
+    console.page("Chat", &page)
+}
+
+/// Puts a conversation onto the page. Its number comes first: what happens afterwards is recovered.
+async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result<(), Problem> {
+    let id = conversation_id(id)?;
+    let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;
+    page.messages = granted(chat.messages(&id, Some(me), Span::Newest, MESSAGES).await)?.into_iter().map(Line::from).collect();
+    let members: Vec<UserId> =
+        chat.members(&id, "", PEOPLE).await?.into_iter().map(|member| member.user_id).collect();
+    let presences = chat.presence(&members).await?;
+    page.people = presences
+        .into_iter()
+        .map(|presence| Person { id: presence.user_id.to_string(), online: presence.online })
+        .collect();
+    granted(chat.progress(&id, me, conversation.sequence, Progress::Read).await)?;
+    if let Some(room) = page.rooms.iter_mut().find(|room| room.id == id.as_str()) {
+        room.unread = 0;
+    }
+    page.current = id.to_string();
+    page.title = conversation.title;
+    page.offset = conversation.sequence;
+    Ok(())
+}
+
+async fn rooms(chat: &Chat, me: &UserId) -> Result<Vec<Room>, Error> {
+    let (unread, _) = chat.unread(me).await?;
+    let listed = chat.conversations_of(me, &PageRequest::first(100)).await?;
+    let room = |row: crate::Listed| Room {
+        unread: unread.iter().find(|count| count.conversation_id == row.id).map_or(0, |count| count.unread),
+        href: href(me.as_str(), row.id.as_str()),
+        id: row.id.to_string(),
+        title: row.title,
+    };
+    Ok(listed.rows.into_iter().map(room).collect())
+}
+
+async fn recent_users(chat: &Chat) -> Result<Vec<Link>, Error> {
+    let users: Sql<(UserId,)> = sql("SELECT DISTINCT user_id FROM chat_member WHERE state = 'in' ORDER BY user_id LIMIT 30");
+    let users = chat.inner.records.all(users).await?;
+    Ok(users.into_iter().map(|(user,)| Link { href: href(user.as_str(), ""), id: user.to_string() }).collect())
+}
+
+fn href(user: &str, conversation: &str) -> String {
+    let encode = |text: &str| {
+        text.bytes().fold(String::new(), |mut encoded, byte| {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                encoded.push(char::from(byte));
+            } else {
+                encoded.push_str(&format!("%{byte:02X}"));
+            }
+            encoded
+        })
+    };
+    format!("/chat?as={}&conversation={}", encode(user), encode(conversation))
+}
+
+#[derive(Deserialize)]
+struct SayForm {
+    user: String,
+    conversation: String,
+    content: String,
+}
+
+/// Sends a message from a page without scripts.
+async fn say(State(chat): State<Chat>, Form(form): Form<SayForm>) -> Result<Redirect, Problem> {
+    let new = NewMessage {
+        conversation: conversation_id(&form.conversation)?,
+        sender: user_id("user", &form.user)?,
+        content: form.content,
+        client_id: None,
+    };
+    granted(chat.send(&new).await)?;
+    Ok(Redirect::to(&href(&form.user, &form.conversation)))
+}
+
+#[derive(Deserialize)]
+struct OpenForm {
+    user: String,
+    title: String,
+    #[serde(default)]
+    members: String,
+}
+
+async fn open(State(chat): State<Chat>, Form(form): Form<OpenForm>) -> Result<Redirect, Problem> {
+    let names = form.members.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let members: Result<Vec<_>, _> = names.map(|name| user_id("members", name)).collect();
+    let new = NewConversation {
+        id: conversation_id(&format!("{:032x}", rand::random::<u128>()))?,
+        title: form.title,
+        created_by: user_id("user", &form.user)?,
+        members: members?,
+    };
+    let opened = granted(chat.open_conversation(&new).await)?;
+    Ok(Redirect::to(&href(&form.user, opened.id.as_str())))
+}
+
+#[derive(Template)]
+#[template(path = "operator.html")]
+struct Operator {
+    total: Load,
+    nodes: Vec<NodeLoad>,
+    backlog: u64,
+    conversations: Vec<Conversation>,
+}
+
+async fn operator(State(chat): State<Chat>, console: Console) -> Result<Page, Problem> {
+    let nodes = chat.nodes().await?;
+    let backlog = outbox::backlog(&chat.inner.records).await?;
+    let page = Operator {
+        total: total(&nodes),
+        nodes,
+        backlog: backlog.unnumbered + backlog.unpublished,
+        conversations: chat.conversations(&PageRequest::first(20)).await?.rows,
+    };
+    console.page("Chat nodes", &page)
+}
+
+fn total(nodes: &[NodeLoad]) -> Load {
+    nodes.iter().fold(Load::default(), |total, node| total.plus(node.load))
+}
+
+impl Chat {
+    /// How the chat is, for the Overview.
+    pub async fn card(&self) -> Card {
+        let nodes = self.nodes().await;
+        let load = nodes.as_ref().map_or_else(|_| self.inner.hub.load(), |nodes| total(nodes));
+        let (tone, word) = match &nodes {
+            Ok(nodes) if nodes.is_empty() => (Tone::Warn, "no node has a lease".to_owned()),
+            Ok(_) => (Tone::Good, format!("{} online", load.users)),
+            Err(_) => (Tone::Bad, "hot state does not answer".to_owned()),
+        };
+        let figure = |label, value, unit: Unit| Figure { label, value: unit.of(value) };
+        Card {
+            title: "Chat",
+            href: "/chat",
+            tone,
+            word,
+            figures: vec![
+                figure("connections", load.connections as f64, Unit::Count),
+                figure("messages", load.messages_per_s(), Unit::PerSecond),
+                figure("deliveries", load.deliveries_per_s(), Unit::PerSecond),
+            ],
+            spark: Vec::new(),
+            troubles: Vec::new(),
+        }
+    }
+}
+
+impl From<Message> for Line {
+    fn from(message: Message) -> Self {
+        let at = message.timestamp.to_string();
+        Self {
+            id: message.id,
+            sequence: message.sequence,
+            sender: message.sender_id.to_string(),
+            content: message.content,
+            clock: at.get(11..16).unwrap_or_default().to_owned(),
+            at,
+        }
+    }
+}

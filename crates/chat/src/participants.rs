@@ -1,0 +1,60 @@
+//! The members of a conversation in hot state (C13): whole or absent. For readers outside; permission is
+//! decided on the records.
+
+use hob_hot::{Hot, Reply, Script, cmd};
+
+use crate::Error;
+use crate::keys::{ConversationId, Keys, UserId};
+
+static FILL: Script = Script::new(include_str!("participants/fill.lua"));
+static DROP: Script = Script::new(include_str!("participants/drop.lua"));
+
+/// The participants in hot state.
+#[derive(Clone, Debug)]
+pub(crate) struct Participants {
+    hot: Hot,
+    keys: Keys,
+}
+
+impl Participants {
+    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
+        Self { hot: hot.clone(), keys: keys.clone() }
+    }
+
+    /// Keeps all members, as they were read at an event of the conversation.
+    pub(crate) async fn fill(
+        &self,
+        conversation: &ConversationId,
+        sequence: u64,
+        users: &[UserId],
+    ) -> Result<(), Error> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        let call = FILL.on(&self.set_keys(conversation)).arg(sequence).arg(ttl_ms());
+        let call = users.iter().fold(call, |call, user| call.arg(user.as_str()));
+        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+    }
+
+    /// Drops the members after an event that changed them.
+    pub(crate) async fn drop(&self, conversation: &ConversationId, sequence: u64) -> Result<(), Error> {
+        let call = DROP.on(&self.set_keys(conversation)).arg(sequence).arg(ttl_ms());
+        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+    }
+
+    /// The members, if they are there.
+    pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
+        let members = cmd("SMEMBERS").arg(self.keys.participants(conversation)).take();
+        let members: Vec<String> = self.hot.run(members).await?;
+        let members: Vec<UserId> = members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
+        Ok((!members.is_empty()).then_some(members))
+    }
+
+    fn set_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {
+        [self.keys.participants(conversation), self.keys.participants_floor(conversation)]
+    }
+}
+
+fn ttl_ms() -> u64 {
+    Keys::PARTICIPANTS_TTL_MAX.as_millis() as u64
+}

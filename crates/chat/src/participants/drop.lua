@@ -1,0 +1,9 @@
+-- Drop the set of members, which has changed.
+-- KEYS  1 participants set · 2 floor
+-- ARGV  sequence of the change, ttl_ms
+-- Returns {'dropped'}
+-- TTL: see fill.lua.
+redis.call('DEL', KEYS[1])
+local floor = math.max(tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[1]))
+redis.call('SET', KEYS[2], string.format('%.0f', floor), 'PX', ARGV[2])
+return {'dropped'}

@@ -1,0 +1,347 @@
+//! People: their connections, whether they are online, what they have not read.
+
+use std::sync::Arc;
+
+use hob_hot::Call;
+use hob_hot::limit::{Algorithm, Decision, Rule};
+use hob_records::outbox;
+use hob_records::{Read as _, UnixMs, sql};
+use serde::Serialize;
+
+use crate::changes::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
+use crate::channel::Channel;
+use crate::chat::{Chat, Inner};
+use crate::error::{Answer, Refusal};
+use crate::event::iso;
+use crate::hub::Peer;
+use crate::keys::{ConversationId, Keys, SocketId, UserId};
+use crate::live::{News, Picture};
+use crate::member;
+use crate::node::NodeLoad;
+use crate::presence::{Change, Occasion, Presence};
+use crate::unread::{self, Count, Counted, Extent, Held};
+use crate::{Error, block};
+
+/// Users whose counters are rebuilt at a time.
+const REBUILD_AT_ONCE: u16 = 200;
+
+/// A new message, as other services are told (C10).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Announcement<'a> {
+    conversation_id: &'a ConversationId,
+    message_id: &'a str,
+    sender_id: &'a UserId,
+    participant_ids: &'a [UserId],
+    event_id: String,
+    timestamp: String,
+}
+
+impl Chat {
+    /// Adds a connection of a user, and counts it as open everywhere.
+    pub(crate) async fn connect(&self, peer: &Arc<Peer>) -> Answer<()> {
+        let Inner { hub, presences, records, .. } = &*self.inner;
+        if !self.may_connect(&peer.user).await {
+            return Ok(Err(Refusal::TooOften { retry_after: std::time::Duration::from_secs(10) }));
+        }
+        // First known to the hub, then asked for blocks: one that comes meanwhile is looked up again.
+        hub.add(peer);
+        if let Err(error) = peer.read_blocks(records).await {
+            hub.remove(peer);
+            return Err(error);
+        }
+        let socket = std::slice::from_ref(&peer.socket);
+        match presences.join(&hub.node.incarnation(), &peer.user, socket, Occasion::Opened).await {
+            Ok(Change::Full) => {
+                hub.remove(peer);
+                Ok(Err(Refusal::TooMany { what: "connections", most: Keys::SOCKETS_MAX_LEN }))
+            }
+            Ok(_) => Ok(Ok(())),
+            Err(error) => {
+                // Delivery within the node goes on without the store; the next life publishes all sockets.
+                tracing::warn!(%error, "a connection is not counted yet");
+                hub.node.doubt();
+                Ok(Ok(()))
+            }
+        }
+    }
+
+    /// Takes a connection away.
+    pub(crate) async fn disconnect(&self, peer: &Peer) {
+        let Inner { hub, presences, .. } = &*self.inner;
+        let last = hub.remove(peer);
+        let gone = async {
+            let change = presences.leave(&peer.user, &peer.socket).await?;
+            if last {
+                let node = hub.node.incarnation();
+                presences.forget(&node, &peer.user).await?;
+                if !hub.sockets_of(&peer.user).is_empty() {
+                    // Somebody came back just now, and the index must not lack them.
+                    presences.index(&node, &peer.user).await?;
+                }
+            }
+            if matches!(change, Change::Turned { .. }) {
+                self.keep_last_seen(&peer.user).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        if let Err(error) = gone.await {
+            // What is left in the store belongs to this life, and is swept with it.
+            tracing::warn!(%error, "a connection is still counted");
+            hub.node.doubt();
+        }
+    }
+
+    async fn may_connect(&self, user: &UserId) -> bool {
+        let Inner { quick, keys, .. } = &*self.inner;
+        let per_minute = format!("{}/1m", self.config().connects_per_minute.max(1));
+        let rule = per_minute.parse().and_then(|window| Rule::new(Algorithm::Gcra, vec![window]));
+        let Ok(rule) = rule else { return true };
+        let taken = rule.take(quick, &[keys.connect_rate(user)], 1).await;
+        taken.map_or(true, |decision| matches!(decision, Decision::Allowed(_)))
+    }
+
+    /// Counts a socket that another program holds as open (C16). It belongs to this node, and goes with it.
+    pub async fn add_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
+        let Inner { hub, presences, .. } = &*self.inner;
+        let sockets = std::slice::from_ref(socket);
+        let change = presences.join(&hub.node.incarnation(), user, sockets, Occasion::Opened).await?;
+        if change != Change::Full {
+            hub.hold(user, socket);
+        }
+        Ok(change)
+    }
+
+    /// Counts a socket as closed (C16); the user is offline with the last one.
+    pub async fn remove_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
+        self.inner.hub.release(user, socket);
+        let change = self.inner.presences.leave(user, socket).await?;
+        if matches!(change, Change::Turned { .. }) {
+            self.keep_last_seen(user).await?;
+        }
+        Ok(change)
+    }
+
+    /// How each of these users is, in their order.
+    pub async fn presence(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
+        let mut presences = self.inner.presences.of(users).await?;
+        for presence in presences.iter_mut().filter(|presence| presence.last_seen.is_none()) {
+            // Hot state may have been lost.
+            let seen = sql("SELECT seen_at FROM chat_last_seen WHERE user_id = $1").bind(&presence.user_id);
+            let seen: Option<(UnixMs,)> = self.inner.records.optional(seen).await?;
+            if let Some((seen,)) = seen {
+                let seen = iso(seen);
+                self.inner.presences.remember_seen(&presence.user_id, &seen).await?;
+                presence.last_seen = Some(seen);
+            }
+        }
+        Ok(presences)
+    }
+
+    /// Whether a user is online (C16).
+    pub async fn is_user_online(&self, user: &UserId) -> Result<bool, Error> {
+        let presences = self.inner.presences.of(std::slice::from_ref(user)).await?;
+        Ok(presences.first().is_some_and(|presence| presence.online))
+    }
+
+    /// The open sockets of a user, on all nodes.
+    pub async fn sockets(&self, user: &UserId) -> Result<Vec<SocketId>, Error> {
+        Ok(self.inner.presences.sockets(std::slice::from_ref(user)).await?.pop().unwrap_or_default())
+    }
+
+    /// The sockets of a conversation's members who are online, as a member sees them.
+    pub(crate) async fn present(
+        &self,
+        id: &ConversationId,
+        viewer: &UserId,
+    ) -> Answer<Vec<(UserId, Vec<SocketId>)>> {
+        let Inner { records, presences, .. } = &*self.inner;
+        if let Err(refusal) = member::permit(records, id, viewer).await? {
+            return Ok(Err(refusal));
+        }
+        let hidden = block::hidden_from(records, viewer).await?;
+        let mut users = self.participants(id).await?;
+        users.retain(|user| !hidden.contains(user));
+        let sockets = presences.sockets(&users).await?;
+        let present = users.into_iter().zip(sockets).filter(|(_, sockets)| !sockets.is_empty());
+        Ok(Ok(present.collect()))
+    }
+
+    /// The members of a conversation, from hot state where it has them whole (C13).
+    pub async fn participants(&self, id: &ConversationId) -> Result<Vec<UserId>, Error> {
+        let Inner { records, participants, .. } = &*self.inner;
+        if let Ok(Some(users)) = participants.get(id).await {
+            return Ok(users);
+        }
+        let read = records.read(|snapshot| async move {
+            let conversation = snapshot.optional(crate::conversation::by_id(id)).await?;
+            Ok::<_, Error>((conversation, member::users(&snapshot, id).await?))
+        });
+        let (conversation, users) = read.await?;
+        if let Some(conversation) = conversation
+            && let Err(error) = participants.fill(id, conversation.sequence, &users).await
+        {
+            tracing::debug!(%error, "the members are not kept in hot state");
+        }
+        Ok(users)
+    }
+
+    /// What a user has not read, from the records: the truth behind C8 and C9.
+    pub async fn unread(&self, user: &UserId) -> Result<(Vec<Count>, u64), Error> {
+        let counts = unread::of_user(&self.inner.records, user).await?;
+        let total = counts.iter().map(|count| count.unread).sum();
+        Ok((counts.into_iter().map(Count::from).collect(), total))
+    }
+
+    /// What a feed begins with.
+    pub(crate) async fn picture(&self, user: &UserId) -> Result<Picture, Error> {
+        let (unread, total) = self.unread(user).await?;
+        let contacts = member::contacts(&self.inner.records, user, crate::hub::MOST_CONTACTS).await?;
+        let hidden = block::hidden_from(&self.inner.records, user).await?;
+        let presences = self.inner.presences.of(&contacts).await?;
+        let online = presences.into_iter().filter(|one| one.online && !hidden.contains(&one.user_id));
+        let online = online.map(|presence| presence.user_id).collect();
+        Ok(Picture { unread, total, online })
+    }
+
+    /// What every live node carries.
+    pub async fn nodes(&self) -> Result<Vec<NodeLoad>, Error> {
+        self.inner.hub.node.loads().await
+    }
+
+    /// Does what follows from events of the outbox, on whatever node relays them: publishes new messages (C10), and
+    /// brings the unread counters of hot state up to date (C8 C9). Doing it twice does no harm.
+    pub async fn relay(&self, events: &[outbox::Event]) -> Result<(), Error> {
+        let mut everybodys: Vec<ConversationId> = Vec::new();
+        for event in events {
+            let Ok(conversation) = ConversationId::new(&event.key) else { continue };
+            let whose = if event.topic == MESSAGE_CREATED.0 {
+                self.announce(event).await?;
+                Whose::Everybodys
+            } else if event.topic == COUNTS.0 {
+                serde_json::from_str(&event.payload)?
+            } else {
+                continue;
+            };
+            match whose {
+                Whose::Everybodys if !everybodys.contains(&conversation) => everybodys.push(conversation),
+                Whose::Everybodys => {}
+                Whose::Of(user) => self.settle_one(&conversation, &user).await?,
+            }
+        }
+        for conversation in &everybodys {
+            self.settle_all(conversation).await?;
+        }
+        Ok(())
+    }
+
+    /// Publishes a new message for other services (C10).
+    async fn announce(&self, event: &outbox::Event) -> Result<(), Error> {
+        let announcement = self.announcement(event).await?;
+        self.inner.hot.bus().publish(self.inner.keys.message_created_channel(), announcement).await?;
+        Ok(())
+    }
+
+    /// What other services are told of a new message (C10).
+    pub(crate) async fn announcement(&self, event: &outbox::Event) -> Result<String, Error> {
+        let created: MessageCreated = serde_json::from_str(&event.payload)?;
+        let announcement = Announcement {
+            conversation_id: &created.conversation_id,
+            message_id: &created.message_id,
+            sender_id: &created.sender_id,
+            participant_ids: &self.participants(&created.conversation_id).await?,
+            event_id: event.number.to_string(),
+            timestamp: created.timestamp.to_string(),
+        };
+        Ok(serde_json::to_string(&announcement)?)
+    }
+
+    /// Brings everybody's counters of a conversation up to date.
+    async fn settle_all(&self, id: &ConversationId) -> Result<(), Error> {
+        let Inner { records, participants, .. } = &*self.inner;
+        let read = records.read(|snapshot| async move {
+            let counts = unread::in_conversation(&snapshot, id).await?;
+            Ok::<_, Error>((snapshot.optional(crate::conversation::by_id(id)).await?, counts))
+        });
+        let (conversation, counts) = read.await?;
+        if let Some(conversation) = conversation
+            && participants.get(id).await?.is_some_and(|kept| !same_members(&kept, &counts))
+        {
+            // The change could not drop it then.
+            participants.drop(id, conversation.sequence).await?;
+        }
+        self.settle(&counts).await
+    }
+
+    /// Brings one user's counter of a conversation up to date.
+    pub(crate) async fn settle_one(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
+        match self.inner.records.optional(unread::of_one(id, user)).await? {
+            Some(count) => self.settle(&[count]).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle(&self, counts: &[Counted]) -> Result<(), Error> {
+        let Inner { records, unread, .. } = &*self.inner;
+        let held = unread.hold_each(counts).await?;
+        let mut news = Vec::with_capacity(counts.len());
+        for (count, held) in counts.iter().zip(held) {
+            let total = match held {
+                Held::Total(total) => total,
+                Held::Lost => unread.rebuild(records, &count.user_id).await?,
+            };
+            news.push(self.unread_news(count, total));
+        }
+        for answer in self.inner.hot.batch(&news).await {
+            answer?;
+        }
+        Ok(())
+    }
+
+    /// Tells a user's feed, here at once, and elsewhere with the call that is returned.
+    fn unread_news(&self, count: &Counted, total: u64) -> Call {
+        let Counted { user_id, conversation_id, unread, stamp } = count;
+        let news = News::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
+        self.inner.hub.whisper_here(&Channel::Feed(user_id.clone()), user_id, &news);
+        self.inner.hub.post.feed(user_id, &news)
+    }
+
+    pub(crate) async fn tell_feed(&self, user: &UserId, news: &News<'_>) {
+        let news = news.json();
+        self.inner.hub.whisper_here(&Channel::Feed(user.clone()), user, &news);
+        self.inner.hub.post.errand(self.inner.hub.post.feed(user, &news));
+    }
+
+    /// Writes the unread counters of all users again, after hot state was lost. One node does it for all.
+    pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
+        let Inner { hub, records, unread, .. } = &*self.inner;
+        let first = hub.node.live().await?.into_iter().map(|member| member.incarnation).min();
+        if first.is_none_or(|first| first.as_str() != hub.node.incarnation().as_str()) {
+            return Ok(());
+        }
+        let mut after = String::new();
+        loop {
+            let users = unread::users_after(records, &after, REBUILD_AT_ONCE).await?;
+            let Some(last) = users.last() else { return Ok(()) };
+            after = last.to_string();
+            for user in &users {
+                let counts = unread::of_user(records, user).await?;
+                unread.hold(user, &counts, Extent::All).await?;
+            }
+        }
+    }
+
+    /// Keeps in the records when a user was last here.
+    async fn keep_last_seen(&self, user: &UserId) -> Result<(), Error> {
+        let work = |tx: hob_records::Transaction| async move {
+            let seen = sql("INSERT INTO chat_last_seen (user_id, seen_at) VALUES ($1, $2)
+                 ON CONFLICT (user_id) DO UPDATE SET seen_at = $2 WHERE chat_last_seen.seen_at < $2");
+            tx.execute(seen.bind(user).bind(tx.now())).await.map(drop)
+        };
+        Ok(self.inner.records.write_with(hob_records::Isolation::Committed, work).await?)
+    }
+}
+
+fn same_members(kept: &[UserId], counts: &[Counted]) -> bool {
+    kept.iter().all(|user| counts.iter().any(|count| count.user_id == *user))
+}

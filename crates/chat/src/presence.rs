@@ -1,0 +1,211 @@
+//! Who is online (C1 C2 C3 C11 C12): a user's sockets on all nodes, counted in one script, so that exactly one
+//! event tells of each real change.
+//!
+//! A socket belongs to one life of a node. What a dead node left behind is swept by the others; what a store
+//! has lost is written again by the nodes, from the sockets that they have, without events.
+
+use hob_hot::{CLOCK, Call, Hot, Reply, Script, cmd};
+use hob_schema::Key;
+
+use crate::Error;
+use crate::keys::{Incarnation, Keys, SocketId, UserId};
+
+const CHANGE: &str = include_str!("presence/change.lua");
+
+static JOIN: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/join.lua"));
+static LEAVE: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/leave.lua"));
+static SWEEP: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/sweep.lua"));
+
+/// Why sockets are counted as open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Somebody connected.
+    Opened,
+    /// They are open already, but the store may have forgotten it.
+    Again,
+}
+
+/// What became of a user's sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The user came online or went offline, and everybody was told, with this version.
+    Turned { version: u64 },
+    /// The user is as before.
+    Same { version: u64 },
+    /// There are as many sockets as one user may have.
+    Full,
+    /// No such socket was open.
+    Unknown,
+}
+
+/// Whether a user is online, and since when not.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Presence {
+    #[schema(value_type = String)]
+    pub user_id: UserId,
+    pub online: bool,
+    /// ISO 8601; missing for somebody who was never here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<String>,
+    /// Of two answers about a user the one with the greater version is the later.
+    pub version: u64,
+}
+
+/// Presence in hot state.
+#[derive(Clone, Debug)]
+pub(crate) struct Presences {
+    hot: Hot,
+    keys: Keys,
+}
+
+impl Presences {
+    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
+        Self { hot: hot.clone(), keys: keys.clone() }
+    }
+
+    /// Counts sockets of a user as open on a node. The node's index comes first: it may name a user who has
+    /// no socket there, but never lack one who has.
+    pub(crate) async fn join(
+        &self,
+        node: &Incarnation,
+        user: &UserId,
+        sockets: &[SocketId],
+        occasion: Occasion,
+    ) -> Result<Change, Error> {
+        self.index(node, user).await?;
+        let mut reply: Reply = self.hot.run(self.join_call(node, user, sockets, occasion)).await?;
+        let change = match reply.word() {
+            "online" => Change::Turned { version: reply.next()? },
+            "silent" | "already" => Change::Same { version: reply.next()? },
+            "full" => Change::Full,
+            _ => return Err(reply.unexpected().into()),
+        };
+        if change != Change::Full {
+            let views: Vec<Call> = sockets.iter().map(|socket| self.view(socket, user)).collect();
+            self.hot.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
+        }
+        Ok(change)
+    }
+
+    fn join_call(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId], occasion: Occasion) -> Call {
+        let occasion = match occasion {
+            Occasion::Opened => "opened",
+            Occasion::Again => "again",
+        };
+        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(occasion);
+        call = call.arg(Keys::SOCKETS_MAX_LEN).arg(self.hot.clock().us());
+        call = call.arg(self.keys.user_online_channel()).arg(json(user));
+        sockets.iter().fold(call, |call, socket| call.arg(socket.as_str()))
+    }
+
+    fn view(&self, socket: &SocketId, user: &UserId) -> Call {
+        cmd("SET").arg(&self.keys.socket_user(socket)).arg(user.as_str()).take().into()
+    }
+
+    /// Counts a socket as closed.
+    pub(crate) async fn leave(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
+        let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.hot.clock().us());
+        let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
+        let change = self.parted(self.hot.run(call).await?).await?;
+        // Also where it was not known: the view may be left over.
+        self.hot.run::<()>(cmd("DEL").arg(&self.keys.socket_user(socket)).take()).await?;
+        Ok(change)
+    }
+
+    /// Puts a user into a node's index.
+    pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
+        Ok(self.hot.run(cmd("SADD").arg(&self.keys.node_users(node)).arg(user.as_str()).take()).await?)
+    }
+
+    /// Takes a user out of a node's index, once it has no socket of theirs.
+    pub(crate) async fn forget(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
+        Ok(self.hot.run(cmd("SREM").arg(&self.keys.node_users(node)).arg(user.as_str()).take()).await?)
+    }
+
+    /// Counts all sockets of a user on a dead node as closed.
+    pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<Change, Error> {
+        let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.hot.clock().us());
+        let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
+        let change = self.parted(self.hot.run(call).await?).await?;
+        self.forget(dead, user).await?;
+        Ok(change)
+    }
+
+    /// Some of the users whom a node's index names; none when it is empty.
+    pub(crate) async fn some_users(&self, node: &Incarnation, most: u32) -> Result<Vec<UserId>, Error> {
+        let some = cmd("SRANDMEMBER").arg(&self.keys.node_users(node)).arg(most).take();
+        let users: Vec<String> = self.hot.run(some).await?;
+        Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
+    }
+
+    async fn parted(&self, mut reply: Reply) -> Result<Change, Error> {
+        let turned = match reply.word() {
+            "offline" => true,
+            "still" => false,
+            "unknown" => return Ok(Change::Unknown),
+            _ => return Err(reply.unexpected().into()),
+        };
+        let version = reply.next()?;
+        let mut views = Vec::with_capacity(reply.left());
+        while reply.left() > 0 {
+            if let Ok(socket) = SocketId::new(reply.next::<String>()?) {
+                views.push(cmd("DEL").arg(&self.keys.socket_user(&socket)).take().into());
+            }
+        }
+        self.hot.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
+        Ok(if turned { Change::Turned { version } } else { Change::Same { version } })
+    }
+
+    /// How each of these users is, in their order.
+    pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
+        let calls: Vec<Call> = users.iter().flat_map(|user| self.look(user)).collect();
+        let mut answers = self.hot.batch(&calls).await.into_iter();
+        let mut next = || -> Result<Option<String>, Error> {
+            let value = answers.next().transpose()?.unwrap_or(hob_hot::Value::Nil);
+            Ok(hob_hot::FromRedisValue::from_redis_value(value).unwrap_or_default())
+        };
+        let presence = |user: &UserId| {
+            let (online, last_seen, version) = (next()?, next()?, next()?);
+            Ok(Presence {
+                user_id: user.clone(),
+                online: online.as_deref() == Some("true"),
+                last_seen,
+                version: version.and_then(|version| version.parse().ok()).unwrap_or(0),
+            })
+        };
+        users.iter().map(presence).collect()
+    }
+
+    fn look(&self, user: &UserId) -> [Call; 3] {
+        let get = |key: Key| cmd("GET").arg(key).take().into();
+        let version = cmd("HGET").arg(self.keys.presence(user)).arg("version").take().into();
+        [get(self.keys.online(user)), get(self.keys.last_seen(user)), version]
+    }
+
+    /// The open sockets of each of these users, in their order.
+    pub(crate) async fn sockets(&self, users: &[UserId]) -> Result<Vec<Vec<SocketId>>, Error> {
+        let call = |user| cmd("SMEMBERS").arg(self.keys.sockets(user)).take().into();
+        let calls: Vec<Call> = users.iter().map(call).collect();
+        let read = |answer: Result<hob_hot::Value, hob_hot::Error>| {
+            let sockets: Vec<String> = hob_hot::FromRedisValue::from_redis_value(answer?).unwrap_or_default();
+            Ok(sockets.into_iter().filter_map(|socket| SocketId::new(socket).ok()).collect())
+        };
+        self.hot.batch(&calls).await.into_iter().map(read).collect()
+    }
+
+    /// Writes a last-seen time from the records back, where the store has none.
+    pub(crate) async fn remember_seen(&self, user: &UserId, at: &str) -> Result<(), Error> {
+        Ok(self.hot.run(cmd("SET").arg(self.keys.last_seen(user)).arg(at).arg("NX").take()).await?)
+    }
+
+    fn user_keys(&self, user: &UserId) -> [Key; 4] {
+        let keys = &self.keys;
+        [keys.online(user), keys.sockets(user), keys.presence(user), keys.last_seen(user)]
+    }
+}
+
+/// An id as a JSON string: scripts paste it into what they publish.
+fn json(user: &UserId) -> String {
+    serde_json::Value::from(user.as_str()).to_string()
+}

@@ -1,0 +1,61 @@
+-- Shared by the scripts on a user's presence, all of which have
+-- KEYS  1 online · 2 sockets set · 3 presence hash (owner by socket, and `version`) · 4 last seen
+
+-- ISO 8601 in UTC: Redis gives scripts no calendar. (Days are counted in eras of 400 years from a March.)
+local function iso(ms)
+  local floor = math.floor
+  local days = floor(ms / 86400000)
+  local rest = ms - days * 86400000
+  local era = floor((days + 719468) / 146097)
+  local doe = days + 719468 - era * 146097
+  local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
+  local mp = floor((5 * doy + 2) / 153)
+  local month = mp < 10 and mp + 3 or mp - 9
+  local year = yoe + era * 400 + (month <= 2 and 1 or 0)
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, month, doy - floor((153 * mp + 2) / 5) + 1,
+    floor(rest / 3600000), floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
+end
+
+-- Last seen only moves forwards; ISO texts of one form sort as their times do.
+local function see(us)
+  local at = iso(math.floor(us / 1000))
+  if (redis.call('GET', KEYS[4]) or '') < at then redis.call('SET', KEYS[4], at) end
+  return at
+end
+
+local function sockets_open()
+  return redis.call('HLEN', KEYS[3]) - redis.call('HEXISTS', KEYS[3], 'version')
+end
+
+-- The next version: the time in microseconds, or one more than the last where the clock stood still or ran
+-- backwards.
+local function next_version(given)
+  return math.max(clock_us(given), tonumber(redis.call('HGET', KEYS[3], 'version') or 0) + 1)
+end
+
+-- Writes a change down and tells it, in one: neither can happen without the other.
+local function announce(online, channel, user_json, given)
+  local version = next_version(given)
+  redis.call('HSET', KEYS[3], 'version', int(version))
+  redis.call('SET', KEYS[1], online)
+  local at = see(version)
+  if channel ~= '' then
+    redis.call('PUBLISH', channel,
+      '{"userId":' .. user_json .. ',"timestamp":"' .. at .. '","version":' .. int(version) .. '}')
+  end
+  return int(version)
+end
+
+-- What is left to do once the sockets in `gone` were taken out of the presence hash.
+local function part(gone, channel, user_json, given)
+  if #gone == 0 then return {'unknown'} end
+  redis.call('SREM', KEYS[2], unpack(gone))
+  if sockets_open() > 0 then
+    see(clock_us(given))
+    return {'still', redis.call('HGET', KEYS[3], 'version'), unpack(gone)}
+  end
+  local version = announce('false', channel, user_json, given)
+  redis.call('PEXPIRE', KEYS[3], 86400000)
+  return {'offline', version, unpack(gone)}
+end

@@ -1,0 +1,322 @@
+//! The frames of the Centrifugo client protocol, JSON over WebSocket: commands that clients send, replies and
+//! pushes that they get, and the codes for what goes wrong.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::channel::Channel;
+use crate::event::Event;
+use crate::keys::UserId;
+
+/// A command of a client. Without an id it is a pong, or wants no reply.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Command {
+    pub(crate) id: u32,
+    pub(crate) connect: Option<Connect>,
+    pub(crate) subscribe: Option<Subscribe>,
+    pub(crate) unsubscribe: Option<OfChannel>,
+    pub(crate) publish: Option<Publish>,
+    pub(crate) presence: Option<OfChannel>,
+    pub(crate) presence_stats: Option<OfChannel>,
+    pub(crate) history: Option<History>,
+    pub(crate) ping: Option<Nothing>,
+    pub(crate) send: Option<Box<RawValue>>,
+    pub(crate) rpc: Option<Rpc>,
+    pub(crate) refresh: Option<Refresh>,
+    pub(crate) sub_refresh: Option<OfChannel>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Connect {
+    pub(crate) token: String,
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Subscribe {
+    pub(crate) channel: String,
+    pub(crate) recover: bool,
+    pub(crate) epoch: String,
+    pub(crate) offset: u64,
+    pub(crate) join_leave: bool,
+    /// 2 asks for an error instead of an answer without recovery.
+    pub(crate) flag: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OfChannel {
+    pub(crate) channel: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Publish {
+    pub(crate) channel: String,
+    pub(crate) data: Box<RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct History {
+    pub(crate) channel: String,
+    pub(crate) limit: i64,
+    pub(crate) since: Option<Position>,
+    pub(crate) reverse: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Position {
+    pub(crate) offset: u64,
+    pub(crate) epoch: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Rpc {
+    #[serde(default)]
+    pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Refresh {
+    pub(crate) token: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Nothing {}
+
+/// A reply to a command.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Error(Code),
+    Connect(Connected),
+    Subscribe(Subscribed),
+    Unsubscribe(Empty),
+    Publish(Empty),
+    Presence(PresenceAnswer),
+    PresenceStats(PresenceStats),
+    History(HistoryAnswer),
+    Ping(Empty),
+    Rpc(RpcAnswer),
+    Refresh(Connected),
+    SubRefresh(Empty),
+}
+
+#[derive(Debug, Serialize)]
+struct Reply<'a> {
+    id: u32,
+    #[serde(flatten)]
+    answer: &'a Answer,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Empty {}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Connected {
+    pub(crate) client: String,
+    pub(crate) version: &'static str,
+    pub(crate) expires: bool,
+    pub(crate) ttl: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ping: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pong: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Subscribed {
+    pub(crate) recoverable: bool,
+    pub(crate) positioned: bool,
+    pub(crate) epoch: String,
+    pub(crate) offset: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) publications: Vec<Publication>,
+    pub(crate) recovered: bool,
+    pub(crate) was_recovering: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+/// A publication: what an event looks like to a subscriber.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Publication {
+    pub(crate) data: Box<RawValue>,
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ClientInfo {
+    pub(crate) user: String,
+    pub(crate) client: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct PresenceAnswer {
+    pub(crate) presence: BTreeMap<String, ClientInfo>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct PresenceStats {
+    pub(crate) num_clients: usize,
+    pub(crate) num_users: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct HistoryAnswer {
+    pub(crate) publications: Vec<Publication>,
+    pub(crate) epoch: String,
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RpcAnswer {
+    pub(crate) data: Box<RawValue>,
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Code {
+    code: u32,
+    message: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    temporary: bool,
+}
+
+impl Code {
+    pub(crate) const INTERNAL: Self = Self::passing(100, "internal server error");
+    pub(crate) const UNKNOWN_CHANNEL: Self = Self::lasting(102, "unknown channel");
+    pub(crate) const PERMISSION_DENIED: Self = Self::lasting(103, "permission denied");
+    pub(crate) const METHOD_NOT_FOUND: Self = Self::lasting(104, "method not found");
+    pub(crate) const ALREADY_SUBSCRIBED: Self = Self::lasting(105, "already subscribed");
+    pub(crate) const LIMIT_EXCEEDED: Self = Self::lasting(106, "limit exceeded");
+    pub(crate) const BAD_REQUEST: Self = Self::lasting(107, "bad request");
+    pub(crate) const NOT_AVAILABLE: Self = Self::lasting(108, "not available");
+    pub(crate) const TOKEN_EXPIRED: Self = Self::lasting(109, "token expired");
+    pub(crate) const TOO_MANY_REQUESTS: Self = Self::passing(111, "too many requests");
+    pub(crate) const UNRECOVERABLE_POSITION: Self = Self::lasting(112, "unrecoverable position");
+    pub(crate) const NOT_FOUND: Self = Self::lasting(404, "not found");
+    pub(crate) const CONFLICT: Self = Self::lasting(409, "there already");
+
+    const fn lasting(code: u32, message: &'static str) -> Self {
+        Self { code, message, temporary: false }
+    }
+
+    const fn passing(code: u32, message: &'static str) -> Self {
+        Self { code, message, temporary: true }
+    }
+}
+
+/// Why a connection is ended. Clients come back after a code below 3500, and stay away after others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Disconnect {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
+}
+
+impl Disconnect {
+    pub(crate) const SHUTDOWN: Self = Self { code: 3001, reason: "shutdown" };
+    pub(crate) const SERVER_ERROR: Self = Self { code: 3004, reason: "internal server error" };
+    pub(crate) const EXPIRED: Self = Self { code: 3005, reason: "connection expired" };
+    pub(crate) const SLOW: Self = Self { code: 3008, reason: "slow" };
+    pub(crate) const NO_PONG: Self = Self { code: 3012, reason: "no pong" };
+    pub(crate) const TOO_MANY_REQUESTS: Self = Self { code: 3013, reason: "too many requests" };
+    pub(crate) const INVALID_TOKEN: Self = Self { code: 3500, reason: "invalid token" };
+    pub(crate) const BAD_REQUEST: Self = Self { code: 3501, reason: "bad request" };
+    pub(crate) const STALE: Self = Self { code: 3502, reason: "stale" };
+    pub(crate) const CONNECTION_LIMIT: Self = Self { code: 3504, reason: "connection limit" };
+}
+
+/// Why a subscription is ended. Clients subscribe again after a code of 2500 or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Unsubscribed {
+    code: u32,
+    reason: &'static str,
+}
+
+impl Unsubscribed {
+    pub(crate) const SERVER: Self = Self { code: 2000, reason: "server unsubscribe" };
+    pub(crate) const INSUFFICIENT: Self = Self { code: 2500, reason: "insufficient state" };
+}
+
+impl From<&Event> for Publication {
+    fn from(event: &Event) -> Self {
+        Self { data: raw(&event.payload), offset: event.sequence }
+    }
+}
+
+/// Text that is JSON already; anything else would break the frame around it, and becomes `null`.
+pub(crate) fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// What asks a client for a sign of life, and is one.
+pub(crate) const PING: &str = "{}";
+
+pub(crate) fn reply(id: u32, answer: &Answer) -> Bytes {
+    serde_json::to_vec(&Reply { id, answer }).unwrap_or_default().into()
+}
+
+pub(crate) fn publication_push(channel: &Channel, publication: &Publication) -> Bytes {
+    let data = publication.data.get();
+    let mut frame = String::with_capacity(data.len() + 96);
+    let _ = write!(
+        frame,
+        r#"{{"push":{{"channel":{},"pub":{{"data":{data},"offset":{}}}}}}}"#,
+        json(channel),
+        publication.offset
+    );
+    frame.into()
+}
+
+/// A publication that is not kept, and so has no offset.
+pub(crate) fn soft_push(channel: &Channel, data: &str) -> Bytes {
+    format!(r#"{{"push":{{"channel":{},"pub":{{"data":{data}}}}}}}"#, json(channel)).into()
+}
+
+/// Somebody came or went, as a join or leave of the channel.
+pub(crate) fn presence_push(channel: &Channel, user: &UserId, online: bool) -> Bytes {
+    let word = if online { "join" } else { "leave" };
+    let user = json(user);
+    let channel = json(channel);
+    format!(r#"{{"push":{{"channel":{channel},"{word}":{{"info":{{"user":{user},"client":""}}}}}}}}"#).into()
+}
+
+pub(crate) fn unsubscribe_push(channel: &Channel, why: Unsubscribed) -> Bytes {
+    let why = serde_json::to_string(&why).unwrap_or_default();
+    format!(r#"{{"push":{{"channel":{},"unsubscribe":{why}}}}}"#, json(channel)).into()
+}
+
+fn json(text: &impl ToString) -> String {
+    serde_json::Value::from(text.to_string()).to_string()
+}
+
+impl Command {
+    /// Whether it asks for nothing, as a pong does.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connect.is_none()
+            && self.subscribe.is_none()
+            && self.unsubscribe.is_none()
+            && self.publish.is_none()
+            && self.presence.is_none()
+            && self.presence_stats.is_none()
+            && self.history.is_none()
+            && self.ping.is_none()
+            && self.rpc.is_none()
+            && self.refresh.is_none()
+            && self.sub_refresh.is_none()
+    }
+}

@@ -1,0 +1,120 @@
+//! The newest messages of a conversation in hot state (C7). The list is served only when it is certain to hold
+//! every message of its range, as of the conversation's very last event.
+
+use hob_hot::{Call, Hot, Reply, Script};
+
+use crate::Error;
+use crate::keys::{ConversationId, Keys};
+use crate::message::{Message, Span};
+
+static FILL: Script = Script::new(include_str!("recent/fill.lua"));
+static FOLLOW: Script = Script::new(include_str!("recent/follow.lua"));
+static READ: Script = Script::new(include_str!("recent/read.lua"));
+
+/// What an event means for the list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect<'a> {
+    Message(&'a Message),
+    /// A message was edited or deleted.
+    Change,
+    /// Nothing that the list shows.
+    Other,
+}
+
+/// The newest messages in hot state.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    hot: Hot,
+    keys: Keys,
+}
+
+/// How many messages are kept.
+pub(crate) const MOST: u16 = Keys::RECENT_MAX_LEN as u16;
+
+impl Recent {
+    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
+        Self { hot: hot.clone(), keys: keys.clone() }
+    }
+
+    /// Keeps the newest messages, oldest first, as they were read at an event of the conversation.
+    pub(crate) async fn fill(
+        &self,
+        conversation: &ConversationId,
+        sequence: u64,
+        messages: &[Message],
+    ) -> Result<(), Error> {
+        let whole = messages.len() < usize::from(MOST);
+        let mut call = FILL.on(&self.list_keys(conversation)).arg(sequence).arg(u8::from(whole)).arg(ttl_ms());
+        for message in messages.iter().rev() {
+            call = call.arg(serde_json::to_string(message)?);
+        }
+        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+    }
+
+    /// The call that follows the conversation by one event.
+    pub(crate) fn follow_call(
+        &self,
+        conversation: &ConversationId,
+        sequence: u64,
+        effect: Effect<'_>,
+    ) -> Result<Call, Error> {
+        let (word, message) = match effect {
+            Effect::Message(message) => ("message", serde_json::to_string(message)?),
+            Effect::Change => ("change", String::new()),
+            Effect::Other => ("other", String::new()),
+        };
+        let call = FOLLOW.on(&self.list_keys(conversation)).arg(sequence).arg(word).arg(message);
+        Ok(call.arg(MOST).arg(ttl_ms()))
+    }
+
+    /// A page of messages, oldest first, if the list is certain to hold all of it.
+    pub(crate) async fn page(
+        &self,
+        conversation: &ConversationId,
+        sequence: u64,
+        from: Span,
+        limit: u16,
+    ) -> Result<Option<Vec<Message>>, Error> {
+        let call = READ.on(&self.list_keys(conversation)).arg(sequence).arg(MOST);
+        let mut reply: Reply = self.hot.run(call).await?;
+        if reply.word() != "messages" {
+            return Ok(None);
+        }
+        let whole = reply.next::<u8>()? == 1;
+        let mut messages = Vec::with_capacity(reply.left());
+        while reply.left() > 0 {
+            let message: Message = serde_json::from_slice(&reply.next::<Vec<u8>>()?)?;
+            messages.push(message);
+        }
+        messages.reverse();
+        Ok(cut(messages, whole, from, limit.into()))
+    }
+
+    fn list_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {
+        [self.keys.recent(conversation), self.keys.recent_range(conversation)]
+    }
+}
+
+/// The page, if all of it is among the messages; `whole` says that there are no others.
+fn cut(mut messages: Vec<Message>, whole: bool, from: Span, limit: usize) -> Option<Vec<Message>> {
+    match from {
+        Span::Newest | Span::Before(_) => {
+            if let Span::Before(sequence) = from {
+                messages.retain(|message| message.sequence < sequence);
+            }
+            let covered = whole || messages.len() >= limit;
+            covered.then(|| messages.split_off(messages.len().saturating_sub(limit)))
+        }
+        Span::After(sequence) => {
+            let oldest = messages.first().map_or(u64::MAX, |message| message.sequence);
+            let covered = whole || oldest <= sequence.saturating_add(1);
+            messages.retain(|message| message.sequence > sequence);
+            messages.truncate(limit);
+            covered.then_some(messages)
+        }
+    }
+}
+
+fn ttl_ms() -> u64 {
+    Keys::RECENT_TTL_MAX.as_millis() as u64
+}

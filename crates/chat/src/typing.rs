@@ -1,0 +1,58 @@
+//! Who is typing (C4 C5): a flag for each user, and an index for each conversation, so that nobody has to look
+//! through all keys, and so that somebody can tell when typing stopped.
+
+use std::time::Duration;
+
+use hob_hot::{CLOCK, Hot, Reply, Script};
+
+use crate::Error;
+use crate::keys::{ConversationId, Keys, UserId};
+
+static START: Script = Script::with(&[CLOCK], include_str!("typing/start.lua"));
+static STOP: Script = Script::new(include_str!("typing/stop.lua"));
+static WHO: Script = Script::with(&[CLOCK], include_str!("typing/who.lua"));
+
+/// How long a user counts as typing after the last sign of it.
+pub const HOLD: Duration = Keys::TYPING_TTL_MAX;
+
+/// Typing in hot state.
+#[derive(Clone, Debug)]
+pub(crate) struct Typing {
+    hot: Hot,
+    keys: Keys,
+}
+
+impl Typing {
+    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
+        Self { hot: hot.clone(), keys: keys.clone() }
+    }
+
+    /// Says that a user is typing, for [`HOLD`]; whether that is news.
+    pub(crate) async fn start(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
+        let call = START.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
+        let call = call.arg(user.as_str()).arg(HOLD.as_millis() as u64).arg(self.hot.clock().us());
+        let reply: Reply = self.hot.run(call).await?;
+        Ok(reply.word() == "started")
+    }
+
+    /// Says that a user has stopped; whether that is news.
+    pub(crate) async fn stop(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
+        let call = STOP.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
+        let reply: Reply = self.hot.run(call.arg(user.as_str())).await?;
+        Ok(reply.word() == "stopped")
+    }
+
+    /// Who is typing, and for how long each counts as such.
+    pub(crate) async fn who(&self, conversation: &ConversationId) -> Result<Vec<(UserId, Duration)>, Error> {
+        let call = WHO.on(&[self.keys.typists(conversation)]).arg(self.hot.clock().us());
+        let mut reply: Reply = self.hot.run(call).await?;
+        let mut typists = Vec::with_capacity(reply.left() / 2);
+        while reply.left() > 0 {
+            let (user, left_ms): (String, u64) = (reply.next()?, reply.next()?);
+            if let Ok(user) = UserId::new(user) {
+                typists.push((user, Duration::from_millis(left_ms)));
+            }
+        }
+        Ok(typists)
+    }
+}

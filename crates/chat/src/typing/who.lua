@@ -1,0 +1,14 @@
+-- Say who is typing, and drop those who stopped.
+-- KEYS  1 typists zset
+-- ARGV  now_us ('' = the store's clock)
+-- Returns {'typing', user, left_ms, …}
+-- No TTL is touched.
+local now = clock_ms(ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now))
+local answer = {'typing'}
+local typists = redis.call('ZRANGE', KEYS[1], 0, 999, 'WITHSCORES')
+for i = 1, #typists, 2 do
+  answer[#answer + 1] = typists[i]
+  answer[#answer + 1] = tonumber(typists[i + 1]) - now
+end
+return answer

@@ -1,0 +1,164 @@
+//! Unread messages (C8 C9). The truth is in the records: others' undeleted messages after a member's read
+//! pointer, without those of users who are blocked. The counters in hot state are set together with a stamp
+//! of what they were counted at, so that a late recount never overwrites a later one.
+
+use hob_hot::{CLOCK, Call, FromRedisValue as _, Hot, Reply, Script};
+use hob_records::{Query, Read, from_row, sql};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::Error;
+use crate::keys::{ConversationId, Keys, UserId};
+
+static HOLD: Script = Script::with(&[CLOCK], include_str!("unread/hold.lua"));
+
+/// What a user has not read in one conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Count {
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    pub unread: u64,
+    /// Grows with every change that could change the count.
+    pub stamp: u64,
+}
+
+/// The same with whose it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) user_id: UserId,
+    pub(crate) conversation_id: ConversationId,
+    pub(crate) unread: u64,
+    pub(crate) stamp: u64,
+}
+
+from_row!(Counted { user_id, conversation_id, unread, stamp });
+
+macro_rules! recount {
+    ($condition:literal) => {
+        sql(concat!(
+            "SELECT m.user_id, m.conversation AS conversation_id, c.sequence + m.version AS stamp,
+                 CASE WHEN m.state = 'in' THEN (
+                     SELECT count(*) FROM chat_message x
+                     WHERE x.conversation = m.conversation AND x.sequence > m.read_sequence
+                         AND x.sender <> m.user_id AND x.deleted = FALSE
+                         AND NOT EXISTS (SELECT 1 FROM chat_block b
+                             WHERE (b.blocker = m.user_id AND b.blocked = x.sender)
+                                OR (b.blocker = x.sender AND b.blocked = m.user_id)))
+                 ELSE 0 END AS unread
+             FROM chat_member m JOIN chat_conversation c ON c.id = m.conversation
+             WHERE ",
+            $condition
+        ))
+    };
+}
+
+/// Everybody's count in one conversation, also of those who left: theirs is 0.
+pub(crate) async fn in_conversation(
+    records: &impl Read,
+    conversation: &ConversationId,
+) -> Result<Vec<Counted>, Error> {
+    Ok(records.all(recount!("m.conversation = $1").bind(conversation)).await?)
+}
+
+/// One user's count in one conversation.
+pub(crate) fn of_one(conversation: &ConversationId, user: &UserId) -> Query<Counted> {
+    recount!("m.conversation = $1 AND m.user_id = $2").bind(conversation).bind(user)
+}
+
+/// All counts of a user.
+pub(crate) async fn of_user(records: &impl Read, user: &UserId) -> Result<Vec<Counted>, Error> {
+    Ok(records.all(recount!("m.user_id = $1 ORDER BY m.conversation").bind(user)).await?)
+}
+
+/// Users with counts, in order, after one of them.
+pub(crate) async fn users_after(
+    records: &impl Read,
+    after: &str,
+    limit: u16,
+) -> Result<Vec<UserId>, Error> {
+    let users: Query<(UserId,)> = sql("SELECT DISTINCT user_id FROM chat_member WHERE user_id > $1
+                                       ORDER BY user_id LIMIT $2");
+    Ok(records.all(users.bind(after).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
+}
+
+/// Whether these counts are all that a user has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Some,
+    All,
+}
+
+/// What became of counts that were to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    Total(u64),
+    /// The user's other counts are gone: all have to come.
+    Lost,
+}
+
+/// The counters in hot state.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    hot: Hot,
+    keys: Keys,
+}
+
+impl Unread {
+    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
+        Self { hot: hot.clone(), keys: keys.clone() }
+    }
+
+    /// Holds counts of one user.
+    pub(crate) async fn hold(&self, user: &UserId, counts: &[Counted], extent: Extent) -> Result<Held, Error> {
+        read(self.hot.run(self.call(user, counts, extent)).await?)
+    }
+
+    /// Holds each of these counts, of whomever, in as few round trips as there can be.
+    pub(crate) async fn hold_each(&self, counts: &[Counted]) -> Result<Vec<Held>, Error> {
+        let call = |count: &Counted| self.call(&count.user_id, std::slice::from_ref(count), Extent::Some);
+        let calls: Vec<Call> = counts.iter().map(call).collect();
+        let answers = self.hot.batch(&calls).await.into_iter();
+        answers
+            .map(|answer| {
+                let reply = Reply::from_redis_value(answer?);
+                read(reply.map_err(|error| hob_hot::Error::Reply(error.to_string()))?)
+            })
+            .collect()
+    }
+
+    fn call(&self, user: &UserId, counts: &[Counted], extent: Extent) -> Call {
+        let mut keys = vec![self.keys.unread_held(user), self.keys.unread_total(user)];
+        keys.extend(counts.iter().map(|count| self.keys.unread(user, &count.conversation_id)));
+        let call = HOLD.on(&keys).arg(match extent {
+            Extent::Some => "some",
+            Extent::All => "all",
+        });
+        counts.iter().fold(call, |call, count| {
+            call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread)
+        })
+    }
+
+    /// Writes all counters of a user again. Answers with the total.
+    pub(crate) async fn rebuild(&self, records: &hob_records::Records, user: &UserId) -> Result<u64, Error> {
+        let counts = of_user(records, user).await?;
+        match self.hold(user, &counts, Extent::All).await? {
+            Held::Total(total) => Ok(total),
+            Held::Lost => Ok(0),
+        }
+    }
+}
+
+fn read(mut reply: Reply) -> Result<Held, Error> {
+    match reply.word() {
+        "held" => Ok(Held::Total(reply.next()?)),
+        "lost" => Ok(Held::Lost),
+        _ => Err(reply.unexpected().into()),
+    }
+}
+
+impl From<Counted> for Count {
+    fn from(counted: Counted) -> Self {
+        Self { conversation_id: counted.conversation_id, unread: counted.unread, stamp: counted.stamp }
+    }
+}

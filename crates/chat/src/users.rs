@@ -1,0 +1,263 @@
+//! The HTTP face of people: presence, sockets, unread counts, limits, blocks, tokens.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_hot::limit::Decision;
+use hob_web::{Access, Json, Path, Problem, Query, Routes};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::keys::{Keys, SocketId};
+use crate::routes::{granted, user_id};
+use crate::{Change, Chat, Count, Presence, Wish};
+
+const READ: Access = Access::read("chat");
+const WRITE: Access = Access::write("chat");
+/// The most users of one question.
+const MOST_USERS: usize = 1_000;
+/// How long a token may be valid.
+const LONGEST_TOKEN_S: u64 = 7 * 24 * 3600;
+
+pub(crate) fn routes() -> Routes<Chat> {
+    Routes::new()
+        .api(READ, routes!(get_presence))
+        .api(READ, routes!(get_presences))
+        .api(READ, routes!(get_unread))
+        .api(READ, routes!(list_sockets))
+        .api(WRITE, routes!(add_socket))
+        .api(WRITE, routes!(remove_socket))
+        .api(READ, routes!(get_limit))
+        .api(WRITE, routes!(take_limit))
+        .api(READ, routes!(list_blocked))
+        .api(WRITE, routes!(block_user))
+        .api(WRITE, routes!(unblock_user))
+        .api(WRITE, routes!(issue_token))
+}
+
+/// Whether a user is online, and when they were last here.
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/presence", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = Presence)))]
+async fn get_presence(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Presence>, Problem> {
+    let mut presences = chat.presence(&[user_id("id", &id)?]).await?;
+    Ok(Json(presences.pop().ok_or_else(|| Problem::not_found("user"))?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UsersBody {
+    #[schema(max_items = 1000)]
+    users: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PresenceList {
+    /// In the order of the question.
+    users: Vec<Presence>,
+}
+
+/// Whether many users are online, all at once.
+#[utoipa::path(post, path = "/api/v1/chat/users/presence", request_body = UsersBody, tag = "chat",
+    responses((status = 200, body = PresenceList)))]
+async fn get_presences(State(chat): State<Chat>, Json(body): Json<UsersBody>) -> Result<Json<PresenceList>, Problem> {
+    if body.users.len() > MOST_USERS {
+        return Err(Problem::invalid("users", "1000 at most"));
+    }
+    let users: Result<Vec<_>, _> = body.users.iter().map(|user| user_id("users", user)).collect();
+    Ok(Json(PresenceList { users: chat.presence(&users?).await? }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UnreadList {
+    total: u64,
+    conversations: Vec<Count>,
+}
+
+/// What a user has not read.
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/unread", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = UnreadList)))]
+async fn get_unread(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<UnreadList>, Problem> {
+    let (conversations, total) = chat.unread(&user_id("id", &id)?).await?;
+    Ok(Json(UnreadList { total, conversations }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SocketList {
+    sockets: Vec<String>,
+}
+
+/// The open sockets of a user, on all nodes.
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = SocketList)))]
+async fn list_sockets(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<SocketList>, Problem> {
+    let sockets = chat.sockets(&user_id("id", &id)?).await?;
+    Ok(Json(SocketList { sockets: sockets.iter().map(ToString::to_string).collect() }))
+}
+
+#[derive(Debug, Deserialize, IntoParams, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SocketBody {
+    #[schema(max_length = 128)]
+    socket_id: String,
+}
+
+/// Counts a socket that another program holds as open. It belongs to this node, and goes with it.
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path)), tag = "chat",
+    request_body = SocketBody, responses((status = 200, body = Presence)))]
+async fn add_socket(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<SocketBody>,
+) -> Result<Json<Presence>, Problem> {
+    let (user, socket) = (user_id("id", &id)?, socket_id(&body.socket_id)?);
+    if chat.add_user_socket(&user, &socket).await? == Change::Full {
+        let most = Keys::SOCKETS_MAX_LEN;
+        return Err(Problem::conflict(format!("A user has {most} sockets at most.")));
+    }
+    get_presence(State(chat), Path(id)).await
+}
+
+/// Counts a socket as closed. The user is offline with the last one.
+#[utoipa::path(delete, path = "/api/v1/chat/users/{id}/sockets", tag = "chat",
+    params(("id" = String, Path), SocketBody), responses((status = 200, body = Presence)))]
+async fn remove_socket(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Query(query): Query<SocketBody>,
+) -> Result<Json<Presence>, Problem> {
+    chat.remove_user_socket(&user_id("id", &id)?, &socket_id(&query.socket_id)?).await?;
+    get_presence(State(chat), Path(id)).await
+}
+
+/// Whether a user may send a message.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Limit {
+    allowed: bool,
+    limit: u32,
+    remaining: u32,
+    reset_after_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+/// How many messages a user may still send; counts nothing.
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = Limit)))]
+async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
+    let looked = chat.take_message(&user_id("id", &id)?, 0).await;
+    let mut limit = Limit::from(looked);
+    limit.allowed = limit.remaining > 0;
+    Ok(Json(limit))
+}
+
+/// Asks whether a user may send a message, and counts it if so.
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = Limit)))]
+async fn take_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
+    Ok(Json(chat.take_message(&user_id("id", &id)?, 1).await.into()))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BlockedList {
+    blocked: Vec<String>,
+}
+
+/// Whom a user has blocked.
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = BlockedList)))]
+async fn list_blocked(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<BlockedList>, Problem> {
+    let blocked = chat.blocked_by(&user_id("id", &id)?).await?;
+    Ok(Json(BlockedList { blocked: blocked.iter().map(ToString::to_string).collect() }))
+}
+
+#[derive(Debug, Deserialize, IntoParams, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BlockBody {
+    #[schema(max_length = 128)]
+    user_id: String,
+}
+
+/// Blocks a user: nothing passes between the two any more.
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
+    request_body = BlockBody, responses((status = 204)))]
+async fn block_user(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<BlockBody>,
+) -> Result<StatusCode, Problem> {
+    set_block(&chat, &id, &body.user_id, Wish::Block).await
+}
+
+/// Unblocks a user.
+#[utoipa::path(delete, path = "/api/v1/chat/users/{id}/blocks", tag = "chat",
+    params(("id" = String, Path), BlockBody), responses((status = 204)))]
+async fn unblock_user(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Query(query): Query<BlockBody>,
+) -> Result<StatusCode, Problem> {
+    set_block(&chat, &id, &query.user_id, Wish::Unblock).await
+}
+
+async fn set_block(chat: &Chat, id: &str, other: &str, wish: Wish) -> Result<StatusCode, Problem> {
+    granted(chat.block(&user_id("id", id)?, &user_id("userId", other)?, wish).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TokenBody {
+    /// How long the token is valid, in seconds.
+    #[serde(default = "an_hour")]
+    #[schema(minimum = 1, maximum = 604800)]
+    ttl: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Token {
+    token: String,
+}
+
+/// A token with which a user can connect. Only where the chat has a secret to sign with.
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/token", params(("id" = String, Path)), tag = "chat",
+    request_body = TokenBody, responses((status = 200, body = Token)))]
+async fn issue_token(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<TokenBody>,
+) -> Result<Json<Token>, Problem> {
+    if !(1..=LONGEST_TOKEN_S).contains(&body.ttl) {
+        return Err(Problem::invalid("ttl", "1 second to 7 days"));
+    }
+    let token = chat.issue_token(&user_id("id", &id)?, Duration::from_secs(body.ttl));
+    Ok(Json(Token { token: token.ok_or_else(|| Problem::not_found("secret to sign with"))? }))
+}
+
+fn an_hour() -> u64 {
+    3600
+}
+
+fn socket_id(id: &str) -> Result<SocketId, Problem> {
+    SocketId::new(id).map_err(|error| Problem::invalid("socketId", error.to_string()))
+}
+
+impl From<Decision> for Limit {
+    fn from(decision: Decision) -> Self {
+        let quota = decision.quota();
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let retry_after_ms = match decision {
+            Decision::Allowed(_) => None,
+            Decision::Denied { retry_after, .. } => Some(ms(retry_after)),
+        };
+        Self {
+            allowed: decision.is_allowed(),
+            limit: quota.limit,
+            remaining: quota.remaining,
+            reset_after_ms: ms(quota.reset_after),
+            retry_after_ms,
+        }
+    }
+}

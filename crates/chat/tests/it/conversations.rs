@@ -1,0 +1,91 @@
+//! Conversations, their members, and who may do what in them.
+
+use hob_chat::{NewConversation, Progress, Refusal, Wish};
+use hob_hot::cmd;
+use hob_records::PageRequest;
+use hob_testkit::{LIMIT, every_house, wait_for};
+
+use crate::world::{NEEDS, conversation, done, keys, message, open, room, say, user};
+
+every_house! {
+    NEEDS;
+
+    async fn a_conversation_is_opened_once_and_lists_its_members(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "conv123", &["anna", "bert"]).await;
+        let again = NewConversation { id: id.clone(), title: "Again".into(), created_by: user("anna"), members: vec![] };
+        assert_eq!(chat.open_conversation(&again).await.unwrap(), Err(Refusal::Taken));
+        let members = chat.members(&id, "", 10).await.unwrap();
+        assert_eq!(members.iter().map(|member| member.user_id.as_str()).collect::<Vec<_>>(), ["anna", "bert"]);
+        let listed = chat.conversations_of(&user("bert"), &PageRequest::default()).await.unwrap();
+        assert_eq!(listed.rows[0].id, id);
+        assert!(chat.conversations_of(&user("carl"), &PageRequest::default()).await.unwrap().rows.is_empty());
+    }
+
+    /// C9: `unread:<user>:total` is the badge count, so no conversation may be called that.
+    async fn no_conversation_is_called_total(house: TestHouse) {
+        drop(house);
+        assert!(hob_chat::keys::ConversationId::new("total").is_err());
+    }
+
+    async fn only_members_may_send_read_and_rename(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        assert_eq!(chat.send(&message(&id, "eve", "hi")).await.unwrap(), Err(Refusal::NotMember));
+        assert_eq!(chat.send(&message(&conversation("none"), "anna", "hi")).await.unwrap(), Err(Refusal::NoConversation));
+        let read = chat.progress(&id, &user("eve"), 1, Progress::Read).await.unwrap();
+        assert_eq!(read, Err(Refusal::NotMember));
+        assert_eq!(chat.rename(&id, &user("eve"), "Eve's").await.unwrap(), Err(Refusal::NotMember));
+        done(chat.rename(&id, &user("bert"), "Bert's").await);
+        let after = chat.conversation(&id).await.unwrap().unwrap();
+        assert_eq!((after.title.as_str(), after.sequence), ("Bert's", 3), "a refusal takes no number");
+    }
+
+    /// C13: whole or absent, and dropped on change.
+    async fn participants_are_kept_whole_or_not_at_all(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let key = keys(&house).participants(&id);
+        let members = async || -> Vec<String> {
+            let mut members: Vec<String> = house.hot.run(cmd("SMEMBERS").arg(key.as_bytes()).take()).await.unwrap();
+            members.sort();
+            members
+        };
+        chat.participants(&id).await.unwrap();
+        assert_eq!(members().await, ["anna", "bert"]);
+        done(chat.add_member(&id, &user("carl"), Some(&user("anna"))).await);
+        let seen = members().await;
+        assert!(seen.is_empty() || seen == ["anna", "bert", "carl"], "{seen:?}");
+        assert_eq!(chat.participants(&id).await.unwrap().len(), 3);
+        assert_eq!(members().await, ["anna", "bert", "carl"]);
+        let ttl: i64 = house.hot.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
+        assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
+    }
+
+    /// C20: nothing passes between two users of whom one has blocked the other.
+    async fn a_block_hides_both_from_each_other(house: TestHouse) {
+        let chat = open(&house);
+        let pair = room(&chat, "pair", &["anna", "bert"]).await;
+        let group = room(&chat, "group", &["anna", "bert", "carl"]).await;
+        say(&chat, &group, "bert", "before").await;
+        assert!(done(chat.block(&user("anna"), &user("bert"), Wish::Block).await));
+        for sender in ["anna", "bert"] {
+            assert_eq!(chat.send(&message(&pair, sender, "psst")).await.unwrap(), Err(Refusal::Blocked));
+        }
+        say(&chat, &group, "bert", "to carl only").await;
+        let seen = async |viewer: &str| {
+            let messages = chat.messages(&group, Some(&user(viewer)), hob_chat::Span::Newest, 10).await;
+            done(messages).into_iter().map(|message| message.content).collect::<Vec<_>>()
+        };
+        assert_eq!(seen("carl").await, ["before", "to carl only"]);
+        assert_eq!(seen("anna").await, Vec::<String>::new());
+        let (counts, total) = chat.unread(&user("anna")).await.unwrap();
+        assert_eq!((counts.len(), total), (2, 0));
+        wait_for("the counter of the blocker to agree", LIMIT, async || {
+            crate::world::get(&house, &keys(&house).unread_total(&user("anna"))).await.as_deref() == Some("0")
+        }).await;
+        assert!(done(chat.block(&user("anna"), &user("bert"), Wish::Unblock).await));
+        assert_eq!(seen("anna").await, ["before", "to carl only"]);
+        say(&chat, &pair, "bert", "again").await;
+    }
+}

@@ -1,0 +1,52 @@
+//! Typing (C4 C5): start, stop, and stop without a word.
+
+use hob_chat::Typist;
+use hob_hot::cmd;
+use hob_testkit::{TestApp, every_house};
+use serde_json::json;
+
+use crate::client::Client;
+use crate::world::{NEEDS, done, get, keys, open, room, user};
+
+every_house! {
+    NEEDS;
+
+    /// C4 C5: the documented flag, and an index instead of KEYS.
+    async fn who_types_is_found_by_conversation(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "conv123", &["anna", "bert", "carl"]).await;
+        for who in ["anna", "bert"] {
+            done(chat.typing(&id, &user(who), Typist::Typing).await);
+        }
+        let key = keys(&house).typing(&id, &user("anna"));
+        assert_eq!(get(&house, &key).await.as_deref(), Some("1"));
+        let ttl: i64 = house.hot.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
+        assert!(ttl > 0 && ttl <= 5_000, "{ttl}");
+        assert_eq!(done(chat.typists(&id, &user("carl")).await), [user("anna"), user("bert")]);
+        done(chat.typing(&id, &user("anna"), Typist::Stopped).await);
+        assert_eq!(get(&house, &key).await, None);
+        assert_eq!(done(chat.typists(&id, &user("carl")).await), [user("bert")]);
+        assert!(chat.typing(&id, &user("eve"), Typist::Typing).await.unwrap().is_err());
+    }
+
+    /// C4: subscribers are told when typing stops, also by those who do not say so.
+    async fn subscribers_are_told_when_typing_stops(house: TestHouse) {
+        let chat = open(&house);
+        let app = TestApp::start(house.house(), chat.routes()).await;
+        room(&chat, "r", &["anna", "bert"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        anna.subscribe("conv:r").await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        bert.rpc("typing", json!({ "conversationId": "r", "typing": true })).await;
+        let told = |typing: bool| json!({ "type": "typing", "userId": "bert", "typing": typing });
+        assert_eq!(anna.push_where(|push| push["pub"].is_object()).await["pub"], json!({ "data": told(true) }));
+        bert.rpc("send", json!({ "conversationId": "r", "content": "done" })).await;
+        assert_eq!(anna.push_where(|push| push["pub"].is_object()).await["pub"]["data"], told(false));
+        anna.messages(1).await;
+        bert.rpc("typing", json!({ "conversationId": "r", "typing": true })).await;
+        assert_eq!(anna.push().await["pub"]["data"], told(true));
+        drop(bert);
+        let stopped = anna.push_where(|push| push["pub"].is_object()).await;
+        assert_eq!(stopped["pub"]["data"], told(false));
+    }
+}

@@ -1,0 +1,149 @@
+//! Messages: once, in order, for ever; and the newest of them in hot state (C7).
+
+use hob_chat::keys::ConversationId;
+use hob_chat::{Chat, Config, Refusal, Span};
+use hob_hot::cmd;
+use hob_house::House;
+use hob_testkit::{LIMIT, every_house, wait_for};
+
+use crate::world::{NEEDS, config, done, keys, message, open, room, say, start, user};
+
+async fn contents(chat: &Chat, id: &ConversationId, span: Span, limit: u16) -> Vec<String> {
+    let messages = done(chat.messages(id, Some(&user("anna")), span, limit).await);
+    messages.into_iter().map(|message| message.content).collect()
+}
+
+async fn kept(house: &House, id: &ConversationId) -> Vec<String> {
+    let list = cmd("LRANGE").arg(keys(house).recent(id).as_bytes()).arg(0).arg(-1).take();
+    house.hot.run(list).await.unwrap()
+}
+
+every_house! {
+    NEEDS;
+
+    async fn a_repeated_send_is_the_same_message_for_ever(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let mut new = message(&id, "anna", "once");
+        new.client_id = Some("phone-1".into());
+        let first = done(chat.send(&new).await);
+        new.content = "something else".into();
+        let (one, two) = tokio::join!(chat.send(&new), chat.send(&new));
+        assert_eq!((done(one), done(two)), (first.clone(), first.clone()));
+        let other = crate::world::say(&chat, &id, "bert", "next").await;
+        assert_eq!((first.number, other.number, other.sequence), (1, 2, first.sequence + 1));
+    }
+
+    async fn numbers_have_no_gap_however_many_send_at_once(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let sends = (0..20).map(|n| {
+            let (chat, id) = (chat.clone(), id.clone());
+            async move { say(&chat, &id, if n % 2 == 0 { "anna" } else { "bert" }, &n.to_string()).await.sequence }
+        });
+        let mut sequences = futures_util::future::join_all(sends).await;
+        sequences.sort_unstable();
+        assert_eq!(sequences, (3..23).collect::<Vec<u64>>());
+    }
+
+    /// C7: newest first, of the documented shape, and followed event by event.
+    async fn the_newest_messages_are_kept_as_documented(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        say(&chat, &id, "anna", "one").await;
+        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one"]);
+        let two = say(&chat, &id, "bert", "two").await;
+        wait_for("the list to follow", LIMIT, async || kept(&house, &id).await.len() == 2).await;
+        let newest: serde_json::Value = serde_json::from_str(&kept(&house, &id).await[0]).unwrap();
+        assert_eq!((newest["id"].as_str(), newest["content"].as_str()), (Some(two.id.as_str()), Some("two")));
+        assert_eq!(newest["senderId"], "bert");
+        assert!(newest["timestamp"].as_str().unwrap().ends_with('Z'));
+        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one", "two"]);
+        let ttl: i64 = house.hot.run(cmd("PTTL").arg(keys(&house).recent(&id).as_bytes()).take()).await.unwrap();
+        assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
+    }
+
+    /// C7: a list that lost something, or missed an event, is not served.
+    async fn a_list_that_is_not_certain_is_not_served(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        for n in 1..=3 {
+            say(&chat, &id, "bert", &n.to_string()).await;
+        }
+        assert_eq!(contents(&chat, &id, Span::Newest, 2).await, ["2", "3"]);
+        let pop = cmd("RPOP").arg(keys(&house).recent(&id).as_bytes()).take();
+        house.hot.run::<String>(pop).await.unwrap();
+        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["1", "2", "3"]);
+        house.store().flush_all().await;
+        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["1", "2", "3"]);
+        assert_eq!(contents(&chat, &id, Span::After(3), 1).await, ["2"]);
+        assert_eq!(contents(&chat, &id, Span::Before(5), 5).await, ["1", "2"]);
+    }
+
+    /// C7: an edit or a delete is never served stale, and deleted words are gone from the records, too.
+    async fn edits_and_deletes_are_seen_at_once(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let first = say(&chat, &id, "anna", "a secret").await;
+        let second = say(&chat, &id, "bert", "hello").await;
+        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["a secret", "hello"]);
+        assert_eq!(chat.edit(&id, &second.id, &user("anna"), "x").await.unwrap(), Err(Refusal::NotYours));
+        let edited = done(chat.edit(&id, &second.id, &user("bert"), "hello again").await);
+        assert!(edited.edited_at.is_some());
+        done(chat.delete(&id, &first.id, &user("anna")).await);
+        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["hello again"]);
+        assert_eq!(chat.edit(&id, &first.id, &user("anna"), "x").await.unwrap(), Err(Refusal::NoMessage));
+        let payloads: Vec<(String,)> = hob_records::Read::all(&house.records,
+            hob_records::sql("SELECT payload FROM chat_event ORDER BY sequence")).await.unwrap();
+        assert!(payloads.iter().all(|(payload,)| !payload.contains("a secret")), "{payloads:?}");
+        assert_eq!(payloads.len(), 6, "each is an event of its own");
+    }
+
+    /// C7: the list is bounded by the newest hundred, and older ones come from the records.
+    async fn more_than_a_hundred_messages_are_read_page_by_page(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna"]).await;
+        for n in 0..105 {
+            say(&chat, &id, "anna", &n.to_string()).await;
+            if n == 50 {
+                contents(&chat, &id, Span::Newest, 1).await;
+            }
+        }
+        wait_for("the list to be trimmed", LIMIT, async || {
+            contents(&chat, &id, Span::Newest, 100).await;
+            kept(&house, &id).await.len() == 100
+        }).await;
+        let newest = contents(&chat, &id, Span::Newest, 100).await;
+        assert_eq!((newest.first().unwrap().as_str(), newest.last().unwrap().as_str()), ("5", "104"));
+        assert_eq!(contents(&chat, &id, Span::Before(7), 500).await, ["0", "1", "2", "3", "4"]);
+        assert_eq!(contents(&chat, &id, Span::After(0), 500).await.len(), 105);
+    }
+
+    /// C6: twenty messages in a minute, counted in the documented key, for which a lost TTL is impossible.
+    async fn a_user_sends_no_more_than_the_limit_allows(house: TestHouse) {
+        let chat = start(house.house(), Config { message_rate_limit: 3, ..config() });
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        for n in 0..3 {
+            say(&chat, &id, "anna", &n.to_string()).await;
+        }
+        match chat.send(&message(&id, "anna", "too much")).await.unwrap() {
+            Err(Refusal::TooOften { retry_after }) => assert!(!retry_after.is_zero()),
+            other => panic!("{other:?}"),
+        }
+        say(&chat, &id, "bert", "others may").await;
+        let key = keys(&house).message_rate(&user("anna"));
+        assert_eq!(crate::world::get(&house, &key).await.as_deref(), Some("3"));
+        let ttl: i64 = house.hot.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
+        assert!(ttl > 0 && ttl <= 60_000, "{ttl}");
+    }
+
+    async fn what_cannot_be_a_message_is_refused_and_takes_no_number(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        for content in ["", "   ", &"x".repeat(4097), "a\0b"] {
+            let refused = chat.send(&message(&id, "anna", content)).await.unwrap();
+            assert!(matches!(refused, Err(Refusal::Bad { field: "content", .. })), "{content:?}");
+        }
+        assert_eq!(say(&chat, &id, "anna", "fine").await.number, 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! Presence (C1 C2 C3 C11 C12): sockets, events, last seen.
+
+use std::time::Duration;
+
+use hob_chat::keys::SocketId;
+use hob_chat::{Change, Chat};
+use hob_hot::{BusEvent, Subscription, Topic, cmd};
+use hob_house::House;
+use hob_testkit::{LIMIT, every_house, wait_for};
+use serde_json::Value;
+
+use crate::world::{Doomed, NEEDS, config, get, keys, open, user};
+
+fn socket(id: &str) -> SocketId {
+    SocketId::new(id).unwrap()
+}
+
+async fn ear(house: &House) -> Subscription {
+    let keys = keys(house);
+    let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
+    house.hot.bus().subscribe(&topics).await.unwrap()
+}
+
+/// The next event: whether the user came online, and what was said.
+async fn heard(ear: &mut Subscription) -> (bool, Value) {
+    match tokio::time::timeout(LIMIT, ear.next()).await.expect("an event in time") {
+        Some(BusEvent::Message { channel, payload, .. }) => {
+            (channel.ends_with(b"online"), serde_json::from_slice(&payload).unwrap())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn add(chat: &Chat, who: &str, id: &str) -> Change {
+    chat.add_user_socket(&user(who), &socket(id)).await.unwrap()
+}
+
+async fn remove(chat: &Chat, who: &str, id: &str) -> Change {
+    chat.remove_user_socket(&user(who), &socket(id)).await.unwrap()
+}
+
+every_house! {
+    NEEDS;
+
+    /// C1 C2 C3 C16: the documented keys, with the documented values.
+    async fn a_user_is_online_from_the_first_socket_to_the_last(house: TestHouse) {
+        let chat = open(&house);
+        let (keys, anna) = (keys(&house), user("507f1f77bcf86cd799439011"));
+        let id = anna.as_str();
+        assert!(matches!(add(&chat, id, "abc123").await, Change::Turned { .. }));
+        assert!(matches!(add(&chat, id, "def456").await, Change::Same { .. }));
+        assert_eq!(get(&house, &keys.online(&anna)).await.as_deref(), Some("true"));
+        let mut sockets: Vec<String> =
+            house.hot.run(cmd("SMEMBERS").arg(keys.sockets(&anna).as_bytes()).take()).await.unwrap();
+        sockets.sort();
+        assert_eq!(sockets, ["abc123", "def456"]);
+        assert_eq!(get(&house, &keys.socket_user(&socket("abc123"))).await.as_deref(), Some(id));
+        assert!(chat.is_user_online(&anna).await.unwrap());
+
+        assert!(matches!(remove(&chat, id, "abc123").await, Change::Same { .. }));
+        assert!(chat.is_user_online(&anna).await.unwrap());
+        assert!(matches!(remove(&chat, id, "def456").await, Change::Turned { .. }));
+        assert_eq!(remove(&chat, id, "def456").await, Change::Unknown);
+        assert_eq!(get(&house, &keys.online(&anna)).await.as_deref(), Some("false"));
+        assert_eq!(get(&house, &keys.socket_user(&socket("abc123"))).await, None);
+        assert_eq!(chat.sockets(&anna).await.unwrap(), []);
+    }
+
+    /// C11: exactly one event for each real change, and versions that only grow.
+    async fn each_real_change_is_told_once(house: TestHouse) {
+        let chat = open(&house);
+        let mut ear = ear(&house).await;
+        for round in 0..3 {
+            let sockets: Vec<String> = (0..8).map(|n| format!("s{round}-{n}")).collect();
+            futures_util::future::join_all(sockets.iter().map(|id| add(&chat, "anna", id))).await;
+            futures_util::future::join_all(sockets.iter().map(|id| remove(&chat, "anna", id))).await;
+        }
+        let mut last = 0;
+        for online in [true, false, true, false, true, false] {
+            let (told, event) = heard(&mut ear).await;
+            assert_eq!((told, event["userId"].as_str()), (online, Some("anna")), "{event}");
+            let version = event["version"].as_u64().unwrap();
+            assert!(version > last, "{event} after {last}");
+            assert!(event["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{event}");
+            last = version;
+        }
+        assert!(tokio::time::timeout(Duration::from_millis(50), ear.next()).await.is_err(), "nothing else");
+    }
+
+    /// C12: last seen only moves forwards, and outlives a loss of hot state.
+    async fn last_seen_only_moves_forwards(house: TestHouse) {
+        let clock = hob_hot::Clock::driven(Duration::from_millis(1_763_287_800_123));
+        let driven = House { hot: house.hot.with_clock(clock.clone()), ..house.house().clone() };
+        let chat = hob_chat::Chat::open(&driven, hob_house::Live::fixed(config())).unwrap();
+        add(&chat, "anna", "s1").await;
+        let key = keys(&house).last_seen(&user("anna"));
+        assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
+        clock.set(Duration::from_millis(1_700_000_000_000));
+        add(&chat, "anna", "s2").await;
+        assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
+        remove(&chat, "anna", "s1").await;
+        clock.set(Duration::from_millis(1_763_287_899_000));
+        remove(&chat, "anna", "s2").await;
+        assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:11:39.000Z"));
+        house.store().flush_all().await;
+        let kept = chat.presence(&[user("anna")]).await.unwrap();
+        assert!(kept[0].last_seen.is_some() && !kept[0].online, "{kept:?}");
+    }
+
+    async fn a_user_has_no_more_sockets_than_the_bound(house: TestHouse) {
+        let chat = open(&house);
+        for n in 0..64 {
+            assert!(!matches!(add(&chat, "anna", &format!("s{n}")).await, Change::Full));
+        }
+        assert_eq!(add(&chat, "anna", "one more").await, Change::Full);
+        assert!(matches!(add(&chat, "anna", "s0").await, Change::Same { .. }), "the same one is no other");
+    }
+
+    /// C1: a node that stops takes its users along, and the next one sweeps them.
+    async fn a_dead_nodes_users_go_offline_with_one_event_each(house: TestHouse) {
+        let survivor = open(&house);
+        let doomed = Doomed::start(&house).await;
+        // Both are known as nodes before anybody relies on it.
+        wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
+        let mut ear = ear(&house).await;
+        for n in 0..5 {
+            add(&doomed.chat, &format!("user{n}"), &format!("doomed{n}")).await;
+        }
+        add(&survivor, "user0", "alive").await;
+        for _ in 0..5 {
+            assert!(heard(&mut ear).await.0);
+        }
+        doomed.kill();
+        let mut offline: Vec<String> = Vec::new();
+        for _ in 0..4 {
+            let (online, event) = heard(&mut ear).await;
+            assert!(!online);
+            offline.push(event["userId"].as_str().unwrap().to_owned());
+        }
+        offline.sort();
+        assert_eq!(offline, ["user1", "user2", "user3", "user4"]);
+        wait_for("the dead node to be forgotten", LIMIT, async || survivor.nodes().await.unwrap().len() == 1).await;
+        assert!(survivor.is_user_online(&user("user0")).await.unwrap(), "has another socket elsewhere");
+        assert_eq!(get(&house, &keys(&house).socket_user(&socket("doomed1"))).await, None);
+    }
+}

@@ -1,0 +1,236 @@
+//! The client protocol over a real WebSocket.
+
+use std::time::Duration;
+
+use hob_chat::{Chat, Config};
+use hob_testkit::{TestApp, TestHouse, every_house};
+use serde_json::json;
+
+use crate::client::{Client, message_of};
+use crate::world::{NEEDS, config, done, open, room, say, start, user};
+
+async fn app(house: &TestHouse) -> (Chat, TestApp) {
+    let chat = open(house);
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    (chat, app)
+}
+
+every_house! {
+    NEEDS;
+
+    async fn a_message_reaches_all_subscribers_and_its_sender_is_told_its_place(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        room(&chat, "r", &["anna", "bert"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        let subscribed = anna.subscribe("conv:r").await;
+        assert_eq!((&subscribed["subscribe"]["offset"], &subscribed["subscribe"]["recoverable"]), (&2.into(), &true.into()));
+        bert.subscribe("conv:r").await;
+        let sent = anna.rpc("send", json!({ "conversationId": "r", "content": "hello" })).await;
+        assert_eq!(sent["rpc"]["data"]["sequence"], 3);
+        assert_eq!(bert.messages(1).await, [(3, "hello".to_owned())]);
+        assert_eq!(anna.messages(1).await, [(3, "hello".to_owned())]);
+        let published = bert.call(json!({ "publish": { "channel": "conv:r", "data": { "content": "hi" } } })).await;
+        assert!(published["publish"].is_object(), "{published}");
+        assert_eq!(anna.messages(1).await, [(4, "hi".to_owned())]);
+    }
+
+    async fn who_was_away_recovers_exactly_what_was_missed(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        let epoch = anna.subscribe("conv:r").await["subscribe"]["epoch"].clone();
+        say(&chat, &id, "bert", "seen").await;
+        assert_eq!(anna.messages(1).await, [(3, "seen".to_owned())]);
+        drop(anna);
+        // More than are kept at hand, so that some come from the records.
+        for n in 4..=103 {
+            say(&chat, &id, "bert", &n.to_string()).await;
+        }
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        let recovered = anna.recover("conv:r", 3, &epoch).await["subscribe"].take();
+        assert_eq!((&recovered["recovered"], &recovered["offset"]), (&true.into(), &103.into()), "{recovered}");
+        let publications: Vec<_> = recovered["publications"].as_array().unwrap().iter().map(message_of).collect();
+        let expected: Vec<_> = (4..=103).map(|n: u64| (n, n.to_string())).collect();
+        assert_eq!(publications, expected);
+        say(&chat, &id, "bert", "live again").await;
+        assert_eq!(anna.messages(1).await, [(104, "live again".to_owned())]);
+        let mut stranger = Client::connect(&app, &chat, "anna").await;
+        let ahead = stranger.recover("conv:r", 5_000, &epoch).await["subscribe"].take();
+        assert_eq!((&ahead["recovered"], &ahead["was_recovering"]), (&false.into(), &true.into()));
+    }
+
+    async fn who_may_not_is_told_so_and_nothing_else(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        room(&chat, "r", &["anna"]).await;
+        let mut eve = Client::connect(&app, &chat, "eve").await;
+        for (command, code) in [
+            (json!({ "subscribe": { "channel": "conv:r" } }), 103),
+            (json!({ "subscribe": { "channel": "conv:no-such" } }), 103),
+            (json!({ "subscribe": { "channel": "user:anna" } }), 103),
+            (json!({ "subscribe": { "channel": "elsewhere" } }), 102),
+            (json!({ "publish": { "channel": "conv:r", "data": "hi" } }), 103),
+            (json!({ "presence": { "channel": "conv:r" } }), 103),
+            (json!({ "history": { "channel": "conv:r", "limit": 10 } }), 103),
+            (json!({ "rpc": { "method": "send", "data": { "conversationId": "r", "content": "hi" } } }), 103),
+            (json!({ "rpc": { "method": "send", "data": { "content": 1 } } }), 107),
+            (json!({ "rpc": { "method": "destroy", "data": {} } }), 104),
+            (json!({ "sub_refresh": { "channel": "conv:r" } }), 108),
+        ] {
+            let reply = eve.call(command.clone()).await;
+            assert_eq!(reply["error"]["code"], code, "{command} got {reply}");
+        }
+        assert_eq!(chat.conversation(&crate::world::conversation("r")).await.unwrap().unwrap().sequence, 1);
+    }
+
+    async fn presence_history_and_stats_are_answered(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        let mut phone = Client::connect(&app, &chat, "anna").await;
+        anna.subscribe("conv:r").await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        let join = anna.push_where(|push| push["join"].is_object()).await;
+        assert_eq!(join["join"]["info"]["user"], "bert");
+        let stats = phone.call(json!({ "presence_stats": { "channel": "conv:r" } })).await;
+        assert_eq!(stats["presence_stats"], json!({ "num_clients": 3, "num_users": 2 }));
+        let presence = phone.call(json!({ "presence": { "channel": "conv:r" } })).await;
+        assert_eq!(presence["presence"]["presence"].as_object().unwrap().len(), 3);
+        for n in 0..5 {
+            say(&chat, &id, "bert", &n.to_string()).await;
+        }
+        let history = bert.call(json!({ "history": { "channel": "conv:r", "limit": 2, "reverse": true } })).await;
+        let newest: Vec<_> = history["history"]["publications"].as_array().unwrap().iter().map(message_of).collect();
+        assert_eq!(newest, [(8, "4".to_owned()), (7, "3".to_owned())]);
+        assert_eq!(history["history"]["offset"], 8);
+        let since = json!({ "channel": "conv:r", "limit": 2, "since": { "offset": 5, "epoch": "" } });
+        let after = bert.call(json!({ "history": since })).await;
+        assert_eq!(message_of(&after["history"]["publications"][0]), (6, "2".to_owned()));
+        drop(bert);
+        let leave = anna.push_where(|push| push["leave"].is_object()).await;
+        assert_eq!(leave["leave"]["info"]["user"], "bert");
+    }
+
+    /// The feed begins with a picture, and tells what changes it.
+    async fn a_feed_tells_unread_counts_and_who_comes_and_goes(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        say(&chat, &id, "bert", "one").await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        let picture = anna.subscribe("user:anna").await["subscribe"]["data"].take();
+        assert_eq!((&picture["total"], &picture["online"]), (&1.into(), &json!([])), "{picture}");
+        let bert = Client::connect(&app, &chat, "bert").await;
+        let news = anna.push_where(|push| push["pub"]["data"]["type"] == "presence").await;
+        assert_eq!((&news["pub"]["data"]["userId"], &news["pub"]["data"]["online"]), (&"bert".into(), &true.into()));
+        say(&chat, &id, "bert", "two").await;
+        let news = anna.push_where(|push| push["pub"]["data"]["total"] == 2).await;
+        assert_eq!((&news["pub"]["data"]["type"], &news["pub"]["data"]["unread"]), (&"unread".into(), &2.into()));
+        anna.rpc("read", json!({ "conversationId": "r", "sequence": 4 })).await;
+        anna.push_where(|push| push["pub"]["data"]["total"] == 0).await;
+        drop(bert);
+        anna.push_where(|push| push["pub"]["data"]["online"] == false).await;
+        done(chat.remove_member(&id, &user("anna"), None).await);
+        let news = anna.push_where(|push| push["pub"]["data"]["type"] == "membership").await;
+        assert_eq!(news["pub"]["data"]["member"], false);
+    }
+
+    /// C20: receipts of what was delivered and read.
+    async fn receipts_are_told_to_the_conversation(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        anna.subscribe("conv:r").await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        say(&chat, &id, "anna", "hello").await;
+        bert.rpc("delivered", json!({ "conversationId": "r", "sequence": 3 })).await;
+        let receipt = anna.push_where(|push| push["pub"]["data"]["type"] == "receipt").await["pub"]["data"].take();
+        assert_eq!((&receipt["deliveredSequence"], &receipt["readSequence"]), (&3.into(), &2.into()));
+        let read = bert.rpc("read", json!({ "conversationId": "r", "sequence": 99 })).await;
+        assert_eq!(read["rpc"]["data"]["readSequence"], 3, "nobody reads what is not there");
+        let receipt = anna.push_where(|push| push["pub"]["data"]["type"] == "receipt").await["pub"]["data"].take();
+        assert_eq!((&receipt["userId"], &receipt["readSequence"]), (&"bert".into(), &3.into()));
+    }
+}
+
+async fn embedded() -> (TestHouse, Chat, TestApp) {
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let (chat, app) = app(&house).await;
+    (house, chat, app)
+}
+
+#[tokio::test]
+async fn commands_come_in_batches_and_replies_too() {
+    let (_house, chat, app) = embedded().await;
+    room(&chat, "r", &["anna"]).await;
+    let mut anna = Client::connect(&app, &chat, "anna").await;
+    anna.send("{\"id\":101,\"ping\":{}}\n{\"id\":102,\"subscribe\":{\"channel\":\"conv:r\"}}\n{\"id\":103,\"ping\":{}}")
+        .await;
+    let replies: Vec<_> = anna.flush().await.into_iter().map(|frame| frame["id"].clone()).collect();
+    assert_eq!(replies, [101, 102, 103]);
+}
+
+#[tokio::test]
+async fn tokens_decide_who_is_let_in_and_for_how_long() {
+    let (_house, chat, app) = embedded().await;
+    for (first, code) in [
+        (json!({ "id": 1, "connect": { "token": "nonsense" } }), 3500),
+        (json!({ "id": 1, "connect": {} }), 3500),
+        (json!({ "id": 1, "ping": {} }), 3501),
+    ] {
+        let mut client = Client::open(&app).await;
+        client.send(first.to_string()).await;
+        assert_eq!(client.end().await, code, "{first}");
+    }
+    let mut client = Client::open(&app).await;
+    client.send("not json").await;
+    assert_eq!(client.end().await, 3501);
+
+    let expired = chat.issue_token(&user("anna"), Duration::ZERO).unwrap();
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    drop(house);
+    let mut client = Client::connect(&app, &chat, "anna").await;
+    let fresh = chat.issue_token(&user("anna"), Duration::from_secs(900)).unwrap();
+    let refreshed = client.call(json!({ "refresh": { "token": fresh } })).await;
+    assert!(refreshed["refresh"]["ttl"].as_u64().unwrap() > 600, "{refreshed}");
+    let another = chat.issue_token(&user("bert"), Duration::from_secs(900)).unwrap();
+    client.send(json!({ "id": 9, "refresh": { "token": another } }).to_string()).await;
+    assert_eq!(client.end().await, 3500, "nobody becomes somebody else");
+    drop(expired);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_told_to_come_back() {
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let chat = start(house.house(), Config { queue_bytes: 20_000, ..config() });
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    let id = room(&chat, "r", &["anna", "bert"]).await;
+    let mut slow = Client::connect(&app, &chat, "anna").await;
+    slow.subscribe("conv:r").await;
+    // Far more than the socket's buffers and the queue hold.
+    let content = "x".repeat(4_000);
+    for _ in 0..4_000 {
+        say(&chat, &id, "bert", &content).await;
+        if chat.sockets(&user("anna")).await.unwrap().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(slow.end().await, 3008);
+}
+
+#[tokio::test]
+async fn a_connection_has_no_more_channels_than_the_bound() {
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let chat = start(house.house(), Config { channels_per_connection: 2, ..config() });
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    for id in ["a", "b", "c"] {
+        room(&chat, id, &["anna"]).await;
+    }
+    let mut anna = Client::connect(&app, &chat, "anna").await;
+    for channel in ["conv:a", "conv:b"] {
+        assert!(anna.subscribe(channel).await["subscribe"].is_object());
+    }
+    assert_eq!(anna.subscribe("conv:c").await["error"]["code"], 106);
+    assert_eq!(anna.subscribe("conv:a").await["error"]["code"], 105);
+    anna.call(json!({ "unsubscribe": { "channel": "conv:a" } })).await;
+    assert!(anna.subscribe("conv:c").await["subscribe"].is_object());
+}

@@ -1,0 +1,129 @@
+//! A chat in a house of its own, with the relay that every process runs.
+
+use std::time::Duration;
+
+use hob_chat::keys::{ConversationId, Keys, UserId};
+use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMessage};
+use hob_house::{House, Live, Period};
+use hob_hot::cmd;
+use hob_records::outbox::{Relay, Retention};
+use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
+
+pub(crate) const NEEDS: Needs = Needs {
+    schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],
+    migrations: &[MIGRATIONS],
+};
+
+/// A short lease, so that nobody waits long for the death of a node, and no limit that a test meets by chance.
+pub(crate) fn config() -> Config {
+    Config {
+        message_rate_limit: 1_000_000,
+        connects_per_minute: 1_000_000,
+        commands_per_second: 100_000,
+        node_lease: Period::from_millis(1_800),
+        ..Config::default()
+    }
+}
+
+/// A chat that runs.
+pub(crate) fn start(house: &House, config: Config) -> Chat {
+    let chat = Chat::open(house, Live::fixed(config)).unwrap();
+    chat.start();
+    let (relaying, records) = (chat.clone(), house.records.clone());
+    house.tasks.spawn("relay", move |task| {
+        let (chat, records) = (relaying.clone(), records.clone());
+        async move {
+            let publish = |events: Vec<hob_records::outbox::Event>| {
+                let chat = chat.clone();
+                async move { chat.relay(&events).await }
+            };
+            Relay::new(&records, Retention::default()).lease(Duration::from_secs(2)).run(publish, task.stopped()).await;
+        }
+    });
+    chat
+}
+
+pub(crate) fn open(house: &TestHouse) -> Chat {
+    start(house.house(), config())
+}
+
+/// A node that can be killed: nothing of it runs on, nothing is cleaned up.
+pub(crate) struct Doomed {
+    pub(crate) chat: Chat,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Doomed {
+    pub(crate) async fn start(house: &TestHouse) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let other = house.another_node().await;
+        let chat = {
+            let _inside = runtime.enter();
+            start(&other, config())
+        };
+        Self { chat, runtime: Some(runtime) }
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+pub(crate) fn user(id: &str) -> UserId {
+    UserId::new(id).unwrap()
+}
+
+pub(crate) fn conversation(id: &str) -> ConversationId {
+    ConversationId::new(id).unwrap()
+}
+
+pub(crate) fn keys(house: &House) -> Keys {
+    Keys::new(house.layout)
+}
+
+/// Opens a conversation with these members; the first one opens it.
+pub(crate) async fn room(chat: &Chat, id: &str, members: &[&str]) -> ConversationId {
+    let mut members = members.iter().map(|id| user(id));
+    let new = NewConversation {
+        id: conversation(id),
+        title: format!("Room {id}"),
+        created_by: members.next().unwrap(),
+        members: members.collect(),
+    };
+    done(chat.open_conversation(&new).await).id
+}
+
+pub(crate) async fn say(chat: &Chat, room: &ConversationId, sender: &str, content: &str) -> Message {
+    done(chat.send(&message(room, sender, content)).await)
+}
+
+pub(crate) fn message(room: &ConversationId, sender: &str, content: &str) -> NewMessage {
+    NewMessage { conversation: room.clone(), sender: user(sender), content: content.to_owned(), client_id: None }
+}
+
+#[track_caller]
+pub(crate) fn done<T>(answer: Answer<T>) -> T {
+    answer.expect("an answer").unwrap_or_else(|refusal| panic!("refused: {refusal}"))
+}
+
+/// The value of a string key; `None` where there is none.
+pub(crate) async fn get(house: &House, key: &hob_schema::Key) -> Option<String> {
+    house.hot.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
+}
+
+/// Waits until a string key holds a value.
+pub(crate) async fn holds(house: &House, key: &hob_schema::Key, value: Option<&str>) {
+    wait_for(format_args!("{key} to hold {value:?}"), LIMIT, async || {
+        let found = get(house, key).await;
+        if found.as_deref() == value { Ok(()) } else { Err(found) }
+    })
+    .await;
+}
