@@ -121,7 +121,7 @@ fn run(model: &mut Model, hold: Duration, steps: &[(usize, u64, u64, u64)]) -> V
             passed.extend(decision.is_allowed().then_some(now));
             continue;
         }
-        let (at, granted) = (begun + now, tokens.want.clamp(1, 8));
+        let (at, granted) = (begun + now, tokens.want.clamp(1, 16));
         now += Duration::from_millis(*there_ms);
         let fits = model.debit(now, granted);
         now += Duration::from_millis(*back_ms);
@@ -137,7 +137,9 @@ fn run(model: &mut Model, hold: Duration, steps: &[(usize, u64, u64, u64)]) -> V
 }
 
 fn any_steps() -> impl Strategy<Value = Vec<(usize, u64, u64, u64)>> {
-    prop::collection::vec((0_usize..4, 0_u64..12, 0_u64..20, 0_u64..20), 1..400)
+    // Rushes with lulls between them: what was taken in a rush is spent after the lull, if it may be.
+    let pause_ms = prop_oneof![20 => Just(0_u64), 1 => 20_u64..140];
+    prop::collection::vec((0_usize..4, pause_ms, 0_u64..2, 0_u64..2), 1..400)
 }
 
 proptest! {
