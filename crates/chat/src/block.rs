@@ -10,7 +10,7 @@ use crate::keys::{ConversationId, UserId};
 use crate::{Error, changes};
 
 /// The most users that one may block.
-pub const MOST_BLOCKED: u64 = 1_000;
+pub(crate) const MOST_BLOCKED: u64 = 1_000;
 
 /// What a user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod doctor;
 mod exit;
 mod foundation;
 mod http;
+mod outbox;
 mod pages;
 mod records;
 mod schema;

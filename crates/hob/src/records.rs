@@ -11,7 +11,7 @@ use crate::config::{self, RecordsConfig};
 use crate::exit::Exit;
 
 /// The tables of all systems, whichever of them run here: the records are one.
-const MIGRATIONS: &[Migrations] = &[hob_web::MIGRATIONS, hob_gateway::MIGRATIONS];
+const MIGRATIONS: &[Migrations] = &[hob_web::MIGRATIONS, hob_gateway::MIGRATIONS, hob_chat::MIGRATIONS];
 
 pub(crate) fn run(command: &RecordsCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config.records;

@@ -54,7 +54,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server.clone())?;
     web.start();
-    let systems = Systems::open(&web, &live, &options.only).await?;
+    let systems = Systems::open(&web, &live, &options.only, stage).await?;
     let roles = systems.roles();
     let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();

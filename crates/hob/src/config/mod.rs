@@ -82,6 +82,7 @@ sections! {
         server: hob_web::Config,
         secrets: SecretsConfig,
         gateway: hob_gateway::Config,
+        chat: hob_chat::Config,
     }
 }
 
