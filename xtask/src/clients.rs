@@ -1,6 +1,5 @@
-//! Clients that nobody here wrote, for the tests: of Redis, redis-py in a virtual environment, and ioredis and
-//! node-redis in a `node_modules`; of the chat, the Centrifugo SDKs beside them. Of fixed versions, under
-//! `target/testkit`.
+//! Clients that nobody here wrote, for the tests: redis-py, schemathesis and Centrifugo's SDK in a virtual environment,
+//! and ioredis, node-redis and Centrifugo's SDK in a `node_modules`, of fixed versions, under `target/testkit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{step, workspace};
 
-const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "centrifuge-python==0.7.0"];
+const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "schemathesis==4.32.5", "centrifuge-python==0.7.0"];
 
 /// The newest that still run on the Node.js 18 of Debian 12.
 const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0", "centrifuge@5.7.4", "ws@8.22.2"];

@@ -1,13 +1,31 @@
-//! Redis clients that nobody here wrote, as installed by `cargo xtask test`.
+//! Clients that nobody here wrote, as installed by `cargo xtask test`.
 
 use std::env;
 use std::path::PathBuf;
 
 use crate::program;
 
-/// A Python with redis-py.
+/// A Python with redis-py and schemathesis.
 pub fn python() -> PathBuf {
-    installed("HOB_TEST_PYTHON", "python/bin/python", "a Python with redis-py")
+    installed("HOB_TEST_PYTHON", "python/bin/python", "a Python with redis-py and schemathesis")
+}
+
+/// Has schemathesis make requests of all kinds from an API document, good and bad ones, `examples` of each operation
+/// at most. Panics with its report if any answer is a failure of ours (500), or is not what the document says.
+pub async fn examine_api(document_url: &str, examples: u64, arguments: &[&str]) {
+    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                  response_headers_conformance,response_schema_conformance";
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut examination = tokio::process::Command::new(python().with_file_name("st"));
+    examination.current_dir(folder.path()).args(["run", document_url, "--checks", checks]);
+    examination.args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples.to_string()]);
+    // The same requests each time: what it finds can be found again.
+    examination
+        .args(["--seed", "1", "--no-color", "--continue-on-failure"])
+        .args(arguments)
+        .kill_on_drop(true);
+    let report = examination.output().await.unwrap_or_else(|error| panic!("schemathesis: {error}"));
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stdout));
 }
 
 /// A `node_modules` with ioredis and node-redis, to be given to `node` as `NODE_PATH`.

@@ -35,7 +35,7 @@ mod wait;
 pub use app::{Answer, TestApp};
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
-pub use clients::{node_modules, python};
+pub use clients::{examine_api, node_modules, python};
 pub use cluster::RedisCluster;
 pub use database::Database;
 pub use declared::declared;

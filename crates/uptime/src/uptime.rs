@@ -10,16 +10,17 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
 use crate::alert::Alerts;
+use crate::apply::amend;
 use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::Result;
 use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
-use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
+use crate::pages::StatusCache;
 use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     /// Told when there may be something to claim.
     pub(crate) wake: Notify,
     pub(crate) board: BoardCache,
+    pub(crate) status: StatusCache,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -105,6 +107,7 @@ impl Uptime {
             waiting: Mutex::new(waiting),
             wake: Notify::new(),
             board: BoardCache::default(),
+            status: StatusCache::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),
@@ -137,7 +140,7 @@ impl Uptime {
 
     /// All monitors, by group and name.
     #[must_use]
-    pub fn monitors(&self) -> Vec<Arc<Monitor>> {
+    pub fn monitors(&self) -> Arc<[Arc<Monitor>]> {
         self.inner.roster.all()
     }
 
@@ -164,16 +167,7 @@ impl Uptime {
         if let Err(wrong) = spec.read() {
             return Ok(Changed::Invalid(wrong));
         }
-        let edited = self.records().write(|tx| async move {
-            let edited = monitor::edit(&tx, id, spec).await?;
-            if let Edited::Edited(monitor) = &edited
-                && monitor.spec.paused
-            {
-                incident::resolve(&tx, monitor, tx.now(), Resolution::Paused, None).await?;
-            }
-            Ok::<_, crate::Error>(edited)
-        });
-        match edited.await? {
+        match amend(self.records(), id, spec).await? {
             Edited::Unknown => Ok(Changed::Unknown),
             Edited::Same(monitor) => Ok(Changed::Same(self.inner.roster.put(*monitor))),
             Edited::Edited(monitor) => {

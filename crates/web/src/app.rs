@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::{Extension, Router};
+use futures_util::FutureExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
@@ -16,7 +17,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::console::Frame;
 use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
-use crate::{Access, Entry, Error, Problem, Routes, Web, access, assets, docs, live, openapi, server};
+use crate::{Access, Entry, Problem, Routes, Web, access, assets, docs, live, openapi, server};
 
 /// Everything that one server answers.
 pub struct App {
@@ -69,17 +70,11 @@ impl App {
     }
 
     /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), Error> {
-        let streams = self.stopping;
-        let stop_streams = async {
-            stop.cancelled().await;
-            streams.cancel();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            served = server::serve(self.web.live_config(), self.router, listener, stop.clone()) => served,
-            () = stop_streams => Ok(()),
-        }
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let (config, tls, streams) = (self.web.config(), self.web.tls(), self.stopping);
+        // Streams would go on for ever otherwise.
+        let end_streams = stop.clone().cancelled_owned().map(|()| streams.cancel());
+        tokio::join!(server::serve(&config, tls, self.router, listener, stop), end_streams);
     }
 }
 

@@ -71,6 +71,8 @@ mod web;
 
 pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
 pub use app::{App, Stage};
+/// Where a page of its own frame finds an asset: `asset("hob.css")`.
+pub use assets::href as asset;
 pub use audit::Audit;
 pub use card::{Card, Figure, Trouble};
 pub use config::Config;
@@ -81,7 +83,11 @@ pub use list::{List, Paging, Time};
 pub use live::Changes;
 pub use problem::{FieldError, Problem};
 pub use routes::{Entry, Routes};
+pub use server::Peer;
 pub use web::Web;
+
+/// The stylesheet of the console, for documents that are to stand alone.
+pub const STYLESHEET: &str = include_str!("../assets/hob.css");
 
 /// The tables of tokens, sessions and the audit trail.
 pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("web": "0001_access");

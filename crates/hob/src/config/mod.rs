@@ -82,7 +82,10 @@ sections! {
         server: hob_web::Config,
         secrets: SecretsConfig,
         gateway: hob_gateway::Config,
+        uptime: hob_uptime::Config,
         chat: hob_chat::Config,
+        loadtest: hob_loadtest::Config,
+        pipeline: hob_pipeline::Config,
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hob_hot::cmd;
+use hob_house::Live;
 use hob_house::keys::Keys;
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
@@ -39,7 +40,7 @@ fn card(troubles: Vec<Trouble>) -> Card {
 
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, hob_house::Live::fixed(Config::default()), |web| {
+    TestApp::configured(house, Live::fixed(Config::default()), |web| {
         around(Routes::new(), web, &keys, &place(), overview).unwrap()
     })
     .await

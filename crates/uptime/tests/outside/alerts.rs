@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 use crate::mail::MailServer;
 use crate::target::{Target, answer};
 
-const NEEDS: Needs = Needs {
+pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/uptime.toml", include_str!("../../../../schemas/uptime.toml"))],
     migrations: &[MIGRATIONS],
 };
@@ -387,7 +387,7 @@ async fn channels_are_added_changed_and_removed() {
     assert_eq!(serde_json::from_slice::<Value>(&app.get(&own).await.body).unwrap(), changed);
     assert_eq!(
         serde_json::from_slice::<Value>(&app.get(path).await.body).unwrap(),
-        json!({"channels": [changed]})
+        json!({"items": [changed], "next": null})
     );
 
     assert_eq!(app.delete(&own).await.status, 204);
@@ -412,7 +412,7 @@ async fn a_test_is_sent_at_once_and_only_once() {
     let list = app.get(&format!("/api/v1/uptime/channels/{id}/deliveries")).await;
     let list: Value = serde_json::from_slice(&list.body).unwrap();
     assert_eq!(
-        (&list["deliveries"][0]["state"], &list["deliveries"][0]["attempts"][0]["number"]),
+        (&list["items"][0]["state"], &list["items"][0]["attempts"][0]["number"]),
         (&json!("failed"), &json!(1))
     );
     assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
@@ -456,7 +456,7 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
     let list = app.get("/api/v1/uptime/channels").await;
     seen.push_str(&String::from_utf8_lossy(&list.body));
     let list: Value = serde_json::from_slice(&list.body).unwrap();
-    for channel in list["channels"].as_array().unwrap() {
+    for channel in list["items"].as_array().unwrap() {
         let own = format!("/api/v1/uptime/channels/{}", channel["id"].as_str().unwrap());
         for answer in
             [app.post(&format!("{own}/test"), &json!({})).await, app.get(&format!("{own}/deliveries")).await]
