@@ -1,4 +1,4 @@
-//! Long suites: random lives of a chat against a small model.
+//! Random lives of a chat against a small model.
 
 use std::collections::BTreeMap;
 
@@ -227,10 +227,10 @@ fn hold(held: &mut BTreeMap<u64, String>, publication: &Value) {
 /// Whatever happens, counters agree with the records, and a client that recovers holds exactly what was acknowledged.
 #[test]
 fn random_lives_lose_nothing_and_count_right() {
-    let cases = budget(2, 60);
+    let cases = budget(6, 100);
     let mut runner = TestRunner::new(Config {
         cases,
-        max_shrink_iters: 0,
+        max_shrink_iters: 8,
         failure_persistence: None,
         ..Config::default()
     });
@@ -239,7 +239,6 @@ fn random_lives_lose_nothing_and_count_right() {
         hob_testkit::run(async {
             let mut world = World::new().await;
             for step in &steps {
-                eprintln!("{:?} {step:?}", std::time::SystemTime::now());
                 world.take(step).await;
                 world.counters_agree().await;
             }
