@@ -154,7 +154,7 @@ async fn chaos() {
         [lasting.address].into_iter().chain(doomed.iter().map(|node| node.address)).collect(),
     ));
 
-    let rooms = budget(15, 200);
+    let rooms = budget(30, 300);
     let mut held: Vec<(usize, Held)> = Vec::new();
     let clients = CancellationToken::new();
     for at in 0..rooms {
@@ -176,7 +176,7 @@ async fn chaos() {
     let stop = CancellationToken::new();
     let talking = tokio::spawn(talk(lasting.chat.clone(), rooms, stop.clone()));
     let Server::Redis(redis) = house.store().server() else { unreachable!("it was started above") };
-    for _ in 0..budget(2, 6) {
+    for _ in 0..budget(3, 8) {
         let mut dead = doomed.remove(0);
         doors.lock().unwrap().retain(|door| *door != dead.address);
         dead.kill();
