@@ -2,6 +2,7 @@
 
 mod config;
 mod doctor;
+mod load;
 mod program;
 mod records;
 mod schema;
