@@ -126,7 +126,7 @@ fn faults(plan: &Plan, tally: &Tally) -> Vec<FaultCount> {
             count: *count,
         }));
     }
-    faults.sort_by(|a, b| b.count.cmp(&a.count));
+    faults.sort_by_key(|fault| std::cmp::Reverse(fault.count));
     faults
 }
 
