@@ -51,7 +51,7 @@ impl Systems {
             systems.running.push(System::Uptime);
         }
         if asked_for(System::Pipelines) {
-            let pipelines = Pipelines::open(house, config.pipeline.clone()).await.context("pipelines")?;
+            let pipelines = Pipelines::open(house, config.pipeline.clone()).context("pipelines")?;
             pipelines.start();
             if stage == Stage::Demo {
                 pipelines.start_demo().await.context("the pipelines' demo")?;

@@ -100,7 +100,7 @@ impl Model {
 
 async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[Step]) {
     let name = &format!("case{case}").parse().unwrap();
-    let quotas = place.quotas().await;
+    let quotas = place.quotas();
     quotas.define(name, &Limits::parse(&format!("{short}/10s, {long}/50s"), 0).unwrap()).await.unwrap();
     let mut model =
         Model { windows: [(short, 10_000), (long, 50_000)], calls: BTreeMap::new(), seen: vec![] };
