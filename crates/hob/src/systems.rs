@@ -133,7 +133,7 @@ impl Systems {
     }
 
     async fn add_pipelines(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
-        let pipelines = Pipelines::open(web.house(), config.pipeline.clone()).await?;
+        let pipelines = Pipelines::open(web.house(), config.pipeline.clone())?;
         pipelines.start();
         if stage == Stage::Demo {
             pipelines.start_demo().await.context("the demo")?;
