@@ -2,6 +2,9 @@
 
 mod config;
 mod doctor;
+mod load;
+mod monitors;
+mod pipeline;
 mod program;
 mod records;
 mod schema;
