@@ -149,9 +149,10 @@ impl Chat {
 
     /// The turn of a conversation's changes on this node.
     pub(crate) async fn turn(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
-        let hash = conversation.as_str().bytes().fold(0_usize, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(usize::from(byte))
-        });
+        let hash = conversation
+            .as_str()
+            .bytes()
+            .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
         self.inner.stripes[hash % STRIPES].lock().await
     }
 
@@ -192,6 +193,8 @@ impl Chat {
         if reborn {
             hub.node.settled(begun);
         }
+        // So that this node knows the others, should the store forget them.
+        hub.node.live().await?;
         if lost {
             tracing::warn!("hot state was lost; it is rebuilt");
             hub.refresh_feeds();
@@ -262,7 +265,7 @@ impl Chat {
             };
             task.beat();
             match event {
-                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload).await,
+                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload),
                 // Orders are given until they are confirmed; who came and went is looked up anew.
                 Some(BusEvent::Missed) => hub.refresh_feeds(),
                 None => return,
@@ -270,7 +273,7 @@ impl Chat {
         }
     }
 
-    async fn hear(&self, channel: &[u8], payload: &[u8]) {
+    fn hear(&self, channel: &[u8], payload: &[u8]) {
         let Inner { hub, keys, .. } = &*self.inner;
         let online = channel == keys.user_online_channel().as_bytes();
         if online || channel == keys.user_offline_channel().as_bytes() {

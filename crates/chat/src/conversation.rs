@@ -11,9 +11,9 @@ use crate::member::{self, State};
 use crate::{Error, changes};
 
 /// The most members that a conversation may have.
-pub const MOST_MEMBERS: usize = 10_000;
+pub(crate) const MOST_MEMBERS: usize = 10_000;
 /// The longest title, in bytes.
-pub const LONGEST_TITLE: usize = 200;
+pub(crate) const LONGEST_TITLE: usize = 200;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -77,7 +77,8 @@ pub(crate) async fn open(records: &Records, new: &NewConversation) -> Answer<Con
 }
 
 async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation, Halt> {
-    let insert = sql("INSERT INTO chat_conversation (id, title, created_by, created_at, sequence, newest, changed_at)
+    let insert =
+        sql("INSERT INTO chat_conversation (id, title, created_by, created_at, sequence, newest, changed_at)
                       VALUES ($1, $2, $3, $4, 0, 0, $4) ON CONFLICT DO NOTHING");
     let insert = insert.bind(&new.id).bind(&new.title).bind(&new.created_by).bind(tx.now());
     if tx.execute(insert).await? == 0 {

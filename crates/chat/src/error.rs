@@ -31,11 +31,19 @@ pub enum Refusal {
     /// What was asked for is there already.
     Taken,
     /// Too often; the same wish is worth a try later.
-    TooOften { retry_after: Duration },
+    TooOften {
+        retry_after: Duration,
+    },
     /// A number of something that is bounded.
-    TooMany { what: &'static str, most: u64 },
+    TooMany {
+        what: &'static str,
+        most: u64,
+    },
     /// A field that cannot be what it is.
-    Bad { field: &'static str, reason: String },
+    Bad {
+        field: &'static str,
+        reason: String,
+    },
 }
 
 /// What became of a wish, if it could be decided.

@@ -14,16 +14,28 @@ use crate::{Error, Refusal};
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Happening {
     /// A message was sent.
-    Message { message: Message },
+    Message {
+        message: Message,
+    },
     /// A message has new content.
-    Edited { message: Message },
+    Edited {
+        message: Message,
+    },
     /// A message is gone; its content with it.
-    Deleted { message: Message },
+    Deleted {
+        message: Message,
+    },
     #[serde(rename_all = "camelCase")]
-    Joined { user_id: UserId },
+    Joined {
+        user_id: UserId,
+    },
     #[serde(rename_all = "camelCase")]
-    Left { user_id: UserId },
-    Renamed { title: String },
+    Left {
+        user_id: UserId,
+    },
+    Renamed {
+        title: String,
+    },
 }
 
 /// An event with its place in the conversation.
@@ -57,11 +69,7 @@ pub(crate) enum Step {
 
 /// Takes the next number. The conversation's row is held until the transaction ends, so that changes of one
 /// conversation happen one after the other, and each sees all before it.
-pub(crate) async fn next(
-    tx: &Transaction,
-    conversation: &ConversationId,
-    step: Step,
-) -> Result<Turn, Halt> {
+pub(crate) async fn next(tx: &Transaction, conversation: &ConversationId, step: Step) -> Result<Turn, Halt> {
     let messages = match step {
         Step::Message => 1,
         Step::Other => 0,
@@ -83,7 +91,8 @@ pub(crate) async fn write(
     happening: &Happening,
 ) -> Result<Event, Halt> {
     let payload = serde_json::to_string(happening)?;
-    let insert = sql("INSERT INTO chat_event (conversation, sequence, kind, actor, about, payload, happened_at)
+    let insert =
+        sql("INSERT INTO chat_event (conversation, sequence, kind, actor, about, payload, happened_at)
                       VALUES ($1, $2, $3, $4, $5, $6, $7)");
     let insert = insert.bind(conversation).bind(sequence).bind(happening.kind()).bind(actor);
     tx.execute(insert.bind(happening.about()).bind(&payload).bind(tx.now())).await?;
@@ -184,7 +193,8 @@ impl std::fmt::Display for At {
 impl Event {
     /// What happened, if it is about who is in the conversation.
     pub(crate) fn membership(&self) -> Option<Happening> {
-        let about = self.payload.starts_with(r#"{"type":"joined""#) || self.payload.starts_with(r#"{"type":"left""#);
+        let about =
+            self.payload.starts_with(r#"{"type":"joined""#) || self.payload.starts_with(r#"{"type":"left""#);
         if about { serde_json::from_str(&self.payload).ok() } else { None }
     }
 }

@@ -56,7 +56,9 @@ fn follow(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible
     stream::unfold((chat, after), |(chat, after)| async move {
         loop {
             match next(&chat, after).await {
-                Ok((events, last)) if !events.is_empty() => return Some((stream::iter(events), (chat, last))),
+                Ok((events, last)) if !events.is_empty() => {
+                    return Some((stream::iter(events), (chat, last)));
+                }
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "the feed waits"),
             }

@@ -173,7 +173,12 @@ impl Hub {
     }
 
     /// The room of a channel, with this subscriber in it, pending; `None` if it is subscribed already.
-    pub(crate) fn enter(self: &Arc<Self>, channel: &Channel, peer: &Arc<Peer>, joins: Joins) -> Option<Arc<Room>> {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        channel: &Channel,
+        peer: &Arc<Peer>,
+        joins: Joins,
+    ) -> Option<Arc<Room>> {
         let mut rooms = self.rooms.lock();
         let room = rooms.entry(channel.clone()).or_insert_with(|| {
             let room = Arc::new(Room::new(channel.clone()));
@@ -220,9 +225,7 @@ impl Hub {
                 let users = member::users(&self.records, id).await?;
                 room.begin(conversation.map_or(0, |conversation| conversation.sequence), users)
             }
-            Channel::Feed(user) => {
-                room.begin(0, member::contacts(&self.records, user, MOST_CONTACTS).await?)
-            }
+            Channel::Feed(user) => room.begin(0, member::contacts(&self.records, user, MOST_CONTACTS).await?),
         };
         self.watch(&room.channel, &room.watched());
         if behind { self.catch_up(room).await } else { Ok(()) }

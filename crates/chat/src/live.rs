@@ -23,11 +23,24 @@ pub(crate) enum Passing {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum News<'a> {
-    Unread { conversation_id: &'a ConversationId, unread: u64, total: u64, stamp: u64 },
+    Unread {
+        conversation_id: &'a ConversationId,
+        unread: u64,
+        total: u64,
+        stamp: u64,
+    },
     /// The user is in a conversation, or not any more.
-    Membership { conversation_id: &'a ConversationId, member: bool },
+    Membership {
+        conversation_id: &'a ConversationId,
+        member: bool,
+    },
     /// A contact came or went.
-    Presence { user_id: &'a UserId, online: bool, timestamp: &'a str, version: u64 },
+    Presence {
+        user_id: &'a UserId,
+        online: bool,
+        timestamp: &'a str,
+        version: u64,
+    },
 }
 
 /// What a feed begins with: everything that its news then change.

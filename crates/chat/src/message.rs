@@ -10,7 +10,7 @@ use crate::keys::{ConversationId, UserId};
 use crate::{Error, block, changes, member};
 
 /// The longest content, in bytes: with everything around it an item of the cache stays below 16 KiB.
-pub const LONGEST_CONTENT: usize = 4 * 1024;
+pub(crate) const LONGEST_CONTENT: usize = 4 * 1024;
 const LONGEST_CLIENT_ID: usize = 128;
 
 /// A message.
@@ -40,7 +40,16 @@ pub struct Message {
 }
 
 from_row!(Message {
-    id, content, sender_id, timestamp, conversation_id, number, sequence, client_id, edited_at, deleted
+    id,
+    content,
+    sender_id,
+    timestamp,
+    conversation_id,
+    number,
+    sequence,
+    client_id,
+    edited_at,
+    deleted
 });
 
 /// What a user wants to send.
@@ -209,11 +218,11 @@ pub(crate) async fn page(
     limit: u16,
 ) -> Result<Vec<Message>, Error> {
     let query: Query<Message> = match from {
-        Span::After(sequence) => {
-            select!("WHERE conversation = $1 AND sequence > $2 AND deleted = FALSE ORDER BY sequence LIMIT $3")
-                .bind(conversation)
-                .bind(sequence)
-        }
+        Span::After(sequence) => select!(
+            "WHERE conversation = $1 AND sequence > $2 AND deleted = FALSE ORDER BY sequence LIMIT $3"
+        )
+        .bind(conversation)
+        .bind(sequence),
         Span::Before(_) | Span::Newest => {
             let before = if let Span::Before(sequence) = from { sequence } else { i64::MAX as u64 };
             select!("WHERE conversation = $1 AND sequence < $2 AND deleted = FALSE ORDER BY sequence DESC LIMIT $3")

@@ -3,6 +3,7 @@
 //! A node that holds its lease hears of every change of who may see what before it is acknowledged. One that
 //! does not is [unsure](Node::is_sure), and looks into the records before each delivery.
 
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use hob_hot::members::{self, Beat, Dead, MemberKeys};
@@ -37,6 +38,11 @@ pub(crate) struct Node {
 #[derive(Debug)]
 struct Life {
     incarnation: members::Incarnation,
+    born: Instant,
+    /// This node's own lives before this one.
+    former: HashSet<String>,
+    /// When each node was last seen alive, in this life and before it.
+    seen: HashMap<String, Instant>,
     /// By this node's own clock, which has no reason to agree with the store's: counted from before the beat
     /// was sent.
     sure_until: Option<Instant>,
@@ -81,6 +87,9 @@ impl Node {
         let shards = keys.space().shards().count();
         let life = Life {
             incarnation: members::Incarnation::random(),
+            born: Instant::now(),
+            former: HashSet::new(),
+            seen: HashMap::new(),
             sure_until: None,
             witnesses: vec![None; shards],
             next_witness: 0,
@@ -121,7 +130,9 @@ impl Node {
         let incarnation = members::Incarnation::random();
         {
             let mut life = self.life.lock();
-            life.incarnation = incarnation.clone();
+            let former = std::mem::replace(&mut life.incarnation, incarnation.clone());
+            life.former.insert(former.to_string());
+            life.born = begun;
             life.sure_until = None;
         }
         members::join(&self.hot, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
@@ -185,7 +196,32 @@ impl Node {
 
     /// Who is live, this node among them.
     pub(crate) async fn live(&self) -> Result<Vec<members::Member>, Error> {
-        Ok(members::live(&self.hot, GroupKeys::new(&self.keys).all()).await?)
+        let live = members::live(&self.hot, GroupKeys::new(&self.keys).all()).await?;
+        let mut life = self.life.lock();
+        let (now, lease) = (Instant::now(), self.lease);
+        life.seen.retain(|_, seen| now.duration_since(*seen) < lease);
+        for member in &live {
+            life.seen.insert(member.incarnation.to_string(), now);
+        }
+        let Life { former, seen, .. } = &mut *life;
+        former.retain(|former| seen.contains_key(former));
+        drop(life);
+        Ok(live)
+    }
+
+    /// The other nodes that may tell somebody something, and so have to confirm an order. A list that the store has
+    /// lost lacks nodes that still trust their leases: while this life is young, those that were seen before count.
+    pub(crate) async fn others(&self) -> Result<HashSet<String>, Error> {
+        let live = self.live().await?;
+        let life = self.life.lock();
+        let mut others: HashSet<String> = live.iter().map(|member| member.incarnation.to_string()).collect();
+        let listed = others.contains(life.incarnation.as_str());
+        if !listed || life.born.elapsed() < self.lease {
+            others.extend(life.seen.keys().cloned());
+        }
+        others.remove(life.incarnation.as_str());
+        others.retain(|other| !life.former.contains(other));
+        Ok(others)
     }
 
     /// Ends this life at once, for a clean stop.
@@ -221,13 +257,14 @@ impl Node {
         let read = |(member, load): (members::Member, Value)| NodeLoad {
             incarnation: member.incarnation.to_string(),
             name: member.node,
-            load: hob_hot::FromRedisValue::from_redis_value(load).map_or_else(|_| Load::default(), parse_load),
+            load: <String as hob_hot::FromRedisValue>::from_redis_value(load)
+                .map_or_else(|_| Load::default(), |text| parse_load(&text)),
         };
         Ok(live.into_iter().zip(loads).map(read).collect())
     }
 }
 
-fn parse_load(text: String) -> Load {
+fn parse_load(text: &str) -> Load {
     let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     Load {

@@ -30,8 +30,12 @@ pub(crate) fn routes() -> Routes<Chat> {
         .page(Access::read("chat"), "/chat/operator", operator)
         .action(Access::write("chat"), "/chat/say", say)
         .action(Access::write("chat"), "/chat/open", open)
-        .page(Access::Public, "/chat/assets/chat.js", async || asset("text/javascript", include_str!("../assets/chat.js")))
-        .page(Access::Public, "/chat/assets/chat.css", async || asset("text/css", include_str!("../assets/chat.css")))
+        .page(Access::Public, "/chat/assets/chat.js", async || {
+            asset("text/javascript", include_str!("../assets/chat.js"))
+        })
+        .page(Access::Public, "/chat/assets/chat.css", async || {
+            asset("text/css", include_str!("../assets/chat.css"))
+        })
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse + use<> {
@@ -127,7 +131,10 @@ async fn chat(
 async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result<(), Problem> {
     let id = conversation_id(id)?;
     let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;
-    page.messages = granted(chat.messages(&id, Some(me), Span::Newest, MESSAGES).await)?.into_iter().map(Line::from).collect();
+    page.messages = granted(chat.messages(&id, Some(me), Span::Newest, MESSAGES).await)?
+        .into_iter()
+        .map(Line::from)
+        .collect();
     let members: Vec<UserId> =
         chat.members(&id, "", PEOPLE).await?.into_iter().map(|member| member.user_id).collect();
     let presences = chat.presence(&members).await?;
@@ -158,9 +165,13 @@ async fn rooms(chat: &Chat, me: &UserId) -> Result<Vec<Room>, Error> {
 }
 
 async fn recent_users(chat: &Chat) -> Result<Vec<Link>, Error> {
-    let users: Sql<(UserId,)> = sql("SELECT DISTINCT user_id FROM chat_member WHERE state = 'in' ORDER BY user_id LIMIT 30");
+    let users: Sql<(UserId,)> =
+        sql("SELECT DISTINCT user_id FROM chat_member WHERE state = 'in' ORDER BY user_id LIMIT 30");
     let users = chat.inner.records.all(users).await?;
-    Ok(users.into_iter().map(|(user,)| Link { href: href(user.as_str(), ""), id: user.to_string() }).collect())
+    Ok(users
+        .into_iter()
+        .map(|(user,)| Link { href: href(user.as_str(), ""), id: user.to_string() })
+        .collect())
 }
 
 fn href(user: &str, conversation: &str) -> String {

@@ -44,7 +44,8 @@ impl Recent {
         messages: &[Message],
     ) -> Result<(), Error> {
         let whole = messages.len() < usize::from(MOST);
-        let mut call = FILL.on(&self.list_keys(conversation)).arg(sequence).arg(u8::from(whole)).arg(ttl_ms());
+        let mut call =
+            FILL.on(&self.list_keys(conversation)).arg(sequence).arg(u8::from(whole)).arg(ttl_ms());
         for message in messages.iter().rev() {
             call = call.arg(serde_json::to_string(message)?);
         }

@@ -14,7 +14,8 @@ use utoipa_axum::routes;
 
 use crate::keys::{ConversationId, UserId};
 use crate::{
-    Chat, Conversation, Member, Message, NewConversation, NewMessage, Progress, Receipt, Refusal, Span, Typist,
+    Chat, Conversation, Member, Message, NewConversation, NewMessage, Progress, Receipt, Refusal, Span,
+    Typist,
 };
 use crate::{Error, feed, pages, socket, users};
 
@@ -170,7 +171,10 @@ async fn open_conversation(
 /// One conversation.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Conversation)))]
-async fn get_conversation(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Conversation>, Problem> {
+async fn get_conversation(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+) -> Result<Json<Conversation>, Problem> {
     let conversation = chat.conversation(&conversation_id(&id)?).await?;
     Ok(Json(conversation.ok_or_else(|| Problem::not_found("conversation"))?))
 }
@@ -217,7 +221,8 @@ async fn list_members(
     Path(id): Path<String>,
     Query(query): Query<MembersQuery>,
 ) -> Result<Json<MemberList>, Problem> {
-    let members = chat.members(&conversation_id(&id)?, &query.after, query.limit.unwrap_or(100).max(1)).await?;
+    let members =
+        chat.members(&conversation_id(&id)?, &query.after, query.limit.unwrap_or(100).max(1)).await?;
     Ok(Json(MemberList { members }))
 }
 
@@ -400,7 +405,12 @@ async fn mark_delivered(
     progress(&chat, &id, &body, Progress::Delivered).await
 }
 
-async fn progress(chat: &Chat, id: &str, body: &ProgressBody, progress: Progress) -> Result<Json<Receipt>, Problem> {
+async fn progress(
+    chat: &Chat,
+    id: &str,
+    body: &ProgressBody,
+    progress: Progress,
+) -> Result<Json<Receipt>, Problem> {
     let user = user_id("userId", &body.user_id)?;
     let up_to = number("sequence", body.sequence)?;
     Ok(Json(granted(chat.progress(&conversation_id(id)?, &user, up_to, progress).await)?))
@@ -448,7 +458,9 @@ pub(crate) fn granted<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
             Refusal::NoMessage => Problem::not_found("message"),
             Refusal::NotMember | Refusal::NotYours | Refusal::Blocked => Problem::forbidden(words),
             Refusal::Taken => Problem::conflict(words),
-            Refusal::TooOften { retry_after } => Problem::too_many(words, retry_after.max(Duration::from_secs(1))),
+            Refusal::TooOften { retry_after } => {
+                Problem::too_many(words, retry_after.max(Duration::from_secs(1)))
+            }
             Refusal::TooMany { .. } => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, words),
             Refusal::Bad { field, reason } => Problem::invalid(field, reason),
         }

@@ -130,7 +130,9 @@ pub(crate) async fn publish(
 /// How a refusal is told to a client. Whether a conversation exists is nobody's business but its members'.
 pub(crate) fn code(refusal: &Refusal) -> Code {
     match refusal {
-        Refusal::NoConversation | Refusal::NotMember | Refusal::NotYours | Refusal::Blocked => Code::PERMISSION_DENIED,
+        Refusal::NoConversation | Refusal::NotMember | Refusal::NotYours | Refusal::Blocked => {
+            Code::PERMISSION_DENIED
+        }
         Refusal::NoMessage => Code::NOT_FOUND,
         Refusal::Taken => Code::CONFLICT,
         Refusal::TooOften { .. } => Code::TOO_MANY_REQUESTS,

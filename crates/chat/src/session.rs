@@ -43,8 +43,9 @@ impl Session {
     pub(crate) fn new(chat: Chat) -> Self {
         let config = chat.config();
         let now = Instant::now();
-        let commands = Bucket::new(config.commands_per_second, config.commands_per_second.saturating_mul(10), now);
-        let subscribes = Bucket::new(10, config.channels_per_connection.saturating_mul(2), now);
+        let commands =
+            Bucket::new(config.commands_per_second, config.commands_per_second.saturating_mul(10), now);
+        let subscribes = Bucket::new(10, config.channels_per_connection.saturating_mul(2).max(32), now);
         Self {
             chat,
             config,
@@ -92,7 +93,11 @@ impl Session {
         };
         if id == 0 {
             // A pong, or something that wants no reply and that nobody here listens to.
-            return if command.send.is_some() || command.is_empty() { Ok(()) } else { Err(Disconnect::BAD_REQUEST) };
+            return if command.send.is_some() || command.is_empty() {
+                Ok(())
+            } else {
+                Err(Disconnect::BAD_REQUEST)
+            };
         }
         let answer = if self.commands.take(Instant::now()) {
             self.answer(&peer, command).await?
@@ -197,7 +202,9 @@ impl Session {
         if !self.subscribes.take(Instant::now()) {
             return Some(Answer::Error(Code::TOO_MANY_REQUESTS));
         }
-        if self.channels.len() >= self.config.channels_per_connection as usize && !self.channels.contains(&channel) {
+        if self.channels.len() >= self.config.channels_per_connection as usize
+            && !self.channels.contains(&channel)
+        {
             return Some(Answer::Error(Code::LIMIT_EXCEEDED));
         }
         let joins = if wish.join_leave { Joins::Wanted } else { Joins::Unwanted };
@@ -263,7 +270,8 @@ impl Session {
                 Activation::Ahead => since = None,
                 Activation::Older => {
                     let after = since.unwrap_or(0);
-                    let events = event::after(&inner.records, conversation, after, 500).await.map_err(internal)?;
+                    let events =
+                        event::after(&inner.records, conversation, after, 500).await.map_err(internal)?;
                     since = events.last().map(|event| event.sequence);
                     older.extend(events);
                     if older.len() > MOST_RECOVERED {
@@ -366,6 +374,7 @@ fn stats(answer: &protocol::PresenceAnswer) -> protocol::PresenceStats {
 }
 
 /// What went wrong goes to the log, and the client may try again.
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
 pub(crate) fn internal(error: Error) -> Code {
     tracing::warn!(%error, "a command failed");
     Code::INTERNAL

@@ -30,7 +30,7 @@ impl Chat {
         if opened.is_ok() {
             let news = News::Membership { conversation_id: &new.id, member: true };
             for user in new.members.iter().chain([&new.created_by]) {
-                self.tell_feed(user, &news).await;
+                self.tell_feed(user, &news);
             }
         }
         Ok(opened)
@@ -69,7 +69,7 @@ impl Chat {
             self.spread_membership(id, added).await?
         };
         if added.is_ok() {
-            self.tell_feed(user, &News::Membership { conversation_id: id, member: true }).await;
+            self.tell_feed(user, &News::Membership { conversation_id: id, member: true });
         }
         Ok(added)
     }
@@ -90,7 +90,7 @@ impl Chat {
             self.inner.hub.orders.dispatch(&self.inner.hub.node, order).await?;
         }
         if removed.is_ok() {
-            self.tell_feed(user, &News::Membership { conversation_id: id, member: false }).await;
+            self.tell_feed(user, &News::Membership { conversation_id: id, member: false });
         }
         Ok(removed)
     }
@@ -129,7 +129,13 @@ impl Chat {
     }
 
     /// Gives a message new content.
-    pub async fn edit(&self, id: &ConversationId, message: &str, by: &UserId, content: &str) -> Answer<Message> {
+    pub async fn edit(
+        &self,
+        id: &ConversationId,
+        message: &str,
+        by: &UserId,
+        content: &str,
+    ) -> Answer<Message> {
         let _turn = self.turn(id).await;
         match message::edit(&self.inner.records, id, message, by, content).await? {
             Ok((message, event)) => {

@@ -72,11 +72,7 @@ pub(crate) async fn of_user(records: &impl Read, user: &UserId) -> Result<Vec<Co
 }
 
 /// Users with counts, in order, after one of them.
-pub(crate) async fn users_after(
-    records: &impl Read,
-    after: &str,
-    limit: u16,
-) -> Result<Vec<UserId>, Error> {
+pub(crate) async fn users_after(records: &impl Read, after: &str, limit: u16) -> Result<Vec<UserId>, Error> {
     let users: Query<(UserId,)> = sql("SELECT DISTINCT user_id FROM chat_member WHERE user_id > $1
                                        ORDER BY user_id LIMIT $2");
     Ok(records.all(users.bind(after).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
@@ -110,7 +106,12 @@ impl Unread {
     }
 
     /// Holds counts of one user.
-    pub(crate) async fn hold(&self, user: &UserId, counts: &[Counted], extent: Extent) -> Result<Held, Error> {
+    pub(crate) async fn hold(
+        &self,
+        user: &UserId,
+        counts: &[Counted],
+        extent: Extent,
+    ) -> Result<Held, Error> {
         read(self.hot.run(self.call(user, counts, extent)).await?)
     }
 

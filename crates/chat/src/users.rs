@@ -61,7 +61,10 @@ pub(crate) struct PresenceList {
 /// Whether many users are online, all at once.
 #[utoipa::path(post, path = "/api/v1/chat/users/presence", request_body = UsersBody, tag = "chat",
     responses((status = 200, body = PresenceList)))]
-async fn get_presences(State(chat): State<Chat>, Json(body): Json<UsersBody>) -> Result<Json<PresenceList>, Problem> {
+async fn get_presences(
+    State(chat): State<Chat>,
+    Json(body): Json<UsersBody>,
+) -> Result<Json<PresenceList>, Problem> {
     if body.users.len() > MOST_USERS {
         return Err(Problem::invalid("users", "1000 at most"));
     }
@@ -168,7 +171,10 @@ pub(crate) struct BlockedList {
 /// Whom a user has blocked.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = BlockedList)))]
-async fn list_blocked(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<BlockedList>, Problem> {
+async fn list_blocked(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+) -> Result<Json<BlockedList>, Problem> {
     let blocked = chat.blocked_by(&user_id("id", &id)?).await?;
     Ok(Json(BlockedList { blocked: blocked.iter().map(ToString::to_string).collect() }))
 }

@@ -57,6 +57,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: RecordsCommand,
     },
+    /// Put load on an HTTP server, and measure what it makes of it
+    ///
+    /// Exits with 0 when all thresholds of the plan were met, 1 when it could not do its work, 2 when it was called
+    /// wrongly, 3 when it was interrupted, 4 when a threshold was missed.
+    Load {
+        #[command(subcommand)]
+        command: LoadCommand,
+    },
     /// Check key schemas, and any Redis against them
     ///
     /// Exits with 0 when all is well, 1 when it could not do its work, 2 when it was called wrongly, 3 when it
@@ -173,6 +181,25 @@ pub(crate) enum UptimeCommand {
     ///
     /// Exits with 0 when it is up, 4 when it is down, 1 when it could not be checked, 2 when it was called wrongly.
     Check(CheckArgs),
+    /// Make the monitors what a YAML file says, and show what that changes
+    ///
+    /// Works in the records: servers that run see it within seconds. Carrying it out again changes nothing.
+    Apply(ApplyArgs),
+    /// List the monitors, and which of them are down
+    List,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArgs {
+    /// The file: `monitors:`, and below it a monitor for each id, as the API takes them
+    #[arg(value_name = "FILE.yaml")]
+    pub(crate) file: PathBuf,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Remove monitors that the file does not name
+    #[arg(long)]
+    pub(crate) prune: bool,
 }
 
 #[derive(Args, Debug)]
@@ -348,4 +375,68 @@ pub(crate) struct ServeOptions {
     /// replaced by a free one
     #[arg(long)]
     pub(crate) demo: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LoadCommand {
+    /// Run a plan, without a server
+    Run(LoadRunArgs),
+    /// Request one URL over and over
+    Quick(QuickArgs),
+    /// Say whether a plan is right, and what it would do
+    Check {
+        /// The plan: TOML, or JSON if it is called so
+        plan: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LoadRunArgs {
+    /// The plan: TOML, or JSON if it is called so
+    pub(crate) plan: PathBuf,
+    /// The kind of run; the plan's first when not said
+    #[arg(long = "type", value_name = "NAME")]
+    pub(crate) run_type: Option<String>,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the thresholds as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) targets: LoadTargets,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct QuickArgs {
+    /// The URL: http:// or https://
+    pub(crate) url: String,
+    /// How many connections there are at most
+    #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(crate) connections: u32,
+    /// For how long
+    #[arg(short, long, default_value = "10s")]
+    pub(crate) duration: hob_house::Period,
+    /// Requests per second, whether the server keeps up or not; as many as it answers when not said
+    #[arg(short, long)]
+    pub(crate) rate: Option<f64>,
+    #[command(flatten)]
+    pub(crate) targets: LoadTargets,
+}
+
+/// Whom load may be put on.
+#[derive(Args, Debug)]
+pub(crate) struct LoadTargets {
+    /// A host that is not this machine, and may be tested all the same; as often as needed
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow: Vec<String>,
+    /// The most requests per second to such a host
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) most_rate: u32,
+    /// Threads; one per core when not said
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Option<u32>,
 }

@@ -11,8 +11,13 @@ use crate::config::{self, RecordsConfig};
 use crate::exit::Exit;
 
 /// The tables of all systems, whichever of them run here: the records are one.
-const MIGRATIONS: &[Migrations] =
-    &[hob_web::MIGRATIONS, hob_gateway::MIGRATIONS, hob_uptime::MIGRATIONS, hob_pipeline::MIGRATIONS];
+pub(crate) const SYSTEMS: &[Migrations] = &[
+    hob_gateway::MIGRATIONS,
+    hob_uptime::MIGRATIONS,
+    hob_chat::MIGRATIONS,
+    hob_loadtest::MIGRATIONS,
+    hob_pipeline::MIGRATIONS,
+];
 
 pub(crate) fn run(command: &RecordsCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config.records;
@@ -42,7 +47,8 @@ pub(crate) async fn open(config: &RecordsConfig) -> Result<Records> {
     if let Some(folder) = file(config).as_deref().and_then(Path::parent) {
         std::fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
     }
-    Records::open(&address, MIGRATIONS).await.with_context(|| format!("could not open the records {address}"))
+    let sets: Vec<Migrations> = [hob_web::MIGRATIONS].iter().chain(SYSTEMS).copied().collect();
+    Records::open(&address, &sets).await.with_context(|| format!("could not open the records {address}"))
 }
 
 /// Records that are already there: looking after them must not make new ones by mistake.

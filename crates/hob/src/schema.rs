@@ -14,9 +14,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::{AuditArgs, CleanArgs, Format, InferArgs, SchemaCommand};
 use crate::exit::Exit;
 
-/// Hob's own schemas, which are meant where no file is named.
-const OWN: [(&str, &str); 6] = [
-    ("schemas/hob.toml", include_str!("../../../schemas/hob.toml")),
+/// The schema of the house itself.
+const HOUSE: (&str, &str) = ("schemas/hob.toml", include_str!("../../../schemas/hob.toml"));
+
+/// The schemas of the systems.
+pub(crate) const SYSTEMS: &[(&str, &str)] = &[
     ("schemas/gateway.toml", include_str!("../../../schemas/gateway.toml")),
     ("schemas/uptime.toml", include_str!("../../../schemas/uptime.toml")),
     ("schemas/chat.toml", include_str!("../../../schemas/chat.toml")),
@@ -47,9 +49,12 @@ fn say(text: &str) -> Exit {
     Exit::Clean
 }
 
-/// Hob's own schemas.
+/// Hob's own schemas, which are meant where no file is named.
 pub(crate) fn own() -> Result<Vec<Schema>> {
-    OWN.iter().map(|(name, text)| Schema::parse(name, text).map_err(anyhow::Error::from)).collect()
+    std::iter::once(&HOUSE)
+        .chain(SYSTEMS)
+        .map(|(name, text)| Schema::parse(name, text).map_err(anyhow::Error::from))
+        .collect()
 }
 
 /// The named files, or Hob's own.

@@ -17,8 +17,8 @@ use crate::cli::ServeOptions;
 use crate::config::{self, Config};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
-use crate::pages;
 use crate::systems::Systems;
+use crate::{pages, relay};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -59,6 +59,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     web.start();
     let systems = Systems::open(&web, &live, &options.only, stage).await?;
     let roles = systems.roles();
+    relay::start(&house, systems.outlets);
     let place = Place::new(&config, &foundation);
     let stopping = CancellationToken::new();
     let parts = Parts {
@@ -76,12 +77,12 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     start_background(foundation, roles, stopping.clone());
     let reload = Reload { options: options.clone(), file: file.map(Path::to_owned), replace };
     tokio::spawn(signals.heed(stopping.clone(), reload));
-    let served = app.serve(socket, stopping).await;
+    app.serve(socket, stopping).await;
     for task in house.tasks.stop(TASKS_STOP_WITHIN).await {
         tracing::warn!(task, "a background task did not stop in time");
     }
     house.records.close().await;
-    served.context("the server failed")
+    Ok(())
 }
 
 fn start_background(foundation: Foundation, roles: Vec<String>, stopping: CancellationToken) {

@@ -4,10 +4,13 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use hob_chat::Chat;
 use hob_gateway::Gateway;
+use hob_loadtest::LoadTests;
 use hob_pipeline::Pipelines;
+use hob_records::outbox::Event;
 use hob_uptime::Uptime;
-use hob_web::{Routes, Stage, Web};
+use hob_web::{Card, Routes, Stage, Web};
 
 use crate::config::LiveConfig;
 use crate::pages::Overview;
@@ -17,6 +20,8 @@ use crate::pages::Overview;
 pub(crate) enum System {
     Gateway,
     Uptime,
+    Chat,
+    Load,
     Pipelines,
 }
 
@@ -25,6 +30,19 @@ pub(crate) struct Systems {
     running: Vec<System>,
     pub(crate) routes: Routes,
     pub(crate) overview: Overview,
+    pub(crate) outlets: Outlets,
+}
+
+/// What becomes of the outbox's events beside being numbered. Every node has it, since any may run the relay, whichever
+/// systems it runs.
+pub(crate) struct Outlets {
+    chat: Chat,
+}
+
+impl Outlets {
+    pub(crate) async fn publish(&self, events: &[Event]) -> Result<()> {
+        Ok(self.chat.relay(events).await?)
+    }
 }
 
 impl Systems {
@@ -36,35 +54,112 @@ impl Systems {
         stage: Stage,
     ) -> Result<Systems> {
         let house = web.house();
-        let mut systems =
-            Systems { running: Vec::new(), routes: Routes::new(), overview: Overview::new(house) };
+        let chat = Chat::open(house, config.chat.clone()).context("chat")?;
+        let mut systems = Systems {
+            running: Vec::new(),
+            routes: Routes::new(),
+            overview: Overview::new(house),
+            outlets: Outlets { chat: chat.clone() },
+        };
         let asked_for = |system| only.is_empty() || only.contains(&system);
         if asked_for(System::Gateway) {
-            let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
-            gateway.start();
-            systems.running.push(System::Gateway);
+            systems.add_gateway(web, config, stage).await.context("gateway")?;
         }
         if asked_for(System::Uptime) {
-            let uptime = Uptime::open(house, config.uptime.clone()).await.context("uptime")?;
-            uptime.start(web.changes());
-            systems.routes = systems.routes.merge(uptime.routes());
-            systems.running.push(System::Uptime);
+            systems.add_uptime(web, config, stage).await.context("uptime")?;
+        }
+        if asked_for(System::Chat) {
+            systems.add_chat(chat, web, stage);
+        }
+        if asked_for(System::Load) {
+            systems.add_load_tests(web, config, stage).context("load tests")?;
         }
         if asked_for(System::Pipelines) {
-            let pipelines = Pipelines::open(house, config.pipeline.clone()).context("pipelines")?;
-            pipelines.start();
-            if stage == Stage::Demo {
-                pipelines.start_demo().await.context("the pipelines' demo")?;
-            }
-            systems.routes = systems.routes.merge(pipelines.routes(web.changes()));
-            let card = move || {
-                let pipelines = pipelines.clone();
-                async move { pipelines.card().await }
-            };
-            systems.overview = systems.overview.system("Pipelines", "/pipelines", card);
-            systems.running.push(System::Pipelines);
+            systems.add_pipelines(web, config, stage).await.context("pipelines")?;
         }
         Ok(systems)
+    }
+
+    async fn add_gateway(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let gateway = match stage {
+            Stage::Real => Gateway::open(web.house(), config.gateway.clone()).await?,
+            Stage::Demo => Gateway::open_demo(web.house(), &config.gateway.now()).await?,
+        };
+        gateway.start();
+        gateway.keep_pages_current(web.changes());
+        self.show(System::Gateway, "Gateway", "/gateway", gateway.routes(), move || {
+            let gateway = gateway.clone();
+            async move { gateway.card().await }
+        });
+        Ok(())
+    }
+
+    async fn add_uptime(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let uptime = Uptime::open(web.house(), config.uptime.clone()).await?;
+        uptime.start(web.changes());
+        if stage == Stage::Demo {
+            uptime.start_demo().await.context("the demo")?;
+        }
+        self.show(System::Uptime, "Uptime", "/uptime", uptime.routes(), move || {
+            let uptime = uptime.clone();
+            async move { uptime.card().await }
+        });
+        Ok(())
+    }
+
+    fn add_chat(&mut self, chat: Chat, web: &Web, stage: Stage) {
+        chat.show_changes(web.changes());
+        chat.start();
+        if stage == Stage::Demo {
+            chat.start_demo();
+        }
+        self.show(System::Chat, "Chat", "/chat", chat.routes(), move || {
+            let chat = chat.clone();
+            async move { chat.card().await }
+        });
+    }
+
+    fn add_load_tests(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let tests = LoadTests::open(web.house(), config.loadtest.clone())?;
+        tests.start(web.changes());
+        if stage == Stage::Demo {
+            tests.show_off();
+        }
+        self.show(System::Load, "Load tests", "/load", tests.routes(), move || {
+            let tests = tests.clone();
+            async move { tests.card().await }
+        });
+        Ok(())
+    }
+
+    async fn add_pipelines(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let pipelines = Pipelines::open(web.house(), config.pipeline.clone())?;
+        pipelines.start();
+        if stage == Stage::Demo {
+            pipelines.start_demo().await.context("the demo")?;
+        }
+        let routes = pipelines.routes(web.changes());
+        self.show(System::Pipelines, "Pipelines", "/pipelines", routes, move || {
+            let pipelines = pipelines.clone();
+            async move { pipelines.card().await }
+        });
+        Ok(())
+    }
+
+    /// Shows a system that runs: its routes, and its card on the Overview.
+    fn show<F>(
+        &mut self,
+        system: System,
+        title: &'static str,
+        href: &'static str,
+        routes: Routes,
+        card: impl Fn() -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Card> + Send + 'static,
+    {
+        self.running.push(system);
+        self.routes = std::mem::take(&mut self.routes).merge(routes);
+        self.overview = self.overview.clone().system(title, href, card);
     }
 
     /// What this node does, for the Health page.

@@ -86,7 +86,8 @@ impl Inside {
             return Some(Next::End(end));
         }
         let first = self.frames.pop_front()?;
-        let mut joined = Vec::with_capacity(if self.frames.is_empty() { first.len() } else { AT_ONCE.min(self.bytes) });
+        let mut joined =
+            Vec::with_capacity(if self.frames.is_empty() { first.len() } else { AT_ONCE.min(self.bytes) });
         joined.extend_from_slice(&first);
         while let Some(frame) = self.frames.front()
             && joined.len() + frame.len() < AT_ONCE

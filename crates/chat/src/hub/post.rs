@@ -119,7 +119,8 @@ impl Post {
             let untold = std::mem::take(&mut *self.untold.lock());
             for (conversation, sequence) in untold {
                 let actor = None;
-                let letter = Letter { origin: self.origin.clone(), sequence: Some(sequence), actor, data: None };
+                let letter =
+                    Letter { origin: self.origin.clone(), sequence: Some(sequence), actor, data: None };
                 let call = self.publish(self.keys.conversation_channel(&conversation), &letter);
                 errands.push(Errand::Event { conversation, sequence, call });
             }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use hob_chat::keys::{ConversationId, Keys, UserId};
 use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMessage};
-use hob_house::{House, Live, Period};
 use hob_hot::cmd;
+use hob_house::{House, Live, Period};
 use hob_records::outbox::{Relay, Retention};
-use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
+use hob_testkit::{Needs, TestHouse};
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],
@@ -37,7 +37,10 @@ pub(crate) fn start(house: &House, config: Config) -> Chat {
                 let chat = chat.clone();
                 async move { chat.relay(&events).await }
             };
-            Relay::new(&records, Retention::default()).lease(Duration::from_secs(2)).run(publish, task.stopped()).await;
+            Relay::new(&records, Retention::default())
+                .lease(Duration::from_secs(2))
+                .run(publish, task.stopped())
+                .await;
         }
     });
     chat
@@ -55,7 +58,8 @@ pub(crate) struct Doomed {
 
 impl Doomed {
     pub(crate) async fn start(house: &TestHouse) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let other = house.another_node().await;
         let chat = {
             let _inside = runtime.enter();
@@ -106,7 +110,12 @@ pub(crate) async fn say(chat: &Chat, room: &ConversationId, sender: &str, conten
 }
 
 pub(crate) fn message(room: &ConversationId, sender: &str, content: &str) -> NewMessage {
-    NewMessage { conversation: room.clone(), sender: user(sender), content: content.to_owned(), client_id: None }
+    NewMessage {
+        conversation: room.clone(),
+        sender: user(sender),
+        content: content.to_owned(),
+        client_id: None,
+    }
 }
 
 #[track_caller]
@@ -117,13 +126,4 @@ pub(crate) fn done<T>(answer: Answer<T>) -> T {
 /// The value of a string key; `None` where there is none.
 pub(crate) async fn get(house: &House, key: &hob_schema::Key) -> Option<String> {
     house.hot.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
-}
-
-/// Waits until a string key holds a value.
-pub(crate) async fn holds(house: &House, key: &hob_schema::Key, value: Option<&str>) {
-    wait_for(format_args!("{key} to hold {value:?}"), LIMIT, async || {
-        let found = get(house, key).await;
-        if found.as_deref() == value { Ok(()) } else { Err(found) }
-    })
-    .await;
 }

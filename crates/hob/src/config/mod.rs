@@ -83,6 +83,8 @@ sections! {
         secrets: SecretsConfig,
         gateway: hob_gateway::Config,
         uptime: hob_uptime::Config,
+        chat: hob_chat::Config,
+        loadtest: hob_loadtest::Config,
         pipeline: hob_pipeline::Config,
     }
 }

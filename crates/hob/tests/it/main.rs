@@ -2,6 +2,8 @@
 
 mod config;
 mod doctor;
+mod load;
+mod monitors;
 mod pipeline;
 mod program;
 mod records;

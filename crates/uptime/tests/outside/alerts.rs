@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 use crate::mail::MailServer;
 use crate::target::{Target, answer};
 
-const NEEDS: Needs = Needs {
+pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/uptime.toml", include_str!("../../../../schemas/uptime.toml"))],
     migrations: &[MIGRATIONS],
 };
@@ -387,7 +387,7 @@ async fn channels_are_added_changed_and_removed() {
     assert_eq!(serde_json::from_slice::<Value>(&app.get(&own).await.body).unwrap(), changed);
     assert_eq!(
         serde_json::from_slice::<Value>(&app.get(path).await.body).unwrap(),
-        json!({"channels": [changed]})
+        json!({"items": [changed], "next": null})
     );
 
     assert_eq!(app.delete(&own).await.status, 204);
@@ -412,11 +412,34 @@ async fn a_test_is_sent_at_once_and_only_once() {
     let list = app.get(&format!("/api/v1/uptime/channels/{id}/deliveries")).await;
     let list: Value = serde_json::from_slice(&list.body).unwrap();
     assert_eq!(
-        (&list["deliveries"][0]["state"], &list["deliveries"][0]["attempts"][0]["number"]),
+        (&list["items"][0]["state"], &list["items"][0]["attempts"][0]["number"]),
         (&json!("failed"), &json!(1))
     );
     assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
     assert_eq!(target.visits(), 1);
+}
+
+#[tokio::test]
+async fn a_channel_can_be_added_and_tried_from_the_console() {
+    let office = Office::new(Database::sqlite()).await;
+    let target = Target::saying(|_| answer(200, "", "")).await;
+    let app = app(&office).await;
+    let empty = app.get("/uptime/channels").await;
+    assert!(String::from_utf8_lossy(&empty.body).contains("No channels yet"));
+    let fields =
+        [("name", "Ops <b>"), ("kind", "webhook"), ("url", &target.url("/hook")), ("secret", ""), ("to", "")];
+    let added = app.submit("/uptime/channels", &fields).await;
+    assert_eq!(added.status, 303);
+    let own = added.headers["location"].to_str().unwrap().to_owned();
+    assert_eq!(app.submit(&format!("{own}/test"), &[]).await.status, 303);
+    let page = app.get(&own).await;
+    let page = String::from_utf8_lossy(&page.body);
+    assert!(page.contains("delivered") && page.contains("status 200") && page.contains("unsigned"), "{page}");
+    assert!(!page.contains("Ops <b>"), "{page}");
+    assert_eq!(app.submit(&format!("{own}/delete"), &[]).await.status, 303);
+    assert_eq!(app.get(&own).await.status, 404);
+    let refused = app.submit("/uptime/channels", &[("name", "a"), ("kind", "email")]).await;
+    assert_eq!(refused.status, 422);
 }
 
 /// What was written to the log.
@@ -456,7 +479,7 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
     let list = app.get("/api/v1/uptime/channels").await;
     seen.push_str(&String::from_utf8_lossy(&list.body));
     let list: Value = serde_json::from_slice(&list.body).unwrap();
-    for channel in list["channels"].as_array().unwrap() {
+    for channel in list["items"].as_array().unwrap() {
         let own = format!("/api/v1/uptime/channels/{}", channel["id"].as_str().unwrap());
         for answer in
             [app.post(&format!("{own}/test"), &json!({})).await, app.get(&format!("{own}/deliveries")).await]

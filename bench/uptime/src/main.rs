@@ -1,0 +1,56 @@
+//! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --release -p bench-uptime [SECONDS]`.
+//!
+//! Needs `prometheus-blackbox-exporter` on the PATH (the Debian package of that name). Everything listens on loopback.
+//! The target, the probe and the exporter are processes of their own, so that what each of them costs can be told
+//! apart. They are measured in turns, three rounds, and the median round is printed.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+mod exporter;
+mod figures;
+mod prober;
+mod process;
+mod target;
+
+use anyhow::{Result, bail};
+
+use exporter::Exporter;
+use figures::Figures;
+use process::Process;
+
+const ROUNDS: usize = 3;
+
+/// How many checks are under way at a time.
+const CONCURRENCY: usize = 64;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["target"] => runtime()?.block_on(target::serve()),
+        ["probe", url, seconds] => runtime()?.block_on(prober::run(url, seconds.parse()?)),
+        [] => compare(5),
+        [seconds] => compare(seconds.parse()?),
+        _ => bail!("at most a number of seconds"),
+    }
+}
+
+fn compare(seconds: u64) -> Result<()> {
+    let mut target = Process::own(&["target"])?;
+    let url = target.first_line()?;
+    let exporter = Exporter::start()?;
+    let runtime = runtime()?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(prober::measure(&url, seconds)?);
+        theirs.push(runtime.block_on(exporter.measure(&url, seconds))?);
+    }
+    println!("| {CONCURRENCY} at a time | checks/s | p50 | p99 | CPU µs per check |\n|---|---|---|---|---|");
+    Figures::median(ours).print("Hob's probe");
+    Figures::median(theirs).print("prometheus-blackbox-exporter");
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Runtime::new()?)
+}

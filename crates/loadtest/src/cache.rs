@@ -1,0 +1,186 @@
+//! Plans at hand: what is read often is kept in hot state for five minutes (L10). A run never reads it: it pins the
+//! version that it was queued with, in the records.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hob_hot::{Hot, Reply, Script, cmd};
+use hob_records::{Read, Records};
+use hob_schema::Key;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::keys::{self, Keys, RunType};
+use crate::plan::{Format, Plan};
+use crate::plans::{self, PlanId};
+
+static FILL: Script = Script::new(include_str!("cache/fill.lua"));
+static DROP: Script = Script::new(include_str!("cache/drop.lua"));
+
+/// Larger values are not worth it.
+const MOST_BYTES: usize = 256 << 10;
+const TTL: Duration = Keys::PLAN_TTL_MAX;
+
+/// A plan with its text, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CachedPlan {
+    pub plan_id: i64,
+    pub version: u32,
+    pub name: String,
+    pub format: Format,
+    pub source: String,
+    pub created_at: i64,
+}
+
+/// A group of steps, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CachedGroup {
+    pub plan_version: u32,
+    pub name: String,
+    pub steps: Vec<String>,
+}
+
+/// Reads plans through hot state.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    hot: Hot,
+    keys: Keys,
+    records: Records,
+    /// One loader at a time for each plan; the others wait for what it loads.
+    loading: Arc<Mutex<HashMap<PlanId, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+impl Cache {
+    #[must_use]
+    pub fn new(hot: Hot, keys: Keys, records: Records) -> Self {
+        Self { hot, keys, records, loading: Arc::default() }
+    }
+
+    /// The newest version of a plan. Hot state that is away costs time, nothing else.
+    pub async fn plan(&self, id: PlanId) -> Result<Option<CachedPlan>, Error> {
+        let Ok(key_id) = keys::PlanId::new(id.0) else { return Ok(None) };
+        let key = self.keys.plan(&key_id);
+        if let Some(plan) = self.get(&key).await {
+            return Ok(Some(plan));
+        }
+        let turn = Arc::clone(self.loading.lock().entry(id).or_default());
+        let _turn = turn.lock().await;
+        let plan = match self.get(&key).await {
+            Some(plan) => Some(plan),
+            None => self.load(id, &key_id, &key).await?,
+        };
+        self.loading.lock().remove(&id);
+        Ok(plan)
+    }
+
+    /// The groups of a plan for one kind of run.
+    pub async fn groups(&self, id: PlanId, run_type: &str) -> Result<Vec<CachedGroup>, Error> {
+        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
+            return Ok(vec![]);
+        };
+        let key = self.keys.groups(&key_id, &kind);
+        if let Some(groups) = self.get(&key).await {
+            return Ok(groups);
+        }
+        let Some((cached, plan)) = self.read(id).await? else { return Ok(vec![]) };
+        let Some(index) = plan.run_type(run_type) else { return Ok(vec![]) };
+        let groups = groups(&plan, index, cached.version);
+        self.fill(&key_id, &key, cached.version, &groups).await;
+        Ok(groups)
+    }
+
+    /// The users that a plan logs in with, for one kind of run.
+    pub async fn users(&self, id: PlanId, run_type: &str) -> Result<Vec<HashMap<String, String>>, Error> {
+        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
+            return Ok(vec![]);
+        };
+        let key = self.keys.users(&key_id, &kind);
+        if let Some(users) = self.get(&key).await {
+            return Ok(users);
+        }
+        let Some((cached, plan)) = self.read(id).await? else { return Ok(vec![]) };
+        let Some(index) = plan.run_type(run_type) else { return Ok(vec![]) };
+        let users = users(&plan, index, cached.version);
+        self.fill(&key_id, &key, cached.version, &users).await;
+        Ok(users)
+    }
+
+    /// Forgets a plan that was edited or deleted. `kinds` are the kinds of runs that it has or had.
+    pub async fn drop_plan(&self, id: PlanId, version: u32, kinds: &[String]) -> Result<(), Error> {
+        let Ok(id) = keys::PlanId::new(id.0) else { return Ok(()) };
+        let mut keys = vec![self.keys.plan_version(&id), self.keys.plan(&id)];
+        for kind in kinds.iter().filter_map(|kind| RunType::new(kind).ok()) {
+            keys.extend([self.keys.groups(&id, &kind), self.keys.users(&id, &kind)]);
+        }
+        let call = DROP.on(&keys).arg(version).arg(millis(TTL));
+        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+    }
+
+    async fn read(&self, id: PlanId) -> Result<Option<(CachedPlan, Plan)>, Error> {
+        let Some(cached) = self.plan(id).await? else { return Ok(None) };
+        let plan = Plan::read(&cached.source, cached.format)?;
+        Ok(Some((cached, plan)))
+    }
+
+    async fn load(&self, id: PlanId, key_id: &keys::PlanId, key: &Key) -> Result<Option<CachedPlan>, Error> {
+        let Some(entry) = self.records.optional(plans::by_id(id)).await? else { return Ok(None) };
+        let Some(text) = self.records.optional(plans::text(id, entry.version)).await? else {
+            return Ok(None);
+        };
+        let plan = CachedPlan {
+            plan_id: id.0,
+            version: entry.version,
+            name: entry.name,
+            format: text.format,
+            source: text.source,
+            created_at: text.created_at.0,
+        };
+        self.fill(key_id, key, plan.version, &plan).await;
+        Ok(Some(plan))
+    }
+
+    async fn get<T: for<'de> Deserialize<'de>>(&self, key: &Key) -> Option<T> {
+        let found: Option<String> = self.hot.run(cmd("GET").arg(key).clone()).await.ok()?;
+        serde_json::from_str(&found?).ok()
+    }
+
+    async fn fill(&self, id: &keys::PlanId, key: &Key, version: u32, value: &impl Serialize) {
+        let value = serde_json::to_string(value).unwrap_or_default();
+        if value.len() > MOST_BYTES {
+            return;
+        }
+        let keys = [&self.keys.plan_version(id), key];
+        let call = FILL.on(&keys.map(AsRef::<[u8]>::as_ref)).arg(version).arg(value).arg(millis(TTL));
+        if let Err(error) = self.hot.run::<Reply>(call).await {
+            tracing::debug!(%error, "a plan could not be kept at hand");
+        }
+    }
+}
+
+fn groups(plan: &Plan, run_type: usize, plan_version: u32) -> Vec<CachedGroup> {
+    let steps = |group: &str| {
+        let in_group = |step: &&crate::plan::Step| step.group.as_deref() == Some(group);
+        plan.steps.iter().filter(in_group).map(|step| step.name.clone()).collect()
+    };
+    let group = |name: &str| CachedGroup { plan_version, name: name.to_owned(), steps: steps(name) };
+    plan.groups(run_type).into_iter().map(group).collect()
+}
+
+fn users(plan: &Plan, run_type: usize, version: u32) -> Vec<HashMap<String, String>> {
+    let run_type = &plan.run_types[run_type];
+    let user = |row: &Vec<String>| {
+        let names = run_type.columns.iter().map(|column| plan.names.name(*column).to_owned());
+        let mut user: HashMap<String, String> = names.zip(row.iter().cloned()).collect();
+        user.insert("planVersion".into(), version.to_string());
+        user
+    };
+    run_type.rows.iter().map(user).collect()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,351 @@
+//! Conducts a run: gathers its runners, starts them together, merges what they measure, and ends it. Should the
+//! conductor be gone, another node goes on where it was.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use hob_house::Task;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::load_tests::LoadTests;
+use crate::logs::Ring;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::run::{Ending, Event, Run, Runner, RunnerState, State};
+use crate::runner::take_part;
+use crate::runs::{self, By, Orphan};
+use crate::second::Second;
+use crate::tally::{Point, Tally};
+use crate::views::{Sample, Shown};
+
+/// Between the decision to start and the start itself, in which every runner has to learn of it.
+const LEAD: Duration = Duration::from_millis(700);
+const TICK: Duration = Duration::from_millis(250);
+
+/// A second of a run, as those who watch it live see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LiveSecond {
+    /// Unix milliseconds of its end.
+    pub at: i64,
+    pub state: State,
+    /// Per cent.
+    pub progress: f64,
+    /// Of the whole run so far.
+    pub total_succeeded: u64,
+    pub total_failed: u64,
+    #[serde(flatten)]
+    pub point: Point,
+}
+
+/// Looks for runs to conduct and to take part in, until the process stops.
+pub(crate) async fn work(tests: LoadTests, task: Task) {
+    let mut jobs = JoinSet::new();
+    while !task.stopping() {
+        if let Err(error) = look(&tests, &mut jobs).await {
+            tracing::warn!(%error, "could not look for load tests to run");
+        }
+        task.beat();
+        tokio::select! {
+            () = tests.inner.bell.notified() => {}
+            () = tokio::time::sleep(LoadTests::look_every()) => {}
+            Some(ended) = jobs.join_next() => if let Err(error) = ended {
+                tracing::error!(%error, "a run was dropped; its lease runs out, and another node goes on with it");
+            },
+            () = task.stopped() => {}
+        }
+    }
+    // Runs that this node takes part in end themselves, now that they are told to stop.
+    while jobs.join_next().await.is_some() {}
+}
+
+async fn look(tests: &LoadTests, jobs: &mut JoinSet<()>) -> Result<(), Error> {
+    let (records, node) = (&tests.inner.house.records, tests.inner.house.node.as_str());
+    let (lease, most) = (tests.config().lease.get(), tests.config().runs_at_once as usize);
+    while let Some(orphan) = runs::adopt(records, node, lease).await? {
+        match orphan {
+            Orphan::Returned(id) => tests.show(&id, Shown::default()).await,
+            Orphan::Adopted(run) => {
+                tracing::warn!(run = %run.id, "goes on with a run whose conductor is gone");
+                jobs.spawn(conduct(tests.clone(), run, Since::Before));
+            }
+        }
+    }
+    let has_room = || tests.inner.busy.lock().len() < most;
+    while has_room() {
+        let Some(run) = runs::claim(records, node, lease).await? else { break };
+        tests.inner.busy.lock().insert(run.id.clone());
+        tests.show(&run.id, Shown::default()).await;
+        let (tests, part) = (tests.clone(), run.clone());
+        jobs.spawn(async move {
+            // The conductor's own node is always the first runner.
+            let lease = tests.config().lease.get();
+            let joined = runs::join(
+                &tests.inner.house.records,
+                &part.id,
+                part.epoch,
+                tests.inner.house.node.as_str(),
+                lease,
+            );
+            match joined.await {
+                Ok(Some(number)) => {
+                    tokio::join!(conduct(tests.clone(), run, Since::Now), take_part(tests, part, number));
+                }
+                Ok(None) | Err(_) => drop(tests.inner.busy.lock().remove(&part.id)),
+            }
+        });
+    }
+    for run in runs::gathering(records).await? {
+        if has_room()
+            && let Some(number) = runs::join(records, &run.id, run.epoch, node, lease).await?
+        {
+            tests.inner.busy.lock().insert(run.id.clone());
+            jobs.spawn(take_part(tests.clone(), run, number));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run was begun by this conductor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    Now,
+    Before,
+}
+
+async fn conduct(tests: LoadTests, run: Run, since: Since) {
+    let id = run.id.clone();
+    if let Err(error) = Conductor::conduct(tests, run, since).await {
+        tracing::error!(run = %id, %error, "this node cannot conduct a run any more");
+    }
+}
+
+struct Conductor {
+    tests: LoadTests,
+    run: Run,
+    plan: Plan,
+    kind: usize,
+    tally: Tally,
+    next: u32,
+    claimed: Instant,
+}
+
+impl Conductor {
+    async fn conduct(tests: LoadTests, run: Run, since: Since) -> Result<(), Error> {
+        let id = run.id.clone();
+        let Some((plan, kind)) = tests.pinned(&run).await? else {
+            runs::end(&tests.inner.house.records, &run, Ending::Failed, "Its plan is gone", "null").await?;
+            tests.show(&id, Shown::default()).await;
+            return Ok(());
+        };
+        let tally = Tally::new(&plan);
+        let mut conductor = Self { tests, run, plan, kind, tally, next: 0, claimed: Instant::now() };
+        // What was measured under another conductor was shown by it.
+        let seen = conductor.merge(since).await;
+        if let Err(error) = seen {
+            tracing::warn!(run = %id, %error, "what was measured so far cannot be read yet");
+        }
+        conductor.warm().await;
+        loop {
+            match conductor.tick().await {
+                Ok(Go::On) => {}
+                Ok(Go::Over) => return Ok(()),
+                // Not for longer than the lease: then it is another's.
+                Err(error) => tracing::warn!(run = %id, %error, "a run is not conducted for the moment"),
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// What others read of the plan while it runs (L10).
+    async fn warm(&self) {
+        let cache = self.tests.cache();
+        let groups = cache.groups(self.run.plan_id, &self.run.run_type).await;
+        let users = cache.users(self.run.plan_id, &self.run.run_type).await;
+        if let Some(error) = groups.err().or(users.err()) {
+            tracing::debug!(%error, "a plan is not kept at hand");
+        }
+    }
+
+    async fn tick(&mut self) -> Result<Go, Error> {
+        let lease = self.tests.config().lease.get();
+        let records = self.tests.inner.house.records.clone();
+        let Some(run) = runs::hold(&records, &self.run, lease).await? else { return Ok(Go::Over) };
+        self.run = run;
+        let runners = self.tests.runners(&self.run).await?;
+        match self.run.state {
+            State::Starting => self.gather(&runners).await?,
+            _ => self.merge(Since::Now).await?,
+        }
+        self.look_after(&runners).await?;
+        self.show_active().await;
+        let working = |runner: &Runner| runner.state == RunnerState::Working;
+        if self.run.state != State::Starting && !runners.iter().any(working) {
+            return self.end(&runners).await;
+        }
+        Ok(Go::On)
+    }
+
+    async fn gather(&mut self, runners: &[Runner]) -> Result<(), Error> {
+        let all = runners.len() >= self.run.runners as usize;
+        let waited = self.claimed.elapsed() > self.tests.config().gather.get();
+        if runners.is_empty() || !(all || waited) {
+            return Ok(());
+        }
+        runs::begin(&self.tests.inner.house.records, &self.run, LEAD).await?;
+        self.tests.show(&self.run.id, self.shown()).await;
+        Ok(())
+    }
+
+    /// Stops the run when a runner is lost or failed, when a threshold says so, or when the node stops.
+    async fn look_after(&mut self, runners: &[Runner]) -> Result<(), Error> {
+        let records = &self.tests.inner.house.records;
+        let now = runs::now(records).await?;
+        for runner in
+            runners.iter().filter(|runner| runner.state == RunnerState::Working && runner.lease_until < now)
+        {
+            if runs::give_up(records, &self.run.id, self.run.epoch, runner.number).await? {
+                let message = format!("Lost the runner {}", runner.node);
+                self.stop(State::Lost, &message).await?;
+            }
+        }
+        if let Some(failed) = runners.iter().find(|runner| runner.state == RunnerState::Failed) {
+            let message = format!("The runner {}: {}", failed.node, failed.message);
+            self.stop(State::Failed, &message).await?;
+        }
+        if let Some(threshold) = self.tally.abort(&self.plan) {
+            let message = format!("Aborted: {} was missed", threshold.text);
+            self.stop(State::Failed, &message).await?;
+        }
+        if self.tests.inner.house.tasks.stop_token().is_cancelled() {
+            self.stop(State::Lost, "The node that conducts it was stopped").await?;
+        }
+        Ok(())
+    }
+
+    async fn stop(&self, ending: State, message: &str) -> Result<(), Error> {
+        if self.run.state == State::Stopping {
+            return Ok(());
+        }
+        let by = By::Conductor { fence: self.run.fence };
+        let records = &self.tests.inner.house.records;
+        runs::change(records, &self.run.id, by, Event::Stop, Some(ending), message).await?;
+        self.tests.show(&self.run.id, self.shown()).await;
+        Ok(())
+    }
+
+    async fn end(&mut self, runners: &[Runner]) -> Result<Go, Error> {
+        // What the last of them wrote.
+        self.merge(Since::Now).await?;
+        let missed: Vec<String> = self
+            .tally
+            .verdicts(&self.plan)
+            .into_iter()
+            .filter(|verdict| !verdict.met)
+            .map(|verdict| verdict.threshold)
+            .collect();
+        let all_done = runners.iter().all(|runner| runner.state == RunnerState::Done);
+        let (ending, message) = match self.run.state {
+            State::Stopping => (Ending::of(self.run.ending), self.run.message.clone()),
+            _ if !all_done => (Ending::Lost, "Its runners are gone".to_owned()),
+            _ if missed.is_empty() => (Ending::Completed, "Completed".to_owned()),
+            _ => (Ending::Failed, format!("Missed {}", missed.join(", "))),
+        };
+        let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
+        let report = serde_json::to_string(&Report::new(&self.plan, self.kind, start, &self.tally))?;
+        runs::end(&self.tests.inner.house.records, &self.run, ending, &message, &report).await?;
+        let progress = if ending == Ending::Completed { 100.0 } else { self.shown().progress };
+        self.tests.show(&self.run.id, Shown { progress, ..self.shown() }).await;
+        Ok(Go::Over)
+    }
+
+    /// Merges the seconds that all runners have written, and shows them.
+    async fn merge(&mut self, since: Since) -> Result<(), Error> {
+        let records = self.tests.inner.house.records.clone();
+        loop {
+            // First who still works, then what they wrote: whoever is done by then has written everything.
+            let runners = self.tests.runners(&self.run).await?;
+            let parts = runs::seconds_from(&records, &self.run.id, self.run.epoch, self.next).await?;
+            let cut_off = parts
+                .last()
+                .map(|part| part.second)
+                .filter(|_| parts.first().map(|part| part.second) != parts.last().map(|part| part.second));
+            let mut seconds: BTreeMap<u32, (Second, HashSet<&str>)> = BTreeMap::new();
+            for part in &parts {
+                let entry =
+                    seconds.entry(part.second).or_insert_with(|| (Second::new(part.second), HashSet::new()));
+                part.add_to(&mut entry.0)?;
+                if part.is_general() {
+                    entry.1.insert(&part.runner);
+                }
+            }
+            let before = self.next;
+            for (at, (second, told)) in &seconds {
+                let is_whole = runners.iter().all(|runner| {
+                    runner.state != RunnerState::Working || told.contains(runner.node.as_str())
+                });
+                if !is_whole || (parts.len() >= runs::CHUNK as usize && Some(*at) == cut_off) {
+                    break;
+                }
+                self.tally.add(second);
+                self.next = at + 1;
+                if since == Since::Now {
+                    self.show_second().await;
+                }
+            }
+            if self.next == before || parts.len() < runs::CHUNK as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn show_second(&self) {
+        let Some(point) = self.tally.points().last() else { return };
+        let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
+        let (failed, shown) = (self.tally.failed(), self.shown());
+        let succeeded = self.tally.requests() - failed;
+        let at = start + i64::from(point.second + 1) * 1000;
+        let sample = Sample { point, at, succeeded, failed };
+        let live = LiveSecond {
+            at,
+            state: self.run.state,
+            progress: shown.progress,
+            total_succeeded: succeeded,
+            total_failed: failed,
+            point: point.clone(),
+        };
+        let live = [serde_json::to_string(&live).unwrap_or_default()];
+        let published = self.tests.views().publish(&self.run, shown, &sample).await;
+        let logged = self.tests.logs().append(&self.run.id, Ring::Seconds, &live).await;
+        self.tests.changed();
+        if let Some(error) = published.err().or(logged.err()) {
+            tracing::warn!(run = %self.run.id, %error, "a second is not shown");
+        }
+    }
+
+    async fn show_active(&self) {
+        if let Err(error) = self.tests.views().activate(&self.run.id).await {
+            tracing::debug!(run = %self.run.id, %error, "a run is not listed");
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        let seconds = self.plan.duration().as_secs_f64().max(1.0);
+        let planned = self.plan.target_users(self.kind);
+        let users = self.tally.points().last().map_or(0, |point| point.users);
+        let peak = self.tally.points().iter().map(|point| point.users).max().unwrap_or(0);
+        Shown {
+            users,
+            // An open plan names no number of users: it is what it turns out to be.
+            target_users: planned.max(u32::try_from(peak).unwrap_or(u32::MAX)),
+            progress: (f64::from(self.tally.seconds()) / seconds * 100.0).min(100.0),
+        }
+    }
+}
+
+enum Go {
+    On,
+    Over,
+}

@@ -1,0 +1,208 @@
+//! Measures one thread's requests, second by second. Memory does not grow with their number.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::second::{Fault, General, Second, StepSecond};
+use crate::spread::Spread;
+
+/// Longer latencies count as this one; timeouts are shorter.
+const LONGEST_US: u64 = 600_000_000;
+/// 0.1 per cent.
+const DIGITS: u8 = 3;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) intended: Duration,
+    pub(super) actual: Duration,
+    pub(super) fault: Option<Fault>,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+}
+
+/// The second that is being measured.
+#[derive(Debug)]
+pub(super) struct Meter {
+    start: Instant,
+    second: u32,
+    steps: Vec<Option<StepMeter>>,
+    slip: Latencies,
+    waited: u64,
+    done: Vec<Second>,
+}
+
+#[derive(Debug)]
+struct StepMeter {
+    intended: Latencies,
+    actual: Latencies,
+    failed: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    faults: BTreeMap<Fault, u64>,
+}
+
+/// A histogram, with what it would round kept exactly.
+#[derive(Debug)]
+struct Latencies {
+    histogram: Histogram<u32>,
+    sum_us: u64,
+    min_us: u64,
+    max_us: u64,
+}
+
+impl Meter {
+    pub(super) fn new(start: Instant, steps: usize) -> Self {
+        let steps = (0..steps).map(|_| None).collect();
+        Self { start, second: 0, steps, slip: Latencies::new(), waited: 0, done: Vec::new() }
+    }
+
+    /// Counts a request that ended at `now`.
+    pub(super) fn record(&mut self, now: Instant, step: usize, outcome: Outcome, active_users: u64) {
+        self.roll(now, active_users);
+        let meter = self.steps[step].get_or_insert_with(StepMeter::new);
+        meter.intended.record(outcome.intended);
+        meter.actual.record(outcome.actual);
+        meter.bytes_in += outcome.bytes_in;
+        meter.bytes_out += outcome.bytes_out;
+        if let Some(fault) = outcome.fault {
+            meter.failed += 1;
+            *meter.faults.entry(fault).or_default() += 1;
+        }
+    }
+
+    /// Counts how late the generator was.
+    pub(super) fn slipped(&mut self, slip: Duration) {
+        self.slip.record(slip);
+    }
+
+    /// Counts an arrival that found all users busy.
+    pub(super) fn waited(&mut self) {
+        self.waited += 1;
+    }
+
+    /// Closes the seconds that are over.
+    pub(super) fn roll(&mut self, now: Instant, active_users: u64) {
+        let second = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
+        while self.second < second {
+            self.close(active_users);
+        }
+    }
+
+    /// The seconds that were closed since the last call.
+    pub(super) fn take(&mut self) -> Vec<Second> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Closes the second that is under way, too.
+    pub(super) fn finish(&mut self, now: Instant, active_users: u64) -> Vec<Second> {
+        self.roll(now, active_users);
+        self.close(active_users);
+        self.take()
+    }
+
+    fn close(&mut self, active_users: u64) {
+        let mut second = Second::new(self.second);
+        second.general =
+            General { active_users, slip: self.slip.drain(), waited: std::mem::take(&mut self.waited) };
+        for (step, meter) in self.steps.iter_mut().enumerate() {
+            let drained = meter.as_mut().and_then(StepMeter::drain);
+            second.steps.extend(drained.map(|drained| (step as u16, drained)));
+        }
+        self.done.push(second);
+        self.second += 1;
+    }
+}
+
+impl StepMeter {
+    fn new() -> Self {
+        Self {
+            intended: Latencies::new(),
+            actual: Latencies::new(),
+            failed: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            faults: BTreeMap::new(),
+        }
+    }
+
+    fn drain(&mut self) -> Option<StepSecond> {
+        if self.intended.histogram.is_empty() {
+            return None;
+        }
+        Some(StepSecond {
+            intended: self.intended.drain(),
+            actual: self.actual.drain(),
+            failed: std::mem::take(&mut self.failed),
+            bytes_in: std::mem::take(&mut self.bytes_in),
+            bytes_out: std::mem::take(&mut self.bytes_out),
+            faults: std::mem::take(&mut self.faults),
+        })
+    }
+}
+
+impl Latencies {
+    fn new() -> Self {
+        let histogram =
+            Histogram::new_with_bounds(1, LONGEST_US, DIGITS).expect("the bounds are fixed and fit");
+        Self { histogram, sum_us: 0, min_us: u64::MAX, max_us: 0 }
+    }
+
+    fn record(&mut self, latency: Duration) {
+        let us = (latency.as_micros() as u64).min(LONGEST_US);
+        self.histogram.saturating_record(us);
+        self.sum_us += us;
+        self.min_us = self.min_us.min(us);
+        self.max_us = self.max_us.max(us);
+    }
+
+    fn drain(&mut self) -> Spread {
+        if self.histogram.is_empty() {
+            return Spread::default();
+        }
+        let buckets = self.histogram.iter_recorded();
+        let buckets =
+            buckets.map(|at| (at.value_iterated_to(), u64::from(at.count_at_value()))).collect::<Vec<_>>();
+        let spread = Spread::new(buckets, self.sum_us, self.min_us, self.max_us);
+        self.histogram.reset();
+        (self.sum_us, self.min_us, self.max_us) = (0, u64::MAX, 0);
+        spread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ms: u64, fault: Option<Fault>) -> Outcome {
+        let took = Duration::from_millis(ms);
+        Outcome { intended: took * 2, actual: took, fault, bytes_in: 10, bytes_out: 5 }
+    }
+
+    #[test]
+    fn a_request_counts_in_the_second_in_which_it_ended() {
+        let start = Instant::now();
+        let mut meter = Meter::new(start, 2);
+        let at = |ms| start + Duration::from_millis(ms);
+        meter.record(at(100), 0, outcome(10, None), 1);
+        meter.record(at(2_500), 1, outcome(30, Some(Fault::Timeout)), 3);
+        let seconds = meter.finish(at(2_600), 3);
+        assert_eq!(seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(seconds[0].steps[&0].intended.quantile_us(0.5), 20_000);
+        assert_eq!((seconds[1].requests(), seconds[2].failed()), (0, 1));
+        assert_eq!(seconds[2].steps[&1].faults[&Fault::Timeout], 1);
+    }
+
+    #[test]
+    fn a_bucket_is_within_a_thousandth_of_what_fell_into_it() {
+        let mut latencies = Latencies::new();
+        for us in [3, 999, 12_345, 777_777, 59_999_999] {
+            latencies.record(Duration::from_micros(us));
+            let spread = latencies.drain();
+            let bucket = spread.buckets()[0].0;
+            assert!(bucket >= us && bucket - us <= us / 500, "{us} fell into {bucket}");
+        }
+    }
+}

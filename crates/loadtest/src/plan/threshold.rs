@@ -1,0 +1,130 @@
+//! Thresholds: `p99 < 300ms`, `error_rate < 1%`, `login: p95 < 200ms`. A run that misses one has failed, and
+//! one that may abort ends the run early.
+
+use std::time::Duration;
+
+/// A condition that a run must meet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    /// As it was written.
+    pub text: String,
+    /// Of one step; of all of them otherwise.
+    pub step: Option<String>,
+    pub metric: Metric,
+    pub bound: Bound,
+    /// Ends the run when it is missed after so long.
+    pub abort_after: Option<Duration>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// Of the latency from the intended start, in milliseconds; 0.99 is p99.
+    Quantile(f64),
+    MeanMs,
+    MaxMs,
+    /// Per cent of the requests.
+    ErrorRate,
+    /// Requests per second.
+    Rate,
+}
+
+/// On which side of a value it must stay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    Below(f64),
+    AtMost(f64),
+    Above(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    #[must_use]
+    pub fn holds(self, value: f64) -> bool {
+        match self {
+            Self::Below(limit) => value < limit,
+            Self::AtMost(limit) => value <= limit,
+            Self::Above(limit) => value > limit,
+            Self::AtLeast(limit) => value >= limit,
+        }
+    }
+}
+
+impl Threshold {
+    pub(super) fn parse(text: &str, abort_after: Option<Duration>) -> Result<Self, String> {
+        let (step, condition) = match text.rsplit_once(": ") {
+            Some((step, condition)) => (Some(step.trim().to_owned()), condition),
+            None => (None, text),
+        };
+        let at = condition.find(['<', '>']).ok_or("a threshold compares: \"p99 < 300ms\"")?;
+        let metric = metric(condition[..at].trim())?;
+        let (sign, rest) = condition[at..].split_at(if condition[at + 1..].starts_with('=') { 2 } else { 1 });
+        let value = value(metric, rest.trim())?;
+        let bound = match sign {
+            "<" => Bound::Below(value),
+            "<=" => Bound::AtMost(value),
+            ">" => Bound::Above(value),
+            _ => Bound::AtLeast(value),
+        };
+        Ok(Self { text: text.to_owned(), step, metric, bound, abort_after })
+    }
+}
+
+fn metric(name: &str) -> Result<Metric, String> {
+    let quantile = || name.strip_prefix('p')?.parse::<f64>().ok().filter(|p| (0.0..100.0).contains(p));
+    match name {
+        "mean" | "avg" => Ok(Metric::MeanMs),
+        "max" => Ok(Metric::MaxMs),
+        "error_rate" => Ok(Metric::ErrorRate),
+        "rate" => Ok(Metric::Rate),
+        _ => quantile().map(|p| Metric::Quantile((p * 1e4).round() / 1e6)).ok_or_else(|| {
+            format!("{name:?} is not measured: write p50, p99.9, mean, max, error_rate or rate")
+        }),
+    }
+}
+
+fn value(metric: Metric, text: &str) -> Result<f64, String> {
+    let units: &[(&str, f64)] = match metric {
+        Metric::Quantile(_) | Metric::MeanMs | Metric::MaxMs => &[("us", 0.001), ("ms", 1.0), ("s", 1000.0)],
+        Metric::ErrorRate => &[("%", 1.0)],
+        Metric::Rate => &[("/s", 1.0)],
+    };
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (text[..digits].parse::<f64>(), text[digits..].trim());
+    match (number, units.iter().find(|(name, _)| *name == unit)) {
+        (Ok(number), Some((_, factor))) => Ok(number * factor),
+        _ => {
+            let names: Vec<String> = units.iter().map(|(name, _)| format!("1{name}")).collect();
+            Err(format!("{text:?} is no value here: write one such as {}", names.join(" or ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_read_as_people_write_them() {
+        for (text, metric, bound) in [
+            ("p99 < 300ms", Metric::Quantile(0.99), Bound::Below(300.0)),
+            ("p99.9 <= 1.5s", Metric::Quantile(0.999), Bound::AtMost(1500.0)),
+            ("error_rate < 1%", Metric::ErrorRate, Bound::Below(1.0)),
+            ("rate>=100/s", Metric::Rate, Bound::AtLeast(100.0)),
+        ] {
+            let threshold = Threshold::parse(text, None).unwrap();
+            assert_eq!((threshold.metric, threshold.bound), (metric, bound), "{text}");
+        }
+        let threshold = Threshold::parse("log in: max > 5us", None).unwrap();
+        assert_eq!((threshold.step.as_deref(), threshold.bound), (Some("log in"), Bound::Above(0.005)));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused() {
+        for text in
+            ["", "p99", "p99 < ", "p99 < 300", "p100 < 1s", "speed < 1s", "error_rate < 5ms", "rate > 5%"]
+        {
+            assert!(Threshold::parse(text, None).is_err(), "{text:?}");
+        }
+    }
+}

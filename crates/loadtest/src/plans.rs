@@ -1,0 +1,136 @@
+//! Plans in the records. A version never changes; an edit makes a new one.
+
+use hob_records::{Keyset, Kind, Page, PageRequest, Query, Read, Records, UnixMs, column, from_row, sql};
+
+use crate::Error;
+use crate::plan::{Format, Plan};
+
+/// A plan, whatever its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlanId(pub i64);
+
+column!(PlanId(i64));
+column!(Format as text);
+
+impl std::fmt::Display for PlanId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A plan in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanEntry {
+    pub id: PlanId,
+    pub name: String,
+    /// The newest.
+    pub version: u32,
+    pub created_at: UnixMs,
+    pub updated_at: UnixMs,
+}
+
+from_row!(PlanEntry { id, name, version, created_at, updated_at });
+
+/// One version of a plan, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanText {
+    pub plan_id: PlanId,
+    pub version: u32,
+    pub format: Format,
+    pub source: String,
+    pub created_at: UnixMs,
+}
+
+from_row!(PlanText { plan_id, version, format, source, created_at });
+
+/// What became of an edit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edited {
+    /// It is this version now.
+    Version(u32),
+    /// Somebody else has edited it since; this is the version now.
+    Outdated(u32),
+    /// There is no such plan.
+    Gone,
+}
+
+const BY_ID: Keyset = Keyset::descending(&[("id", Kind::Int)]);
+
+pub(crate) async fn add(records: &Records, source: &str, format: Format) -> Result<PlanId, Error> {
+    let name = &Plan::read(source, format)?.name;
+    let id = records
+        .write(|tx| async move {
+            let (id,): (i64,) = tx.one(sql("SELECT COALESCE(MAX(id), 0) + 1 FROM load_plan")).await?;
+            let plan = sql("INSERT INTO load_plan (id, name, version, created_at, updated_at, deleted)
+                            VALUES ($1, $2, 1, $3, $3, $4)");
+            tx.execute(plan.bind(id).bind(name).bind(tx.now()).bind(false)).await?;
+            tx.execute(insert_version(PlanId(id), 1, format, source, tx.now())).await?;
+            Ok::<_, hob_records::Error>(PlanId(id))
+        })
+        .await?;
+    Ok(id)
+}
+
+/// Makes a new version of the one that the caller has seen, if it says which.
+pub(crate) async fn edit(
+    records: &Records,
+    id: PlanId,
+    seen: Option<u32>,
+    source: &str,
+    format: Format,
+) -> Result<Edited, Error> {
+    let name = &Plan::read(source, format)?.name;
+    let edited = records
+        .write(|tx| async move {
+            let Some(plan) = tx.optional(by_id(id)).await? else { return Ok(Edited::Gone) };
+            if seen.is_some_and(|seen| seen != plan.version) {
+                return Ok(Edited::Outdated(plan.version));
+            }
+            let version = plan.version + 1;
+            let change = sql("UPDATE load_plan SET name = $2, version = $3, updated_at = $4 WHERE id = $1");
+            tx.execute(change.bind(id).bind(name).bind(version).bind(tx.now())).await?;
+            tx.execute(insert_version(id, version, format, source, tx.now())).await?;
+            Ok::<_, hob_records::Error>(Edited::Version(version))
+        })
+        .await?;
+    Ok(edited)
+}
+
+/// Takes a plan out of the lists. Its versions stay, for the runs that were made with them.
+pub(crate) async fn delete(records: &Records, id: PlanId) -> Result<bool, Error> {
+    let change = sql("UPDATE load_plan SET deleted = $2 WHERE id = $1 AND deleted = $3");
+    Ok(records.execute(change.bind(id).bind(true).bind(false)).await? == 1)
+}
+
+pub(crate) fn by_id(id: PlanId) -> Query<PlanEntry> {
+    sql("SELECT id, name, version, created_at, updated_at FROM load_plan WHERE id = $1 AND deleted = $2")
+        .bind(id)
+        .bind(false)
+}
+
+pub(crate) async fn page(records: &Records, request: &PageRequest) -> Result<Page<PlanEntry>, Error> {
+    let list = sql("SELECT id, name, version, created_at, updated_at FROM load_plan WHERE deleted = $1");
+    Ok(records.page(list.bind(false), &BY_ID, request).await?)
+}
+
+pub(crate) fn text(id: PlanId, version: u32) -> Query<PlanText> {
+    sql("SELECT plan_id, version, format, source, created_at FROM load_plan_version
+         WHERE plan_id = $1 AND version = $2")
+    .bind(id)
+    .bind(version)
+}
+
+/// The versions of a plan, newest first.
+pub(crate) fn versions(id: PlanId) -> Query<(u32, UnixMs)> {
+    sql("SELECT version, created_at FROM load_plan_version WHERE plan_id = $1 ORDER BY version DESC LIMIT 100")
+        .bind(id)
+}
+
+fn insert_version(id: PlanId, version: u32, format: Format, source: &str, now: UnixMs) -> Query<()> {
+    sql("INSERT INTO load_plan_version (plan_id, version, format, source, created_at) VALUES ($1, $2, $3, $4, $5)")
+        .bind(id)
+        .bind(version)
+        .bind(format)
+        .bind(source)
+        .bind(now)
+}

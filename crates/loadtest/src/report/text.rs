@@ -1,0 +1,96 @@
+//! The report in a terminal.
+
+use std::fmt::Write as _;
+
+use super::Report;
+use crate::spread::Summary;
+
+const WIDTH: usize = 44;
+
+impl Report {
+    /// For a terminal: numbers, histogram, steps, thresholds.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "{}  ({})", self.name, self.run_type);
+        let _ = writeln!(
+            out,
+            "  {} requests, {:.1}/s, {} failed ({:.3} %), {} in, {} out\n",
+            self.requests,
+            self.rate,
+            self.failed,
+            self.error_rate,
+            bytes(self.bytes_in),
+            bytes(self.bytes_out)
+        );
+        let _ = writeln!(
+            out,
+            "  {:<24}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+            "latency", "p50", "p90", "p99", "p99.9", "max", "mean"
+        );
+        line(&mut out, "from the intended start", &self.latency);
+        line(&mut out, "from the actual start", &self.latency_actual);
+        if self.steps.len() > 1 {
+            out.push('\n');
+            for step in &self.steps {
+                line(&mut out, &step.name, &step.latency);
+            }
+        }
+        self.write_histogram(&mut out);
+        self.write_verdicts(&mut out);
+        out
+    }
+
+    fn write_histogram(&self, out: &mut String) {
+        let most = self.histogram.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
+        out.push('\n');
+        for bar in &self.histogram {
+            // What is there must be seen, be it ever so little.
+            let len = (bar.count as usize * WIDTH).div_ceil(most as usize);
+            let _ = writeln!(out, "  ≤ {:>9} {:<WIDTH$} {}", ms(bar.up_to), "█".repeat(len), bar.count);
+        }
+    }
+
+    fn write_verdicts(&self, out: &mut String) {
+        for fault in self.faults.iter().take(10) {
+            let _ = writeln!(out, "  {:>8} × {}: {}", fault.count, fault.step, fault.what);
+        }
+        for verdict in &self.thresholds {
+            let sign = if verdict.met { "✓" } else { "✗" };
+            let _ = writeln!(out, "  {sign} {} (is {:.3})", verdict.threshold, verdict.value);
+        }
+        if let Some(reason) = &self.generator_limited {
+            let _ = writeln!(out, "  ! generator-limited: {reason}");
+        }
+    }
+}
+
+fn line(out: &mut String, name: &str, latency: &Summary) {
+    let name: String = name.chars().take(23).collect();
+    let _ = write!(out, "  {name:<24}");
+    for value in [latency.p50, latency.p90, latency.p99, latency.p999, latency.max, latency.mean] {
+        let _ = write!(out, "{:>9}", ms(value));
+    }
+    out.push('\n');
+}
+
+/// Milliseconds in the unit that suits them.
+pub(crate) fn ms(ms: f64) -> String {
+    match ms {
+        ms if ms < 1.0 => format!("{:.0}µs", ms * 1000.0),
+        ms if ms < 100.0 => format!("{ms:.2}ms"),
+        ms if ms < 10_000.0 => format!("{ms:.0}ms"),
+        ms => format!("{:.1}s", ms / 1000.0),
+    }
+}
+
+pub(crate) fn bytes(bytes: u64) -> String {
+    let (mut size, mut unit) = (bytes as f64, "B");
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if size < 1024.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, next);
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{size:.1} {unit}") }
+}

@@ -1,0 +1,75 @@
+//! The console in a real browser: make a plan, run it, watch it live, cancel it, open a report, compare two.
+
+use hob_loadtest::State;
+use hob_testkit::fantoccini::{Client, Locator};
+use hob_testkit::{Browser, LIMIT, Window, wait_for};
+
+use crate::api::Site;
+use crate::site::plan;
+
+async fn text(client: &Client, css: &str) -> String {
+    match client.find(Locator::Css(css)).await {
+        Ok(element) => element.text().await.unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+async fn press(client: &Client, css: &str) {
+    client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+}
+
+/// Fills in a new plan and saves it.
+async fn write_plan(client: &Client, site: &Site, source: &str) {
+    client.goto(&site.app.url("/load/plans/new")).await.unwrap();
+    let area = client.find(Locator::Css("textarea[name=source]")).await.unwrap();
+    area.clear().await.unwrap();
+    area.send_keys(source).await.unwrap();
+    press(client, "form.editor button.primary").await;
+}
+
+/// Presses “Run”, and answers with the run's id.
+async fn run(client: &Client) -> String {
+    press(client, "form.inline button.primary").await;
+    wait_for("the page of the run", LIMIT, async || {
+        let url = client.current_url().await.unwrap();
+        url.path().strip_prefix("/load/runs/").map(str::to_owned)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_plan_is_written_run_watched_cancelled_and_compared() {
+    let site = Site::open().await;
+    let browser = Browser::start();
+    let client = browser.open(Window::default()).await;
+    let source = plan(&site.oracle.url(""), 40, "10m");
+
+    write_plan(&client, &site, &source.replace("GET /", "FETCH /")).await;
+    wait_for("the mistake", LIMIT, async || text(&client, "#mistake").await.contains("line 13")).await;
+    write_plan(&client, &site, &source).await;
+    wait_for("the plan", LIMIT, async || text(&client, "h1").await == "Site check").await;
+
+    let first = run(&client).await;
+    // The page follows the run by itself.
+    wait_for("live numbers", LIMIT, async || text(&client, "#report").await.contains("Requests per second"))
+        .await;
+    let before = text(&client, "#report dl.vitals dd").await;
+    wait_for("newer numbers", LIMIT, async || text(&client, "#report dl.vitals dd").await != before).await;
+    wait_for("the button", LIMIT, async || client.find(Locator::Css("#cancel")).await.is_ok()).await;
+    press(&client, "#cancel").await;
+    site.wait_for(&first, State::Cancelled).await;
+    wait_for("the end on the page", LIMIT, async || text(&client, "#state").await.contains("cancelled"))
+        .await;
+    assert!(client.find(Locator::Css("#download")).await.is_ok());
+
+    client.goto(&site.app.url("/load/plans/1")).await.unwrap();
+    let second = run(&client).await;
+    wait_for("live numbers", LIMIT, async || text(&client, "#report").await.contains("Requests per second"))
+        .await;
+    press(&client, "#cancel").await;
+    site.wait_for(&second, State::Cancelled).await;
+    client.goto(&site.app.url(&format!("/load/compare?a={first}&b={second}"))).await.unwrap();
+    let page = text(&client, "main").await;
+    assert!(page.contains(&first) && page.contains("p99.9"), "{page}");
+    client.close().await.unwrap();
+}

@@ -1,0 +1,300 @@
+//! The contract L1–L11, in every house.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use hob_hot::{BusEvent, Topic, cmd};
+use hob_loadtest::plan::Format;
+use hob_loadtest::{
+    Current, Edited, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status, TestId,
+    Wish,
+};
+use hob_records::PageRequest;
+use hob_testkit::{LIMIT, TestHouse, every_house, wait_for};
+
+use crate::oracle::{Answer, Oracle};
+use crate::site::{NEEDS, add, clerk, plan, queue, reach, run, worker};
+
+fn keys(house: &TestHouse) -> Keys {
+    Keys::new(house.layout)
+}
+
+async fn get<T: serde::de::DeserializeOwned>(house: &TestHouse, key: impl AsRef<[u8]>) -> Option<T> {
+    let text: Option<String> = house.hot.run(cmd("GET").arg(key.as_ref()).clone()).await.unwrap();
+    text.map(|text| serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+async fn ttl(house: &TestHouse, key: impl AsRef<[u8]>) -> Duration {
+    let ms: i64 = house.hot.run(cmd("PTTL").arg(key.as_ref()).clone()).await.unwrap();
+    Duration::from_millis(u64::try_from(ms).unwrap_or_else(|_| panic!("no TTL: {ms}")))
+}
+
+async fn exists(house: &TestHouse, key: impl AsRef<[u8]>) -> bool {
+    house.hot.run(cmd("EXISTS").arg(key.as_ref()).clone()).await.unwrap()
+}
+
+async fn list(house: &TestHouse, key: impl AsRef<[u8]>) -> Vec<String> {
+    house.hot.run(cmd("LRANGE").arg(key.as_ref()).arg(0).arg(-1).clone()).await.unwrap()
+}
+
+every_house! {
+    NEEDS;
+
+    /// L1 L2 L3 L5 L8 L9 L11
+    async fn a_run_is_shown_in_the_documented_keys_while_it_runs_and_put_away_after(house: TestHouse) {
+        let oracle = Oracle::start(|n| if n.is_multiple_of(10) { Answer::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Answer::After(Duration::from_millis(5)) });
+        let tests = worker(house.house());
+        let plan = add(&tests, &oracle.url(""), 50, "4s").await;
+        let keys = keys(&house);
+        let mut heard = house.hot.bus().subscribe(&[Topic::pattern("notifications:*")]).await.unwrap();
+        let id = queue(&tests, plan, Wish::default()).await;
+
+        let current: Current = wait_for("live metrics", LIMIT, async || {
+            let current: Option<Current> = get(&house, keys.current(&id)).await;
+            current.filter(|current| current.progress >= 50.0)
+        }).await;
+        assert_eq!(current.test_id, id.to_string());
+        assert!(current.tps > 20.0 && current.success_count > 50, "{current:?}");
+        assert!((5.0..20.0).contains(&current.error_rate), "a tenth fails: {current:?}");
+        assert!(current.min_response_time > 0.0 && current.p50 >= current.min_response_time);
+        assert!(current.avg_response_time >= 4.0 && current.p99 <= current.max_response_time);
+        assert!(ttl(&house, keys.current(&id)).await <= Duration::from_secs(10));
+        let status: Status = get(&house, keys.status(&id)).await.unwrap();
+        assert_eq!(status.status, "RUNNING");
+        assert!(ttl(&house, keys.status(&id)).await > Duration::from_secs(3000));
+        assert_eq!(tests.views().active().await.unwrap(), [id.to_string()]);
+        assert!(!list(&house, keys.buffer(&id)).await.is_empty());
+        assert!(ttl(&house, keys.buffer(&id)).await <= Duration::from_secs(300));
+
+        let ended = reach(&tests, &id, State::Completed).await;
+        assert_eq!((ended.state, ended.message.as_str()), (State::Completed, "Completed"));
+        wait_for("the end to be shown", LIMIT, async || {
+            get::<Status>(&house, keys.status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
+        }).await;
+        let status: Status = get(&house, keys.status(&id)).await.unwrap();
+        assert_eq!((status.progress, status.current_users), (100.0, 0));
+        wait_for("what concerned the running to be put away", LIMIT, async || {
+            !exists(&house, keys.current(&id)).await && tests.views().active().await.unwrap().is_empty()
+        }).await;
+        assert!(!exists(&house, keys.buffer(&id)).await);
+        for metric in MetricType::ALL {
+            let key = keys.timeline(&id, metric);
+            let samples: Vec<(String, f64)> = house.hot.run(cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").clone()).await.unwrap();
+            assert!(samples.len() >= 4, "{metric}: {samples:?}");
+            let start = ended.start_at.unwrap().0 as f64;
+            assert!(samples.iter().all(|(_, at)| (*at - start) % 1000.0 == 0.0 && *at > start), "{samples:?}");
+            assert!(samples.iter().all(|(value, _)| value.parse::<f64>().is_ok()), "{samples:?}");
+            assert!(ttl(&house, &key).await > Duration::from_secs(80_000));
+        }
+        let mut types = Vec::new();
+        while types.last().is_none_or(|kind| kind != "TEST_COMPLETED") {
+            let event = tokio::time::timeout(LIMIT, heard.next()).await.expect("a notification in time");
+            if let Some(BusEvent::Message { payload, .. }) = event {
+                let notification: Notification = serde_json::from_slice(&payload).unwrap();
+                assert_eq!(notification.test_id, id.to_string());
+                assert_eq!(notification.success, notification.r#type == "TEST_COMPLETED");
+                types.push(notification.r#type);
+            }
+        }
+        assert_eq!(types, ["TEST_QUEUED", "TEST_STARTING", "TEST_STARTED", "TEST_COMPLETED"]);
+
+        let report = tests.report(&run(&tests, &id).await).await.unwrap().unwrap();
+        assert_eq!((report.requests, oracle.requests()), (200, 200));
+        assert_eq!((report.failed, report.faults[0].what.as_str()), (20, "status 500"));
+    }
+
+    /// L2: what is over stays over.
+    async fn a_finished_run_accepts_no_change(house: TestHouse) {
+        let tests = clerk(house.house());
+        let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+        let id = queue(&tests, plan, Wish::default()).await;
+        use hob_loadtest::Changed;
+        assert_eq!(tests.pause(&id).await.unwrap(), Changed::Not(State::Pending));
+        assert_eq!(tests.cancel(&id).await.unwrap(), Changed::To(State::Cancelled));
+        for changed in [tests.cancel(&id).await, tests.pause(&id).await, tests.resume(&id).await] {
+            assert_eq!(changed.unwrap(), Changed::Not(State::Cancelled));
+        }
+        assert_eq!(tests.cancel(&TestId::new("nobody").unwrap()).await.unwrap(), Changed::Gone);
+        let status: Status = get(&house, keys(&house).status(&id)).await.unwrap();
+        assert_eq!(status.status, "CANCELLED");
+    }
+
+    /// L4
+    async fn errors_do_not_roll_away_with_the_other_lines(house: TestHouse) {
+        let tests = clerk(house.house());
+        let id = TestId::new("T_1").unwrap();
+        let error = Line { user_id: Some("user_001".into()), ..Line::new(1706430000000, Level::Error, "broke") };
+        tests.logs().write(&id, &[error]).await.unwrap();
+        let lines: Vec<Line> = (0..1500).map(|n| Line::new(1706430000000 + n, Level::Info, format!("line {n}"))).collect();
+        tests.logs().write(&id, &lines).await.unwrap();
+        let kept = list(&house, keys(&house).logs(&id)).await;
+        assert_eq!(kept.len(), 1000);
+        assert_eq!(kept[0], r#"{"timestamp":1706430001499,"level":"INFO","message":"line 1499"}"#, "newest first");
+        let errors = tests.logs().read(&id, Ring::Errors, 0, 10).await.unwrap();
+        assert_eq!(errors.entries, [br#"{"timestamp":1706430000000,"level":"ERROR","message":"broke","userId":"user_001"}"#.to_vec()]);
+        let all = tests.logs().read(&id, Ring::All, 0, 2).await.unwrap();
+        let rest = tests.logs().read(&id, Ring::All, all.newest - 1, 10).await.unwrap();
+        assert_eq!((rest.entries.len(), rest.missed_after(all.newest - 1)), (1, false));
+        assert!(ttl(&house, keys(&house).logs(&id)).await <= Duration::from_secs(3600));
+    }
+
+    /// L5
+    async fn the_list_of_active_tests_is_swept(house: TestHouse) {
+        let tests = clerk(house.house());
+        for n in 0..20 {
+            tests.views().activate(&TestId::new(format!("left_over_{n}")).unwrap()).await.unwrap();
+        }
+        assert_eq!(tests.views().active().await.unwrap().len(), 20);
+        tests.keep_views_once(0).await.unwrap();
+        assert!(tests.views().active().await.unwrap().is_empty());
+    }
+
+    /// L6
+    async fn watchers_are_noted_until_they_leave(house: TestHouse) {
+        let tests = clerk(house.house());
+        let (id, session) = (TestId::new("T_1").unwrap(), SessionId::new("session_123").unwrap());
+        assert!(tests.views().watch(&id, &session, "192.168.1.100", 1706430000000).await.unwrap());
+        let key = keys(&house).sessions(&id);
+        let noted: String = house.hot.run(cmd("HGET").arg(&key).arg("session_123").clone()).await.unwrap();
+        assert_eq!(noted, r#"{"clientIp":"192.168.1.100","connectedAt":1706430000000}"#);
+        assert!(ttl(&house, &key).await <= Duration::from_secs(3600));
+        tests.views().unwatch(&id, &session).await.unwrap();
+        assert!(!exists(&house, &key).await);
+    }
+
+    /// L7
+    async fn higher_priorities_go_first_but_waiting_counts_too(house: TestHouse) {
+        let tests = clerk(house.house());
+        let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+        let mut ids = Vec::new();
+        for priority in [0, 5, 1, 5] {
+            ids.push(queue(&tests, plan, Wish { priority, max_users: Some(100), ..Wish::default() }).await);
+        }
+        let order: Vec<TestId> = tests.waiting().await.unwrap().into_iter().map(|run| run.id).collect();
+        assert_eq!(order, [ids[1].clone(), ids[3].clone(), ids[2].clone(), ids[0].clone()]);
+        tests.keep_views_once(1).await.unwrap();
+        let listed = list(&house, keys(&house).pending()).await;
+        let first = format!(r#"{{"testId":"{}","planId":{plan},"maxUsers":100,"priority":5}}"#, ids[1]);
+        assert_eq!((listed.len(), &listed[0]), (4, &first));
+        // An hour of waiting is worth sixty priorities at a minute each.
+        let an_hour = i64::try_from(Duration::from_secs(3600).as_millis()).unwrap();
+        let older = hob_records::sql("UPDATE load_run SET rank = rank - $2 WHERE id = $1").bind(&ids[0]).bind(an_hour);
+        house.records.execute(older).await.unwrap();
+        assert_eq!(tests.waiting().await.unwrap()[0].id, ids[0]);
+    }
+
+    /// L7
+    async fn what_outsiders_push_is_taken_in_or_dropped(house: TestHouse) {
+        let tests = clerk(house.house());
+        let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+        let key = keys(&house).pending();
+        let entry = format!(r#"{{ "testId": "TestWithGradle_1_20250828183842", "planId": {plan}, "maxUsers": 7, "priority": 1 }}"#);
+        for pushed in [entry.as_str(), r#"{"testId":"x","planId":999,"maxUsers":1,"priority":1}"#, "rubbish"] {
+            house.store().as_outsider(cmd("RPUSH").arg(&key).arg(pushed).clone()).await;
+        }
+        tests.keep_views_once(1).await.unwrap();
+        let waiting = tests.waiting().await.unwrap();
+        assert_eq!(waiting.len(), 1);
+        assert_eq!((waiting[0].id.as_str(), waiting[0].max_users, waiting[0].priority),
+            ("TestWithGradle_1_20250828183842", Some(7), 1));
+        let listed = list(&house, &key).await;
+        assert_eq!(listed, [format!(r#"{{"testId":"TestWithGradle_1_20250828183842","planId":{plan},"maxUsers":7,"priority":1}}"#)]);
+        // A second look changes nothing, and neither does pushing it once more.
+        house.store().as_outsider(cmd("RPUSH").arg(&key).arg(&entry).clone()).await;
+        tests.keep_views_once(1).await.unwrap();
+        assert_eq!((tests.waiting().await.unwrap().len(), list(&house, &key).await), (1, listed));
+    }
+
+    /// L10
+    async fn an_edited_plan_is_not_served_stale_and_a_run_keeps_its_version(house: TestHouse) {
+        let tests = clerk(house.house());
+        let id = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+        let keys = keys(&house);
+        let (key_id, kind) = (hob_loadtest::KeyPlanId::new(id.0).unwrap(), hob_loadtest::RunTypeId::new("smoke").unwrap());
+        assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 1);
+        let groups = tests.cache().groups(id, "smoke").await.unwrap();
+        assert_eq!((groups[0].name.as_str(), groups[0].plan_version), ("read", 1));
+        let users = tests.cache().users(id, "smoke").await.unwrap();
+        assert_eq!((users.len(), users[1]["login"].as_str()), (2, "bob"));
+        for key in [keys.plan(&key_id), keys.groups(&key_id, &kind), keys.users(&key_id, &kind)] {
+            assert!(ttl(&house, &key).await <= Duration::from_secs(300), "{key}");
+        }
+        let queued = queue(&tests, id, Wish::default()).await;
+        let edited = plan("http://127.0.0.1:2", 1, "1s").replace("\"read\"", "\"look\"");
+        assert_eq!(tests.edit_plan(id, Some(1), &edited, Format::Toml).await.unwrap(), Edited::Version(2));
+        assert!(!exists(&house, keys.plan(&key_id)).await && !exists(&house, keys.users(&key_id, &kind)).await);
+        assert_eq!(tests.edit_plan(id, Some(1), &edited, Format::Toml).await.unwrap(), Edited::Outdated(2));
+        assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 2);
+        assert_eq!(tests.cache().groups(id, "smoke").await.unwrap()[0].name, "look");
+        assert_eq!(run(&tests, &queued).await.plan_version, 1);
+        assert!(tests.delete_plan(id).await.unwrap());
+        assert!(tests.plan(id).await.unwrap().is_none());
+        assert!(tests.plans(&PageRequest::default()).await.unwrap().rows.is_empty());
+    }
+
+    /// L9: losing hot state in the middle of a run loses nothing of it.
+    async fn a_run_survives_the_loss_of_hot_state(house: TestHouse) {
+        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
+        let tests = worker(house.house());
+        let plan = add(&tests, &oracle.url(""), 40, "3s").await;
+        let id = queue(&tests, plan, Wish::default()).await;
+        wait_for("requests", LIMIT, async || oracle.requests() > 20).await;
+        house.store().flush_all().await;
+        let ended = reach(&tests, &id, State::Completed).await;
+        assert_eq!(ended.state, State::Completed, "{}", ended.message);
+        let report = tests.report(&ended).await.unwrap().unwrap();
+        assert_eq!((report.requests, oracle.requests()), (120, 120));
+        wait_for("the end to be shown", LIMIT, async || {
+            get::<Status>(&house, keys(&house).status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
+        }).await;
+    }
+
+    async fn runners_on_several_nodes_share_the_work_and_start_together(house: TestHouse) {
+        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
+        let tests = worker(house.house());
+        let others = [house.another_node().await, house.another_node().await];
+        let _others: Vec<_> = others.iter().map(worker).collect();
+        let plan = add(&tests, &oracle.url(""), 60, "3s").await;
+        let id = queue(&tests, plan, Wish { runners: Some(3), ..Wish::default() }).await;
+        let ended = reach(&tests, &id, State::Completed).await;
+        assert_eq!(ended.state, State::Completed, "{}", ended.message);
+        let runners = tests.runners(&ended).await.unwrap();
+        assert_eq!(runners.iter().map(|runner| runner.number).collect::<BTreeSet<_>>(), [0, 1, 2].into());
+        let report = tests.report(&ended).await.unwrap().unwrap();
+        assert_eq!((report.requests, oracle.requests()), (180, 180));
+        let seconds = tests.seconds(&ended).await.unwrap();
+        assert!(seconds[0].requests() > 30, "all of them work from the first second on: {}", seconds[0].requests());
+        others.iter().for_each(|house| house.tasks.stop_token().cancel());
+    }
+
+    async fn a_run_is_paused_resumed_and_cancelled_within_a_second(house: TestHouse) {
+        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
+        let tests = worker(house.house());
+        let plan = add(&tests, &oracle.url(""), 100, "10m").await;
+        let id = queue(&tests, plan, Wish::default()).await;
+        wait_for("requests", LIMIT, async || oracle.requests() > 50).await;
+        tests.pause(&id).await.unwrap();
+        let quiet = wait_for("quiet", LIMIT, async || {
+            let (before, asked) = (oracle.requests(), Instant::now());
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            (oracle.requests() == before).then_some(asked)
+        }).await;
+        assert_eq!(run(&tests, &id).await.state, State::Paused, "{:?}", quiet.elapsed());
+        tests.resume(&id).await.unwrap();
+        let before = oracle.requests();
+        wait_for("requests again", LIMIT, async || oracle.requests() > before + 20).await;
+        tests.cancel(&id).await.unwrap();
+        let ended = reach(&tests, &id, State::Cancelled).await;
+        assert_eq!(ended.state, State::Cancelled);
+        let before = oracle.requests();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(oracle.requests(), before);
+    }
+
+    async fn a_target_that_may_not_be_tested_is_refused(house: TestHouse) {
+        let tests = clerk(house.house());
+        let plan = add(&tests, "http://example.com", 1, "1s").await;
+        let refused = tests.queue_run(plan, &Wish::default()).await.unwrap_err();
+        assert!(refused.to_string().contains("example.com"), "{refused}");
+    }
+}

@@ -1,0 +1,11 @@
+//! Contract and accuracy tests of load tests.
+
+mod accuracy;
+mod api;
+mod browser;
+mod contract;
+mod generator;
+mod oracle;
+mod plan;
+mod site;
+mod tls;

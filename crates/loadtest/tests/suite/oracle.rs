@@ -1,0 +1,145 @@
+//! A server that answers after latencies of its own choosing, and keeps the truth about them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use std::sync::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How long the server takes for its `n`-th request, or what else it does with it.
+pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Answer + Send + Sync>;
+
+pub(crate) enum Answer {
+    After(Duration),
+    /// Written as it is, then the connection is closed if asked to.
+    Raw(Vec<u8>),
+    Close,
+}
+
+pub(crate) struct Oracle {
+    pub(crate) address: SocketAddr,
+    log: Arc<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    requests: AtomicU64,
+    /// What each request took, from its last byte to the last of its response.
+    took: Mutex<Vec<Duration>>,
+    received: Mutex<Vec<String>>,
+    frozen_until: Mutex<Option<Instant>>,
+}
+
+impl Oracle {
+    /// On a runtime of its own, so that the generator's business does not delay it.
+    pub(crate) fn start(behaviour: impl Fn(u64) -> Answer + Send + Sync + 'static) -> Self {
+        let log = Arc::new(Log::default());
+        let (bound, address) = mpsc::channel();
+        let serving = Arc::clone(&log);
+        let behaviour: Behaviour = Arc::new(behaviour);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                bound.send(listener.local_addr().unwrap()).unwrap();
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    tokio::spawn(serve(stream, Arc::clone(&serving), Arc::clone(&behaviour)));
+                }
+            });
+        });
+        Self { address: address.recv().unwrap(), log }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.log.requests.load(Ordering::SeqCst)
+    }
+
+    /// The requests as they came, head and body.
+    pub(crate) fn received(&self) -> Vec<String> {
+        self.log.received.lock().unwrap().clone()
+    }
+
+    /// A quantile of what requests took in truth.
+    pub(crate) fn quantile(&self, quantile: f64) -> Duration {
+        let mut took = self.log.took.lock().unwrap().clone();
+        took.sort();
+        let rank = (took.len() as f64 * quantile).ceil() as usize;
+        took[rank.clamp(1, took.len()) - 1]
+    }
+
+    /// Answers nothing for a while.
+    pub(crate) fn freeze(&self, lasting: Duration) {
+        *self.log.frozen_until.lock().unwrap() = Some(Instant::now() + lasting);
+    }
+}
+
+async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
+    stream.set_nodelay(true).unwrap();
+    let mut buffer = vec![0; 1 << 16];
+    let mut filled = 0;
+    loop {
+        let read = stream.read(&mut buffer[filled..]).await.unwrap_or(0);
+        if read == 0 {
+            return;
+        }
+        filled += read;
+        let Some(len) = request_len(&buffer[..filled]) else { continue };
+        let begun = Instant::now();
+        {
+            let mut received = log.received.lock().unwrap();
+            if received.len() < 1000 {
+                received.push(String::from_utf8_lossy(&buffer[..len]).into_owned());
+            }
+        }
+        buffer.copy_within(len..filled, 0);
+        filled -= len;
+        let frozen = *log.frozen_until.lock().unwrap();
+        if let Some(until) = frozen {
+            tokio::time::sleep_until(until.into()).await;
+        }
+        match behaviour(log.requests.fetch_add(1, Ordering::SeqCst)) {
+            Answer::After(latency) => {
+                if !latency.is_zero() {
+                    precise_sleep(begun + latency).await;
+                }
+                let body = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                if stream.write_all(body).await.is_err() {
+                    return;
+                }
+            }
+            Answer::Raw(bytes) => {
+                if stream.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+            Answer::Close => return,
+        }
+        log.took.lock().unwrap().push(begun.elapsed());
+    }
+}
+
+/// The runtime's timer counts in milliseconds; the rest is yielded away, so that the truth is what was wanted.
+async fn precise_sleep(until: Instant) {
+    let early = until - Duration::from_millis(1).min(until.saturating_duration_since(Instant::now()));
+    tokio::time::sleep_until(early.into()).await;
+    while Instant::now() < until {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The length of the request at the beginning of the bytes, once it is all there.
+fn request_len(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    let body = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    (bytes.len() >= head + body).then_some(head + body)
+}
