@@ -1,5 +1,8 @@
 //! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --release -p bench-uptime [SECONDS]`.
 //!
+//! `cargo run --release -p bench-uptime service [SECONDS]` measures the whole service instead: claims, checks, results in
+//! the records, and how late checks begin.
+//!
 //! Needs `prometheus-blackbox-exporter` on the PATH (the Debian package of that name). Everything listens on loopback.
 //! The target, the probe and the exporter are processes of their own, so that what each of them costs can be told
 //! apart. They are measured in turns, three rounds, and the median round is printed.
@@ -11,12 +14,14 @@ mod figures;
 mod prober;
 mod process;
 mod target;
+mod worker;
 
 use anyhow::{Result, bail};
 
 use exporter::Exporter;
 use figures::Figures;
 use process::Process;
+use worker::Load;
 
 const ROUNDS: usize = 3;
 
@@ -28,10 +33,15 @@ fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["target"] => runtime()?.block_on(target::serve()),
+        ["worker", url, monitors, interval_s, seconds] => {
+            let load = Load { monitors: monitors.parse()?, interval_s: interval_s.parse()? };
+            runtime()?.block_on(worker::run(url, load, seconds.parse()?))
+        }
+        ["service", seconds] => service(seconds.parse()?),
         ["probe", url, seconds] => runtime()?.block_on(prober::run(url, seconds.parse()?)),
         [] => compare(5),
         [seconds] => compare(seconds.parse()?),
-        _ => bail!("at most a number of seconds"),
+        _ => bail!("at most a number of seconds, or `service` and a number of seconds"),
     }
 }
 
@@ -48,6 +58,18 @@ fn compare(seconds: u64) -> Result<()> {
     println!("| {CONCURRENCY} at a time | checks/s | p50 | p99 | CPU µs per check |\n|---|---|---|---|---|");
     Figures::median(ours).print("Hob's probe");
     Figures::median(theirs).print("prometheus-blackbox-exporter");
+    Ok(())
+}
+
+/// The whole service: as much as it can, and what it was made for.
+fn service(seconds: u64) -> Result<()> {
+    let mut target = Process::own(&["target"])?;
+    let url = target.first_line()?;
+    println!("| monitors | checks/s | late p50 | late p99 | late p99.9 | CPU µs per check | resident |");
+    println!("|---|---|---|---|---|---|---|");
+    for (monitors, interval_s) in [(1_000, 1), (10_000, 1), (1_000, 60), (10_000, 60)] {
+        worker::measure(&url, Load { monitors, interval_s }, seconds)?;
+    }
     Ok(())
 }
 

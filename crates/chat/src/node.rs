@@ -43,9 +43,11 @@ struct Life {
     former: HashSet<String>,
     /// When each node was last seen alive, in this life and before it.
     seen: HashMap<String, Instant>,
-    /// By this node's own clock, which has no reason to agree with the store's: counted from before the beat
-    /// was sent.
-    sure_until: Option<Instant>,
+    /// The end of the lease by this node's own clock, which has no reason to agree with the store's: counted from
+    /// before the beat was sent. `None` before the first one, and when this life is to end.
+    until: Option<Instant>,
+    /// Whether everything that the life before may have missed was looked at again.
+    settled: bool,
     witnesses: Vec<Option<String>>,
     next_witness: usize,
     /// What the node carried when that was last published.
@@ -90,7 +92,8 @@ impl Node {
             born: Instant::now(),
             former: HashSet::new(),
             seen: HashMap::new(),
-            sure_until: None,
+            until: None,
+            settled: false,
             witnesses: vec![None; shards],
             next_witness: 0,
             measured: None,
@@ -109,46 +112,49 @@ impl Node {
 
     /// Whether this node is certain to hear of changes before they are acknowledged.
     pub(crate) fn is_sure(&self) -> bool {
-        self.life.lock().sure_until.is_some_and(|until| Instant::now() < until)
+        let life = self.life.lock();
+        life.settled && life.until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Renews the lease, or begins a new life. After [`Pulse::Reborn`] the node is not sure of anything until
-    /// [`Node::settled`].
+    /// Renews the lease, or begins a new life, which is not sure of anything until it is [settled](Node::settle).
     pub(crate) async fn beat(&self) -> Result<Pulse, Error> {
         let keys = GroupKeys::new(&self.keys);
-        let (incarnation, was_sure) = {
+        let (incarnation, joined) = {
             let life = self.life.lock();
-            (life.incarnation.clone(), life.sure_until.is_some())
+            (life.incarnation.clone(), life.until.is_some())
         };
         let begun = Instant::now();
-        if was_sure
+        if joined
             && let Beat::Alive { .. } = members::beat(&self.hot, keys.all(), &incarnation, self.lease).await?
         {
-            self.life.lock().sure_until = Some(begun + self.lease);
+            self.life.lock().until = Some(begun + self.lease);
             return Ok(Pulse::Held);
         }
         let incarnation = members::Incarnation::random();
-        {
-            let mut life = self.life.lock();
-            let former = std::mem::replace(&mut life.incarnation, incarnation.clone());
-            life.former.insert(former.to_string());
-            life.born = begun;
-            life.sure_until = None;
-        }
+        self.life.lock().begin(incarnation.clone(), begun);
         members::join(&self.hot, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
+        self.life.lock().until = Some(begun + self.lease);
         Ok(Pulse::Reborn)
     }
 
-    /// Says that everything that a former life may have missed was looked at again, in a life that began at
-    /// `begun`.
-    pub(crate) fn settled(&self, begun: Instant) {
-        self.life.lock().sure_until = Some(begun + self.lease);
+    /// Says that everything that a former life may have missed was looked at again in this one.
+    pub(crate) fn settle(&self, incarnation: &Incarnation) {
+        let mut life = self.life.lock();
+        if life.incarnation.as_str() == incarnation.as_str() {
+            life.settled = true;
+        }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.life.lock().settled
     }
 
     /// Ends the present life with the next beat: what it has left in the store may not be what it should be, and
     /// is swept, and this node's sockets are published again.
     pub(crate) fn doubt(&self) {
-        self.life.lock().sure_until = None;
+        let mut life = self.life.lock();
+        life.until = None;
+        life.settled = false;
     }
 
     /// Looks whether a part of the store has lost its data since this node last looked.
@@ -227,7 +233,7 @@ impl Node {
     /// Ends this life at once, for a clean stop.
     pub(crate) async fn leave(&self) -> Result<(), Error> {
         let incarnation = self.life.lock().incarnation.clone();
-        self.life.lock().sure_until = None;
+        self.life.lock().until = None;
         Ok(members::leave(&self.hot, GroupKeys::new(&self.keys).all(), &incarnation).await?)
     }
 
@@ -278,6 +284,14 @@ fn parse_load(text: &str) -> Load {
 }
 
 impl Life {
+    fn begin(&mut self, incarnation: members::Incarnation, now: Instant) {
+        let former = std::mem::replace(&mut self.incarnation, incarnation);
+        self.former.insert(former.to_string());
+        self.born = now;
+        self.until = None;
+        self.settled = false;
+    }
+
     /// The load with its rates since the last time.
     fn measure(&mut self, mut load: Load, now: Instant) -> Load {
         let (before, then) = self.measured.replace((load, now)).unwrap_or((load, now));

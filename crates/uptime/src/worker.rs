@@ -108,6 +108,10 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
     let Some(monitor) = uptime.inner.roster.at(&claim.id, claim.generation).await? else {
         return uptime.schedule().forget(&claim.id, Leaving::Deleted).await;
     };
+    if monitor.generation < claim.generation {
+        // The records were restored from an older copy, and are the truth all the same.
+        uptime.schedule().forget(&claim.id, Leaving::Deleted).await?;
+    }
     if monitor.generation != claim.generation || monitor.spec.paused {
         uptime.take_up(&monitor).await;
         return Ok(());

@@ -134,7 +134,8 @@ mod slow {
 
     impl Cluster {
         fn start() -> Self {
-            let mut cluster = Self { redis: RedisServer::start(), postgres: Postgres::start(), nodes: Vec::new() };
+            let mut cluster =
+                Self { redis: RedisServer::start(), postgres: Postgres::start(), nodes: Vec::new() };
             cluster.nodes = vec![cluster.node(), cluster.node()];
             cluster
         }
@@ -160,7 +161,8 @@ mod slow {
         stream.set_read_timeout(Some(LIMIT)).ok()?;
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let head = format!("host: {address}\r\nconnection: close\r\ncontent-type: application/json");
-        write!(stream, "{request} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).ok()?;
+        write!(stream, "{request} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+            .ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let (head, body) = text.split_once("\r\n\r\n")?;
@@ -181,7 +183,9 @@ mod slow {
         for round in 0..budget(4, 100) {
             let before = target.served();
             let queue = format!("POST /api/v1/load/plans/{plan}/runs");
-            let run = wait_for("a run to be queued", LIMIT, async || cluster.ask(&queue, &json!({ "runners": 2 }))).await;
+            let run =
+                wait_for("a run to be queued", LIMIT, async || cluster.ask(&queue, &json!({ "runners": 2 })))
+                    .await;
             let run = run["id"].as_str().unwrap().to_owned();
             tokio::time::sleep(Duration::from_millis(rand_ms(round))).await;
             let killed = Instant::now();
@@ -211,9 +215,9 @@ mod slow {
             assert!(counted <= served, "{counted} were counted of {served} in round {round}");
             assert!(state != "COMPLETED" || counted == 400, "{counted} of 400 in a whole run");
         }
-        let rows = cluster.postgres.psql(
-            "SELECT count(*) - count(DISTINCT (run_id, runner, epoch, step, second)) FROM load_second",
-        );
+        let rows = cluster
+            .postgres
+            .psql("SELECT count(*) - count(DISTINCT (run_id, runner, epoch, step, second)) FROM load_second");
         assert_eq!(rows, "0");
     }
 
