@@ -19,9 +19,9 @@ use crate::{Error, Histogram};
 const READ: Access = Access::read("gateway");
 const WRITE: Access = Access::write("gateway");
 
-/// LimitChecks of one batch.
+/// Checks of one batch.
 const MOST_CHECKS: usize = 100;
-/// GatewayPercentiles go back a day.
+/// Percentiles go back a day.
 const MOST_MINUTES: u64 = 24 * 60;
 
 impl Gateway {
@@ -321,7 +321,7 @@ struct GatewayMinute {
     percentiles: GatewayPercentiles,
 }
 
-/// GatewayPercentiles of response times, over all instances.
+/// Percentiles of response times, over all instances.
 #[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(Range), responses((status = 200, body = GatewayLatency)))]
 async fn latency(
     State(gateway): State<Gateway>,
