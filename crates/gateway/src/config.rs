@@ -103,6 +103,29 @@ pub struct RuleConfig {
     pub applies_to: AppliesTo,
 }
 
+impl RuleConfig {
+    /// An enforced, exact limit by address on all requests.
+    #[must_use]
+    pub fn new(name: &str, windows: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            windows: windows.to_owned(),
+            methods: Vec::new(),
+            route: None,
+            header: BTreeMap::new(),
+            by: None,
+            cost: 1,
+            algorithm: Algorithm::Gcra,
+            exactness: Exactness::Exact,
+            lease: None,
+            public: false,
+            shadow: false,
+            on_store_failure: OnStoreFailure::Open,
+            applies_to: AppliesTo::Requests,
+        }
+    }
+}
+
 /// How exactly a limit is kept over all instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

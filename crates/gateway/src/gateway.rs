@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hob_house::{House, Live, Task};
 use hob_records::{Migrations, migrations};
+use hob_web::Changes;
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -20,11 +21,14 @@ use crate::meter::Meter;
 use crate::picture::Picture;
 use crate::policy::Policy;
 use crate::proxy::Proxy;
-use crate::publish::{FLUSH_EVERY, Place, Publisher, Sources};
+use crate::publish::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
 use crate::route::Endpoints;
 
 /// The gateway's tables.
 pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
+
+/// Between two looks at whether open pages have something new to show.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// The gateway. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -97,6 +101,13 @@ impl Gateway {
         }
     }
 
+    /// Tells open pages, every second, that there are new numbers, if there are.
+    pub fn keep_pages_current(&self, changes: &Changes) {
+        let (gateway, changes) = (self.clone(), changes.clone());
+        let tell = move |task| gateway.clone().tell(changes.clone(), task);
+        self.inner.house.tasks.spawn("gateway pages", tell);
+    }
+
     /// Where clients come in; `None` without an upstream.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
@@ -122,6 +133,19 @@ impl Gateway {
         }
     }
 
+    async fn tell(self, changes: Changes, task: Task) {
+        let mut shown = None;
+        while task.pause(TELL_EVERY).await {
+            // When hot state is away, pages keep what they show.
+            let seen = self.picture().summary().await.ok();
+            if seen.is_some() && seen != shown {
+                changes.tell("gateway");
+                shown = seen;
+            }
+            task.beat();
+        }
+    }
+
     async fn examine(self, task: Task) {
         let config = self.inner.config.now();
         let path = config.health_path.parse::<PathAndQuery>().ok().filter(|_| !config.health_path.is_empty());
@@ -134,11 +158,15 @@ impl Gateway {
 
     /// Flushes ten times a second, saves now and then, and everything once more at the end.
     async fn publish(self, task: Task) {
-        let mut saved_at = Instant::now();
+        let (mut saved_at, mut healed_at) = (Instant::now(), Instant::now());
         let mut failing_since = None;
         while task.pause(FLUSH_EVERY).await {
             let mut publisher = self.inner.publisher.lock().await;
             let mut done = publisher.flush().await;
+            if done.is_ok() && healed_at.elapsed() >= HEAL_EVERY {
+                done = publisher.heal().await;
+                healed_at = Instant::now();
+            }
             if done.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_every.get() {
                 done = publisher.save().await;
                 saved_at = Instant::now();

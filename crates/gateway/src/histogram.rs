@@ -115,7 +115,7 @@ mod tests {
         /// Percentiles over several instances are those of all values together.
         #[test]
         fn percentiles_of_merged_histograms_are_right(
-            parts in prop::collection::vec(prop::collection::vec(1_u32..10_000_000, 1..80), 1..6), percent in 0.0..100.0,
+            parts in prop::collection::vec(prop::collection::vec(1_u32..10_000_000, 1..80), 1..6), percent in 0.0_f64..100.0,
         ) {
             let mut merged = Histogram::default();
             for part in &parts {

@@ -297,25 +297,22 @@ mod tests {
         assert_ne!(identity, Identity::of(&by, origin, &headers("x-api-key", &["hunter3"])));
     }
 
+    fn any_text() -> impl Strategy<Value = String> {
+        prop::collection::vec(0x20_u8..0x7f, 0..80)
+            .prop_map(|bytes| bytes.into_iter().map(char::from).collect())
+    }
+
     fn any_header() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
-        let name = prop_oneof![
-            Just("x-forwarded-for"),
-            Just("forwarded"),
-            Just("x-real-ip"),
-            Just("x-user"),
-            Just("cf-connecting-ip")
-        ];
-        let address = "[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}\\.[0-9]{1,3}";
+        let names = ["x-forwarded-for", "forwarded", "x-real-ip", "x-user", "cf-connecting-ip"];
+        let name = prop::sample::select(names.to_vec()).prop_map(HeaderName::from_static);
+        let address = any::<u32>().prop_map(|bits| IpAddr::from(bits.to_be_bytes()).to_string());
         let value = prop_oneof![
-            "[ -~]{0,60}",
+            any_text(),
+            address.clone(),
+            address.prop_map(|address| format!("for={address}, for=\"[::ffff:10.0.0.1]\"")),
             Just("10.0.0.1, 10.0.0.2".to_owned()),
-            Just("for=10.0.0.1".to_owned()),
-            address,
-            format!("for={address}, for=\"\\[::ffff:10\\.0\\.0\\.1\\]\"")
         ];
-        (name, value).prop_filter_map("no header", |(name, value)| {
-            Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?))
-        })
+        (name, value.prop_filter_map("no value", |value| HeaderValue::from_str(&value).ok()))
     }
 
     proptest! {
@@ -338,7 +335,7 @@ mod tests {
         /// Behind an honest proxy, which adds the address that it sees, a client is that address.
         #[test]
         fn behind_a_proxy_no_header_makes_a_client_someone_else(
-            client in any::<u32>(), sent in "[ -~]{0,80}", standard: bool,
+            client in any::<u32>(), sent in any_text(), standard: bool,
         ) {
             let (chain, name) = if standard {
                 (Chain::Forwarded, "forwarded")

@@ -6,31 +6,37 @@
 //! - [`identity`]: who a client is.
 //! - [`Policy`], [`Rule`]: what the configuration says; [`Limiter`] keeps it.
 //! - [`Meter`]: records requests; what it counts is flushed to hot state and saved in the records.
+//! - [`Gateway::routes`]: the API and the console's pages.
 //! - [`Picture`]: reads what all instances counted.
 
 mod admission;
 mod config;
+mod demo;
 mod error;
 mod gateway;
 mod histogram;
 pub mod identity;
 pub mod keys;
+mod layer;
 mod limiter;
 mod meter;
+mod pages;
 mod picture;
 mod policy;
 mod proxy;
 mod publish;
 mod refusal;
 mod route;
+mod routes;
 mod rule;
 mod tally;
 
-pub use admission::{Admission, Admitted};
+pub use admission::{Admission, Admitted, Refusal};
 pub use config::{AppliesTo, Config, Exactness, OnStoreFailure, RuleConfig};
 pub use error::Error;
 pub use gateway::{Gateway, MIGRATIONS};
 pub use histogram::{Bucket, Histogram};
+pub use layer::{Admitting, GatewayLayer};
 pub use limiter::{Limiter, LiveRule, Verdict};
 pub use meter::{Connected, Meter, Outcome};
 pub use picture::{

@@ -45,6 +45,13 @@ pub(crate) enum Command {
     },
     /// Print a script that completes `hob` in a shell
     Completions { shell: clap_complete::Shell },
+    /// Carry out a pipeline here, without a server, and steer it
+    ///
+    /// What is done is kept beside the plan, in FILE.hob.db.
+    Pipeline {
+        #[command(subcommand)]
+        command: PipelineCommand,
+    },
     /// Look after the records
     Records {
         #[command(subcommand)]
@@ -65,6 +72,40 @@ pub(crate) enum Command {
     Schema {
         #[command(subcommand)]
         command: SchemaCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PipelineCommand {
+    /// Run a plan until it is done; Ctrl-C stops it, and the same command goes on where it was
+    ///
+    /// Exits with 0 when everything is done, 3 when some items were set aside or it was stopped before its end.
+    Run {
+        plan: PathBuf,
+        /// A secret that the plan names, as often as needed: NAME=env:VARIABLE or NAME=file:PATH
+        #[arg(long, value_name = "SECRET")]
+        secret: Vec<String>,
+        /// Only say what it would cost
+        #[arg(long)]
+        dry_run: bool,
+        /// Start over, instead of going on with the plan as it was
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// Say how far a plan's newest run is
+    Status { plan: PathBuf },
+    /// Let the run of another terminal pause
+    Pause { plan: PathBuf },
+    /// Let a paused run go on with the next `run`
+    Resume { plan: PathBuf },
+    /// List items that were set aside
+    Failed { plan: PathBuf },
+    /// Let items that were set aside be tried again
+    Replay {
+        plan: PathBuf,
+        /// Only those of a class: network, server, throttled, client or parse
+        #[arg(long)]
+        class: Option<String>,
     },
 }
 
@@ -140,6 +181,25 @@ pub(crate) enum UptimeCommand {
     ///
     /// Exits with 0 when it is up, 4 when it is down, 1 when it could not be checked, 2 when it was called wrongly.
     Check(CheckArgs),
+    /// Make the monitors what a YAML file says, and show what that changes
+    ///
+    /// Works in the records: servers that run see it within seconds. Carrying it out again changes nothing.
+    Apply(ApplyArgs),
+    /// List the monitors, and which of them are down
+    List,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArgs {
+    /// The file: `monitors:`, and below it a monitor for each id, as the API takes them
+    #[arg(value_name = "FILE.yaml")]
+    pub(crate) file: PathBuf,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Remove monitors that the file does not name
+    #[arg(long)]
+    pub(crate) prune: bool,
 }
 
 #[derive(Args, Debug)]

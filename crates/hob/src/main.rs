@@ -8,6 +8,7 @@ mod foundation;
 mod http;
 mod load;
 mod pages;
+mod pipeline;
 mod records;
 mod relay;
 mod schema;
@@ -33,11 +34,12 @@ fn main() -> ExitCode {
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
         Command::Token { command } => token::run(&command, file),
-        Command::Uptime { command } => uptime::run(&command),
+        Command::Uptime { command } => uptime::run(&command, file),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)
         }
+        Command::Pipeline { command } => pipeline::run(&command, file),
         Command::Records { command } => records::run(&command, file),
         Command::Load { command } => load::run(&command),
         Command::Schema { command } => schema::run(&command),

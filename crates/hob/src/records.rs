@@ -11,8 +11,13 @@ use crate::config::{self, RecordsConfig};
 use crate::exit::Exit;
 
 /// The tables of all systems, whichever of them run here: the records are one.
-pub(crate) const SYSTEMS: &[Migrations] =
-    &[hob_gateway::MIGRATIONS, hob_uptime::MIGRATIONS, hob_chat::MIGRATIONS, hob_loadtest::MIGRATIONS];
+pub(crate) const SYSTEMS: &[Migrations] = &[
+    hob_gateway::MIGRATIONS,
+    hob_uptime::MIGRATIONS,
+    hob_chat::MIGRATIONS,
+    hob_loadtest::MIGRATIONS,
+    hob_pipeline::MIGRATIONS,
+];
 
 pub(crate) fn run(command: &RecordsCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config.records;

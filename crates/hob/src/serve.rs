@@ -49,6 +49,9 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     if let (Some(folder), None) = (&demo_folder, &options.records.address) {
         config.records.url = folder.path().join("hob.db").display().to_string().into();
     }
+    if let Some(folder) = &demo_folder {
+        config.pipeline.folder = folder.path().join("pipelines");
+    }
     let (live, replace) = config::live(config.clone());
     let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
     let house = foundation.house.clone();
@@ -74,12 +77,12 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     start_background(foundation, roles, stopping.clone());
     let reload = Reload { options: options.clone(), file: file.map(Path::to_owned), replace };
     tokio::spawn(signals.heed(stopping.clone(), reload));
-    let served = app.serve(socket, stopping).await;
+    app.serve(socket, stopping).await;
     for task in house.tasks.stop(TASKS_STOP_WITHIN).await {
         tracing::warn!(task, "a background task did not stop in time");
     }
     house.records.close().await;
-    served.context("the server failed")
+    Ok(())
 }
 
 fn start_background(foundation: Foundation, roles: Vec<String>, stopping: CancellationToken) {

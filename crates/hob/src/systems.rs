@@ -7,9 +7,10 @@ use clap::ValueEnum;
 use hob_chat::Chat;
 use hob_gateway::Gateway;
 use hob_loadtest::LoadTests;
+use hob_pipeline::Pipelines;
 use hob_records::outbox::Event;
 use hob_uptime::Uptime;
-use hob_web::{Routes, Stage, Web};
+use hob_web::{Card, Routes, Stage, Web};
 
 use crate::config::LiveConfig;
 use crate::pages::Overview;
@@ -20,7 +21,8 @@ pub(crate) enum System {
     Gateway,
     Uptime,
     Chat,
-    Loadtest,
+    Load,
+    Pipelines,
 }
 
 /// The systems that were asked for.
@@ -61,39 +63,103 @@ impl Systems {
         };
         let asked_for = |system| only.is_empty() || only.contains(&system);
         if asked_for(System::Gateway) {
-            let gateway = Gateway::open(house, config.gateway.clone()).await.context("gateway")?;
-            gateway.start();
-            systems.running.push(System::Gateway);
+            systems.add_gateway(web, config, stage).await.context("gateway")?;
         }
         if asked_for(System::Uptime) {
-            let uptime = Uptime::open(house, config.uptime.clone()).await.context("uptime")?;
-            uptime.start(web.changes());
-            systems.routes = systems.routes.merge(uptime.routes());
-            systems.running.push(System::Uptime);
+            systems.add_uptime(web, config, stage).await.context("uptime")?;
         }
         if asked_for(System::Chat) {
-            chat.start();
-            systems.routes = systems.routes.merge(chat.routes());
-            systems.overview = systems.overview.system("Chat", "/chat", move || {
-                let chat = chat.clone();
-                async move { chat.card().await }
-            });
-            systems.running.push(System::Chat);
+            systems.add_chat(chat, web, stage);
         }
-        if asked_for(System::Loadtest) {
-            let tests = LoadTests::open(house, config.loadtest.clone()).context("load tests")?;
-            tests.start(web.changes());
-            if stage == Stage::Demo {
-                tests.show_off();
-            }
-            systems.routes = systems.routes.merge(tests.routes());
-            systems.overview = systems.overview.system("Load tests", "/load", move || {
-                let tests = tests.clone();
-                async move { tests.card().await }
-            });
-            systems.running.push(System::Loadtest);
+        if asked_for(System::Load) {
+            systems.add_load_tests(web, config, stage).context("load tests")?;
+        }
+        if asked_for(System::Pipelines) {
+            systems.add_pipelines(web, config, stage).await.context("pipelines")?;
         }
         Ok(systems)
+    }
+
+    async fn add_gateway(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let gateway = match stage {
+            Stage::Real => Gateway::open(web.house(), config.gateway.clone()).await?,
+            Stage::Demo => Gateway::open_demo(web.house(), &config.gateway.now()).await?,
+        };
+        gateway.start();
+        gateway.keep_pages_current(web.changes());
+        self.show(System::Gateway, "Gateway", "/gateway", gateway.routes(), move || {
+            let gateway = gateway.clone();
+            async move { gateway.card().await }
+        });
+        Ok(())
+    }
+
+    async fn add_uptime(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let uptime = Uptime::open(web.house(), config.uptime.clone()).await?;
+        uptime.start(web.changes());
+        if stage == Stage::Demo {
+            uptime.start_demo().await.context("the demo")?;
+        }
+        self.show(System::Uptime, "Uptime", "/uptime", uptime.routes(), move || {
+            let uptime = uptime.clone();
+            async move { uptime.card().await }
+        });
+        Ok(())
+    }
+
+    fn add_chat(&mut self, chat: Chat, web: &Web, stage: Stage) {
+        chat.show_changes(web.changes());
+        chat.start();
+        if stage == Stage::Demo {
+            chat.start_demo();
+        }
+        self.show(System::Chat, "Chat", "/chat", chat.routes(), move || {
+            let chat = chat.clone();
+            async move { chat.card().await }
+        });
+    }
+
+    fn add_load_tests(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let tests = LoadTests::open(web.house(), config.loadtest.clone())?;
+        tests.start(web.changes());
+        if stage == Stage::Demo {
+            tests.show_off();
+        }
+        self.show(System::Load, "Load tests", "/load", tests.routes(), move || {
+            let tests = tests.clone();
+            async move { tests.card().await }
+        });
+        Ok(())
+    }
+
+    async fn add_pipelines(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
+        let pipelines = Pipelines::open(web.house(), config.pipeline.clone())?;
+        pipelines.start();
+        if stage == Stage::Demo {
+            pipelines.start_demo().await.context("the demo")?;
+        }
+        let routes = pipelines.routes(web.changes());
+        self.show(System::Pipelines, "Pipelines", "/pipelines", routes, move || {
+            let pipelines = pipelines.clone();
+            async move { pipelines.card().await }
+        });
+        Ok(())
+    }
+
+    /// Shows a system that runs: its routes, and its card on the Overview.
+    fn show<F>(
+        &mut self,
+        system: System,
+        title: &'static str,
+        href: &'static str,
+        routes: Routes,
+        card: impl Fn() -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Card> + Send + 'static,
+    {
+        self.running.push(system);
+        self.routes = std::mem::take(&mut self.routes).merge(routes);
+        self.overview = self.overview.clone().system(title, href, card);
     }
 
     /// What this node does, for the Health page.

@@ -34,7 +34,7 @@ const NEEDS: Needs = Needs { schemas: crate::schema::SYSTEMS, migrations: crate:
 /// All routes, as `hob serve` mounts them.
 async fn routes(house: &House, web: &Web) -> Routes {
     let (live, _) = crate::config::live(crate::config::Config::default());
-    let systems = Systems::open(web, &live, &[], hob_web::Stage::Real).await.unwrap();
+    let systems = Systems::open(web, &live, &[], Stage::Real).await.unwrap();
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
     let place = Place {
         listen: SocketAddr::from(([127, 0, 0, 1], 7070)),

@@ -1,14 +1,20 @@
 //! `hob uptime`: looks at targets, and at what watches them.
 
+mod apply;
 mod check;
+mod list;
+
+use std::path::Path;
 
 use anyhow::Result;
 
 use crate::cli::UptimeCommand;
 use crate::exit::Exit;
 
-pub(crate) fn run(command: &UptimeCommand) -> Result<Exit> {
+pub(crate) fn run(command: &UptimeCommand, file: Option<&Path>) -> Result<Exit> {
     match command {
         UptimeCommand::Check(args) => check::run(args),
+        UptimeCommand::Apply(args) => apply::run(args, file),
+        UptimeCommand::List => list::run(file),
     }
 }

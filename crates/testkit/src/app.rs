@@ -25,7 +25,7 @@ pub struct TestApp {
     web: Web,
     address: SocketAddr,
     stop: CancellationToken,
-    served: Option<JoinHandle<Result<(), hob_web::Error>>>,
+    served: Option<JoinHandle<()>>,
     client: Client<HttpConnector, Full<Bytes>>,
     /// Sent with every request.
     headers: HeaderMap,
@@ -151,7 +151,7 @@ impl TestApp {
         self.stop.cancel();
         if let Some(served) = self.served.take() {
             let ended = tokio::time::timeout(LIMIT, served).await.expect("the app stops in time");
-            ended.expect("no panic").unwrap_or_else(|error| panic!("{error}"));
+            ended.expect("no panic");
         }
     }
 }

@@ -2,6 +2,8 @@
 //! Sentinel set, PostgreSQL, a browser. They start in a blink, can be hurt in every way that servers are
 //! hurt in real life, and are gone when the test is, however it ends.
 //!
+//! With the feature `app` also a house for a service, and a whole app that serves its routes on a free port.
+//!
 //! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
 //! What takes longer is `async`, so that the code under test goes on meanwhile.
 //!
@@ -35,7 +37,7 @@ mod wait;
 pub use app::{Answer, TestApp};
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
-pub use clients::{node_modules, python};
+pub use clients::{examine_api, node_modules, python};
 pub use cluster::RedisCluster;
 pub use database::Database;
 pub use declared::declared;

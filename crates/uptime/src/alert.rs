@@ -14,6 +14,7 @@ pub mod delivery;
 mod intake;
 mod message;
 mod notice;
+mod pages;
 mod routes;
 mod send;
 pub mod signature;
@@ -58,7 +59,7 @@ impl Alerts {
 
     #[must_use]
     pub fn routes<S>(&self) -> Routes<S> {
-        routes::routes().with_state(self.clone())
+        routes::routes().merge(pages::routes()).with_state(self.clone())
     }
 
     /// Tells a channel that this is a test, once and now. `None`: there is no such channel.

@@ -64,6 +64,7 @@ pub struct Status {
 pub struct Beat {
     pub state: State,
     pub ms: u64,
+    pub at_s: u64,
 }
 
 /// How many monitors are in each state.
@@ -210,6 +211,7 @@ impl Status {
 impl Beat {
     fn read(text: &str) -> Option<Self> {
         let state = State::ALL.into_iter().find(|state| text.starts_with(&state.as_str()[..1]))?;
-        Some(Self { state, ms: text.get(1..)?.parse().ok()? })
+        let (ms, at) = text.get(1..)?.split_once(':')?;
+        Some(Self { state, ms: ms.parse().ok()?, at_s: u64::from_str_radix(at, 36).ok()? })
     }
 }

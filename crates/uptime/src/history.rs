@@ -9,7 +9,8 @@ use hob_records::UnixMs;
 
 pub use latencies::Latencies;
 pub use query::{Downtime, Period, Point, Points, ResultRow, Span, availability, latest, points};
-pub(crate) use summary::{summarize, trim};
+pub use summary::{summarize, trim};
+pub use writer::write;
 pub(crate) use writer::{Intake, Waiting, intake, write_results};
 
 use crate::keys::MonitorId;
@@ -17,13 +18,14 @@ use crate::state::State;
 
 /// One result on its way into the records.
 #[derive(Clone, Debug)]
-pub(crate) struct Finding {
-    pub(crate) monitor: MonitorId,
-    pub(crate) at: UnixMs,
-    pub(crate) fence: u64,
-    pub(crate) state: State,
-    pub(crate) latency_us: u64,
-    pub(crate) error: Option<String>,
+pub struct Finding {
+    pub monitor: MonitorId,
+    pub at: UnixMs,
+    pub fence: u64,
+    pub state: State,
+    pub latency_us: u64,
+    /// `None` if it went well.
+    pub error: Option<String>,
 }
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;

@@ -5,10 +5,13 @@
 //! its outages. Hot state is disposable: [`rebuild`](Schedule::rebuild) brings it back from the records.
 
 pub mod alert;
+pub mod apply;
 pub mod assertion;
+mod badge;
 pub mod board;
 pub mod check;
 mod config;
+mod demo;
 mod error;
 mod grid;
 mod heartbeat;
@@ -16,6 +19,7 @@ pub mod history;
 pub mod incident;
 pub mod keys;
 pub mod maintenance;
+mod memory;
 pub mod monitor;
 mod network;
 mod pages;
@@ -33,6 +37,7 @@ mod worker;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use heartbeat::Signal;
+pub use memory::Memory;
 pub use schedule::Schedule;
 pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
 

@@ -9,7 +9,7 @@ use hob_records::UnixMs;
 
 pub use crate::keys::MonitorId;
 pub use spec::MonitorSpec;
-pub use table::{Edited, add, all, by_id, by_token, edit, remove};
+pub use table::{Edited, add, all, by_id, by_token, edit, edition, remove};
 
 use crate::assertion::Assertion;
 use crate::check::Check;

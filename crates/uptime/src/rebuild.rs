@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hob_hot::epoch::{self, Epoch, MARKER, Mark};
+use hob_hot::epoch::{Epoch, MARKER};
 use hob_hot::{CLOCK, Reply, Script};
 use hob_records::Records;
 use hob_schema::Shard;
@@ -18,59 +18,95 @@ use crate::state::{Standing, State};
 
 static PREPARE: Script = Script::with(&[CLOCK], include_str!("rebuild/prepare.lua"));
 static RESTORE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("rebuild/restore.lua"));
+static FINISH: Script = Script::new(include_str!("rebuild/finish.lua"));
 
+/// When others rebuild the same shard they may be in each other's way, but not for long.
+const ATTEMPTS: usize = 5;
 /// Monitors of one call: a script that takes long keeps everybody else waiting.
 const BATCH: usize = 200;
+
+/// How far the rebuilding of a shard is.
+enum Prepared {
+    /// It is done, in this epoch.
+    Done(Epoch),
+    /// It goes on, in this epoch.
+    Going(Epoch),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Restored {
+    All,
+    /// It is done in another epoch, or was lost again.
+    Over,
+}
 
 impl Schedule {
     /// Takes up the shards as they are in the store, and rebuilds those that are not there.
     pub async fn open(&self, records: &Records, grace: Duration) -> Result<()> {
         for shard in self.shards() {
-            let marked: Option<u32> =
-                self.hot.run(hob_hot::cmd("HGET").arg(self.keys.marker(shard)).arg("epoch")).await?;
-            match marked {
-                Some(number) => self.set_epoch(shard, Epoch::new(number)?),
-                None => self.rebuild(records, shard, None, grace).await?,
-            }
+            self.rebuild(records, shard, grace).await?;
         }
         Ok(())
     }
 
-    /// Rebuilds a shard that was found lost, or takes up what another node has rebuilt.
-    pub async fn rebuild(
-        &self,
-        records: &Records,
-        shard: Shard,
-        found: Option<Epoch>,
-        grace: Duration,
-    ) -> Result<()> {
-        if let Some(found) = found.filter(|found| found.get() > self.epoch(shard)) {
-            self.set_epoch(shard, found);
-            return Ok(());
+    /// Rebuilds a shard that was found lost, helps another node that does, or takes up what was rebuilt since.
+    pub async fn rebuild(&self, records: &Records, shard: Shard, grace: Duration) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let epoch = match self.prepare(records, shard).await? {
+                Prepared::Done(epoch) => {
+                    self.set_epoch(shard, epoch);
+                    return Ok(());
+                }
+                Prepared::Going(epoch) => epoch,
+            };
+            if self.restore(records, shard, epoch, grace).await? == Restored::All
+                && self.finish_rebuild(shard, epoch).await? == Restored::All
+            {
+                self.set_epoch(shard, epoch);
+                tracing::info!(shard = shard.number(), %epoch, "rebuilt a part of the hot state");
+                return Ok(());
+            }
+        }
+        // Whoever needs the shard finds it lost again.
+        Ok(())
+    }
+
+    /// Joins a rebuild, or begins one in an epoch that no shard has had: so no fence is given out twice.
+    async fn prepare(&self, records: &Records, shard: Shard) -> Result<Prepared> {
+        if let Some(prepared) = self.try_prepare(shard, None).await? {
+            return Ok(prepared);
         }
         let known = records.epoch().await?.0.max(self.epoch(shard));
         let raised = records.raise_epoch(hob_records::Epoch(known)).await?;
-        let epoch = Epoch::new(raised.0)?;
-        let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
-        let call = PREPARE.on(&[schedule, leases, marker.clone(), standing]).arg(epoch.get());
-        let mut reply: Reply = self.hot.run(call).await?;
-        match reply.word() {
-            "prepared" => self.restore(records, shard, epoch, grace).await?,
-            "done" => {
-                self.set_epoch(shard, Epoch::new(reply.next()?)?);
-                return Ok(());
-            }
-            _ => return Err(reply.unexpected().into()),
-        }
-        match epoch::mark(&self.hot, &marker, epoch).await? {
-            Mark::Marked | Mark::Already => self.set_epoch(shard, epoch),
-            Mark::Stale { found } => self.set_epoch(shard, found),
-        }
-        tracing::info!(shard = shard.number(), %epoch, "rebuilt a part of the hot state");
-        Ok(())
+        let prepared = self.try_prepare(shard, Some(Epoch::new(raised.0)?)).await?;
+        Ok(prepared.unwrap_or(Prepared::Going(Epoch::new(raised.0)?)))
     }
 
-    async fn restore(&self, records: &Records, shard: Shard, epoch: Epoch, grace: Duration) -> Result<()> {
+    async fn try_prepare(&self, shard: Shard, epoch: Option<Epoch>) -> Result<Option<Prepared>> {
+        let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
+        let call = PREPARE.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard));
+        let epoch = epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
+        let mut reply: Reply = self.hot.run(call.arg(epoch)).await?;
+        match reply.word() {
+            "done" => Ok(Some(Prepared::Done(Epoch::new(reply.next()?)?))),
+            "going" => Ok(Some(Prepared::Going(Epoch::new(reply.next()?)?))),
+            "gone" => Ok(None),
+            _ => Err(reply.unexpected().into()),
+        }
+    }
+
+    async fn finish_rebuild(&self, shard: Shard, epoch: Epoch) -> Result<Restored> {
+        let reply: Reply = self.hot.run(FINISH.on(&[self.keys.marker(shard)]).arg(epoch.get())).await?;
+        Ok(if reply.word() == "finished" { Restored::All } else { Restored::Over })
+    }
+
+    async fn restore(
+        &self,
+        records: &Records,
+        shard: Shard,
+        epoch: Epoch,
+        grace: Duration,
+    ) -> Result<Restored> {
         let monitors = monitor::all(records).await?;
         let down = incident::open(records).await?;
         let down: HashMap<&MonitorId, &Incident> = down.iter().map(|open| (&open.monitor_id, open)).collect();
@@ -95,10 +131,10 @@ impl Schedule {
             }
             let reply: Reply = self.hot.run(call).await?;
             if reply.word() == "over" {
-                break;
+                return Ok(Restored::Over);
             }
         }
-        Ok(())
+        Ok(Restored::All)
     }
 }
 

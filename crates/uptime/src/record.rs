@@ -227,10 +227,22 @@ fn phases(phases: &Phases) -> String {
     [phases.dns, phases.connect, phases.tls, phases.first_byte].map(one).join(" ")
 }
 
-/// A bar of the dashboard: the first letter of the state, and how long it took.
+/// A bar of the dashboard: the first letter of the state, how long it took, and when, in few letters since every
+/// monitor has many of them.
 fn in_short(standing: &Standing, observation: &Observation) -> String {
     let total_ms = millis(observation.phases.total.unwrap_or_default()).min(9_999_999);
-    format!("{}{total_ms}", &standing.state.as_str()[..1])
+    format!("{}{total_ms}:{}", &standing.state.as_str()[..1], base36(standing.last_ms / 1000))
+}
+
+fn base36(mut number: u64) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit(u32::try_from(number % 36).unwrap_or(0), 36).unwrap_or('0'));
+        number /= 36;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
 }
 
 fn ttl(wanted: Duration, least: Duration, most: Duration) -> u64 {

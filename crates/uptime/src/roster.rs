@@ -17,13 +17,19 @@ use crate::monitor::{self, Monitor};
 pub(crate) struct Roster {
     records: Records,
     monitors: RwLock<HashMap<MonitorId, Arc<Monitor>>>,
+    /// The same in the order in which they are shown, until one changes.
+    sorted: RwLock<Option<Arc<[Arc<Monitor>]>>>,
     windows: RwLock<Arc<[Maintenance]>>,
 }
 
 impl Roster {
     pub(crate) async fn open(records: &Records) -> Result<Self> {
-        let roster =
-            Self { records: records.clone(), monitors: RwLock::default(), windows: RwLock::default() };
+        let roster = Self {
+            records: records.clone(),
+            monitors: RwLock::default(),
+            sorted: RwLock::default(),
+            windows: RwLock::default(),
+        };
         roster.refresh().await?;
         Ok(roster)
     }
@@ -33,6 +39,7 @@ impl Roster {
         let monitors = monitor::all(&self.records).await?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), Arc::new(monitor))).collect();
         *self.monitors.write() = monitors;
+        *self.sorted.write() = None;
         self.refresh_windows().await
     }
 
@@ -47,19 +54,21 @@ impl Roster {
             Some(monitor) => Ok(Some(self.put(monitor))),
             None => {
                 self.monitors.write().remove(id);
+                *self.sorted.write() = None;
                 Ok(None)
             }
         }
     }
 
-    /// Takes a monitor in, unless a later generation is known.
+    /// Takes a monitor in, unless this generation or a later one is known.
     pub(crate) fn put(&self, monitor: Monitor) -> Arc<Monitor> {
         let mut monitors = self.monitors.write();
         match monitors.get(&monitor.id) {
-            Some(known) if known.generation > monitor.generation => Arc::clone(known),
+            Some(known) if known.generation >= monitor.generation => Arc::clone(known),
             _ => {
                 let monitor = Arc::new(monitor);
                 monitors.insert(monitor.id.clone(), Arc::clone(&monitor));
+                *self.sorted.write() = None;
                 monitor
             }
         }
@@ -78,12 +87,18 @@ impl Roster {
     }
 
     /// All monitors, by group and name.
-    pub(crate) fn all(&self) -> Vec<Arc<Monitor>> {
-        let mut all: Vec<Arc<Monitor>> = self.monitors.read().values().map(Arc::clone).collect();
-        all.sort_by(|a, b| {
-            let key = |monitor: &Arc<Monitor>| (monitor.spec.group.clone(), monitor.spec.name.to_lowercase());
-            key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
+    pub(crate) fn all(&self) -> Arc<[Arc<Monitor>]> {
+        if let Some(sorted) = &*self.sorted.read() {
+            return Arc::clone(sorted);
+        }
+        // Held while sorting, so that no change comes between the list and what is kept of it.
+        let monitors = self.monitors.read();
+        let mut all: Vec<Arc<Monitor>> = monitors.values().map(Arc::clone).collect();
+        all.sort_by_cached_key(|monitor| {
+            (monitor.spec.group.clone(), monitor.spec.name.to_lowercase(), monitor.id.clone())
         });
+        let all: Arc<[Arc<Monitor>]> = all.into();
+        *self.sorted.write() = Some(Arc::clone(&all));
         all
     }
 

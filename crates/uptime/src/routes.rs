@@ -6,6 +6,8 @@ mod maintenance;
 mod monitors;
 mod view;
 
+pub(crate) use monitors::{Paused, Wanted, added, changed, known, set_paused};
+
 use hob_web::{Access, Audit, Caller, Problem, Routes};
 use utoipa_axum::routes;
 
@@ -40,7 +42,8 @@ impl Uptime {
             .api(Access::Public, routes!(heartbeats::done))
             .api(Access::Public, routes!(heartbeats::began))
             .api(Access::Public, routes!(heartbeats::failed));
-        api.merge(crate::pages::routes()).with_state(self.clone())
+        let all = api.merge(crate::badge::routes()).merge(crate::pages::routes()).with_state(self.clone());
+        all.merge(self.inner.alerts.routes())
     }
 
     /// Writes down who did what. That it was done is not undone when this fails.

@@ -1,11 +1,13 @@
 //! What goes on in the background beside the checks: every round may be done by every node, as often as it likes.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hob_hot::{BusEvent, Topic, cmd};
 use hob_house::Task;
 use hob_schema::Shard;
+use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::history;
@@ -18,6 +20,8 @@ use crate::state::Change;
 use crate::uptime::{Uptime, now};
 use crate::worker;
 
+/// How soon changes are seen that nobody told of, such as those of `hob uptime apply`.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 const SETTLE_EVERY: Duration = Duration::from_secs(2);
 /// Whoever found a change brings it into the records itself; others help when it took longer than this.
 const HELP_AFTER_MS: u64 = 3_000;
@@ -39,9 +43,17 @@ pub(crate) fn start(uptime: &Uptime) {
     });
     let this = uptime.clone();
     tasks.spawn("uptime: hear of changes", move |task| listen(this.clone(), task));
+    let seen = Arc::new(Mutex::new(None));
+    every(uptime, "uptime: look for changes", LOOK_EVERY, move |uptime| {
+        let seen = Arc::clone(&seen);
+        async move { look(&uptime, &seen).await }
+    });
     every(uptime, "uptime: settle incidents", SETTLE_EVERY, async |uptime| settle_all(&uptime).await);
     every(uptime, "uptime: remind", REMIND_EVERY, async |uptime| remind_all(&uptime).await);
-    every(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| reconcile(&uptime).await);
+    every(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| {
+        reconcile(&uptime).await?;
+        uptime.measure().await
+    });
     every(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
         history::summarize(uptime.records(), &monitors, now()).await?;
@@ -67,6 +79,18 @@ where
             }
         }
     });
+}
+
+/// Reconciles when the records have other monitors than they had.
+async fn look(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
+    let now = monitor::edition(uptime.records()).await?;
+    let before = seen.lock().replace(now);
+    if before.is_some_and(|before| before != now) {
+        reconcile(uptime).await?;
+        uptime.inner.wake.notify_one();
+        uptime.tell_pages(None);
+    }
+    Ok(())
 }
 
 /// Reads again what other nodes have changed.

@@ -10,21 +10,23 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
 use crate::alert::Alerts;
+use crate::apply::amend;
 use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::Result;
 use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
-use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::memory::Memory;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
+use crate::pages::StatusCache;
 use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
-use hob_hot::epoch::{Epoch, Outcome};
+use hob_hot::epoch::Outcome;
 
 /// As many monitors as one deployment may have: each takes its place in hot state, and in every node's memory.
 pub const MOST_MONITORS: usize = 100_000;
@@ -49,6 +51,9 @@ pub(crate) struct Inner {
     /// Told when there may be something to claim.
     pub(crate) wake: Notify,
     pub(crate) board: BoardCache,
+    pub(crate) status: StatusCache,
+    /// As it was measured last.
+    pub(crate) memory: parking_lot::Mutex<Option<Memory>>,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -105,6 +110,8 @@ impl Uptime {
             waiting: Mutex::new(waiting),
             wake: Notify::new(),
             board: BoardCache::default(),
+            status: StatusCache::default(),
+            memory: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),
@@ -137,7 +144,7 @@ impl Uptime {
 
     /// All monitors, by group and name.
     #[must_use]
-    pub fn monitors(&self) -> Vec<Arc<Monitor>> {
+    pub fn monitors(&self) -> Arc<[Arc<Monitor>]> {
         self.inner.roster.all()
     }
 
@@ -164,16 +171,7 @@ impl Uptime {
         if let Err(wrong) = spec.read() {
             return Ok(Changed::Invalid(wrong));
         }
-        let edited = self.records().write(|tx| async move {
-            let edited = monitor::edit(&tx, id, spec).await?;
-            if let Edited::Edited(monitor) = &edited
-                && monitor.spec.paused
-            {
-                incident::resolve(&tx, monitor, tx.now(), Resolution::Paused, None).await?;
-            }
-            Ok::<_, crate::Error>(edited)
-        });
-        match edited.await? {
+        match amend(self.records(), id, spec).await? {
             Edited::Unknown => Ok(Changed::Unknown),
             Edited::Same(monitor) => Ok(Changed::Same(self.inner.roster.put(*monitor))),
             Edited::Edited(monitor) => {
@@ -297,22 +295,22 @@ impl Uptime {
         };
         let lease = monitor.timeout() + self.config().grace.get();
         let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms };
-        if let Outcome::Lost { found } = self.schedule().plan(turn).await? {
+        if let Outcome::Lost { .. } = self.schedule().plan(turn).await? {
             // What is rebuilt has this monitor in it.
-            self.rebuild(shard, found).await?;
+            self.rebuild(shard).await?;
         }
         Ok(())
     }
 
     /// Brings a lost shard back.
-    pub(crate) async fn rebuild(&self, shard: Shard, found: Option<Epoch>) -> Result<()> {
+    pub(crate) async fn rebuild(&self, shard: Shard) -> Result<()> {
         let before = self.schedule().epoch(shard);
         let _one_at_a_time = self.inner.rebuilding.lock().await;
         if self.schedule().epoch(shard) != before {
             return Ok(());
         }
         let grace = self.config().grace.get();
-        self.schedule().rebuild(self.records(), shard, found, grace).await?;
+        self.schedule().rebuild(self.records(), shard, grace).await?;
         self.inner.wake.notify_one();
         Ok(())
     }
@@ -320,8 +318,8 @@ impl Uptime {
     async fn seize(&self, id: &MonitorId) -> Result<Option<crate::schedule::Claim>> {
         match self.schedule().seize(id).await? {
             Outcome::Done(claim) => Ok(claim),
-            Outcome::Lost { found } => {
-                self.rebuild(self.schedule().shard_of(id), found).await?;
+            Outcome::Lost { .. } => {
+                self.rebuild(self.schedule().shard_of(id)).await?;
                 match self.schedule().seize(id).await? {
                     Outcome::Done(claim) => Ok(claim),
                     Outcome::Lost { .. } => Ok(None),

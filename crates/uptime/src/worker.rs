@@ -66,8 +66,8 @@ async fn round(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
             return Ok(Duration::ZERO);
         }
         match uptime.schedule().claim(shard, u32::try_from(free).unwrap_or(1)).await? {
-            Outcome::Lost { found } => {
-                uptime.rebuild(shard, found).await?;
+            Outcome::Lost { .. } => {
+                uptime.rebuild(shard).await?;
                 rest = Duration::ZERO;
             }
             Outcome::Done(claims) => {
@@ -108,6 +108,10 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
     let Some(monitor) = uptime.inner.roster.at(&claim.id, claim.generation).await? else {
         return uptime.schedule().forget(&claim.id, Leaving::Deleted).await;
     };
+    if monitor.generation < claim.generation {
+        // The records were restored from an older copy, and are the truth all the same.
+        uptime.schedule().forget(&claim.id, Leaving::Deleted).await?;
+    }
     if monitor.generation != claim.generation || monitor.spec.paused {
         uptime.take_up(&monitor).await;
         return Ok(());
@@ -142,8 +146,8 @@ impl Uptime {
     ) -> Result<Option<State>> {
         let entry = Entry::judge(monitor, claim, observation, ended_ms(claim, claimed));
         match self.schedule().record(&entry).await? {
-            Outcome::Lost { found } => {
-                self.rebuild(self.schedule().shard_of(&claim.id), found).await?;
+            Outcome::Lost { .. } => {
+                self.rebuild(self.schedule().shard_of(&claim.id)).await?;
                 return Ok(None);
             }
             Outcome::Done(Recorded::Refused(refusal)) => {

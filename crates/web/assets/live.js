@@ -37,7 +37,8 @@ function morph(old, fresh) {
 
 // What people did to an element is theirs.
 function keeps(element, attribute) {
-  return (attribute === "open" && element.localName === "details") || (attribute === "disabled" && element.localName === "button");
+  if (attribute === "open") return element.localName === "details";
+  return "sending" in element.dataset && (attribute === "disabled" || attribute === "data-sending");
 }
 
 function morphChildren(old, fresh) {
@@ -245,11 +246,17 @@ document.addEventListener("submit", (event) => {
     return filter(form);
   }
   // Only after the form was read: a disabled button's value would not be sent.
-  setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
+  setTimeout(() => form.querySelectorAll("button:enabled").forEach((button) => sending(button, true)));
 });
 
+function sending(button, yes) {
+  button.disabled = yes;
+  button.toggleAttribute("data-sending", yes);
+}
+
+// Coming back to a page that was left by sending a form.
 addEventListener("pageshow", (event) => {
-  if (event.persisted) document.querySelectorAll("button:disabled").forEach((button) => (button.disabled = false));
+  if (event.persisted) document.querySelectorAll("button[data-sending]").forEach((button) => sending(button, false));
 });
 
 let typing = 0;
@@ -270,6 +277,10 @@ function filter(form) {
   if (running) asked?.abort();
   refreshSoon(0);
 }
+
+// On a phone the navigation scrolls sideways: where one is should be in sight.
+const here = document.querySelector(".nav [aria-current]");
+if (here && here.getBoundingClientRect().right > innerWidth) here.scrollIntoView({ block: "nearest", inline: "center" });
 
 clock(document.body);
 setInterval(tellTimes, 1_000);

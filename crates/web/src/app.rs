@@ -1,12 +1,12 @@
 //! An app: all routes behind everything that all requests pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
+use futures_util::FutureExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
@@ -16,7 +16,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::console::Frame;
 use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
-use crate::{Access, Entry, Error, Problem, Routes, Web, access, assets, docs, live, openapi, server};
+use crate::{Access, Entry, Problem, Routes, Web, access, assets, docs, live, openapi, server};
 
 /// Everything that one server answers.
 pub struct App {
@@ -45,7 +45,7 @@ impl App {
         web.learn(services(routes.entries()));
         let (router, document, entries, nav) = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = Frame::new(web.clone(), nav, stage, stopping.clone());
+        let frame = Frame::new(web.clone(), nav, pages(&entries), stage, stopping.clone());
         let router = dressed(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }
@@ -69,17 +69,11 @@ impl App {
     }
 
     /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), Error> {
-        let streams = self.stopping;
-        let stop_streams = async {
-            stop.cancelled().await;
-            streams.cancel();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            served = server::serve(self.web.live_config(), self.router, listener, stop.clone()) => served,
-            () = stop_streams => Ok(()),
-        }
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let (config, tls, streams) = (self.web.config(), self.web.tls(), self.stopping);
+        // Streams would go on for ever otherwise.
+        let end_streams = stop.clone().cancelled_owned().map(|()| streams.cancel());
+        tokio::join!(server::serve(&config, tls, self.router, listener, stop), end_streams);
     }
 }
 
@@ -87,6 +81,12 @@ impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.entries).finish()
     }
+}
+
+/// What each page asks for.
+fn pages(entries: &[Entry]) -> HashMap<String, Access> {
+    let pages = entries.iter().filter(|entry| entry.method == "GET");
+    pages.map(|entry| (entry.path.clone(), entry.access.clone())).collect()
 }
 
 /// The services that the routes ask for scopes of.
@@ -111,7 +111,6 @@ fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(same_origin))
         .layer(from_fn_with_state(limits, limit))
-        .layer(from_fn(too_large))
         .layer(DefaultBodyLimit::max(config.max_body_kib as usize * 1024));
     router
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "There is nothing at this address."))
@@ -119,15 +118,4 @@ fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not know that method.")
         })
         .layer(all)
-}
-
-/// Says 413 as everything else is said, whatever extractor found out.
-async fn too_large(request: Request, next: Next) -> Response {
-    use axum::response::IntoResponse;
-    let response = next.run(request).await;
-    let ours = response.extensions().get::<Problem>().is_some();
-    if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !ours {
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.").into_response();
-    }
-    response
 }

@@ -29,7 +29,8 @@ const ASSETS: [Asset; 3] = [
 static SERVED: LazyLock<Vec<String>> = LazyLock::new(|| ASSETS.iter().map(Asset::served_as).collect());
 
 /// Where a page finds an asset.
-pub(crate) fn href(name: &str) -> String {
+#[must_use]
+pub fn href(name: &str) -> String {
     let at = ASSETS.iter().position(|asset| asset.name == name);
     debug_assert!(at.is_some(), "{name} is not among the assets");
     at.map_or_else(String::new, |at| format!("/assets/{}", SERVED[at]))

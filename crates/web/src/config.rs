@@ -8,6 +8,9 @@ use hob_house::{Period, SecretRef};
 
 use crate::Error;
 
+/// Where the admin token is looked for when the configuration says nothing.
+const ADMIN_VARIABLE: &str = "HOB_ADMIN_TOKEN";
+
 /// The shortest admin token that nobody guesses.
 const SHORTEST_ADMIN_TOKEN: usize = 16;
 
@@ -18,7 +21,8 @@ hob_house::section! {
         pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)) => "HOB_LISTEN",
         /// Names under which browsers may reach this server, besides loopback ones and the address it listens on.
         pub hosts: Vec<String> = Vec::new(),
-        /// The token that may do everything, as env:NAME or file:PATH. Without one, everybody on this machine may.
+        /// The token that may do everything, as env:NAME or file:PATH; env:HOB_ADMIN_TOKEN when not given. Without one,
+        /// everybody on this machine may.
         pub admin_token: Option<SecretRef> = None,
         /// A file with the certificate chain (PEM). With it the server speaks TLS.
         pub tls_certificate: Option<PathBuf> = None,
@@ -48,7 +52,10 @@ hob_house::section! {
 impl Config {
     /// Reads the token that may do everything. Refuses to be open to everybody on an address that others can reach.
     pub fn admin(&self) -> Result<Option<Secret>, Error> {
-        let admin = self.admin_token.as_ref().map(SecretRef::read).transpose()?;
+        let admin = match &self.admin_token {
+            Some(reference) => Some(reference.read()?),
+            None => SecretRef::Env(ADMIN_VARIABLE.to_owned()).read().ok(),
+        };
         match &admin {
             None if !self.listen.ip().is_loopback() => Err(Error::OpenToAll(self.listen)),
             Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {

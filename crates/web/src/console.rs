@@ -1,5 +1,6 @@
 //! The frame around all pages of the console.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Caller, Problem, Scope, Stage, Web};
+use crate::{Access, Caller, Problem, Scope, Stage, Web};
 
 /// A link in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,22 +21,26 @@ pub struct NavItem {
     pub href: &'static str,
 }
 
+/// The icons of links, as paths in a box of 20 by 20.
+const ICONS: [(&str, &str); 8] = [
+    ("/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8"),
+    ("/gateway", "M3 6h9m-3-3 3 3-3 3m8 5H8m3-3-3 3 3 3"),
+    ("/uptime", "M2.5 11h3.5l2-6 3.5 10 2.2-4h3.8"),
+    ("/chat", "M3.5 4h13v9.5H9L5.5 16.5v-3h-2z"),
+    ("/load", "M3 16a7.5 7.5 0 1 1 14 0M10 12l3.5-4.5"),
+    ("/pipelines", "M3 5h5v4H3zm9 6h5v4h-5zM8 7h2.5q2 0 2 2v2"),
+    ("/keys", "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2"),
+    (
+        "/health",
+        "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 7.6c0 4.7-7 8.9-7 8.9z",
+    ),
+];
+
 impl NavItem {
-    /// The path of its icon, in a box of 20 by 20.
+    /// The path of its icon; a ring for what nobody foresaw.
     fn icon(&self) -> &'static str {
-        match self.href {
-            "/" => "M3 9.5 10 3l7 6.5M5 8v8.5h10V8",
-            "/gateway" => "M3 6h9m-3-3 3 3-3 3m8 5H8m3-3-3 3 3 3",
-            "/uptime" => "M2.5 11h3.5l2-6 3.5 10 2.2-4h3.8",
-            "/chat" => "M3.5 4h13v9.5H9L5.5 16.5v-3h-2z",
-            "/load" => "M3 16a7.5 7.5 0 1 1 14 0M10 12l3.5-4.5",
-            "/pipelines" => "M3 5h5v4H3zm9 6h5v4h-5zM8 7h2.5q2 0 2 2v2",
-            "/keys" => "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2",
-            "/health" => {
-                "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 7.6c0 4.7-7 8.9-7 8.9z"
-            }
-            _ => "M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6z",
-        }
+        let known = ICONS.iter().find(|(href, _)| *href == self.href);
+        known.map_or("M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6z", |(_, icon)| icon)
     }
 }
 
@@ -58,6 +63,8 @@ pub(crate) struct Frame(Arc<Inside>);
 struct Inside {
     web: Web,
     nav: Vec<NavItem>,
+    /// What each page asks for.
+    pages: HashMap<String, Access>,
     stage: Stage,
     stopping: CancellationToken,
 }
@@ -95,11 +102,12 @@ impl Console {
     /// The page with this body. A handler answers with it.
     pub fn page(&self, title: &str, body: &impl Template) -> Result<Page, Problem> {
         let body = body.render().map_err(Problem::internal)?;
-        let nav = &self.frame.0.nav;
+        let nav: Vec<NavItem> =
+            self.frame.0.nav.iter().copied().filter(|item| self.may_open(item.href)).collect();
         let layout = Layout {
             title,
-            nav,
-            here: here(nav, &self.path),
+            nav: &nav,
+            here: here(&nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
             entrance: self.entrance(),
             admin: self.may(&Scope::Admin),
@@ -130,6 +138,18 @@ impl Console {
         self.caller.as_ref().is_some_and(|caller| caller.may(scope))
     }
 
+    /// Whether who is looking may open this page: for links and for what is told of it elsewhere.
+    #[must_use]
+    pub fn may_open(&self, path: &str) -> bool {
+        match self.frame.0.pages.get(path) {
+            _ if self.entrance() == Entrance::Open => true,
+            Some(Access::Public) => true,
+            Some(Access::Known) => self.caller.is_some(),
+            Some(Access::Scope(scope)) => self.may(scope),
+            None => false,
+        }
+    }
+
     /// The path of the page.
     #[must_use]
     pub fn path(&self) -> &str {
@@ -147,8 +167,14 @@ fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
 }
 
 impl Frame {
-    pub(crate) fn new(web: Web, nav: Vec<NavItem>, stage: Stage, stopping: CancellationToken) -> Self {
-        Self(Arc::new(Inside { web, nav, stage, stopping }))
+    pub(crate) fn new(
+        web: Web,
+        nav: Vec<NavItem>,
+        pages: HashMap<String, Access>,
+        stage: Stage,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Inside { web, nav, pages, stage, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {

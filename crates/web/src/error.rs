@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "{0} can be reached from elsewhere, and there is no admin token: set server.admin_token \
-         (env:NAME or file:PATH), or listen on a loopback address"
+        "{0} can be reached from elsewhere, and there is no admin token: set HOB_ADMIN_TOKEN, or \
+         server.admin_token (env:NAME or file:PATH), or listen on a loopback address"
     )]
     OpenToAll(SocketAddr),
     #[error("server.admin_token: {0}")]

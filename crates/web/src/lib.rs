@@ -14,7 +14,7 @@
 //! use utoipa::ToSchema;
 //!
 //! #[derive(Clone)]
-//! struct Garden;
+//! struct Garden(Vec<String>);
 //!
 //! #[derive(Serialize, ToSchema)]
 //! struct Gnome {
@@ -24,8 +24,8 @@
 //! /// One gnome.
 //! #[utoipa::path(get, path = "/api/v1/garden/gnomes/{name}", params(("name" = String, Path)),
 //!     responses((status = 200, body = Gnome)))]
-//! async fn gnome(State(_): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
-//!     if name == "robin" { Ok(Json(Gnome { name })) } else { Err(Problem::not_found("gnome")) }
+//! async fn gnome(State(garden): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
+//!     if garden.0.contains(&name) { Ok(Json(Gnome { name })) } else { Err(Problem::not_found("gnome")) }
 //! }
 //!
 //! #[derive(Template)]
@@ -45,7 +45,7 @@
 //!         .page(Access::read("garden"), "/garden", lawn)
 //!         .with_state(garden)
 //! }
-//! # let _ = routes(Garden);
+//! # let _ = routes(Garden(vec![]));
 //! ```
 
 mod access;
@@ -71,6 +71,8 @@ mod web;
 
 pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
 pub use app::{App, Stage};
+/// Where a page of its own frame finds an asset: `asset("hob.css")`.
+pub use assets::href as asset;
 pub use audit::Audit;
 pub use card::{Card, Figure, Trouble};
 pub use config::Config;

@@ -10,6 +10,7 @@ use hob_house::{House, Live, Task};
 use hob_records::{Transaction, sql};
 
 use crate::access::{Attempts, Door};
+use crate::server::Tls;
 use crate::{Audit, Changes, Config, Error};
 
 /// The web of one process. Clones are handles to the same.
@@ -25,6 +26,7 @@ struct Inner {
     attempts: Attempts,
     audit: Audit,
     changes: Changes,
+    tls: Option<Arc<Tls>>,
     /// The services that scopes may name.
     services: OnceLock<BTreeSet<String>>,
 }
@@ -37,7 +39,9 @@ impl Web {
     pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
         let admin = config.now().admin()?;
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
+        let tls = Tls::open(&config.now())?.map(Arc::new);
         let inner = Inner {
+            tls,
             door: Door::new(&house.records, admin.as_ref()),
             attempts: Attempts::new(&house.hot, keys.clone())?,
             audit: Audit::new(&house.records),
@@ -95,8 +99,8 @@ impl Web {
         self.inner.house.records.write(forget).await.map_err(Error::Records)
     }
 
-    pub(crate) fn live_config(&self) -> Live<Config> {
-        self.inner.config.clone()
+    pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
+        self.inner.tls.clone()
     }
 
     pub(crate) fn door(&self) -> &Door {
@@ -108,7 +112,7 @@ impl Web {
     }
 
     pub(crate) fn speaks_tls(&self) -> bool {
-        self.config().tls_certificate.is_some()
+        self.inner.tls.is_some()
     }
 
     /// Learns which services there are, from their routes.
@@ -132,7 +136,7 @@ impl Web {
         let _ = self.inner.door.write_uses().await;
     }
 
-    /// Takes over another admin token when the configuration is read again.
+    /// Takes over another admin token and another certificate when the configuration is read again.
     async fn watch_config(self, task: Task) {
         let mut config = self.inner.config.clone();
         loop {
@@ -143,6 +147,11 @@ impl Web {
             match now.admin() {
                 Ok(admin) => self.inner.door.replace_admin(admin.as_ref()),
                 Err(error) => tracing::error!(%error, "the admin token stays as it was"),
+            }
+            if let Some(tls) = &self.inner.tls
+                && let Err(error) = tls.reload(&now)
+            {
+                tracing::error!(%error, "the certificate stays as it was");
             }
             task.beat();
         }

@@ -89,11 +89,11 @@ mod tests {
         assert_eq!((passed(0), passed(2), passed(2)), (10, 5, 0));
     }
 
-    /// Ten million spoofed callers take no more memory than a hundred thousand.
+    /// However many callers are made up, no more than so many take memory.
     #[test]
     fn made_up_callers_do_not_fill_the_memory() {
         let (limits, now) = (limits(&["1/1s"]), Instant::now());
-        for number in 0..1_000_000 {
+        for number in 0..300_000 {
             limits.take(&Identity::new(&format!("stranger:{number}")).unwrap(), 1, now);
         }
         assert!(limits.callers() <= MOST_CALLERS);

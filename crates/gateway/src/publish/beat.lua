@@ -2,23 +2,25 @@
 -- held, and write the gauges of all of them (G1 G2 G5 G6).
 -- KEYS  1 instances zset (by end of lease, ms) · 2 connections hash · 3 starts hash · 4 seconds hash
 --       5 current · 6 most connections · 7 speed · 8 most speed
--- ARGV  instance, connections, the most of them at once since the last beat, hold_ms, now_us ('' = the store's clock),
---       then age_ms and count of requests seen since the last beat
+-- ARGV  instance, 'first' or 'again', connections, the most of them at once since the last beat, hold_ms,
+--       now_us ('' = the store's clock), then age_ms and count of requests seen since the last beat
 -- Returns {'beat', now_ms}
 -- TTL: of the seconds only, which are looked at for two minutes and kept for five. The sets are bounded by the
 -- instances that live; a dead one goes with the next beat of any other.
-local instance, connections, peak, hold_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local instance, connections, peak, hold_ms = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 -- The newest lease says what time it was at the latest beat.
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local now = math.max(clock_ms(ARGV[5]), tonumber(newest[2] or 0) - hold_ms)
+local now = math.max(clock_ms(ARGV[6]), tonumber(newest[2] or 0) - hold_ms)
 
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', int(now))) do
   redis.call('ZREM', KEYS[1], dead)
-  redis.call('HDEL', KEYS[2], dead)
-  redis.call('HDEL', KEYS[3], dead)
+  if dead ~= instance then
+    redis.call('HDEL', KEYS[2], dead)
+    redis.call('HDEL', KEYS[3], dead)
+  end
 end
--- The first of all: startup is now.
-if redis.call('ZCARD', KEYS[1]) == 0 then
+-- An instance that begins while no other lives: startup is now. One that was only late has not started again.
+if ARGV[2] == 'first' and redis.call('ZCARD', KEYS[1]) == 0 then
   redis.call('SET', KEYS[6], 0)
   redis.call('SET', KEYS[8], 0)
 end
@@ -33,7 +35,7 @@ local most = sum - connections + peak
 if most > tonumber(redis.call('GET', KEYS[6]) or 0) then redis.call('SET', KEYS[6], int(most)) end
 
 local second = math.floor(now / 1000)
-for at = 6, #ARGV, 2 do
+for at = 7, #ARGV, 2 do
   local seen = math.floor((now - ARGV[at]) / 1000)
   if seen > second - 120 then redis.call('HINCRBY', KEYS[4], int(seen), ARGV[at + 1]) end
 end

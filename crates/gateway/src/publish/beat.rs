@@ -22,11 +22,28 @@ pub(crate) fn gauges(keys: &Keys) -> Shard {
 #[derive(Debug)]
 pub(crate) struct Beat<'a> {
     pub(crate) instance: &'a InstanceId,
+    pub(crate) turn: Turn,
     pub(crate) connections: u32,
     /// The most of them since the last beat.
     pub(crate) peak: u32,
     /// Requests since the last beat, by when they were collected.
     pub(crate) seen: &'a [(Instant, u64)],
+}
+
+/// Whether an instance was heard of before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    First,
+    Again,
+}
+
+impl Turn {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Again => "again",
+        }
+    }
 }
 
 impl Beat<'_> {
@@ -42,7 +59,7 @@ impl Beat<'_> {
             keys.requests_speed(shard),
             keys.requests_speed_max(shard),
         ]);
-        call = call.arg(self.instance.as_str()).arg(self.connections).arg(self.peak);
+        call = call.arg(self.instance.as_str()).arg(self.turn.as_str()).arg(self.connections).arg(self.peak);
         call = call.arg(HOLD.as_millis() as u64).arg(hot.clock().us());
         for (at, count) in self.seen {
             call = call.arg(at.elapsed().as_millis() as u64).arg(*count);

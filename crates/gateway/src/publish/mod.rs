@@ -17,9 +17,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use hob_hot::epoch::{Epoch, Outcome};
 use hob_hot::{Call, FromRedisValue, Hot, Reply, Value, cmd};
 use hob_records::Records;
+use hob_schema::Shard;
 
-use beat::Beat;
 pub(crate) use beat::gauges;
+use beat::{Beat, Turn};
 use checkpoint::{Checkpoint, Kind, Saved};
 use flush::{Flush, Flushed, MOST_ENDPOINTS};
 pub(crate) use flush::{HOUR_MS, Place};
@@ -33,6 +34,8 @@ use crate::tally::Tally;
 
 /// Between two flushes.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at whether the totals are there.
+pub(crate) const HEAL_EVERY: Duration = Duration::from_secs(2);
 /// An idle instance says that it lives.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// An instance's own counter lives a day longer than the instance.
@@ -102,10 +105,10 @@ impl Publisher {
 
     /// Sends what there is to send, in one batch; more than one only if there are very many endpoints.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
-        self.collect();
         if self.epoch.is_none() {
             self.find_epoch().await?;
         }
+        self.collect();
         loop {
             self.round().await?;
             if self.unsent.is_empty() || self.sent.is_some() {
@@ -128,6 +131,29 @@ impl Publisher {
         Ok(())
     }
 
+    /// Looks whether every shard is there, also those that no live instance writes to, and puts back what is not.
+    pub(crate) async fn heal(&mut self) -> Result<(), Error> {
+        let shards: Vec<Shard> = self.place.keys.space().shards().collect();
+        let epoch_of = |shard: &Shard| {
+            Call::from(cmd("HGET").arg(self.place.keys.marker(*shard).as_bytes()).arg("epoch"))
+        };
+        let calls: Vec<Call> = shards.iter().map(epoch_of).collect();
+        for (shard, answer) in shards.into_iter().zip(self.sources.hot.batch(&calls).await) {
+            let found = Option::<u32>::from_redis_value(answer?).map_err(unreadable)?;
+            if shard != self.place.shard {
+                let records = &self.sources.records;
+                let seen =
+                    if found.is_some() { 0 } else { checkpoint::epoch(records, shard.number()).await? };
+                if seen > 0 {
+                    self.restore(shard, seen, 0).await?;
+                }
+            } else if self.epoch.is_some_and(|epoch| epoch.get() > 0 && Some(epoch.get()) != found) {
+                self.recover(found.unwrap_or(0)).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends and saves everything, and takes the instance out.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         self.flush().await?;
@@ -143,7 +169,11 @@ impl Publisher {
         if tally.is_empty() {
             return;
         }
-        self.seen.push((Instant::now(), tally.requests()));
+        let sum = tally.sum();
+        metrics::counter!("hob_gateway_requests_total").increment(sum.requests);
+        metrics::counter!("hob_gateway_refused_total").increment(sum.refused);
+        metrics::counter!("hob_gateway_errors_total").increment(sum.errors);
+        self.seen.push((Instant::now(), sum.requests));
         if self.seen.len() > MOST_SEEN {
             self.seen.remove(0);
         }
@@ -173,12 +203,14 @@ impl Publisher {
     /// Adds a beat when there is something to say, or it is time.
     fn beat(&mut self, calls: &mut Vec<Call>) -> bool {
         let (connections, peak) = self.sources.meter.connections();
+        metrics::gauge!("hob_gateway_connections").set(connections);
         let due = self.beaten_at.is_none_or(|at| at.elapsed() >= BEAT_EVERY);
         if !due && self.seen.is_empty() && connections == self.connections && peak <= self.connections {
             return false;
         }
         let seen = std::mem::take(&mut self.seen);
-        let beat = Beat { instance: &self.place.instance, connections, peak, seen: &seen };
+        let turn = if self.beaten_at.is_none() { Turn::First } else { Turn::Again };
+        let beat = Beat { instance: &self.place.instance, turn, connections, peak, seen: &seen };
         calls.push(beat.call(&self.sources.hot, &self.place.keys));
         self.connections = connections;
         true
@@ -244,18 +276,24 @@ impl Publisher {
         if self.saving.is_some() {
             self.save().await?;
         }
-        let Sources { hot, records, .. } = &self.sources;
         let shard = self.place.shard;
-        let seen = checkpoint::epoch(records, shard.number()).await?;
+        let seen = checkpoint::epoch(&self.sources.records, shard.number()).await?;
         // An epoch that is newer than mine was begun by somebody who puts the totals back. Should nothing come of it,
         // the next flush is refused again, in that epoch.
-        if seen <= self.epoch.map_or(0, Epoch::get)
-            && let Some(epoch) = checkpoint::begin_epoch(records, shard.number(), seen, found).await?
-        {
-            tracing::warn!(shard = shard.number(), epoch, "puts the totals back from the records");
-            restore::restore(hot, records, &self.place.keys, shard, epoch).await?;
+        if seen <= self.epoch.map_or(0, Epoch::get) {
+            self.restore(shard, seen, found).await?;
         }
         self.send_again().await
+    }
+
+    /// Puts a shard's totals back in a new epoch, unless somebody else has begun one.
+    async fn restore(&self, shard: Shard, seen: u32, found: u32) -> Result<(), Error> {
+        let Sources { hot, records, .. } = &self.sources;
+        if let Some(epoch) = checkpoint::begin_epoch(records, shard.number(), seen, found).await? {
+            tracing::info!(shard = shard.number(), epoch, "puts the totals back from the records");
+            restore::restore(hot, records, &self.place.keys, shard, epoch).await?;
+        }
+        Ok(())
     }
 
     /// Takes part in the shard's present epoch: all that is not in the records is sent again.
@@ -306,5 +344,10 @@ impl Publisher {
 }
 
 fn read(answer: hob_hot::Result<Value>) -> Result<Reply, Error> {
-    Reply::from_redis_value(answer?).map_err(|error| Error::Hot(hob_hot::Error::Reply(error.to_string())))
+    Reply::from_redis_value(answer?).map_err(unreadable)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+fn unreadable(error: impl ToString) -> Error {
+    Error::Hot(hob_hot::Error::Reply(error.to_string()))
 }

@@ -6,6 +6,7 @@ use hob_hot::{Hot, Reply, Script, cmd};
 use hob_records::Records;
 use hob_schema::{Key, Shard};
 
+use super::beat;
 use super::checkpoint::{self, Kind, Rows};
 use super::flush::{HOUR_MS, millis_text};
 use crate::Error;
@@ -28,8 +29,10 @@ pub(crate) async fn restore(
     let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
     // What is counted now but not in the records was counted since, and is flushed again.
     let counted: Vec<String> = hot.run(cmd("SMEMBERS").arg(keys.endpoints(shard).as_bytes())).await?;
+    let live = keys.instance_connections(beat::gauges(keys));
+    let instances: Vec<String> = hot.run(cmd("HKEYS").arg(live.as_bytes())).await?;
     let (now_s, _): (u64, u64) = hot.run(cmd("TIME")).await?;
-    counters.clear(&counted, now_s * 1000);
+    counters.clear(&counted, &instances, now_s * 1000);
     counters.fill(&rows);
     let named: Vec<&str> = rows
         .keys()
@@ -62,7 +65,10 @@ struct Counters<'a> {
 
 impl Counters<'_> {
     /// Names every counter that may be there.
-    fn clear(&mut self, endpoints: &[String], now_ms: u64) {
+    fn clear(&mut self, endpoints: &[String], instances: &[String], now_ms: u64) {
+        for instance in instances {
+            self.set(Kind::Instance, instance, String::new());
+        }
         let this_hour = now_ms - now_ms % HOUR_MS;
         for hour in 0..26 {
             self.set(Kind::Hour, &this_hour.saturating_sub(hour * HOUR_MS).to_string(), String::new());

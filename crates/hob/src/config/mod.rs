@@ -85,6 +85,7 @@ sections! {
         uptime: hob_uptime::Config,
         chat: hob_chat::Config,
         loadtest: hob_loadtest::Config,
+        pipeline: hob_pipeline::Config,
     }
 }
 

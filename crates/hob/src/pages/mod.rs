@@ -40,7 +40,7 @@ pub(crate) fn around(
     for schema in &mut schemas {
         schema.apply_env(&|name| std::env::var(name).ok()).context("the schemas")?;
     }
-    let survey = Survey::new(house.hot.clone(), Catalog::new(schemas, house.layout).context("the schemas")?);
+    let survey = Survey::new(&house.hot, Catalog::new(schemas, house.layout).context("the schemas")?);
     survey.start(&house.tasks);
     let changes = web.changes().clone();
     house.tasks.spawn("pulse of the console", move |task| pulse(changes.clone(), task));

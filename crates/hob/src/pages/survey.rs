@@ -63,7 +63,7 @@ pub(crate) enum Walk {
 }
 
 impl Survey {
-    pub(crate) fn new(hot: Hot, catalog: Catalog) -> Self {
+    pub(crate) fn new(hot: &Hot, catalog: Catalog) -> Self {
         let hot = hot.with_deadline(PATIENCE);
         let inner = Inner { hot, catalog, known: Mutex::default(), wanted: Notify::new() };
         Self { inner: Arc::new(inner) }

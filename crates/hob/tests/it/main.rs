@@ -3,6 +3,8 @@
 mod config;
 mod doctor;
 mod load;
+mod monitors;
+mod pipeline;
 mod program;
 mod records;
 mod schema;

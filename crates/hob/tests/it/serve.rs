@@ -110,7 +110,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     assert!(run(&["--listen", &taken]).starts_with(&format!("hob: could not listen on {taken}: ")));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", &taken]);
     assert!(text.starts_with(&format!("hob: the store could not listen on {taken}: ")), "{text}");
-    assert!(run(&["--listen", "0.0.0.0:0"]).contains("set server.admin_token"));
+    assert!(run(&["--listen", "0.0.0.0:0"]).contains("set HOB_ADMIN_TOKEN"));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
     assert!(run(&["--hot", "http://:secret@nowhere"]).starts_with("hob: the address of hot state: "));

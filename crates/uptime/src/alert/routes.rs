@@ -2,16 +2,15 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_records::{PageRequest, UnixMs};
-use hob_web::{Access, Json, Path, Problem, Query, Routes};
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use hob_web::{Access, Audit, Caller, Json, List, Paging, Path, Problem, Query, Routes, Time};
+use serde::Serialize;
+use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::channel::{self, Written};
 use super::delivery::{self, DeliveryState};
 use super::{Alerts, Attempt, Channel, ChannelId, ChannelPatch, ChannelSpec, Delivery, NoticeKind};
+use crate::routes::invalid;
 
 const READ: Access = Access::read("uptime");
 const WRITE: Access = Access::write("uptime");
@@ -29,22 +28,18 @@ pub(super) fn routes() -> Routes<Alerts> {
 
 /// A channel. Secrets are only named.
 #[derive(Debug, Serialize, ToSchema)]
-struct ChannelView {
-    id: ChannelId,
+#[schema(as = AlertChannel)]
+pub(super) struct ChannelView {
+    pub(super) id: ChannelId,
     #[serde(flatten)]
     spec: ChannelSpec,
-    /// ISO 8601.
-    created_at: String,
-    changed_at: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct ChannelList {
-    channels: Vec<ChannelView>,
+    created_at: Time,
+    changed_at: Time,
 }
 
 /// A message to a channel, with all its attempts.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AlertDelivery)]
 struct DeliveryView {
     /// Sent along as the idempotency key.
     id: String,
@@ -54,42 +49,28 @@ struct DeliveryView {
     state: DeliveryState,
     /// When it is tried next, while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    due_at: Option<String>,
-    created_at: String,
+    due_at: Option<Time>,
+    created_at: Time,
     attempts: Vec<AttemptView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AlertAttempt)]
 struct AttemptView {
     number: u32,
-    at: String,
+    at: Time,
     took_ms: u64,
     delivered: bool,
     /// What the other side said, or why it did not.
     message: String,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct DeliveryList {
-    deliveries: Vec<DeliveryView>,
-    /// `after` of the next page; absent at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-struct Paging {
-    /// Where the last page ended.
-    after: Option<String>,
-    /// How many, at most 500.
-    limit: Option<u16>,
-}
-
 /// All channels.
-#[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = ChannelList)))]
-async fn list(State(alerts): State<Alerts>) -> Result<Json<ChannelList>, Problem> {
+#[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = List<ChannelView>)))]
+async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
+    // There are so few that they are one page.
     let channels = channel::all(alerts.records()).await?;
-    Ok(Json(ChannelList { channels: channels.into_iter().map(ChannelView::from).collect() }))
+    Ok(Json(List { items: channels.into_iter().map(ChannelView::from).collect(), next: None }))
 }
 
 /// Adds a channel.
@@ -97,14 +78,16 @@ async fn list(State(alerts): State<Alerts>) -> Result<Json<ChannelList>, Problem
     responses((status = 201, body = ChannelView)))]
 async fn add(
     State(alerts): State<Alerts>,
+    caller: Caller,
     Json(spec): Json<ChannelSpec>,
 ) -> Result<(StatusCode, Json<ChannelView>), Problem> {
-    let written = channel::add(alerts.records(), &spec).await?;
-    Ok((StatusCode::CREATED, Json(view(written)?)))
+    let added = view(channel::add(alerts.records(), &spec).await?)?;
+    note(&alerts, &caller, "uptime.channel.add", &added.id).await;
+    Ok((StatusCode::CREATED, Json(added)))
 }
 
 /// One channel.
-#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = ChannelView)))]
 async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<ChannelView>, Problem> {
     let found = channel::by_id(alerts.records(), &id).await?;
@@ -112,25 +95,36 @@ async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
 }
 
 /// Changes a channel; what is left out stays.
-#[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path)),
+#[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
 async fn edit(
     State(alerts): State<Alerts>,
+    caller: Caller,
     Path(id): Path<ChannelId>,
     Json(patch): Json<ChannelPatch>,
 ) -> Result<Json<ChannelView>, Problem> {
-    Ok(Json(view(channel::edit(alerts.records(), &id, &patch).await?)?))
+    let edited = view(channel::edit(alerts.records(), &id, &patch).await?)?;
+    note(&alerts, &caller, "uptime.channel.edit", &id).await;
+    Ok(Json(edited))
 }
 
 /// Removes a channel. What was still to be told through it is given up.
-#[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
-async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<StatusCode, Problem> {
-    if channel::remove(alerts.records(), &id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(unknown()) }
+async fn remove(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Path(id): Path<ChannelId>,
+) -> Result<StatusCode, Problem> {
+    if !channel::remove(alerts.records(), &id).await? {
+        return Err(unknown());
+    }
+    note(&alerts, &caller, "uptime.channel.remove", &id).await;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Sends a test message now, and says how it went.
-#[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = AttemptView)))]
 async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<AttemptView>, Problem> {
     let attempt = alerts.test(&id).await?.ok_or_else(unknown)?;
@@ -139,48 +133,42 @@ async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
 
 /// What was told through a channel, the newest first.
 #[utoipa::path(get, path = "/api/v1/uptime/channels/{id}/deliveries",
-    params(("id" = String, Path)), responses((status = 200, body = DeliveryList)))]
+    params(("id" = String, Path, max_length = 64)), responses((status = 200, body = List<DeliveryView>)))]
 async fn deliveries(
     State(alerts): State<Alerts>,
     Path(id): Path<ChannelId>,
     Query(paging): Query<Paging>,
-) -> Result<Json<DeliveryList>, Problem> {
-    let request = PageRequest::parse(paging.after.as_deref(), paging.limit)?;
-    let page = delivery::page(alerts.records(), &id, &request).await?;
+) -> Result<Json<List<DeliveryView>>, Problem> {
+    let page = delivery::page(alerts.records(), &id, &paging.request()?).await?;
     let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
     let mut attempts = delivery::attempts(alerts.records(), &ids).await?;
-    let next = page.next.as_ref().map(ToString::to_string);
-    let with_attempts = |delivery: Delivery| {
+    let page = page.map(|delivery| {
         let own = attempts.extract_if(.., |attempt| attempt.delivery_id == delivery.id);
         let own = own.map(AttemptView::from).collect();
         DeliveryView::new(delivery, own)
-    };
-    Ok(Json(DeliveryList { deliveries: page.rows.into_iter().map(with_attempts).collect(), next }))
+    });
+    Ok(Json(page.into()))
 }
 
-fn view(written: Written) -> Result<ChannelView, Problem> {
+pub(super) fn view(written: Written) -> Result<ChannelView, Problem> {
     match written {
         Written::Written(channel) => Ok((*channel).into()),
-        Written::Invalid(wrong) => {
-            let mut wrong = wrong.into_iter();
-            let first = wrong.next().map_or_else(
-                || Problem::invalid("", "the channel cannot be understood"),
-                |wrong| Problem::invalid(wrong.field, wrong.message),
-            );
-            Err(wrong.fold(first, |problem, wrong| problem.with_field(wrong.field, wrong.message)))
-        }
+        Written::Invalid(wrong) => Err(invalid(wrong)),
         Written::NameTaken => Err(Problem::conflict("Another channel has this name.")),
         Written::TooMany => Err(Problem::conflict("There are as many channels as there may be.")),
         Written::Unknown => Err(unknown()),
     }
 }
 
-fn unknown() -> Problem {
-    Problem::not_found("channel")
+/// Writes down who did what. That it was done is not undone when this fails.
+pub(super) async fn note(alerts: &Alerts, caller: &Caller, what: &str, id: &ChannelId) {
+    if let Err(error) = Audit::new(alerts.records()).record(caller.name(), what, id.as_str()).await {
+        tracing::warn!(%error, what, %id, "not in the audit trail");
+    }
 }
 
-fn iso(time: UnixMs) -> String {
-    Timestamp::from_millisecond(time.0).map(|time| time.to_string()).unwrap_or_default()
+pub(super) fn unknown() -> Problem {
+    Problem::not_found("channel")
 }
 
 impl From<Channel> for ChannelView {
@@ -188,8 +176,8 @@ impl From<Channel> for ChannelView {
         Self {
             id: channel.id,
             spec: channel.spec,
-            created_at: iso(channel.created_at),
-            changed_at: iso(channel.changed_at),
+            created_at: channel.created_at.into(),
+            changed_at: channel.changed_at.into(),
         }
     }
 }
@@ -198,7 +186,7 @@ impl From<Attempt> for AttemptView {
     fn from(attempt: Attempt) -> Self {
         Self {
             number: attempt.number,
-            at: iso(attempt.at),
+            at: attempt.at.into(),
             took_ms: attempt.took_ms,
             delivered: attempt.delivered,
             message: attempt.message,
@@ -215,8 +203,8 @@ impl DeliveryView {
             kind: delivery.kind,
             number: delivery.number,
             state: delivery.state,
-            due_at: waits.then(|| iso(delivery.due_at)),
-            created_at: iso(delivery.created_at),
+            due_at: waits.then(|| delivery.due_at.into()),
+            created_at: delivery.created_at.into(),
             attempts,
         }
     }

@@ -422,6 +422,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_the_language_is_right() {
+        let page = include_str!("../../../../docs/checks.md");
+        let (_, list) = page.split_once("```assertion\n").unwrap();
+        let (list, _) = list.split_once("```").unwrap();
+        for text in list.lines() {
+            assert_eq!(text.parse::<Assertion>().map(|assertion| assertion.to_string()), Ok(text.to_owned()));
+        }
+        assert!(list.lines().count() > 10);
+    }
+
+    #[test]
     fn space_and_the_case_of_headers_do_not_matter() {
         let tight: Assertion = "status==200".parse().unwrap();
         assert_eq!(tight, "  status  ==  200  ".parse().unwrap());

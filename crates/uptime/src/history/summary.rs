@@ -34,7 +34,7 @@ pub(super) struct HourRow {
 from_row!(HourRow { good, bad, latencies });
 
 /// Sums up the hours and days that are over.
-pub(crate) async fn summarize(records: &Records, monitors: &[MonitorId], now: UnixMs) -> Result<()> {
+pub async fn summarize(records: &Records, monitors: &[MonitorId], now: UnixMs) -> Result<()> {
     let over = |length: i64| {
         let settled = now.minus(SETTLE).0;
         settled - settled.rem_euclid(length)
@@ -137,7 +137,7 @@ pub(super) async fn of_hours(
 }
 
 /// Forgets what was kept for long enough, in slices of time, so that nobody waits long for one.
-pub(crate) async fn trim(records: &Records, config: &Config, now: UnixMs) -> Result<()> {
+pub async fn trim(records: &Records, config: &Config, now: UnixMs) -> Result<()> {
     let before = now.minus(config.keep_results.get());
     for _ in 0..MOST_SLICES {
         let oldest: Query<(Option<UnixMs>,)> = sql("SELECT min(at) FROM uptime_result");

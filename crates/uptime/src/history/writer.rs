@@ -74,7 +74,8 @@ pub(crate) async fn write_results(records: &Records, waiting: &mut Waiting, task
     }
 }
 
-pub(crate) async fn write(records: &Records, batch: &[Finding]) -> Result<()> {
+/// Writes results; those that are there already stay as they are.
+pub async fn write(records: &Records, batch: &[Finding]) -> Result<()> {
     let work = |tx: Transaction| async move {
         let mut rows = Vec::with_capacity(batch.len());
         for Finding { monitor, at, fence, state, latency_us, error } in batch {

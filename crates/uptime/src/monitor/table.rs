@@ -71,6 +71,11 @@ pub async fn all(records: &Records) -> Result<Vec<Monitor>> {
     }
 }
 
+/// How many monitors there are, and when one was changed last: another answer means that something is different.
+pub async fn edition(on: &impl Read) -> Result<(u64, i64)> {
+    Ok(on.one(sql("SELECT count(*), coalesce(max(changed_at), 0) FROM uptime_monitor")).await?)
+}
+
 pub async fn by_id(on: &impl Read, id: &MonitorId) -> Result<Option<Monitor>> {
     let select: Query<Row> =
         sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE id = $1");
@@ -91,7 +96,7 @@ pub async fn add(records: &Records, id: &MonitorId, spec: &MonitorSpec) -> Resul
         .write(|tx| async move {
             let insert =
                 sql("INSERT INTO uptime_monitor (id, generation, spec, token, created_at, changed_at)
-                              VALUES ($1, 1, $2, $3, $4, $4) ON CONFLICT DO NOTHING");
+                              VALUES ($1, $4, $2, $3, $4, $4) ON CONFLICT DO NOTHING");
             let insert = insert.bind(id).bind(text.as_str()).bind(token.clone()).bind(tx.now());
             if tx.execute(insert).await? == 0 {
                 return Ok(None);

@@ -4,9 +4,7 @@
 --       first_failure_at, last_failure_at, alerted
 -- Returns {'restored'} · {'over'} when the shard is not being rebuilt in this epoch any more
 -- No TTLs: they are bounded by the monitors that exist.
-if redis.call('HGET', KEYS[2], 'rebuilding') ~= ARGV[1] or redis.call('HEXISTS', KEYS[2], 'epoch') == 1 then
-  return {'over'}
-end
+if redis.call('HGET', KEYS[2], 'rebuilding') ~= ARGV[1] then return {'over'} end
 local incident = 4
 for at = 2, #ARGV, 7 do
   local id = ARGV[at]

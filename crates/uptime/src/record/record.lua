@@ -24,7 +24,7 @@ if ARGV[7] ~= '' then redis.call('HSET', KEYS[5], id, ARGV[7]) end
 local recent = redis.call('HGET', KEYS[6], 'recent')
 recent = recent and recent .. ' ' .. ARGV[14] or ARGV[14]
 local _, spaces = string.gsub(recent, ' ', '')
-if spaces >= 40 then recent = string.sub(recent, string.find(recent, ' ', 1, true) + 1) end
+if spaces >= 30 then recent = string.sub(recent, string.find(recent, ' ', 1, true) + 1) end
 redis.call('HSET', KEYS[6], 'recent', recent, unpack(ARGV, 15))
 redis.call('PEXPIRE', KEYS[6], ARGV[8])
 

@@ -76,8 +76,9 @@ impl Wanted {
                 .iter()
                 .any(|text| text.to_lowercase().contains(search))
         };
-        self.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
-            && self.group.as_ref().is_none_or(|group| spec.group == *group)
+        // A form sends its empty fields too.
+        self.tag.as_ref().is_none_or(|tag| tag.is_empty() || spec.tags.contains(tag))
+            && self.group.as_ref().is_none_or(|group| group.is_empty() || spec.group == *group)
             && (search.is_empty() || named())
             && (!self.failing || board.state(monitor).is_failing())
     }

@@ -13,8 +13,8 @@ use crate::bench::{Bench, GRACE, NEEDS, bad, good};
 
 async fn rebuild(bench: &Bench) {
     for shard in bench.schedule.shards() {
-        if let Outcome::Lost { found } = bench.schedule.claim(shard, 0).await.unwrap() {
-            bench.schedule.rebuild(&bench.house.records, shard, found, GRACE).await.unwrap();
+        if let Outcome::Lost { .. } = bench.schedule.claim(shard, 0).await.unwrap() {
+            bench.schedule.rebuild(&bench.house.records, shard, GRACE).await.unwrap();
         }
     }
 }
@@ -90,8 +90,8 @@ every_house! {
         bench.house.store().flush_all().await;
         rebuild(&bench).await;
         let shard = other.shard_of(&monitor.id);
-        let Outcome::Lost { found: Some(found) } = other.claim(shard, 10).await.unwrap() else { panic!("lost") };
-        other.rebuild(&bench.house.records, shard, Some(found), GRACE).await.unwrap();
+        let Outcome::Lost { found: Some(_) } = other.claim(shard, 10).await.unwrap() else { panic!("lost") };
+        other.rebuild(&bench.house.records, shard, GRACE).await.unwrap();
         bench.clock.advance(Duration::from_secs(61));
         let Outcome::Done(claims) = other.claim(shard, 10).await.unwrap() else { panic!("claims") };
         assert_eq!(claims.claims[0].standing, Standing::NEW);
@@ -108,14 +108,12 @@ every_house! {
         let records = &bench.house.records;
         for shard in bench.schedule.shards() {
             let (mine, others) = tokio::join!(
-                bench.schedule.rebuild(records, shard, None, GRACE),
-                other.rebuild(records, shard, None, GRACE)
+                bench.schedule.rebuild(records, shard, GRACE),
+                other.rebuild(records, shard, GRACE)
             );
             mine.unwrap();
             others.unwrap();
         }
-        // Whoever was first may have to take up what the other has made of it.
-        rebuild(&bench).await;
         bench.clock.advance(Duration::from_secs(61));
         assert_eq!(bench.claim().await.len(), 20);
     }

@@ -38,7 +38,8 @@ every_house! {
             assert_eq!(before[field], after[field]);
         }
         assert_eq!((after["state"].as_str(), after["error"].as_str()), ("SUSPECT", "connect: connection refused"));
-        assert_eq!(after["recent"], "U120 S0");
+        let recent: Vec<&str> = after["recent"].split(' ').collect();
+        assert!(recent[0].starts_with("U120:") && recent[1].starts_with("S0:"), "{recent:?}");
         let ttl = bench.ttl_s(&key).await;
         assert!((290..=300).contains(&ttl), "at least 300 s, not {ttl}");
     }
@@ -121,11 +122,11 @@ every_house! {
     async fn what_is_kept_of_a_monitor_is_bounded(house: TestHouse) {
         let bench = Bench::new(house).await;
         let monitor = bench.add("m1", |spec| spec.interval_s = 1).await;
-        for _ in 0..45 {
+        for _ in 0..35 {
             bench.turn(&monitor, &good()).await;
         }
         let recent = bench.hash(bench.schedule.keys().status(&monitor.id)).await["recent"].clone();
-        assert_eq!(recent.split(' ').count(), 40);
+        assert_eq!(recent.split(' ').count(), 30);
         bench.clock.advance(Duration::from_secs(2));
     }
 }

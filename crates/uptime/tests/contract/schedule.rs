@@ -20,7 +20,7 @@ every_house! {
         let bench = Bench::new(house).await;
         let monitor = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
-        assert_eq!((&claim.id, claim.generation), (&monitor.id, 1));
+        assert_eq!((&claim.id, claim.generation), (&monitor.id, monitor.generation));
         assert_eq!(bench.claim().await, []);
         bench.record(&monitor, &claim, &good()).await;
         assert_eq!(bench.claim().await, []);
@@ -125,6 +125,20 @@ every_house! {
     }
 
     /// U1
+    async fn what_is_added_again_under_an_old_id_is_another_monitor(house: TestHouse) {
+        let bench = Bench::new(house).await;
+        let old = bench.add("m1", |_| {}).await;
+        let claim = bench.claim_one().await;
+        // Hot state hears nothing of the deletion.
+        monitor::remove(&bench.house.records, &old.id).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let new = bench.add("m1", |_| {}).await;
+        assert!(new.generation > old.generation);
+        assert_eq!(bench.record(&old, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
+        assert_eq!(bench.claim_one().await.generation, new.generation);
+    }
+
+    /// U1
     async fn a_check_of_an_earlier_edition_does_not_count(house: TestHouse) {
         let bench = Bench::new(house).await;
         let monitor = bench.add("m1", |_| {}).await;
@@ -137,7 +151,7 @@ every_house! {
         assert_eq!(bench.plan(&edited).await, Planned::Planned);
         assert_eq!(bench.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
         let claim = bench.claim_one().await;
-        assert_eq!(claim.generation, 2);
+        assert_eq!(claim.generation, monitor.generation + 1);
         assert_eq!(bench.plan(&monitor).await, Planned::Newer);
         assert_eq!(bench.record(&edited, &claim, &good()).await.0, Recorded::Recorded);
     }

@@ -12,14 +12,14 @@ use hob_testkit::{Database, LIMIT, Layout, Needs, Store, TestApp, TestHouse, eve
 use hob_uptime::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{IncidentEvent, What};
 use hob_uptime::probe::{Limits, Probe};
-use hob_uptime::{Config, MIGRATIONS};
+use hob_uptime::{Config, MIGRATIONS, Uptime};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::mail::MailServer;
 use crate::target::{Target, answer};
 
-const NEEDS: Needs = Needs {
+pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/uptime.toml", include_str!("../../../../schemas/uptime.toml"))],
     migrations: &[MIGRATIONS],
 };
@@ -291,6 +291,40 @@ async fn a_black_hole_delays_no_other_channel() {
     assert_eq!(good.visits(), INCIDENTS);
 }
 
+/// U5 U6 U9: from a target that breaks to the people who hear of it, and that it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_told_and_so_is_its_end() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let status = Arc::new(AtomicUsize::new(503));
+    let now = Arc::clone(&status);
+    let target =
+        Target::saying(move |_| answer(u16::try_from(now.load(Ordering::SeqCst)).unwrap(), "", "")).await;
+    let hook = Target::saying(|_| answer(200, "", "")).await;
+
+    let uptime = Uptime::open(&house, Live::fixed(Config::default())).await.unwrap();
+    let app = TestApp::start(&house, uptime.routes()).await;
+    uptime.start(app.web().changes());
+    let relay = Relay::new(&house.records, Retention::default());
+    tokio::spawn(relay.run(async |_: Vec<Event>| Ok::<(), String>(()), std::future::pending()));
+
+    let channel = json!({"name": "Operations", "kind": "webhook", "url": hook.url("/")});
+    assert_eq!(app.post("/api/v1/uptime/channels", &channel).await.status, 201);
+    let monitor = json!({"name": "Shop", "kind": "http", "target": target.url("/"), "interval_s": 1, "retries": 0,
+                         "channels": ["Operations"]});
+    assert_eq!(app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
+    let told = || {
+        hook.heard()
+            .iter()
+            .map(|request| header(request, "x-hob-event").unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    wait_for("the outage to be told", LIMIT, async || told() == ["opened"]).await;
+    assert!(body(&hook.heard()[0]).contains("Shop is down"), "{:?}", hook.heard());
+
+    status.store(200, Ordering::SeqCst);
+    wait_for("its end to be told", LIMIT, async || told() == ["opened", "resolved"]).await;
+}
+
 #[tokio::test]
 async fn slack_and_discord_are_posted_to_where_a_secret_says() {
     let mut office = Office::new(Database::sqlite()).await;
@@ -387,7 +421,7 @@ async fn channels_are_added_changed_and_removed() {
     assert_eq!(serde_json::from_slice::<Value>(&app.get(&own).await.body).unwrap(), changed);
     assert_eq!(
         serde_json::from_slice::<Value>(&app.get(path).await.body).unwrap(),
-        json!({"channels": [changed]})
+        json!({"items": [changed], "next": null})
     );
 
     assert_eq!(app.delete(&own).await.status, 204);
@@ -412,11 +446,34 @@ async fn a_test_is_sent_at_once_and_only_once() {
     let list = app.get(&format!("/api/v1/uptime/channels/{id}/deliveries")).await;
     let list: Value = serde_json::from_slice(&list.body).unwrap();
     assert_eq!(
-        (&list["deliveries"][0]["state"], &list["deliveries"][0]["attempts"][0]["number"]),
+        (&list["items"][0]["state"], &list["items"][0]["attempts"][0]["number"]),
         (&json!("failed"), &json!(1))
     );
     assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
     assert_eq!(target.visits(), 1);
+}
+
+#[tokio::test]
+async fn a_channel_can_be_added_and_tried_from_the_console() {
+    let office = Office::new(Database::sqlite()).await;
+    let target = Target::saying(|_| answer(200, "", "")).await;
+    let app = app(&office).await;
+    let empty = app.get("/uptime/channels").await;
+    assert!(String::from_utf8_lossy(&empty.body).contains("No channels yet"));
+    let fields =
+        [("name", "Ops <b>"), ("kind", "webhook"), ("url", &target.url("/hook")), ("secret", ""), ("to", "")];
+    let added = app.submit("/uptime/channels", &fields).await;
+    assert_eq!(added.status, 303);
+    let own = added.headers["location"].to_str().unwrap().to_owned();
+    assert_eq!(app.submit(&format!("{own}/test"), &[]).await.status, 303);
+    let page = app.get(&own).await;
+    let page = String::from_utf8_lossy(&page.body);
+    assert!(page.contains("delivered") && page.contains("status 200") && page.contains("unsigned"), "{page}");
+    assert!(!page.contains("Ops <b>"), "{page}");
+    assert_eq!(app.submit(&format!("{own}/delete"), &[]).await.status, 303);
+    assert_eq!(app.get(&own).await.status, 404);
+    let refused = app.submit("/uptime/channels", &[("name", "a"), ("kind", "email")]).await;
+    assert_eq!(refused.status, 422);
 }
 
 /// What was written to the log.
@@ -456,7 +513,7 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
     let list = app.get("/api/v1/uptime/channels").await;
     seen.push_str(&String::from_utf8_lossy(&list.body));
     let list: Value = serde_json::from_slice(&list.body).unwrap();
-    for channel in list["channels"].as_array().unwrap() {
+    for channel in list["items"].as_array().unwrap() {
         let own = format!("/api/v1/uptime/channels/{}", channel["id"].as_str().unwrap());
         for answer in
             [app.post(&format!("{own}/test"), &json!({})).await, app.get(&format!("{own}/deliveries")).await]

@@ -1,6 +1,7 @@
 //! Where Hob meets strangers: targets that are checked, and channels that are told.
 
 mod alerts;
+mod badges;
 mod dns;
 mod hostile;
 mod http;

@@ -72,6 +72,12 @@ impl Changes {
         self.inner.wake.notify_one();
     }
 
+    /// How many open pages listen on this node.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        self.inner.feed.clients()
+    }
+
     pub(crate) fn feed(&self) -> &Feed {
         &self.inner.feed
     }

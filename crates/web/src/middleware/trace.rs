@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
@@ -34,6 +34,20 @@ impl RequestId {
     }
 }
 
+/// Clients make up methods; labels are few.
+fn label(method: &Method) -> String {
+    let known = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+    ];
+    if known.contains(method) { method.to_string() } else { "other".to_owned() }
+}
+
 /// Gives the request an id and a span, and writes one line when it is answered. Headers are never logged, nor is the
 /// query: both may hold secrets.
 pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
@@ -53,7 +67,7 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
         id = id.as_str(), %method, path, status = status.as_u16(), ms = took.as_secs_f64() * 1_000.0,
         peer = peer.map(tracing::field::display),
     );
-    let labels = [("route", route), ("method", method.to_string()), ("status", status.as_u16().to_string())];
+    let labels = [("route", route), ("method", label(&method)), ("status", status.as_u16().to_string())];
     metrics::histogram!("hob_http_request_seconds", &labels).record(took.as_secs_f64());
     if let Ok(value) = HeaderValue::from_str(id.as_str()) {
         response.headers_mut().insert(HEADER, value);

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use hob_house::Live;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -21,9 +20,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use self::tls::Tls;
+pub(crate) use self::tls::Tls;
 use self::wire::Wire;
-use crate::{Config, Error};
+use crate::Config;
 
 /// Who is at the other end of the connection.
 #[derive(Clone, Copy, Debug)]
@@ -51,31 +50,26 @@ struct Host {
 
 /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
 pub(crate) async fn serve(
-    config: Live<Config>,
+    config: &Config,
+    tls: Option<Arc<Tls>>,
     router: Router,
     listener: TcpListener,
     stop: CancellationToken,
-) -> Result<(), Error> {
-    let now = config.now();
-    let head_within = now.head_within.get();
-    let tls = Tls::open(&now)?.map(Arc::new);
+) {
+    let head_within = config.head_within.get();
     let cut = CancellationToken::new();
     // Whatever way this ends, nothing stays behind.
     let _cut = cut.clone().drop_guard();
-    if let Some(tls) = &tls {
-        tokio::spawn(cut.clone().run_until_cancelled_owned(renew(Arc::clone(tls), config)));
-    }
     let host = Host { router, http: http(head_within), tls, head_within, cut };
     let graceful = GracefulShutdown::new();
     tokio::select! {
-        () = accept(&host, &now, &listener, &graceful) => {}
+        () = accept(&host, config, &listener, &graceful) => {}
         () = stop.cancelled() => {}
     }
     drop(listener);
-    if tokio::time::timeout(now.drain_within.get(), graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(config.drain_within.get(), graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests were cut off");
     }
-    Ok(())
 }
 
 /// Accepts for ever, as many at a time as there are seats.
@@ -93,17 +87,6 @@ async fn accept(host: &Host, config: &Config, listener: &TcpListener, graceful: 
                 tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(BREATH).await;
             }
-        }
-    }
-}
-
-/// Reads the certificate again whenever the configuration is.
-async fn renew(tls: Arc<Tls>, mut config: Live<Config>) {
-    loop {
-        let now = config.changed().await;
-        match tls.reload(&now) {
-            Ok(()) => tracing::info!("read the certificate again"),
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
         }
     }
 }

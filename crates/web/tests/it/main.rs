@@ -1,9 +1,14 @@
 //! The web, seen from outside: over the wire, in a real house.
 
 mod access;
+mod away;
 mod browser;
+mod crowd;
 mod door;
 mod garden;
 mod live;
+mod log;
 mod routes;
 mod server;
+mod slow;
+mod tls;

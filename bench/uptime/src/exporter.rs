@@ -1,0 +1,81 @@
+//! prometheus-blackbox-exporter, asked over connections that stay open.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::CONCURRENCY;
+use crate::figures::Figures;
+use crate::process::Process;
+
+/// What Hob's check asks for too: a good status, over a connection of its own.
+const CONFIG: &str = "modules:\n  http_2xx:\n    prober: http\n    timeout: 10s\n";
+
+pub(crate) struct Exporter {
+    process: Process,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Exporter {
+    pub(crate) fn start() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let config = folder.path().join("blackbox.yml");
+        std::fs::write(&config, CONFIG)?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let mut command = Command::new("prometheus-blackbox-exporter");
+        command.arg(format!("--config.file={}", config.display()));
+        command.arg(format!("--web.listen-address={address}")).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Process::start(&mut command).context("apt-get install prometheus-blackbox-exporter")?;
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            if begun.elapsed() > Duration::from_secs(30) {
+                bail!("the exporter does not listen");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Self { process, address, _folder: folder })
+    }
+
+    pub(crate) async fn measure(&self, target: &str, seconds: u64) -> Result<Figures> {
+        let before = self.process.cpu()?;
+        let begun = Instant::now();
+        let end = begun + Duration::from_secs(seconds);
+        let mut askers = JoinSet::new();
+        for _ in 0..CONCURRENCY {
+            askers.spawn(ask(self.address, format!("/probe?module=http_2xx&target={target}"), end));
+        }
+        let mut latencies = Vec::new();
+        while let Some(asked) = askers.join_next().await {
+            latencies.extend(asked??);
+        }
+        Figures::new(latencies, begun.elapsed(), self.process.cpu()? - before)
+    }
+}
+
+async fn ask(exporter: SocketAddr, path: String, end: Instant) -> Result<Vec<Duration>> {
+    let stream = TokioIo::new(TcpStream::connect(exporter).await?);
+    let (mut sender, connection) = http1::handshake(stream).await?;
+    tokio::spawn(connection);
+    let mut latencies = Vec::new();
+    while Instant::now() < end {
+        let request = Request::get(path.as_str()).header("host", "exporter").body(Empty::<Bytes>::new())?;
+        let begun = Instant::now();
+        let body = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
+        latencies.push(begun.elapsed());
+        if !String::from_utf8_lossy(&body).contains("probe_success 1") {
+            bail!("a probe of the exporter failed");
+        }
+    }
+    Ok(latencies)
+}

@@ -1,0 +1,51 @@
+//! Hob's probe, in a process of its own.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hob_house::config::Secrets;
+use hob_uptime::assertion::Assertion;
+use hob_uptime::check::{Check, CheckSpec, Kind};
+use hob_uptime::probe::{Limits, Probe};
+use tokio::task::JoinSet;
+
+use crate::CONCURRENCY;
+use crate::figures::Figures;
+use crate::process::{self, Process};
+
+/// A round in a new process.
+pub(crate) fn measure(url: &str, seconds: u64) -> Result<Figures> {
+    Figures::parse(&Process::own(&["probe", url, &seconds.to_string()])?.first_line()?)
+}
+
+/// Checks as fast as it can, and prints how fast that was.
+pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
+    let spec = CheckSpec { kind: Kind::Http, target: url.to_owned(), http: None, dns: None, heartbeat: None };
+    let check = spec.check().ok().context("a check")?;
+    let assertions: Vec<Assertion> = vec!["status in 200..299".parse()?];
+    let probe = Probe::new(Limits::default(), Secrets::none());
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(seconds);
+    let mut workers = JoinSet::new();
+    for _ in 0..CONCURRENCY {
+        workers.spawn(work(probe.clone(), check.clone(), assertions.clone(), end));
+    }
+    let mut latencies = Vec::new();
+    while let Some(worked) = workers.join_next().await {
+        latencies.extend(worked??);
+    }
+    println!("{}", Figures::new(latencies, begun.elapsed(), process::cpu("self")?)?.line());
+    Ok(())
+}
+
+async fn work(probe: Probe, check: Check, assertions: Vec<Assertion>, end: Instant) -> Result<Vec<Duration>> {
+    let mut latencies = Vec::new();
+    while Instant::now() < end {
+        let seen = probe.run(&check, &assertions, Duration::from_secs(10)).await;
+        if !seen.is_ok() {
+            bail!("a check failed: {:?}", seen.outcome);
+        }
+        latencies.extend(seen.phases.total);
+    }
+    Ok(latencies)
+}

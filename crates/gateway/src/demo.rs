@@ -1,0 +1,142 @@
+//! The demo: a small site behind the gateway, and bots that click on it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use hob_house::{House, Live, Task};
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use rand::RngExt as _;
+use tokio::net::TcpListener;
+
+use crate::config::{Config, RuleConfig};
+use crate::gateway::Gateway;
+use crate::{Error, Exactness};
+
+/// What the site has, and how often it is clicked on among sixteen clicks.
+const PAGES: [(Method, &str, u32); 7] = [
+    (Method::GET, "/", 4),
+    (Method::GET, "/api/products", 4),
+    (Method::GET, "/api/products/42", 3),
+    (Method::POST, "/api/cart", 2),
+    (Method::POST, "/api/auth/login", 1),
+    (Method::GET, "/api/orders/7", 1),
+    (Method::GET, "/old-link", 1),
+];
+
+/// Bots, each with an address of its own. The last one clicks without a pause, and meets the limits.
+const BOTS: u8 = 12;
+
+impl Gateway {
+    /// A gateway before a small site, instead of what the configuration says, with bots that click on it.
+    pub async fn open_demo(house: &House, config: &Config) -> Result<Self, Error> {
+        let listen = |address| move |source| Error::Listen { address, source };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = TcpListener::bind(address).await.map_err(listen(address))?;
+        let site = listener.local_addr().map_err(listen(address))?;
+        let stop = house.tasks.stop_token();
+        tokio::spawn(async move {
+            let served = axum::serve(listener, app()).with_graceful_shutdown(stop.cancelled_owned());
+            if let Err(error) = served.await {
+                tracing::warn!(%error, "the demo's site ended");
+            }
+        });
+        let at = |listen| Live::fixed(demo_config(listen, site));
+        let gateway = match Self::open(house, at(config.listen)).await {
+            // A port that is taken is replaced by a free one.
+            Err(Error::Listen { .. }) => Self::open(house, at(address)).await?,
+            opened => opened?,
+        };
+        if let Some(gateway) = gateway.address() {
+            for bot in 1..=BOTS {
+                house.tasks.spawn(format!("gateway demo bot {bot}"), move |task| click(task, gateway, bot));
+            }
+        }
+        Ok(gateway)
+    }
+}
+
+fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
+    let rule = |name: &str, windows: &str| RuleConfig::new(name, windows);
+    Config {
+        listen,
+        upstream: vec![format!("http://{site}")],
+        health_path: "/".to_owned(),
+        routes: vec!["/api/products/:id".to_owned(), "/api/orders/:id".to_owned()],
+        // The bots say where they are, as a proxy would.
+        trusted_proxies: vec![ipnet::IpNet::from(IpAddr::V4(Ipv4Addr::LOCALHOST))],
+        rules: vec![
+            RuleConfig {
+                exactness: Exactness::Leased,
+                route: Some("/api/*".to_owned()),
+                ..rule("api", "10/1s burst 40, 300/1m burst 120")
+            },
+            RuleConfig {
+                algorithm: hob_hot::limit::Algorithm::SlidingLog,
+                public: true,
+                route: Some("/api/auth/login".to_owned()),
+                ..rule("login", "20/1m")
+            },
+            RuleConfig { shadow: true, ..rule("stricter", "5/1s") },
+        ],
+        ..Config::default()
+    }
+}
+
+/// A shop, more or less: some pages are slow, some fail now and then.
+fn app() -> Router {
+    Router::new()
+        .route("/", get(async || answer(2, 0.0).await))
+        .route("/api/products", get(async || answer(8, 0.01).await))
+        .route("/api/products/{id}", get(async || answer(4, 0.02).await))
+        .route("/api/cart", post(async || answer(15, 0.03).await))
+        .route("/api/auth/login", post(async || answer(40, 0.05).await))
+        .route("/api/orders/{id}", get(async || answer(25, 0.08).await))
+}
+
+/// Answers after about so many milliseconds, sometimes much later, sometimes badly.
+async fn answer(typical_ms: u64, failing: f64) -> StatusCode {
+    let (luck, wobble): (f64, f64) = (rand::rng().random(), rand::rng().random());
+    let slow = if wobble > 0.99 { 12.0 } else { 0.5 + wobble };
+    tokio::time::sleep(Duration::from_secs_f64(typical_ms as f64 / 1000.0 * slow)).await;
+    if luck < failing { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK }
+}
+
+async fn click(task: Task, gateway: SocketAddr, bot: u8) {
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    // From the block that is set aside for documentation.
+    let address = Ipv4Addr::new(203, 0, 113, bot);
+    let busy = bot == BOTS;
+    loop {
+        let pause_ms = if busy { 30 } else { rand::rng().random_range(150..1500) };
+        if !task.pause(Duration::from_millis(pause_ms)).await {
+            return;
+        }
+        let (method, path) = page(rand::rng().random_range(0..16));
+        let request = Request::builder().method(method).uri(format!("http://{gateway}{path}"));
+        let request = request.header("x-forwarded-for", address.to_string()).body(Empty::new());
+        if let Ok(request) = request
+            && let Ok(response) = client.request(request).await
+        {
+            // Read to its end, so that the connection is used again.
+            let _ = response.into_body().collect().await;
+        }
+        task.beat();
+    }
+}
+
+fn page(mut luck: u32) -> (Method, &'static str) {
+    for (method, path, share) in &PAGES {
+        match luck.checked_sub(*share) {
+            Some(rest) => luck = rest,
+            None => return (method.clone(), path),
+        }
+    }
+    (Method::GET, "/")
+}

@@ -1,0 +1,99 @@
+//! The same limits and counts for a service in Rust, without a proxy: a tower layer.
+//!
+//! ```no_run
+//! # async fn example(gateway: hob_gateway::Gateway) -> std::io::Result<()> {
+//! use std::net::SocketAddr;
+//!
+//! let app = axum::Router::new()
+//!     .route("/", axum::routing::get(async || "hello"))
+//!     .layer(gateway.layer())
+//!     .into_make_service_with_connect_info::<SocketAddr>();
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//! axum::serve(listener, app).await
+//! # }
+//! ```
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::extract::ConnectInfo;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+use tower::{Layer, Service};
+
+use crate::admission::{Admission, Refusal};
+use crate::gateway::Gateway;
+
+/// Limits and counts the requests of the service that it is put around. The peer's address is taken from axum's
+/// [`ConnectInfo`]; requests without one are all one client, 0.0.0.0.
+#[derive(Clone, Debug)]
+pub struct GatewayLayer {
+    admission: Admission,
+}
+
+/// A service whose requests are limited and counted.
+#[derive(Clone, Debug)]
+pub struct Admitting<S> {
+    admission: Admission,
+    inner: S,
+}
+
+impl Gateway {
+    /// The layer.
+    #[must_use]
+    pub fn layer(&self) -> GatewayLayer {
+        GatewayLayer { admission: self.admission().clone() }
+    }
+}
+
+impl<S> Layer<S> for GatewayLayer {
+    type Service = Admitting<S>;
+
+    fn layer(&self, inner: S) -> Admitting<S> {
+        Admitting { admission: self.admission.clone(), inner }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Admitting<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+    R: From<&'static str>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was polled until it was ready is the one to be called.
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        let admission = self.admission.clone();
+        Box::pin(async move {
+            let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+            let peer = peer.map_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), |ConnectInfo(peer)| *peer);
+            let admitted = admission.admit(peer, request.method(), request.uri().path(), request.headers());
+            let admitted = admitted.await;
+            let mut response = match admitted.refusal {
+                Some(refusal) => refused(refusal),
+                None => inner.call(request).await?,
+            };
+            admitted.tell(response.headers_mut());
+            admitted.answered(response.status());
+            Ok(response)
+        })
+    }
+}
+
+fn refused<R: From<&'static str>>(refusal: Refusal) -> Response<R> {
+    let mut response = Response::new(R::from(refusal.reason()));
+    *response.status_mut() = refusal.status();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

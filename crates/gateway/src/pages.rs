@@ -1,0 +1,309 @@
+//! The console's pages: traffic, and limits.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::extract::State;
+use hob_web::chart::{Bars, HeatMap, Line};
+use hob_web::look::{Badge, Empty, Field, Markup, Quantity, Tone, Unit, When};
+use hob_web::{Access, Card, Console, Figure, Page, Problem, Query, Routes};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use crate::gateway::Gateway;
+use crate::limiter::LiveRule;
+use crate::picture::{EndpointPicture, InstancePicture, LimitPicture, MinuteLatency, Summary, merged};
+use crate::rule::{Keeping, Mode};
+use crate::{Error, Histogram};
+
+const READ: Access = Access::read("gateway");
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 3_600_000;
+/// Rows of the table of endpoints; a search finds the others.
+const MOST_ROWS: usize = 100;
+
+pub(crate) fn routes() -> Routes<Gateway> {
+    Routes::new().page(READ, "/gateway", traffic).page(READ, "/gateway/limits", limits)
+}
+
+/// How the table of endpoints is shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct View {
+    #[serde(default)]
+    sort: Sort,
+    #[serde(default)]
+    q: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    #[default]
+    Requests,
+    Errors,
+    Average,
+    Name,
+}
+
+impl Sort {
+    const ALL: [(Self, &'static str, &'static str); 4] = [
+        (Self::Name, "name", "Endpoint"),
+        (Self::Requests, "requests", "Requests"),
+        (Self::Errors, "errors", "Errors"),
+        (Self::Average, "average", "Average"),
+    ];
+
+    fn apply(self, endpoints: &mut [EndpointPicture]) {
+        match self {
+            Self::Requests => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.requests)),
+            Self::Errors => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.errors)),
+            Self::Name => endpoints.sort_by(|one, other| one.name.cmp(&other.name)),
+            Self::Average => endpoints.sort_by(|one, other| {
+                let average = |endpoint: &EndpointPicture| endpoint.average_ms().unwrap_or(0.0);
+                average(other).total_cmp(&average(one))
+            }),
+        }
+    }
+}
+
+/// The head of a column, which sorts by it.
+struct Head {
+    sort: Sort,
+    title: &'static str,
+    href: String,
+}
+
+#[derive(Template)]
+#[template(path = "gateway.html")]
+struct Traffic {
+    address: Option<String>,
+    summary: Summary,
+    overall: Histogram,
+    latency_chart: Markup,
+    heat_map: Markup,
+    hours_chart: Markup,
+    view: View,
+    search: Field,
+    endpoints: Vec<EndpointPicture>,
+    /// Endpoints that match, shown or not.
+    found: usize,
+    statuses: BTreeMap<u16, u64>,
+    instances: Vec<InstancePicture>,
+}
+
+impl Traffic {
+    fn speed(&self) -> Quantity {
+        Unit::PerSecond.of(self.summary.per_second as f64)
+    }
+
+    fn percentile(&self, percent: f64) -> Quantity {
+        match self.overall.percentile(percent) {
+            Some(time) => Quantity::duration(time),
+            None => Unit::Millis.of(f64::NAN),
+        }
+    }
+
+    fn average(endpoint: &EndpointPicture) -> Quantity {
+        Unit::Millis.of(endpoint.average_ms().unwrap_or(f64::NAN))
+    }
+
+    fn heads(&self) -> [Head; 4] {
+        let wanted = utf8_percent_encode(&self.view.q, NON_ALPHANUMERIC).to_string();
+        Sort::ALL.map(|(sort, word, title)| {
+            let href = format!("/gateway?sort={word}&q={wanted}");
+            Head { sort, title, href }
+        })
+    }
+
+    fn no_traffic(&self) -> Empty {
+        match &self.address {
+            Some(address) => Empty::new("Nothing was counted yet", "Send requests through the gateway. Those from this host count if gateway.count_loopback says so.")
+                .command(format!("curl -i http://{address}/")),
+            None => Empty::new("The gateway has no upstream", "Say in hob.toml where requests go, and start again.")
+                .command("[gateway]\nupstream = [\"http://127.0.0.1:3000\"]"),
+        }
+    }
+}
+
+async fn traffic(
+    console: Console,
+    State(gateway): State<Gateway>,
+    Query(view): Query<View>,
+) -> Result<Page, Problem> {
+    let picture = gateway.picture();
+    let (summary, minutes, hours, endpoints, statuses, instances) = tokio::try_join!(
+        picture.summary(),
+        picture.latency(None, 60),
+        picture.hours(),
+        picture.endpoints(),
+        picture.statuses(),
+        picture.instances(),
+    )?;
+    let wanted = view.q.trim().to_lowercase();
+    let mut endpoints: Vec<EndpointPicture> =
+        endpoints.into_iter().filter(|endpoint| endpoint.name.to_lowercase().contains(&wanted)).collect();
+    view.sort.apply(&mut endpoints);
+    let found = endpoints.len();
+    endpoints.truncate(MOST_ROWS);
+    let first = hours.first().map_or(0, |hour| hour.start_unix_ms);
+    let bars = Bars::new(first..first + 24 * HOUR_MS, HOUR_MS).title("Requests in the last 24 hours");
+    let body = Traffic {
+        address: gateway.address().map(|address| address.to_string()),
+        summary,
+        overall: merged(&minutes),
+        latency_chart: latency_chart(&minutes),
+        heat_map: heat_map(&minutes),
+        hours_chart: bars
+            .series("requests", hours.iter().map(|hour| (hour.start_unix_ms, hour.requests as f64)))
+            .render(),
+        search: Field::search("q", "Search endpoints").value(&view.q),
+        view,
+        endpoints,
+        found,
+        statuses,
+        instances,
+    };
+    console.page("Gateway", &body)
+}
+
+fn range(minutes: &[MinuteLatency]) -> std::ops::Range<u64> {
+    let first = minutes.first().map_or(0, |minute| minute.start_unix_ms);
+    first..first + minutes.len() as u64 * MINUTE_MS
+}
+
+fn latency_chart(minutes: &[MinuteLatency]) -> Markup {
+    let line = |percent: f64| {
+        minutes.iter().map(move |minute| {
+            let value = minute.histogram.percentile(percent).map(|time| time.as_secs_f64() * 1000.0);
+            (minute.start_unix_ms, value)
+        })
+    };
+    Line::new(range(minutes))
+        .title("Response time")
+        .unit(Unit::Millis)
+        .every(MINUTE_MS)
+        .series("p50", line(50.0))
+        .series("p90", line(90.0))
+        .series("p99", line(99.0))
+        .render()
+}
+
+/// Rows of the heat map: each is four times as slow as the one before.
+const ROWS: [(&str, u64); 9] = [
+    ("< 250 µs", 250),
+    ("< 1 ms", 1000),
+    ("< 4 ms", 4000),
+    ("< 16 ms", 16_000),
+    ("< 64 ms", 64_000),
+    ("< 250 ms", 250_000),
+    ("< 1 s", 1_000_000),
+    ("< 4 s", 4_000_000),
+    ("≥ 4 s", u64::MAX),
+];
+
+fn heat_map(minutes: &[MinuteLatency]) -> Markup {
+    let mut map =
+        HeatMap::new(range(minutes), MINUTE_MS, ROWS.map(|(name, _)| name)).title("Response times by minute");
+    for minute in minutes {
+        for (bucket, count) in minute.histogram.buckets() {
+            let row =
+                ROWS.iter().position(|(_, below)| bucket.middle_us() < *below).unwrap_or(ROWS.len() - 1);
+            map = map.count(minute.start_unix_ms, row, count);
+        }
+    }
+    map.render()
+}
+
+#[derive(Template)]
+#[template(path = "limits.html")]
+struct Limits {
+    rules: Vec<RuleRow>,
+}
+
+struct RuleRow {
+    name: String,
+    windows: String,
+    algorithm: String,
+    kept: &'static str,
+    mode: Badge,
+    seen: LimitPicture,
+}
+
+impl RuleRow {
+    fn new(live: &LiveRule, seen: LimitPicture) -> Self {
+        let rule = live.rule();
+        let windows: Vec<String> = rule.limit().windows().iter().map(ToString::to_string).collect();
+        Self {
+            name: rule.name().to_string(),
+            windows: windows.join(", "),
+            algorithm: rule.limit().algorithm().to_string(),
+            kept: match rule.keeping {
+                Keeping::Exact => "exact",
+                Keeping::Leased { .. } => "leased",
+            },
+            mode: match rule.mode() {
+                Mode::Enforced => Tone::Good.badge("enforced"),
+                Mode::Shadow => Tone::Warn.badge("shadow"),
+            },
+            seen,
+        }
+    }
+}
+
+impl Limits {
+    fn no_rules() -> Empty {
+        Empty::new("There are no rules", "A rule limits callers by address, by a header, or by an API key.")
+            .command("[[gateway.rules]]\nname = \"api\"\nwindows = \"20/1s, 500/1m\"\nroute = \"/api/*\"")
+    }
+}
+
+async fn limits(console: Console, State(gateway): State<Gateway>) -> Result<Page, Problem> {
+    let mut rules = Vec::new();
+    for live in gateway.admission().limiter().rules().iter() {
+        let seen = gateway.picture().limit(live.rule().name()).await?;
+        rules.push(RuleRow::new(live, seen));
+    }
+    console.page("Limits", &Limits { rules })
+}
+
+impl Gateway {
+    /// How the gateway is, for the Overview.
+    pub async fn card(&self) -> Card {
+        self.try_card().await.unwrap_or_else(|error| Card {
+            title: "Gateway",
+            href: "/gateway",
+            tone: Tone::Warn,
+            word: "no numbers".to_owned(),
+            figures: Vec::new(),
+            spark: Vec::new(),
+            troubles: vec![hob_web::Trouble {
+                tone: Tone::Warn,
+                text: format!("The gateway's numbers cannot be read: {error}"),
+                href: "/gateway".to_owned(),
+                since_ms: None,
+            }],
+        })
+    }
+
+    async fn try_card(&self) -> Result<Card, Error> {
+        let picture = self.picture();
+        let (summary, minutes) = tokio::try_join!(picture.summary(), picture.latency(None, 60))?;
+        let figure = |label, value| Figure { label, value };
+        let p99 = merged(&minutes).percentile(99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
+        let serving = self.address().is_some();
+        Ok(Card {
+            title: "Gateway",
+            href: "/gateway",
+            tone: if serving { Tone::Good } else { Tone::Idle },
+            word: if serving { "serving" } else { "no upstream" }.to_owned(),
+            figures: vec![
+                figure("requests", Unit::PerSecond.of(summary.per_second as f64)),
+                figure("p99", Unit::Millis.of(p99)),
+                figure("limited", Quantity::share(summary.limited, summary.total)),
+                figure("errors", Quantity::share(summary.errors, summary.total)),
+            ],
+            spark: minutes.iter().map(|minute| Some(minute.histogram.count() as f64 / 60.0)).collect(),
+            troubles: Vec::new(),
+        })
+    }
+}

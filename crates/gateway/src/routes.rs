@@ -1,0 +1,356 @@
+//! The API: limits for services in any language, and what the gateway counted.
+
+use axum::extract::State;
+use hob_hot::limit::Decision;
+use hob_web::{Access, Json, Problem, Query, Routes};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::gateway::Gateway;
+use crate::identity::Identity;
+use crate::keys::Endpoint;
+use crate::limiter::Verdict;
+use crate::picture::merged;
+use crate::refusal::Fields;
+use crate::rule::Mode;
+use crate::{Error, Histogram};
+
+const READ: Access = Access::read("gateway");
+const WRITE: Access = Access::write("gateway");
+
+/// Checks of one batch.
+const MOST_CHECKS: usize = 100;
+/// Percentiles go back a day.
+const MOST_MINUTES: u64 = 24 * 60;
+
+impl Gateway {
+    /// All routes of this service.
+    #[must_use]
+    pub fn routes(&self) -> Routes {
+        Routes::new()
+            .nav("Gateway", "/gateway")
+            .api(WRITE, routes!(check))
+            .api(WRITE, routes!(check_batch))
+            .api(READ, routes!(summary))
+            .api(READ, routes!(endpoints))
+            .api(READ, routes!(errors))
+            .api(READ, routes!(instances))
+            .api(READ, routes!(hourly))
+            .api(READ, routes!(latency))
+            .merge(crate::pages::routes())
+            .with_state(self.clone())
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Hot(error @ (hob_hot::Error::Unavailable { .. } | hob_hot::Error::Interrupted { .. })) => {
+                tracing::warn!(%error, "the gateway's numbers could not be read");
+                Self::unavailable("Hot state does not answer.")
+            }
+            error => Self::internal(error),
+        }
+    }
+}
+
+/// Whether somebody may go on.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Check {
+    /// The rule's name.
+    #[schema(example = "api", max_length = 64)]
+    rule: String,
+    /// Who asks.
+    #[schema(example = "user:123", min_length = 1, max_length = 256)]
+    key: String,
+    /// What it costs; the rule's own cost if left out. 0 looks without counting.
+    #[schema(minimum = 0)]
+    cost: Option<u32>,
+}
+
+/// The answer to a check.
+#[derive(Debug, Serialize, ToSchema)]
+struct Checked {
+    allowed: bool,
+    /// Whether the rule only watches: then `allowed` is true, and this is what it would have said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shadow: Option<bool>,
+    limit: Option<u32>,
+    remaining: Option<u32>,
+    /// When all of the limit is there again, if nobody asks.
+    reset_after_ms: Option<u64>,
+    /// When the same would be allowed, if nobody else asks.
+    retry_after_ms: Option<u64>,
+    /// Header fields for a response.
+    headers: CheckedHeaders,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct CheckedHeaders {
+    #[serde(rename = "RateLimit", skip_serializing_if = "String::is_empty")]
+    limit: String,
+    #[serde(rename = "RateLimit-Policy")]
+    policy: String,
+    #[serde(rename = "Retry-After", skip_serializing_if = "Option::is_none")]
+    retry_after: Option<String>,
+}
+
+/// Asks a rule about a caller, and counts it if it may go on.
+#[utoipa::path(post, path = "/api/v1/limits/check", tag = "gateway", request_body = Check,
+    responses((status = 200, body = Checked)))]
+async fn check(State(gateway): State<Gateway>, Json(check): Json<Check>) -> Result<Json<Checked>, Problem> {
+    Ok(Json(decide(&gateway, &check, "").await?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Checks {
+    /// At most 100.
+    #[schema(max_items = 100)]
+    checks: Vec<Check>,
+}
+
+/// The answers, in the order of the checks.
+#[derive(Debug, Serialize, ToSchema)]
+struct CheckedAll {
+    results: Vec<Checked>,
+}
+
+/// Asks about several callers at once. Each check is decided for itself.
+#[utoipa::path(post, path = "/api/v1/limits/check/batch", tag = "gateway", request_body = Checks,
+    responses((status = 200, body = CheckedAll)))]
+async fn check_batch(
+    State(gateway): State<Gateway>,
+    Json(Checks { checks }): Json<Checks>,
+) -> Result<Json<CheckedAll>, Problem> {
+    if checks.is_empty() || checks.len() > MOST_CHECKS {
+        return Err(Problem::invalid("checks", format!("1 to {MOST_CHECKS} checks, not {}", checks.len())));
+    }
+    let decided = checks.iter().enumerate().map(|(index, check)| {
+        let gateway = &gateway;
+        async move { decide(gateway, check, &format!("checks[{index}].")).await }
+    });
+    let results = futures_util::future::join_all(decided).await;
+    Ok(Json(CheckedAll { results: results.into_iter().collect::<Result<_, _>>()? }))
+}
+
+async fn decide(gateway: &Gateway, check: &Check, at: &str) -> Result<Checked, Problem> {
+    let limiter = gateway.admission().limiter();
+    let Some(live) = limiter.rule(&check.rule) else {
+        return Err(Problem::invalid(format!("{at}rule"), "There is no such rule."));
+    };
+    let Some(identity) = Identity::new(&check.key) else {
+        return Err(Problem::invalid(format!("{at}key"), "A key has 1 to 256 bytes."));
+    };
+    let rule = live.rule();
+    let (cost, most) = (check.cost.unwrap_or(rule.cost), rule.limit().most_at_once());
+    if cost > most {
+        return Err(Problem::invalid(format!("{at}cost"), format!("At most {most} can pass at once.")));
+    }
+    let verdict = limiter.ask(&live, &identity, cost).await;
+    let fields = Fields::new(rule, &verdict);
+    let retry_after = match &verdict {
+        Verdict::Decided(Decision::Denied { retry_after, .. }) | Verdict::Unknown { retry_after } => {
+            Some(retry_after.as_millis() as u64)
+        }
+        _ => None,
+    };
+    let (said, shadow) = (verdict.lets_pass(), rule.mode() == Mode::Shadow);
+    Ok(Checked {
+        allowed: said || shadow,
+        shadow: shadow.then_some(said),
+        limit: fields.quota.map(|quota| quota.limit),
+        remaining: fields.quota.map(|quota| quota.remaining),
+        reset_after_ms: fields.quota.map(|quota| quota.reset_after.as_millis() as u64),
+        retry_after_ms: retry_after,
+        headers: CheckedHeaders {
+            limit: fields.limit,
+            policy: fields.policy,
+            retry_after: fields.retry_after_s.map(|seconds| seconds.to_string()),
+        },
+    })
+}
+
+/// Totals and gauges over all instances.
+#[derive(Debug, Serialize, ToSchema)]
+struct GatewaySummary {
+    connections: u64,
+    connections_max: u64,
+    accepted: u64,
+    total: u64,
+    /// Refused by the gateway itself.
+    limited: u64,
+    errors: u64,
+    requests_per_second: u64,
+    requests_per_second_max: u64,
+}
+
+/// What the gateway has seen so far.
+#[utoipa::path(get, path = "/api/v1/gateway/summary", tag = "gateway", responses((status = 200, body = GatewaySummary)))]
+async fn summary(State(gateway): State<Gateway>) -> Result<Json<GatewaySummary>, Problem> {
+    let seen = gateway.picture().summary().await?;
+    Ok(Json(GatewaySummary {
+        connections: seen.connections,
+        connections_max: seen.connections_max,
+        accepted: seen.accepted,
+        total: seen.total,
+        limited: seen.limited,
+        errors: seen.errors,
+        requests_per_second: seen.per_second,
+        requests_per_second_max: seen.per_second_max,
+    }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct EndpointCounts {
+    #[schema(example = "GET /api/users")]
+    endpoint: String,
+    requests: u64,
+    errors: u64,
+    average_ms: Option<f64>,
+}
+
+/// Every endpoint, the busiest first; at most 1,001.
+#[utoipa::path(get, path = "/api/v1/gateway/endpoints", tag = "gateway", responses((status = 200, body = Vec<EndpointCounts>)))]
+async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<EndpointCounts>>, Problem> {
+    let counts = |seen: crate::EndpointPicture| EndpointCounts {
+        average_ms: seen.average_ms(),
+        endpoint: seen.name,
+        requests: seen.requests,
+        errors: seen.errors,
+    };
+    Ok(Json(gateway.picture().endpoints().await?.into_iter().map(counts).collect()))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ErrorCounts {
+    total: u64,
+    /// Refused by the gateway itself; the other 429s are the upstream's.
+    limited: u64,
+    by_status: Vec<StatusCount>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct StatusCount {
+    #[schema(example = 404)]
+    status: u16,
+    count: u64,
+}
+
+/// Errors by status.
+#[utoipa::path(get, path = "/api/v1/gateway/errors", tag = "gateway", responses((status = 200, body = ErrorCounts)))]
+async fn errors(State(gateway): State<Gateway>) -> Result<Json<ErrorCounts>, Problem> {
+    let picture = gateway.picture();
+    let (summary, statuses) = tokio::try_join!(picture.summary(), picture.statuses())?;
+    let by_status = statuses.into_iter().map(|(status, count)| StatusCount { status, count }).collect();
+    Ok(Json(ErrorCounts { total: summary.errors, limited: summary.limited, by_status }))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Instance {
+    id: String,
+    connections: u64,
+    requests: u64,
+    started_unix_ms: u64,
+}
+
+/// The instances that are alive.
+#[utoipa::path(get, path = "/api/v1/gateway/instances", tag = "gateway", responses((status = 200, body = Vec<Instance>)))]
+async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<Instance>>, Problem> {
+    let instance = |seen: crate::InstancePicture| Instance {
+        id: seen.id,
+        connections: seen.connections,
+        requests: seen.requests,
+        started_unix_ms: seen.started_unix_ms,
+    };
+    Ok(Json(gateway.picture().instances().await?.into_iter().map(instance).collect()))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Hour {
+    start_unix_ms: u64,
+    requests: u64,
+}
+
+/// Requests of the last 24 hours, the oldest first.
+#[utoipa::path(get, path = "/api/v1/gateway/hourly", tag = "gateway", responses((status = 200, body = Vec<Hour>)))]
+async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<Hour>>, Problem> {
+    let hour = |seen: crate::HourCount| Hour { start_unix_ms: seen.start_unix_ms, requests: seen.requests };
+    Ok(Json(gateway.picture().hours().await?.into_iter().map(hour).collect()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    /// One endpoint, as in `GET /api/users`; all if left out.
+    endpoint: Option<String>,
+    /// How far back, 1 to 1440; an hour if left out.
+    #[param(minimum = 1, maximum = 1440)]
+    minutes: Option<u64>,
+}
+
+/// Response times in milliseconds, known to 1 %.
+#[derive(Debug, Serialize, ToSchema)]
+struct Percentiles {
+    count: u64,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Latency {
+    /// Over the whole range.
+    overall: Percentiles,
+    /// Minute by minute, the oldest first; minutes without requests are left out.
+    minutes: Vec<MinutePercentiles>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct MinutePercentiles {
+    start_unix_ms: u64,
+    #[serde(flatten)]
+    percentiles: Percentiles,
+}
+
+/// Percentiles of response times, over all instances.
+#[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(Range), responses((status = 200, body = Latency)))]
+async fn latency(
+    State(gateway): State<Gateway>,
+    Query(range): Query<Range>,
+) -> Result<Json<Latency>, Problem> {
+    let minutes = range.minutes.unwrap_or(60);
+    if !(1..=MOST_MINUTES).contains(&minutes) {
+        return Err(Problem::invalid("minutes", format!("1 to {MOST_MINUTES}, not {minutes}")));
+    }
+    let endpoint = match range.endpoint.map(Endpoint::new).transpose() {
+        Ok(endpoint) => endpoint,
+        Err(bad) => return Err(Problem::invalid("endpoint", bad.to_string())),
+    };
+    let seen = gateway.picture().latency(endpoint.as_ref(), minutes).await?;
+    let overall = Percentiles::of(&merged(&seen));
+    let minute = |minute: &crate::MinuteLatency| MinutePercentiles {
+        start_unix_ms: minute.start_unix_ms,
+        percentiles: Percentiles::of(&minute.histogram),
+    };
+    let minutes = seen.iter().filter(|minute| minute.histogram.count() > 0).map(minute).collect();
+    Ok(Json(Latency { overall, minutes }))
+}
+
+impl Percentiles {
+    fn of(histogram: &Histogram) -> Self {
+        let at = |percent| histogram.percentile(percent).map(|time| time.as_secs_f64() * 1000.0);
+        Self {
+            count: histogram.count(),
+            p50: at(50.0),
+            p90: at(90.0),
+            p95: at(95.0),
+            p99: at(99.0),
+            p999: at(99.9),
+        }
+    }
+}

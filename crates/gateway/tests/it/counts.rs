@@ -1,0 +1,258 @@
+//! G1–G15, G18, G19: what is counted, and that every instance reads the same.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use hob_gateway::keys::{Hour, InstanceId, Keys, StatusCode};
+use hob_hot::cmd;
+use hob_testkit::{LIMIT, Layout, every_house, wait_for};
+use http::Method;
+
+use crate::kit::{Counting, NEEDS, endpoint, with_clock};
+
+every_house! {
+    NEEDS;
+
+    /// G3 G4 G7 G10 G11 G12: one rule for what is counted, in every family.
+    async fn a_request_is_counted_in_every_family(house: TestHouse) {
+        let counting = Counting::start(&house, "").await;
+        for _ in 0..3 {
+            counting.request(Method::GET, "/api/users", 200).await;
+        }
+        counting.request(Method::GET, "/api/users", 404).await;
+        counting.request(Method::PUT, "/api/forum/questions/123", 500).await;
+        // Not from elsewhere, so not counted.
+        counting.request_from("127.0.0.1", Method::GET, "/api/users", 200).await;
+        counting.request_from("::1", Method::GET, "/api/users", 500).await;
+        let (users, questions) = (endpoint("GET /api/users"), endpoint("PUT /api/forum/questions/123"));
+        counting.expect(5, Keys::requests_total).await;
+        counting.expect(5, Keys::requests_accepted).await;
+        counting.expect(0, Keys::requests_limited).await;
+        counting.expect(4, |keys, shard| keys.requests_by_endpoint(&users, shard)).await;
+        counting.expect(1, |keys, shard| keys.requests_by_endpoint(&questions, shard)).await;
+        counting.expect(2, Keys::errors_total).await;
+        counting.expect(1, |keys, shard| keys.errors_by_endpoint(&users, shard)).await;
+        for (code, count) in [("404", 1), ("500", 1), ("400", 0)] {
+            let code = StatusCode::new(code).unwrap();
+            counting.expect(count, |keys, shard| keys.errors_by_status(&code, shard)).await;
+        }
+    }
+
+    /// G8 G9: counters of an hour and of an instance have the TTL that they should, from the first count on.
+    async fn counters_that_end_have_their_ttl(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let counting = Counting::start(&driven, "instance = \"gw-1\"").await;
+        counting.request(Method::GET, "/", 200).await;
+        let (gateway, hour) = (InstanceId::new("gw-1").unwrap(), Hour::new(1_763_287_200_000_u64).unwrap());
+        counting.expect(1, |keys, shard| keys.requests_by_instance(&gateway, shard)).await;
+        counting.expect(1, |keys, shard| keys.requests_by_hour(&hour, shard)).await;
+        clock.advance(Duration::from_secs(3600));
+        let next = Hour::new(1_763_290_800_000_u64).unwrap();
+        counting.request(Method::GET, "/", 200).await;
+        counting.expect(1, |keys, shard| keys.requests_by_hour(&next, shard)).await;
+        counting.expect(1, |keys, shard| keys.requests_by_hour(&hour, shard)).await;
+        for key in [
+            counting.find(|keys, shard| keys.requests_by_hour(&hour, shard)).await,
+            counting.find(|keys, shard| keys.requests_by_instance(&gateway, shard)).await,
+        ] {
+            let ttl_s: i64 = counting.read("TTL", &key).await;
+            assert!((86_000..=86_400).contains(&ttl_s), "{key} lives {ttl_s} s");
+        }
+    }
+
+    /// G13 G14 G15: equal response times stay apart, the newest 1,000 are kept, sum and count belong together.
+    async fn response_times_are_plain_numbers_that_do_not_collapse(house: TestHouse) {
+        let counting = Counting::start(&house, "").await;
+        let users = endpoint("GET /api/users");
+        let mut sent = 0;
+        // A flush carries the newest hundred of an endpoint, so these are several.
+        while sent < 1200 {
+            for _ in 0..100 {
+                counting.request(Method::GET, "/api/users", 200).await;
+            }
+            sent += 100;
+            counting.expect(sent, |keys, shard| keys.response_count(&users, shard)).await;
+        }
+        let times = counting.find(|keys, shard| keys.response_times(&users, shard)).await;
+        let members: Vec<(String, f64)> = counting
+            .house.hot.run(cmd("ZRANGE").arg(times.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
+        assert_eq!(members.len(), 1000);
+        let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as f64;
+        for (member, score) in &members {
+            assert!(member.parse::<f64>().is_ok_and(|ms| (0.0..60_000.0).contains(&ms)), "{member}");
+            assert_eq!(member.split_once('.').map(|(_, digits)| digits.len()), Some(9), "{member}");
+            assert!((now_ms - score).abs() < 600_000.0, "{score}");
+        }
+        let sum = counting.find(|keys, shard| keys.response_sum(&users, shard)).await;
+        let sum: f64 = counting.read("GET", &sum).await;
+        assert!(sum > 0.0 && sum < 1200.0 * 60_000.0, "{sum}");
+    }
+
+    /// G1 G2: what a dead instance held is taken out of the sum; the highest number stays.
+    async fn a_dead_instance_leaves_no_connections_behind(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let counting = Counting::start(&driven, "instance = \"survivor\"").await;
+        let survivors: Vec<_> = (0..2).map(|_| counting.gateway.admission().meter().connected()).collect();
+        counting.expect(2, Keys::connections_current).await;
+        // An instance of its own, which ends as a killed process does.
+        let mut other = house.another_node().await;
+        other.hot = driven.hot.clone();
+        let process = tokio::runtime::Runtime::new().unwrap();
+        let victim = process.spawn(async move { Counting::start(&other, "instance = \"victim\"").await }).await.unwrap();
+        let _open: Vec<_> = (0..5).map(|_| victim.gateway.admission().meter().connected()).collect();
+        counting.expect(7, Keys::connections_current).await;
+        process.shutdown_background();
+        counting.expect(7, Keys::connections_max).await;
+        clock.advance(Duration::from_secs(6));
+        counting.expect(2, Keys::connections_current).await;
+        counting.expect(7, Keys::connections_max).await;
+        drop(survivors);
+        counting.expect(0, Keys::connections_current).await;
+        let instances = counting.gateway.picture().instances().await.unwrap();
+        assert_eq!(instances.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>(), ["survivor"]);
+    }
+
+    /// G2 G6: startup is when the first live instance started.
+    async fn the_highest_numbers_start_again_with_the_first_instance(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let counting = Counting::start(&driven, "").await;
+        let open = counting.gateway.admission().meter().connected();
+        counting.request(Method::GET, "/", 200).await;
+        counting.expect(1, Keys::connections_max).await;
+        counting.expect(1, Keys::requests_total).await;
+        clock.advance(Duration::from_secs(1));
+        counting.expect(1, Keys::requests_speed_max).await;
+        drop(open);
+        counting.stop().await;
+        counting.expect(0, Keys::connections_current).await;
+        let mut next = house.another_node().await;
+        next.hot = driven.hot.clone();
+        clock.advance(Duration::from_secs(200));
+        let next = Counting::start(&next, "").await;
+        next.expect(0, Keys::connections_max).await;
+        next.expect(0, Keys::requests_speed_max).await;
+        next.expect(1, Keys::requests_total).await;
+        next.stop().await;
+    }
+
+    /// G5 G6: the requests of a second, over all instances.
+    async fn the_speed_is_that_of_all_instances_in_the_last_second(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let one = Counting::start(&driven, "").await;
+        let mut other = house.another_node().await;
+        other.hot = driven.hot.clone();
+        let two = Counting::start(&other, "").await;
+        for counting in [&one, &two] {
+            for _ in 0..20 {
+                counting.request(Method::GET, "/", 200).await;
+            }
+        }
+        one.expect(40, Keys::requests_total).await;
+        clock.advance(Duration::from_secs(1));
+        one.expect(40, Keys::requests_speed).await;
+        one.expect(40, Keys::requests_speed_max).await;
+        clock.advance(Duration::from_secs(1));
+        one.expect(0, Keys::requests_speed).await;
+        one.expect(40, Keys::requests_speed_max).await;
+        two.stop().await;
+    }
+
+    /// G7: made-up paths end in `other`, over all instances of a shard.
+    async fn endpoints_are_bounded_over_all_instances(house: TestHouse) {
+        let one = Counting::start(&house, "instance = \"a\"").await;
+        let same_shard = (0..).map(|number| format!("b{number}")).find(|name| {
+            let space = one.keys.space();
+            space.shard_of(name) == space.shard_of("a")
+        });
+        let two = house.another_node().await;
+        let two = Counting::start(&two, &format!("instance = {:?}", same_shard.unwrap())).await;
+        for number in 0..600 {
+            one.request(Method::GET, &format!("/one/{number}"), 200).await;
+            two.request(Method::GET, &format!("/two/{number}"), 200).await;
+        }
+        one.expect(1200, Keys::requests_total).await;
+        let index = one.find(Keys::endpoints).await;
+        assert_eq!(one.read::<u64>("SCARD", &index).await, 1000);
+        one.expect(200, |keys, shard| keys.requests_by_endpoint(&endpoint("other"), shard)).await;
+        // Once told, an instance counts them as `other` by itself.
+        for number in 0..600 {
+            one.request(Method::GET, &format!("/one/{number}"), 200).await;
+            two.request(Method::GET, &format!("/two/{number}"), 200).await;
+        }
+        one.expect(400, |keys, shard| keys.requests_by_endpoint(&endpoint("other"), shard)).await;
+        two.stop().await;
+    }
+
+    /// G19: any instance reads the whole picture.
+    async fn any_instance_reads_the_whole_picture(house: TestHouse) {
+        let one = Counting::start(&house, "instance = \"one\"\nroutes = [\"/users/:id\"]").await;
+        let two = house.another_node().await;
+        let two = Counting::start(&two, "instance = \"two\"\nroutes = [\"/users/:id\"]").await;
+        for number in 0..10 {
+            one.request(Method::GET, &format!("/users/{number}"), 200).await;
+            two.request(Method::GET, &format!("/users/{number}"), 503).await;
+        }
+        for counting in [&one, &two] {
+            let picture = counting.gateway.picture();
+            let summary = wait_for("both instances to be counted", LIMIT, async || {
+                let summary = picture.summary().await.unwrap();
+                (summary.total == 20).then_some(summary)
+            })
+            .await;
+            assert_eq!((summary.accepted, summary.limited, summary.errors), (20, 0, 10));
+            let endpoints = picture.endpoints().await.unwrap();
+            assert_eq!(endpoints.len(), 1);
+            assert_eq!(endpoints[0].name, "GET /users/:id");
+            assert_eq!((endpoints[0].requests, endpoints[0].errors, endpoints[0].timed), (20, 10, 20));
+            assert!(endpoints[0].average_ms().is_some_and(|ms| ms > 0.0));
+            assert_eq!(picture.statuses().await.unwrap(), [(503, 10)].into());
+            assert_eq!(picture.hours().await.unwrap().iter().map(|hour| hour.requests).sum::<u64>(), 20);
+            let instances = picture.instances().await.unwrap();
+            let seen: BTreeSet<_> = instances.iter().map(|it| (it.id.as_str(), it.requests)).collect();
+            assert_eq!(seen, [("one", 10), ("two", 10)].into());
+            for minutes in [
+                picture.latency(None, 60).await.unwrap(),
+                picture.latency(Some(&endpoint("GET /users/:id")), 60).await.unwrap(),
+            ] {
+                assert_eq!(minutes.len(), 60);
+                assert_eq!(minutes.iter().map(|minute| minute.histogram.count()).sum::<u64>(), 20);
+            }
+        }
+        two.stop().await;
+    }
+}
+
+/// The bytes of the document: what `redis-cli` finds under the documented names (G1–G16, G18).
+#[test]
+fn documented_keys_are_there_byte_for_byte() {
+    hob_testkit::run(async {
+        let house = hob_testkit::TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let counting = Counting::start(&house, "instance = \"0\"").await;
+        counting.request(Method::GET, "/api/users", 404).await;
+        counting.expect(1, Keys::requests_total).await;
+        let hot = &counting.house.hot;
+        let kind = async |key: &str| hot.run::<String>(cmd("TYPE").arg(key)).await.unwrap();
+        for key in [
+            "ha:connections:http:current",
+            "ha:connections:http:max_since_startup",
+            "ha:requests:accepted",
+            "ha:requests:total",
+            "ha:requests:speed_per_second",
+            "ha:requests:max_speed_per_second",
+            "ha:requests:endpoint:GET /api/users",
+            "ha:requests:instance:0",
+            "ha:errors:total",
+            "ha:errors:endpoint:GET /api/users",
+            "ha:errors:status:404",
+            "ha:avg_response:GET_/api/users",
+            "ha:response_count:GET_/api/users",
+        ] {
+            assert_eq!(kind(key).await, "string", "{key}");
+        }
+        assert_eq!(kind("ha:response_times:GET_/api/users").await, "zset");
+        let hours: Vec<String> = hot.run(cmd("KEYS").arg("ha:requests:hourly:*")).await.unwrap();
+        let start: u64 = hours[0].rsplit(':').next().unwrap().parse().unwrap();
+        assert_eq!((hours.len(), start % 3_600_000), (1, 0));
+        assert_eq!(Keys::RESPONSE_TIMES_MAX_LEN, 1000);
+    });
+}

@@ -1,0 +1,104 @@
+//! What the suites share: a gateway in a test's house, and plain reads of its keys.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hob_gateway::keys::{Endpoint, Keys};
+use hob_gateway::{Config, Gateway, MIGRATIONS};
+use hob_hot::{Clock, FromRedisValue, cmd};
+use hob_house::{House, Live, Period};
+use hob_schema::{Key, Shard};
+use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
+use http::{HeaderMap, Method, StatusCode};
+
+pub(crate) const NEEDS: Needs = Needs {
+    schemas: &[("schemas/gateway.toml", include_str!("../../../../schemas/gateway.toml"))],
+    migrations: &[MIGRATIONS],
+};
+
+pub(crate) const CLIENT: &str = "203.0.113.7";
+
+/// A gateway that counts, and a look at what it counted.
+pub(crate) struct Counting {
+    pub(crate) gateway: Gateway,
+    pub(crate) house: House,
+    pub(crate) keys: Keys,
+}
+
+impl Counting {
+    pub(crate) async fn start(house: &House, toml: &str) -> Self {
+        let mut config: Config = toml::from_str(toml).expect("a section");
+        if !toml.contains("store_within") {
+            // A test's patience, not a service's: a busy machine is no reason to let requests pass.
+            config.store_within = Period::from_secs(LIMIT.as_secs());
+        }
+        let gateway = Gateway::open(house, Live::fixed(config)).await.expect("a gateway");
+        gateway.start();
+        Self { gateway, house: house.clone(), keys: Keys::new(house.layout) }
+    }
+
+    /// A request from elsewhere, answered with this status.
+    pub(crate) async fn request(&self, method: Method, path: &str, status: u16) {
+        self.request_from(CLIENT, method, path, status).await;
+    }
+
+    pub(crate) async fn request_from(&self, client: &str, method: Method, path: &str, status: u16) -> bool {
+        let peer = SocketAddr::new(client.parse().expect("an address"), 4711);
+        let admitted = self.gateway.admission().admit(peer, &method, path, &HeaderMap::new()).await;
+        let refusal = admitted.refusal;
+        let status =
+            refusal.map_or(StatusCode::from_u16(status).expect("a status"), hob_gateway::Refusal::status);
+        admitted.answered(status);
+        refusal.is_none()
+    }
+
+    /// A counter's value, summed over the shards; 0 where it is not there.
+    pub(crate) async fn count(&self, key: impl Fn(&Keys, Shard) -> Key) -> u64 {
+        let mut sum = 0;
+        for shard in self.keys.space().shards() {
+            sum += self.read::<Option<u64>>("GET", &key(&self.keys, shard)).await.unwrap_or(0);
+        }
+        sum
+    }
+
+    /// Waits until a counter has reached a value, and not gone beyond.
+    pub(crate) async fn expect(&self, value: u64, key: impl Fn(&Keys, Shard) -> Key) {
+        let name = key(&self.keys, self.keys.space().shard(0).expect("a shard"));
+        wait_for(format!("{name} to be {value}"), LIMIT, async || {
+            let found = self.count(&key).await;
+            if found == value { Ok(()) } else { Err(found) }
+        })
+        .await;
+    }
+
+    /// The one key of its family that is there, in whichever shard.
+    pub(crate) async fn find(&self, key: impl Fn(&Keys, Shard) -> Key) -> Key {
+        for shard in self.keys.space().shards() {
+            let key = key(&self.keys, shard);
+            if self.read::<bool>("EXISTS", &key).await {
+                return key;
+            }
+        }
+        panic!("there is no such key");
+    }
+
+    pub(crate) async fn read<T: FromRedisValue>(&self, command: &str, key: &Key) -> T {
+        self.house.hot.run(cmd(command).arg(key.as_bytes())).await.expect("an answer")
+    }
+
+    pub(crate) async fn stop(&self) {
+        assert_eq!(self.house.tasks.stop(LIMIT).await, Vec::<String>::new());
+    }
+}
+
+pub(crate) fn endpoint(name: &str) -> Endpoint {
+    Endpoint::new(name).expect("an endpoint")
+}
+
+/// The same house under a clock that the test drives, late in a second in the middle of an hour.
+pub(crate) fn with_clock(house: &TestHouse) -> (House, Clock) {
+    let clock = Clock::driven(Duration::from_millis(1_763_289_000_950));
+    let mut driven = house.house().clone();
+    driven.hot = driven.hot.with_clock(clock.clone());
+    (driven, clock)
+}

@@ -1,0 +1,230 @@
+//! G16 G17: limits on the documented keys, exact and leased limits, and what happens while the store is away.
+
+use std::time::{Duration, Instant};
+
+use hob_gateway::keys::{Identifier, Keys};
+use hob_gateway::{Config, Policy};
+use hob_hot::{Clock, cmd};
+use hob_testkit::{LIMIT, Layout, TestHouse, every_house, wait_for};
+use http::Method;
+
+use crate::kit::{CLIENT, Counting, NEEDS, endpoint, with_clock};
+
+async fn passed(counting: &Counting, requests: u32) -> u32 {
+    let mut passed = 0;
+    for _ in 0..requests {
+        passed += u32::from(counting.request_from(CLIENT, Method::GET, "/", 200).await);
+    }
+    passed
+}
+
+fn public(algorithm: &str) -> String {
+    format!(
+        "[[rules]]\nname = \"public\"\nwindows = \"10/15m\"\nalgorithm = \"{algorithm}\"\npublic = true\n"
+    )
+}
+
+every_house! {
+    NEEDS;
+
+    /// G16: requests of one millisecond count one by one, and the TTL is the window.
+    async fn the_public_fixed_log_stands_in_the_documented_key(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let counting = Counting::start(&driven, &public("fixed_log")).await;
+        assert_eq!(passed(&counting, 15).await, 10);
+        let key = counting.keys.rate_limit(&Identifier::new(CLIENT).unwrap());
+        let members: Vec<(String, f64)> =
+            driven.hot.run(cmd("ZRANGE").arg(key.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
+        assert_eq!(members.len(), 10);
+        assert!(members.iter().all(|(member, score)| member.parse::<f64>().unwrap().floor() == *score));
+        let ttl_s: u64 = counting.read("TTL", &key).await;
+        assert!((890..=900).contains(&ttl_s), "{ttl_s}");
+        clock.advance(Duration::from_secs(900));
+        assert_eq!(passed(&counting, 15).await, 10);
+    }
+
+    /// G17: never more than the limit in any window, wherever it begins.
+    async fn the_public_sliding_log_stands_in_the_documented_key(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let counting = Counting::start(&driven, &public("sliding_log")).await;
+        assert_eq!(passed(&counting, 6).await, 6);
+        clock.advance(Duration::from_secs(600));
+        assert_eq!(passed(&counting, 6).await, 4);
+        clock.advance(Duration::from_secs(300));
+        assert_eq!(passed(&counting, 10).await, 6);
+        let key = counting.keys.sliding_limit(&Identifier::new(CLIENT).unwrap());
+        assert_eq!(counting.read::<u64>("ZCARD", &key).await, 10);
+    }
+
+    /// Several windows, all or nothing, over two instances; refusals are counted apart from the upstream's errors.
+    async fn instances_share_one_exact_limit(house: TestHouse) {
+        let (driven, clock) = with_clock(&house);
+        let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1s, 8/1m\"\n";
+        let one = Counting::start(&driven, rules).await;
+        let mut other = house.another_node().await;
+        other.hot = driven.hot.clone();
+        let two = Counting::start(&other, rules).await;
+        assert_eq!(passed(&one, 3).await + passed(&two, 3).await, 5);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(passed(&one, 3).await + passed(&two, 3).await, 3);
+        one.expect(12, Keys::requests_total).await;
+        one.expect(8, Keys::requests_accepted).await;
+        one.expect(4, Keys::requests_limited).await;
+        one.expect(8, |keys, shard| keys.response_count(&endpoint("GET /"), shard)).await;
+        let rule = Policy::new(&toml::from_str::<Config>(rules).unwrap()).unwrap().rule("api").unwrap().name().clone();
+        let limit = wait_for("the rule's counts", LIMIT, async || {
+            let limit = one.gateway.picture().limit(&rule).await.unwrap();
+            (limit.allowed + limit.refused == 12).then_some(limit)
+        })
+        .await;
+        assert_eq!((limit.allowed, limit.refused, limit.hottest), (8, 4, vec![(CLIENT.to_owned(), 4)]));
+        two.stop().await;
+    }
+
+    /// Leased tokens never admit more than the limit in any window, however many instances hold some.
+    async fn leases_never_overshoot(house: TestHouse) {
+        let rules = "[[rules]]\nname = \"api\"\nwindows = \"40/400ms\"\nalgorithm = \"sliding_log\"\n\
+                     exactness = \"leased\"\nlease = \"100ms\"\n";
+        let one = Counting::start(&house, rules).await;
+        let other = house.another_node().await;
+        let two = Counting::start(&other, rules).await;
+        let begun = Instant::now();
+        let mut admitted = Vec::new();
+        while begun.elapsed() < Duration::from_secs(2) {
+            for counting in [&one, &two] {
+                let asked = begun.elapsed();
+                if counting.request_from(CLIENT, Method::GET, "/", 200).await {
+                    admitted.push((asked, begun.elapsed()));
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        for (asked, _) in &admitted {
+            // Those that certainly happened within one window, by a clock that counts milliseconds.
+            let end = *asked + Duration::from_millis(399);
+            let within = admitted.iter().filter(|(from, to)| from >= asked && *to <= end);
+            assert!(within.count() <= 40);
+        }
+        // Debits are spread over windows of 500 ms, so about 160 pass in two seconds.
+        assert!(admitted.len() >= 20, "{}", admitted.len());
+        two.stop().await;
+    }
+
+    /// A shadow rule counts what it would refuse and refuses nothing; lists come before rules.
+    async fn shadow_rules_and_lists_do_what_they_say(house: TestHouse) {
+        let config = "allow = [\"198.51.100.0/24\"]\ndeny = [\"192.0.2.1\"]\n\
+                      [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n\
+                      [[rules]]\nname = \"real\"\nwindows = \"3/1h\"\n";
+        let counting = Counting::start(&house, config).await;
+        assert_eq!(passed(&counting, 5).await, 3);
+        for _ in 0..10 {
+            assert!(counting.request_from("198.51.100.9", Method::GET, "/", 200).await);
+            assert!(!counting.request_from("192.0.2.1", Method::GET, "/", 200).await);
+        }
+        let policy = Policy::new(&toml::from_str::<Config>(config).unwrap()).unwrap();
+        let trial = policy.rule("trial").unwrap().name().clone();
+        wait_for("the shadow rule's counts", LIMIT, async || {
+            let limit = counting.gateway.picture().limit(&trial).await.unwrap();
+            if (limit.allowed, limit.shadowed, limit.refused) == (1, 4, 0) { Ok(()) } else { Err(limit) }
+        })
+        .await;
+    }
+}
+
+/// A flood on a hot key costs the store next to nothing: at most 0.02 commands per request, admitted or refused.
+#[test]
+fn a_leased_limit_asks_the_store_rarely() {
+    hob_testkit::run(async {
+        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        // Without the tasks of a gateway, every command is a limit's.
+        let config =
+            "[[rules]]\nname = \"api\"\nwindows = \"100000/1s burst 200000\"\nexactness = \"leased\"\n";
+        let policy = Policy::new(&toml::from_str::<Config>(config).unwrap()).unwrap();
+        let keys = Keys::new(Layout::Plain);
+        let limiter = hob_gateway::Limiter::new(house.hot.clone(), keys, &policy);
+        let rule = limiter.rule("api").unwrap();
+        let who = hob_gateway::identity::Identity::new(CLIENT).unwrap();
+        let before = house.hot.health().operations.total;
+        for _ in 0..20_000 {
+            limiter.ask(&rule, &who, 1).await;
+        }
+        let asked = house.hot.health().operations.total - before;
+        assert!(asked <= 400, "{asked} commands for 20,000 requests");
+    });
+}
+
+/// While the store is stalled, open and local rules answer at once, a closed one refuses, and all go back to it after.
+#[test]
+fn requests_do_not_wait_for_a_store_that_is_away() {
+    hob_testkit::run(async {
+        let house = TestHouse::redis(NEEDS).await;
+        let rule = |name: &str, then: &str| {
+            format!(
+                "[[rules]]\nname = \"{name}\"\nroute = \"/{name}\"\nwindows = \"5/1h\"\non_store_failure = \"{then}\"\n"
+            )
+        };
+        let rules = [rule("open", "open"), rule("closed", "closed"), rule("local", "local")].concat();
+        let counting = Counting::start(&house, &format!("store_within = \"100ms\"\n{rules}")).await;
+        let hob_testkit::Server::Redis(server) = house.store().server() else { panic!("no redis") };
+        assert!(counting.request_from(CLIENT, Method::GET, "/open", 200).await);
+        server.freeze();
+        // Whoever is first finds out.
+        counting.request_from(CLIENT, Method::GET, "/open", 200).await;
+        let begun = Instant::now();
+        let mut passed = [0; 3];
+        for (count, path) in passed.iter_mut().zip(["/open", "/closed", "/local"]) {
+            for _ in 0..200 {
+                *count += u32::from(counting.request_from(CLIENT, Method::GET, path, 200).await);
+            }
+        }
+        assert_eq!(passed, [200, 0, 5]);
+        assert!(begun.elapsed() < LIMIT / 3, "600 requests took {:?}", begun.elapsed());
+        server.thaw();
+        wait_for("the store to be asked again", LIMIT, async || {
+            counting.request_from(CLIENT, Method::GET, "/closed", 200).await
+        })
+        .await;
+    });
+}
+
+/// New rules are in force with the next request, and a bad configuration changes nothing.
+#[test]
+fn rules_are_reloaded_live() {
+    hob_testkit::run(async {
+        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let read = |text: &str| toml::from_str::<Config>(text).unwrap();
+        let (live, replace) = hob_house::Live::new(read("[[rules]]\nname = \"a\"\nwindows = \"1/1h\"\n"));
+        let gateway = hob_gateway::Gateway::open(&house, live).await.unwrap();
+        gateway.start();
+        let names = || {
+            gateway
+                .admission()
+                .limiter()
+                .rules()
+                .iter()
+                .map(|live| live.rule().name().to_string())
+                .collect::<Vec<_>>()
+        };
+        replace.replace(read("[[rules]]\nname = \"b\"\nwindows = \"1/1h\"\n"));
+        wait_for("the new rule", LIMIT, async || names() == ["b"]).await;
+        replace.replace(read("[[rules]]\nname = \"C\"\nwindows = \"nonsense\"\n"));
+        replace.replace(read("[[rules]]\nname = \"d\"\nwindows = \"1/1h\"\n"));
+        wait_for("the next good rule", LIMIT, async || names() == ["d"]).await;
+    });
+}
+
+/// Whatever nodes think of the time, the store's clock decides: a driven one here, for both.
+#[test]
+fn a_clock_that_is_set_back_admits_nothing_more() {
+    hob_testkit::run(async {
+        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let clock = Clock::driven(Duration::from_secs(1_763_289_000));
+        let mut driven = house.house().clone();
+        driven.hot = driven.hot.with_clock(clock.clone());
+        let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1m\"\nalgorithm = \"sliding_log\"\n";
+        let counting = Counting::start(&driven, rules).await;
+        assert_eq!(passed(&counting, 5).await, 5);
+        clock.set(Duration::from_secs(1_763_289_000 - 3600));
+        assert_eq!(passed(&counting, 5).await, 0);
+    });
+}

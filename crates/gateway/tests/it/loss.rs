@@ -1,0 +1,106 @@
+//! Hot state is disposable: totals survive its loss and restarts, and nothing is counted twice.
+
+use std::time::Duration;
+
+use hob_gateway::keys::{InstanceId, Keys};
+use hob_hot::cmd;
+use hob_testkit::{LIMIT, every_house, wait_for};
+use http::Method;
+
+use crate::kit::{Counting, NEEDS, endpoint};
+
+const SAVES_OFTEN: &str = "checkpoint_every = \"100ms\"";
+const NEVER_SAVES: &str = "checkpoint_every = \"1h\"";
+
+async fn saved(counting: &Counting, total: u64) {
+    wait_for(format!("{total} to be in the records"), LIMIT, async || {
+        let sum = "SELECT CAST(COALESCE(sum(value), 0) AS BIGINT) FROM gateway_total WHERE kind = 'total'";
+        let (found,): (u64,) =
+            hob_records::Read::one(&counting.house.records, hob_records::sql(sum)).await.unwrap();
+        if found == total { Ok(()) } else { Err(found) }
+    })
+    .await;
+}
+
+every_house! {
+    NEEDS;
+
+    /// G3–G15 survive FLUSHALL: what is in the records comes back, what is not is flushed again.
+    async fn totals_survive_the_loss_of_hot_state(house: TestHouse) {
+        let one = Counting::start(&house, SAVES_OFTEN).await;
+        let other = house.another_node().await;
+        let two = Counting::start(&other, NEVER_SAVES).await;
+        let gone = house.another_node().await;
+        let three = Counting::start(&gone, SAVES_OFTEN).await;
+        for _ in 0..10 {
+            one.request(Method::GET, "/a", 200).await;
+            two.request(Method::GET, "/b", 500).await;
+            three.request(Method::GET, "/c", 404).await;
+        }
+        one.expect(30, Keys::requests_total).await;
+        three.stop().await;
+        saved(&one, 20).await;
+        house.store().flush_all().await;
+        one.request(Method::GET, "/a", 200).await;
+        two.request(Method::GET, "/b", 500).await;
+        let (a, b, c) = (endpoint("GET /a"), endpoint("GET /b"), endpoint("GET /c"));
+        one.expect(11, |keys, shard| keys.requests_by_endpoint(&a, shard)).await;
+        one.expect(11, |keys, shard| keys.errors_by_endpoint(&b, shard)).await;
+        one.expect(11, |keys, shard| keys.response_count(&b, shard)).await;
+        one.expect(32, Keys::requests_total).await;
+        one.expect(21, Keys::errors_total).await;
+        // Of the one that is gone too, whose shard nobody else may write to.
+        one.expect(10, |keys, shard| keys.requests_by_endpoint(&c, shard)).await;
+        let gone = InstanceId::new(gone.node.as_str()).unwrap();
+        one.expect(10, |keys, shard| keys.requests_by_instance(&gone, shard)).await;
+        two.stop().await;
+    }
+
+    /// A clean stop loses nothing, and a restart goes on where it was, on an empty store too.
+    async fn totals_survive_a_restart_on_an_empty_store(house: TestHouse) {
+        let first = house.another_node().await;
+        let first = Counting::start(&first, "instance = \"gw\"\ncheckpoint_every = \"1h\"").await;
+        for _ in 0..7 {
+            first.request(Method::GET, "/a", 500).await;
+        }
+        first.stop().await;
+        first.expect(7, Keys::requests_total).await;
+        house.store().flush_all().await;
+        let second = Counting::start(&house, "instance = \"gw\"").await;
+        second.request(Method::GET, "/a", 200).await;
+        second.expect(8, Keys::requests_total).await;
+        second.expect(7, Keys::errors_total).await;
+        second.expect(8, |keys, shard| keys.response_count(&endpoint("GET /a"), shard)).await;
+        let gw = InstanceId::new("gw").unwrap();
+        second.expect(8, |keys, shard| keys.requests_by_instance(&gw, shard)).await;
+    }
+
+    /// Losing hot state again and again, with counts on their way, changes no total.
+    async fn losses_in_a_row_neither_lose_nor_repeat_a_count(house: TestHouse) {
+        let counting = Counting::start(&house, "checkpoint_every = \"150ms\"").await;
+        for round in 1..=5 {
+            for _ in 0..20 {
+                counting.request(Method::GET, "/a", 200).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            house.store().flush_all().await;
+            counting.request(Method::GET, "/a", 200).await;
+            counting.expect(round * 21, Keys::requests_total).await;
+        }
+        counting.expect(105, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
+    }
+
+    /// Only the marker is lost: what is still there is not added to what comes back.
+    async fn a_partial_loss_counts_nothing_twice(house: TestHouse) {
+        let counting = Counting::start(&house, NEVER_SAVES).await;
+        for _ in 0..5 {
+            counting.request(Method::GET, "/a", 404).await;
+        }
+        counting.expect(5, Keys::requests_total).await;
+        let marker = counting.find(Keys::marker).await;
+        counting.house.hot.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
+        counting.request(Method::GET, "/a", 404).await;
+        counting.expect(6, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
+        counting.expect(6, Keys::errors_total).await;
+    }
+}

@@ -1,0 +1,266 @@
+//! The proxy: what passes, what does not, and what happens when an upstream is not there.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use hob_testkit::{LIMIT, wait_for};
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::upstream::{Front, Upstream};
+
+/// An address that nobody listens on.
+async fn nobody() -> SocketAddr {
+    tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+#[tokio::test]
+async fn requests_and_answers_pass_with_their_bodies() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "").await;
+    assert_eq!(front.get("/any/path?x=1").await.2, "hello");
+    let (status, _, _) = front.get("/status/404").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let sent = "x".repeat(300_000);
+    let response = front.send(http::Request::put(front.url("/echo")), &sent).await;
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), sent);
+}
+
+#[tokio::test]
+async fn the_upstream_is_told_where_a_request_came_from_and_not_what_a_client_makes_up() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "").await;
+    let request = http::Request::get(front.url("/headers"))
+        .header("x-forwarded-for", "6.6.6.6")
+        .header("connection", "x-secret")
+        .header("x-secret", "1")
+        .header("host", "shop.example");
+    let body = front.send(request, "").await.into_body().collect().await.unwrap().to_bytes();
+    let told = String::from_utf8(body.to_vec()).unwrap();
+    for line in [
+        "x-forwarded-for: 127.0.0.1\n",
+        "x-forwarded-proto: http\n",
+        "host: shop.example\n",
+        "x-real-ip: 127.0.0.1\n",
+    ] {
+        assert!(told.contains(line), "{line} is missing in\n{told}");
+    }
+    assert!(!told.contains("x-secret") && !told.contains("6.6.6.6"), "{told}");
+}
+
+#[tokio::test]
+async fn a_stream_passes_as_it_comes() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "").await;
+    let mut body = front.send(http::Request::get(front.url("/stream")), "").await.into_body();
+    let mut seen = Vec::new();
+    // The stream has no end: what was held back would never come.
+    while seen.len() < "onetwothree".len() {
+        let frame = tokio::time::timeout(LIMIT, body.frame()).await.unwrap().unwrap().unwrap();
+        seen.extend_from_slice(frame.data_ref().unwrap());
+    }
+    assert_eq!(seen, b"onetwothree");
+}
+
+#[tokio::test]
+async fn a_websocket_passes_both_ways() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "").await;
+    let url = format!("ws://{}/socket", front.address);
+    let (mut socket, response) = tokio_tungstenite::connect_async(url).await.unwrap();
+    assert_eq!(response.status(), 101);
+    for text in ["hello", "again"] {
+        socket.send(Message::text(text)).await.unwrap();
+        let echoed = tokio::time::timeout(LIMIT, socket.next()).await.unwrap().unwrap().unwrap();
+        assert_eq!(echoed, Message::text(text));
+    }
+    socket.close(None).await.unwrap();
+}
+
+#[tokio::test]
+async fn http_2_comes_in_and_http_1_goes_out() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "").await;
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let client: hyper_util::client::legacy::Client<_, http_body_util::Empty<bytes::Bytes>> =
+        hyper_util::client::legacy::Client::builder(executor).http2_only(true).build_http();
+    let request = http::Request::get(front.url("/headers")).header("cookie", "a=1").header("cookie", "b=2");
+    let response = client.request(request.body(http_body_util::Empty::new()).unwrap()).await.unwrap();
+    assert_eq!(response.version(), http::Version::HTTP_2);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let told = String::from_utf8(body.to_vec()).unwrap();
+    assert!(
+        told.contains("cookie: a=1; b=2\n") && told.contains(&format!("host: {}\n", front.address)),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn tls_comes_in() {
+    let upstream = Upstream::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let files = format!("tls_certificate = {certificate:?}\ntls_key = {key:?}\n");
+    let front = Front::start(&[upstream.address], &files).await;
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let stream = tokio::net::TcpStream::connect(front.address).await.unwrap();
+    let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::get("/headers").header("host", "localhost");
+    let response = sender
+        .send_request(request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap())
+        .await
+        .unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("x-forwarded-proto: https\n"));
+}
+
+#[tokio::test]
+async fn a_request_that_may_be_repeated_goes_to_another_upstream() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[nobody().await, upstream.address], "").await;
+    for _ in 0..20 {
+        assert_eq!(front.get("/").await.0, StatusCode::OK);
+    }
+    assert_eq!(upstream.hits(), 20);
+}
+
+#[tokio::test]
+async fn what_may_have_happened_is_not_repeated() {
+    // Two that hang up without a word.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (seen, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut head = [0; 1024];
+            stream.readable().await.unwrap();
+            let _ = stream.try_read(&mut head);
+            seen.send(()).unwrap();
+        }
+    });
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[address, upstream.address], "retries = 3").await;
+    let mut broken = 0;
+    for _ in 0..4 {
+        let response = front.send(http::Request::post(front.url("/")), "").await;
+        broken += u32::from(response.status() == StatusCode::BAD_GATEWAY);
+    }
+    let mut hung_up = 0;
+    while asked.try_recv().is_ok() {
+        hung_up += 1;
+    }
+    assert!(broken > 0 && broken == hung_up, "{broken} refused, {hung_up} asked");
+    assert_eq!(upstream.hits() + broken, 4);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_away_or_slow_is_told_as_such() {
+    let front = Front::start(&[nobody().await], "").await;
+    assert_eq!(front.get("/").await.0, StatusCode::BAD_GATEWAY);
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "answer_within = \"100ms\"").await;
+    assert_eq!(front.get("/slow").await.0, StatusCode::GATEWAY_TIMEOUT);
+}
+
+#[tokio::test]
+async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
+    let well = Upstream::start().await;
+    // Answers its health path with 404, which is below 500, until it is gone.
+    let unwell = Upstream::start().await;
+    let front = Front::start(
+        &[well.address, unwell.address],
+        "health_path = \"/status/404\"\nhealth_every = \"20ms\"",
+    )
+    .await;
+    drop(unwell);
+    // Probes go to both; once one is known to be unwell, no request meets it.
+    wait_for("twenty good answers in a row", LIMIT, async || {
+        for _ in 0..20 {
+            if front.send(http::Request::post(front.url("/")), "body").await.status() != StatusCode::OK {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_over_its_limit_is_refused_with_all_fields() {
+    let upstream = Upstream::start().await;
+    let rules = "x_ratelimit = true\n[[rules]]\nname = \"api\"\nwindows = \"2/1m\"\nroute = \"/api/*\"\n";
+    let front = Front::start(&[upstream.address], rules).await;
+    let (_, headers, _) = front.get("/api/a").await;
+    assert_eq!(headers["ratelimit"], "\"api\";r=1;t=30");
+    assert_eq!(headers["ratelimit-policy"], "\"api\";q=2;w=60");
+    front.get("/api/b").await;
+    let (status, headers, body) = front.get("/api/c").await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(
+        headers["retry-after"].to_str().unwrap().parse::<u64>().is_ok_and(|after| (1..=30).contains(&after))
+    );
+    assert_eq!(headers["x-ratelimit-remaining"], "0");
+    assert!(body.contains("Too many"));
+    assert_eq!(upstream.hits(), 2);
+    // Other routes are not concerned.
+    assert!(!front.get("/other").await.1.contains_key("ratelimit"));
+}
+
+/// G1 G4: connections are counted while they are open, requests when they are answered.
+#[tokio::test]
+async fn what_passes_is_counted() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "count_loopback = true").await;
+    for _ in 0..5 {
+        front.get("/a").await;
+    }
+    wait_for("the counts", LIMIT, async || {
+        let summary = front.gateway.picture().summary().await.unwrap();
+        if summary.total == 5 && summary.connections == 1 { Ok(()) } else { Err(summary) }
+    })
+    .await;
+}
+
+/// A client that does not wait for its answer is counted too, as 499.
+#[tokio::test]
+async fn a_client_that_leaves_is_counted() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "count_loopback = true").await;
+    let mut stream = tokio::net::TcpStream::connect(front.address).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    wait_for("the upstream to be asked", LIMIT, async || upstream.hits() == 1).await;
+    drop(stream);
+    wait_for("the request to be counted", LIMIT, async || {
+        front.gateway.picture().statuses().await.unwrap() == [(499, 1)].into()
+    })
+    .await;
+}
+
+/// A stop lets requests end and loses no count.
+#[tokio::test]
+async fn a_stop_lets_requests_end_and_loses_no_count() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "count_loopback = true").await;
+    front.get("/").await;
+    let begun = Instant::now();
+    assert_eq!(front.house.tasks.stop(LIMIT).await, Vec::<String>::new());
+    assert!(begun.elapsed() < LIMIT - Duration::from_secs(1));
+    assert_eq!(front.gateway.picture().summary().await.unwrap().total, 1);
+}

@@ -1,0 +1,269 @@
+//! `hob pipeline`: carries a plan out in this terminal, on an embedded store and a file beside the plan.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use hob_hot::{Address as HotAddress, Hot};
+use hob_house::config::{SecretName, SecretRef, Secrets, SecretsConfig};
+use hob_house::{House, Live, NodeName};
+use hob_pipeline::definition::Plan;
+use hob_pipeline::run::{Run, RunState, Wish};
+use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Pipelines};
+use hob_records::{Address, PageRequest, Records};
+use hob_schema::Layout;
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+
+use crate::cli::PipelineCommand;
+use crate::config;
+use crate::exit::Exit;
+
+/// Between two looks at a run.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long a stop may take.
+const STOP_WITHIN: Duration = Duration::from_secs(40);
+
+pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit> {
+    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    runtime.block_on(async {
+        match command {
+            PipelineCommand::Run { plan, secret, dry_run, fresh } => {
+                let secrets = secrets(secret, file)?;
+                let terminal = Terminal::open(plan).await?;
+                if *dry_run { terminal.cost(secrets).await } else { terminal.run(secrets, *fresh).await }
+            }
+            PipelineCommand::Status { plan } => Terminal::open(plan).await?.status().await,
+            PipelineCommand::Pause { plan } => Terminal::open(plan).await?.wish(Wish::Pause).await,
+            PipelineCommand::Resume { plan } => Terminal::open(plan).await?.wish(Wish::Resume).await,
+            PipelineCommand::Failed { plan } => Terminal::open(plan).await?.failed().await,
+            PipelineCommand::Replay { plan, class } => {
+                Terminal::open(plan).await?.replay(class.as_deref()).await
+            }
+        }
+    })
+}
+
+/// A plan, and the records beside it.
+struct Terminal {
+    plan: Plan,
+    folder: PathBuf,
+    lock: PathBuf,
+    records: Records,
+    books: Books,
+}
+
+impl Terminal {
+    async fn open(path: &Path) -> Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let plan = Plan::parse(&text).map_err(|bad| anyhow!("{}: {bad}", path.display()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let database = path.with_extension("hob.db");
+        let records = Records::open(&Address::sqlite(&database), &[MIGRATIONS]).await;
+        let records = records.with_context(|| format!("could not open {}", database.display()))?;
+        let books = Books::new(&records);
+        Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), records, books })
+    }
+
+    async fn pipelines(&self, secrets: Secrets) -> Result<(House, Pipelines)> {
+        let hot = Hot::connect(&HotAddress::Embedded).await?;
+        let mut house = House::new(hot, Layout::Plain, self.records.clone(), NodeName::random());
+        house.secrets = secrets;
+        let folder = self.folder.clone();
+        let config = Config { folder, public_quota: self.plan.quota.to_string(), ..Config::default() };
+        let pipelines = Pipelines::open(&house, Live::fixed(config))?;
+        Ok((house, pipelines))
+    }
+
+    async fn cost(&self, secrets: Secrets) -> Result<Exit> {
+        let (_, pipelines) = self.pipelines(secrets).await?;
+        let cost = pipelines.cost(&self.plan).await?;
+        match (cost.items, cost.calls, cost.duration) {
+            (Some(items), Some(calls), Some(duration)) => say(&format!(
+                "{items} items, {calls} calls and those that they lead to; the quota makes them last {}",
+                HumanDuration(duration)
+            )),
+            _ => say("a listing: how long it is only its API knows"),
+        }
+        Ok(Exit::Clean)
+    }
+
+    async fn run(&self, secrets: Secrets, fresh: bool) -> Result<Exit> {
+        let lock =
+            File::create(&self.lock).with_context(|| format!("cannot write {}", self.lock.display()))?;
+        // Two of them would each believe to have the whole quota.
+        if lock.try_lock().is_err() {
+            bail!("another terminal runs this plan already");
+        }
+        let (house, pipelines) = self.pipelines(secrets).await?;
+        pipelines.put_plan(&self.plan.text).await?;
+        let run = self.begin(&pipelines, fresh).await?;
+        pipelines.start();
+        let ended = tokio::select! {
+            ended = watch(&pipelines, &run) => ended,
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        };
+        let late = house.tasks.stop(STOP_WITHIN).await;
+        ended?;
+        let (run, progress) = (self.books.run(&run.id).await?, self.books.progress(&run.id).await?);
+        let set_aside = progress.of(ItemState::Quarantined);
+        say(&format!(
+            "{} is {}: {} of {} items done, {set_aside} set aside, {} calls{}",
+            run.id,
+            run.state,
+            progress.of(ItemState::Done),
+            progress.total(),
+            run.calls,
+            if run.state == RunState::Running { "; the same command goes on" } else { "" },
+        ));
+        self.records.close().await;
+        if !late.is_empty() {
+            bail!("{} did not stop in time", late.join(", "));
+        }
+        let whole = run.state == RunState::Completed && set_aside == 0;
+        Ok(if whole { Exit::Clean } else { Exit::Warnings })
+    }
+
+    /// Goes on with the newest run, unless it is over.
+    async fn begin(&self, pipelines: &Pipelines, fresh: bool) -> Result<Run> {
+        let newest = self.books.newest(&self.plan.name).await?;
+        let open = newest.filter(|run| matches!(run.state, RunState::Running | RunState::Paused));
+        match open {
+            Some(run) if fresh => {
+                pipelines.wish(&run.id, Wish::Cancel).await?;
+            }
+            Some(run) => {
+                if run.text != self.plan.text {
+                    say("the plan has changed; this run goes on as it began (--fresh starts over)");
+                }
+                return Ok(self.books.wish(&run.id, Wish::Resume).await?);
+            }
+            None => {}
+        }
+        Ok(pipelines.start_run(&self.plan.name, None).await?)
+    }
+
+    async fn newest(&self) -> Result<Run> {
+        let run = self.books.newest(&self.plan.name).await?;
+        run.ok_or_else(|| anyhow!("there is no run of {} yet", self.plan.name))
+    }
+
+    async fn status(&self) -> Result<Exit> {
+        let run = self.newest().await?;
+        let progress = self.books.progress(&run.id).await?;
+        say(&format!("{} is {}, {} calls", run.id, run.state, run.calls));
+        for (step, state, count) in &progress.steps {
+            say(&format!("  {step:<20} {state:<12} {count:>9}"));
+        }
+        for (class, state, count) in &progress.failures {
+            say(&format!("  failed: {class:<12} {state:<12} {count:>9}"));
+        }
+        if !run.trouble.is_empty() {
+            say(&format!("  trouble: {}", run.trouble));
+        }
+        Ok(Exit::Clean)
+    }
+
+    async fn wish(&self, wish: Wish) -> Result<Exit> {
+        let run = self.books.wish(&self.newest().await?.id, wish).await?;
+        say(&format!("{} is {}", run.id, run.state));
+        Ok(Exit::Clean)
+    }
+
+    async fn failed(&self) -> Result<Exit> {
+        let run = self.newest().await?;
+        let mut request = PageRequest::first(500);
+        loop {
+            let page = self.books.items(&run.id, Some(ItemState::Quarantined), None, &request).await?;
+            for item in page.rows {
+                let class = item.class.map_or("", Class::as_str);
+                say(&format!("{}\t{}\t{class}\t{}\t{}", item.step, item.key, item.attempts, item.error));
+            }
+            match page.next {
+                Some(next) => request = PageRequest::first(500).after(next),
+                None => return Ok(Exit::Clean),
+            }
+        }
+    }
+
+    async fn replay(&self, class: Option<&str>) -> Result<Exit> {
+        let class =
+            class.map(str::parse::<Class>).transpose().map_err(|reason| anyhow!("--class: {reason}"))?;
+        let items = self.books.replay(&self.newest().await?.id, class).await?;
+        say(&format!("{items} items will be tried again by the next run of this plan"));
+        Ok(Exit::Clean)
+    }
+}
+
+/// Shows how far a run is, until it is over or paused.
+async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
+    let bar = ProgressBar::new(0);
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} items · {msg}").context("the progress bar")?;
+    bar.set_style(style);
+    loop {
+        let begun = Instant::now();
+        let now = pipelines.run(&run.id).await?;
+        let progress = pipelines.progress(&run.id).await?;
+        bar.set_length(progress.total());
+        bar.set_position(progress.of(ItemState::Done) + progress.of(ItemState::Quarantined));
+        bar.set_message(message(pipelines, &now).await);
+        if now.state != RunState::Running {
+            bar.finish();
+            return Ok(());
+        }
+        // Counting a million items takes its time: never more than a small part of all of it.
+        tokio::time::sleep(LOOK.max(begun.elapsed() * 10)).await;
+    }
+}
+
+/// Calls, what is left of each window, and when it will be done.
+async fn message(pipelines: &Pipelines, run: &Run) -> String {
+    let mut message = format!("{} calls", run.calls);
+    let plan = Plan::parse(&run.text).ok();
+    if let Some(plan) = &plan
+        && let Ok(gauge) = pipelines.quotas().look(&plan.quota).await
+    {
+        for window in &gauge.windows {
+            message += &format!(
+                " · {} of {} left in {}",
+                window.left(),
+                window.usable,
+                HumanDuration(window.period)
+            );
+        }
+        if let Some(until) = gauge.blocked_until {
+            message += &format!(" · the API refuses for {}", HumanDuration(until.since(gauge.now)));
+        }
+    }
+    if let Ok(forecast) = pipelines.forecast(&run.id).await
+        && let Some([_, expected, _]) = forecast.duration
+    {
+        message += &format!(" · {} to go", HumanDuration(expected));
+    }
+    if !run.trouble.is_empty() {
+        message += &format!(" · {}", run.trouble);
+    }
+    message
+}
+
+/// The secrets of the configuration, and those of the command line on top.
+fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
+    if given.is_empty() {
+        return Ok(Secrets::new(Live::fixed(config::load(file)?.config.secrets)));
+    }
+    let mut list: Vec<(SecretName, SecretRef)> = Vec::new();
+    for pair in given {
+        // Never repeated: it may be the secret itself.
+        let (name, reference) =
+            pair.split_once('=').context("--secret is NAME=env:VARIABLE or NAME=file:PATH")?;
+        list.push((name.parse().context("--secret")?, reference.parse().context("--secret")?));
+    }
+    Ok(Secrets::new(Live::fixed(SecretsConfig::from_iter(list))))
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of a command")]
+fn say(line: &str) {
+    println!("{line}");
+}

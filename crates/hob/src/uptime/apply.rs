@@ -1,0 +1,32 @@
+//! `hob uptime apply`: makes the monitors what a file says.
+#![expect(clippy::print_stdout, reason = "the answer of a command")]
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use hob_uptime::apply::{Others, Plan};
+use hob_uptime::monitor;
+
+use crate::cli::ApplyArgs;
+use crate::config;
+use crate::exit::Exit;
+use crate::records;
+
+pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
+    let yaml = std::fs::read_to_string(&args.file);
+    let yaml = yaml.with_context(|| format!("could not read {}", args.file.display()))?;
+    let config = config::load(file)?.config;
+    let others = if args.prune { Others::Remove } else { Others::Keep };
+    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    runtime.block_on(async {
+        let records = records::open(&config.records).await?;
+        let monitors = monitor::all(&records).await?;
+        let plan = Plan::make(&yaml, &monitors, others).with_context(|| args.file.display().to_string())?;
+        println!("{plan}");
+        if !args.dry_run {
+            plan.carry_out(&records).await?;
+        }
+        records.close().await;
+        Ok(Exit::Clean)
+    })
+}

@@ -1,0 +1,212 @@
+//! `hob pipeline`: the real binary against the stand-in API.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use hob_pipeline::standin::{Fault, Offer, StandIn};
+use hob_testkit::{LIMIT, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::program::hob;
+
+struct Desk {
+    folder: TempDir,
+    api: StandIn,
+}
+
+impl Desk {
+    /// A plan in a folder of its own, and the API that it asks.
+    async fn new(dockets: u64, latency: Duration, windows: &str, limits: Vec<(u32, Duration)>) -> Desk {
+        let token = Some("s3cret".to_owned());
+        let offer = Offer { dockets, entries: 0, page: 20, limits, token, latency };
+        let api = StandIn::start(offer).await.expect("the stand-in");
+        let folder = TempDir::new().expect("a folder");
+        let plan = format!(
+            r#"name = "dockets"
+quota = {{ name = "api", windows = "{windows}" }}
+[source]
+step = "docket"
+[source.pages]
+url = "{0}/dockets/"
+headers = {{ Authorization = "Token {{secret.api}}" }}
+items = "$.results[*]"
+key = "$.id"
+next = "$.next"
+[step.docket]
+get = "{0}/dockets/{{key}}/"
+headers = {{ Authorization = "Token {{secret.api}}" }}
+extract = {{ id = "$.id" }}
+sink = "out"
+[sink.out]
+jsonl = "out.jsonl"
+"#,
+            api.url()
+        );
+        std::fs::write(folder.path().join("plan.toml"), plan).expect("a plan");
+        Desk { folder, api }
+    }
+
+    fn plan(&self) -> PathBuf {
+        self.folder.path().join("plan.toml")
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = hob();
+        command
+            .args(["pipeline", verb])
+            .arg(self.plan())
+            .env("API_TOKEN", "s3cret")
+            .current_dir(self.folder.path());
+        command
+    }
+
+    fn run(&self) -> Child {
+        let mut command = self.command("run");
+        command.args(["--secret", "api=env:API_TOKEN"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("hob")
+    }
+
+    /// The ids that were written, each of them once.
+    fn written(&self) -> BTreeSet<u64> {
+        let mut ids = BTreeSet::new();
+        for line in std::fs::read_to_string(self.folder.path().join("out.jsonl")).unwrap_or_default().lines()
+        {
+            let line: serde_json::Value = serde_json::from_str(line).expect("a whole line");
+            assert!(ids.insert(line["id"].as_u64().expect("an id")), "{line} is there twice");
+        }
+        ids
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().expect("a pid")).expect("a pid")
+}
+
+async fn ended(child: Child) -> Output {
+    tokio::task::spawn_blocking(|| child.wait_with_output().expect("an end")).await.expect("an end")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn generous() -> Vec<(u32, Duration)> {
+    vec![(100_000, Duration::from_secs(60))]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_stops_cleanly_and_the_same_command_goes_on() {
+    let desk = Desk::new(60, Duration::from_millis(60), "1000/1m", generous()).await;
+    let child = desk.run();
+    wait_for("some calls", LIMIT, async || desk.api.served() > 10).await;
+    kill_process(pid(&child), Signal::INT).expect("Ctrl-C");
+    let output = ended(child).await;
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("the same command goes on"), "{}", text(&output));
+    let before = desk.api.served();
+    assert!(before < 63, "{before}");
+
+    let status = desk.command("status").output().expect("a status");
+    assert!(text(&status).contains("is running"), "{}", text(&status));
+    let output = ended(desk.run()).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(desk.written(), (1..=60).collect());
+    assert_eq!(desk.api.served(), 63, "nothing was asked for twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_listed_and_replayed() {
+    let desk = Desk::new(5, Duration::ZERO, "1000/1m", generous()).await;
+    desk.api.fail("/dockets/3/", Fault::Status(403));
+    let output = ended(desk.run()).await;
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    let failed = desk.command("failed").output().expect("a list");
+    assert!(text(&failed).starts_with("docket\t3\tclient\t1\t403"), "{}", text(&failed));
+    let wrong = desk.command("replay").args(["--class", "mine"]).output().expect("a refusal");
+    assert_eq!(wrong.status.code(), Some(1), "{}", text(&wrong));
+    let replayed = desk.command("replay").args(["--class", "client"]).output().expect("a replay");
+    assert!(text(&replayed).starts_with("1 items"), "{}", text(&replayed));
+    assert_eq!(ended(desk.run()).await.status.code(), Some(0));
+    assert_eq!(desk.written(), (1..=5).collect());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_terminal_pauses_it_and_a_second_run_is_refused() {
+    let desk = Desk::new(60, Duration::from_millis(100), "1000/1m", generous()).await;
+    let child = desk.run();
+    wait_for("some calls", LIMIT, async || desk.api.served() > 5).await;
+    let second = ended(desk.run()).await;
+    assert!(text(&second).contains("another terminal"), "{}", text(&second));
+    let paused = desk.command("pause").output().expect("a pause");
+    assert!(text(&paused).contains("paused"), "{}", text(&paused));
+    let output = ended(child).await;
+    assert!(text(&output).contains("is paused"), "{}", text(&output));
+    let resumed = desk.command("resume").output().expect("a resume");
+    assert!(text(&resumed).contains("is running"), "{}", text(&resumed));
+    assert_eq!(ended(desk.run()).await.status.code(), Some(0));
+    assert_eq!(desk.written(), (1..=60).collect());
+}
+
+#[test]
+fn a_wrong_plan_is_refused_with_its_line() {
+    let folder = TempDir::new().expect("a folder");
+    let plan = folder.path().join("plan.toml");
+    std::fs::write(&plan, "name = \"p\"\nquota = { name = \"api\" }\nsource = { step = \"s\", list = [] }\n")
+        .expect("a plan");
+    let output = hob().args(["pipeline", "run"]).arg(&plan).output().expect("a refusal");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("line 3, source.step: there is no [step.s]"), "{}", text(&output));
+    assert!(!Path::new(&plan.with_extension("hob.db")).exists(), "nothing was left behind");
+}
+
+/// The shipped example is a plan, and a dry run calls nobody.
+#[test]
+fn the_example_can_be_carried_out() {
+    let folder = TempDir::new().expect("a folder");
+    let plan = folder.path().join("courtlistener.toml");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pipelines/courtlistener.toml");
+    std::fs::copy(example, &plan).expect("the example");
+    let output = hob().args(["pipeline", "run", "--dry-run"]).arg(&plan).output().expect("a cost");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("a listing"), "{}", text(&output));
+}
+
+mod slow {
+    use hob_testkit::budget;
+
+    use super::*;
+
+    /// P8: the process and its embedded store die at any instant; nothing is lost, doubled or overspent.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_process_may_be_killed_at_any_instant() {
+        let limits = vec![(30, Duration::from_secs(1))];
+        let dockets = budget(150, 10_000);
+        let desk = Desk::new(dockets, Duration::from_millis(10), "30/1s", limits).await;
+        let mut kills = 0_u64;
+        loop {
+            let mut child = desk.run();
+            // Sometimes early, while it opens its records; sometimes in the middle of its work.
+            let life = Duration::from_millis(150 + kills * 619 % 2_500);
+            let waited = tokio::time::timeout(life, async {
+                while child.try_wait().expect("a child").is_none() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            });
+            if waited.await.is_ok() {
+                let output = ended(child).await;
+                assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+                break;
+            }
+            kill_process(pid(&child), Signal::KILL).expect("SIGKILL");
+            ended(child).await;
+            kills += 1;
+            assert!(kills < dockets, "it gets nowhere");
+        }
+        assert!(kills > 0);
+        assert_eq!(desk.written(), (1..=dockets).collect(), "after {kills} kills");
+        assert_eq!(desk.api.throttled(), 0, "after {kills} kills");
+    }
+}

@@ -1,0 +1,266 @@
+//! One attempt at one item: the request, the reservation around it, and what comes of the answer.
+
+use std::time::{Duration, Instant};
+
+use http::{Request, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::definition::{PAGES, Source, Step};
+use crate::drive::Driver;
+use crate::extract::{self, Findings};
+use crate::fetch::{Failure, Fetched};
+use crate::item::{self, Item, Outcome};
+use crate::quota::{Answer, Ask, Lesson, Reservation};
+use crate::retry::{Class, Verdict};
+use crate::template::{Filling, Place, Template};
+
+/// Between a reservation and the request; whoever is slower asks anew.
+const PROMPTLY: Duration = Duration::from_secs(5);
+/// Whoever waits for a quota looks again so often: calls may be given back, and limits be raised.
+const LONGEST_PARK: Duration = Duration::from_secs(2);
+/// Between two looks at a store that is away.
+const AWAY: Duration = Duration::from_millis(500);
+
+/// What an attempt came to.
+pub(crate) struct Tried {
+    pub(crate) status: u16,
+    pub(crate) calls: u32,
+    pub(crate) result: Outcome,
+}
+
+/// A request that can be made.
+struct Prepared {
+    request: Request<Full<Bytes>>,
+    url: Url,
+}
+
+impl Tried {
+    fn unasked(result: Outcome) -> Self {
+        Self { status: 0, calls: 0, result }
+    }
+}
+
+impl Driver {
+    /// Tries an item once.
+    pub(crate) async fn attempt(&self, item: &Item) -> Tried {
+        let step = self.plan.steps.get(&item.step);
+        let asks = item.step == PAGES || step.is_some_and(|step| step.get.is_some() || step.post.is_some());
+        if asks {
+            return self.ask(item, step).await;
+        }
+        let Some(step) = step else {
+            return Tried::unasked(
+                self.failed(item, Failure::parse(format!("there is no step {}", item.step))),
+            );
+        };
+        let document =
+            data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
+        let found = document.and_then(|document| extract::of_step(step, &item.key, &document));
+        Tried::unasked(match found {
+            Ok(Findings { output, follow }) => Outcome::Done { output, follow, version: None },
+            Err(error) => self.failed(item, Failure::parse(error)),
+        })
+    }
+
+    async fn ask(&self, item: &Item, step: Option<&Step>) -> Tried {
+        let prepared = match self.prepare(item, step).await {
+            Ok(prepared) => prepared,
+            Err(failure) => return Tried::unasked(self.failed(item, failure)),
+        };
+        let host = self.shared.host(prepared.url.host_str().unwrap_or_default(), self.plan.http.per_host);
+        let Ok(_permit) = host.acquire_owned().await else { return Tried::unasked(Outcome::GivenBack) };
+        let Some((reservation, reserved)) = self.reserve().await else {
+            return Tried::unasked(Outcome::GivenBack);
+        };
+        if reserved.elapsed() > PROMPTLY {
+            // So much later that the call might be answered after its deadline.
+            self.settle(&reservation, 0, Lesson::default()).await;
+            return Tried::unasked(Outcome::GivenBack);
+        }
+        let _ = self.shared.views.show_start(&self.run, item).await;
+        let most_bytes = self.plan.http.max_body_kib as usize * 1024;
+        let fetched =
+            self.shared.fetcher.fetch(prepared.request, self.plan.http.timeout.get(), most_bytes).await;
+        let lesson = match &fetched {
+            Ok(answer) => self.learn(answer).await,
+            Err(_) => Lesson::default(),
+        };
+        self.settle(&reservation, 1, lesson).await;
+        let _ = self.shared.views.hide_start(&self.run, item).await;
+        let status = fetched.as_ref().map_or(0, |answer| answer.status.as_u16());
+        metrics::counter!("hob_pipeline_calls_total", "quota" => self.plan.quota.to_string(), "status" => status.to_string())
+            .increment(1);
+        let result = fetched.and_then(|answer| self.understand(item, step, &prepared.url, &answer));
+        let result = result.unwrap_or_else(|failure| match self.begin_anew(item, &prepared.url, status) {
+            Some(begin) => Outcome::Done { output: None, follow: vec![begin], version: None },
+            None => self.failed(item, failure),
+        });
+        Tried { status, calls: 1, result }
+    }
+
+    /// Waits until the quota lets a call pass; `None` if the run stops before. One of the run's items waits at a time.
+    async fn reserve(&self) -> Option<(Reservation, Instant)> {
+        let _front = tokio::select! {
+            front = self.gate.lock() => front,
+            () = self.stop.cancelled() => return None,
+        };
+        let hold = self.plan.http.timeout.get() + PROMPTLY + PROMPTLY;
+        let id = format!("{:032x}", rand::random::<u128>());
+        let (run, weight) = (self.run.to_string(), self.plan.weight);
+        let ask = Ask { id, calls: 1, run, weight, hold };
+        loop {
+            if self.stop.is_cancelled() {
+                return None;
+            }
+            let asked = Instant::now();
+            let park = match self.shared.quotas.reserve(&self.plan.quota, &ask).await {
+                Ok(Answer::Granted(reservation)) => return Some((reservation, asked)),
+                Ok(Answer::Wait { after, .. }) => after.min(LONGEST_PARK),
+                Err(error) => {
+                    // Closed while nobody knows what was spent.
+                    tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "the quota cannot be asked");
+                    AWAY
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(park) => {}
+                () = self.stop.cancelled() => return None,
+            }
+        }
+    }
+
+    async fn settle(&self, reservation: &Reservation, made: u32, lesson: Lesson) {
+        if lesson.blocked_for.is_some() {
+            tracing::warn!(quota = %reservation.quota, wait = ?lesson.blocked_for, "the API refuses calls");
+        }
+        if let Err(error) = self.shared.quotas.settle(reservation, made, lesson).await {
+            // It counts as answered at its deadline: too late, which harms nobody.
+            tracing::warn!(quota = %reservation.quota, %error, "a call could not be settled");
+        }
+    }
+
+    async fn learn(&self, answer: &Fetched) -> Lesson {
+        match self.shared.quotas.definition(&self.plan.quota).await {
+            Ok(quota) => {
+                Lesson::from_answer(answer.status, &answer.headers, &quota.limits, jiff::Timestamp::now())
+            }
+            Err(_) => Lesson::default(),
+        }
+    }
+
+    async fn prepare(&self, item: &Item, step: Option<&Step>) -> Result<Prepared, Failure> {
+        let data = data(item).map_err(Failure::parse)?;
+        let secrets = |name: &_| self.shared.house.secrets.read(name);
+        let filling = Filling { key: &item.key, data: &data, secrets: &secrets };
+        let (url, headers, post) = match (step, &self.plan.source) {
+            (Some(step), _) => {
+                let template =
+                    step.get.as_ref().or(step.post.as_ref()).map(|url| url.fill(&filling, Place::Url));
+                let url = template.transpose().map_err(Failure::parse)?.unwrap_or_default();
+                (url, &step.headers, step.post.is_some())
+            }
+            (None, Source::Pages { pages, .. }) => (item.key.clone(), &pages.headers, false),
+            (None, _) => return Err(Failure::parse("a page of a listing that the plan does not have")),
+        };
+        let url = Url::parse(&url).map_err(|error| Failure::parse(format!("the URL: {error}")))?;
+        let method = if post { http::Method::POST } else { http::Method::GET };
+        let mut target = url.clone();
+        target.set_fragment(None);
+        let mut request = Request::builder().method(method).uri(target.as_str());
+        request = request.header(header::USER_AGENT, concat!("hob/", env!("CARGO_PKG_VERSION")));
+        request = request.header(header::ACCEPT, "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value.fill(&filling, Place::Header).map_err(Failure::parse)?);
+        }
+        if let Some(step) = step.filter(|step| step.conditional)
+            && step.get.is_some()
+            && let Ok(Some(etag)) =
+                item::version(&self.shared.house.records, self.plan.name.as_str(), item).await
+        {
+            request = request.header(header::IF_NONE_MATCH, etag);
+        }
+        let body =
+            step.and_then(|step| step.body.as_ref()).map(|body: &Template| body.fill(&filling, Place::Json));
+        let body = body.transpose().map_err(Failure::parse)?.unwrap_or_default();
+        if post {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(Full::from(body))
+            .map_err(|error| Failure::parse(format!("the request: {error}")))?;
+        Ok(Prepared { request, url })
+    }
+
+    fn understand(
+        &self,
+        item: &Item,
+        step: Option<&Step>,
+        url: &Url,
+        answer: &Fetched,
+    ) -> Result<Outcome, Failure> {
+        let conditional = step.is_some_and(|step| step.conditional);
+        if answer.status == StatusCode::NOT_MODIFIED && conditional {
+            return Ok(Outcome::Done { output: None, follow: Vec::new(), version: None });
+        }
+        if let Some(class) = class_of(answer.status) {
+            return Err(Failure { class, error: format!("{}: {}", answer.status, excerpt(&answer.body)) });
+        }
+        let document: Value = serde_json::from_slice(&answer.body)
+            .map_err(|error| Failure::parse(format!("no JSON ({error}): {}", excerpt(&answer.body))))?;
+        let found = match (step, &self.plan.source) {
+            (Some(step), _) => extract::of_step(step, &item.key, &document),
+            (None, Source::Pages { step, pages }) => extract::of_page(pages, step, url, &document),
+            (None, _) => Err("a page of a listing that the plan does not have".to_owned()),
+        };
+        let Findings { output, follow } = found.map_err(Failure::parse)?;
+        let etag =
+            answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).filter(|_| conditional);
+        let version = etag.map(|etag| (item.step.clone(), item.key.clone(), etag.to_owned()));
+        Ok(Outcome::Done { output, follow, version })
+    }
+
+    /// The listing's first page again, where the API no longer knows the cursor.
+    fn begin_anew(&self, item: &Item, url: &Url, status: u16) -> Option<item::NewItem> {
+        let Source::Pages { pages, .. } = &self.plan.source else { return None };
+        let unknown = item.step == PAGES && matches!(status, 400 | 404 | 410);
+        let begin = unknown.then(|| extract::begin_anew(pages.url.as_str(), url)).flatten()?;
+        tracing::warn!(run = %self.run, status, "the API does not know the cursor any more; the listing begins anew");
+        Some(begin)
+    }
+
+    /// What becomes of an item that failed.
+    fn failed(&self, item: &Item, failure: Failure) -> Outcome {
+        let Failure { class, error } = failure;
+        let error: String = error.chars().filter(|c| *c != '\0').take(500).collect();
+        match self.plan.retries.judge(class, item.attempts, rand::random()) {
+            Verdict::Again { after } => Outcome::Again { class, error, after },
+            Verdict::Quarantine => Outcome::Quarantined { class, error },
+        }
+    }
+}
+
+fn class_of(status: StatusCode) -> Option<Class> {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => Some(Class::Throttled),
+        StatusCode::REQUEST_TIMEOUT => Some(Class::Server),
+        status if status.is_success() => None,
+        status if status.is_server_error() => Some(Class::Server),
+        // A redirection, too: following it would be a call that nobody reserved.
+        _ => Some(Class::Client),
+    }
+}
+
+fn data(item: &Item) -> Result<Map<String, Value>, String> {
+    if item.data.is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_str(&item.data).map_err(|error| format!("the item's data: {error}"))
+}
+
+fn excerpt(body: &[u8]) -> String {
+    let start = &body[..body.len().min(200)];
+    String::from_utf8_lossy(start).chars().filter(|c| !c.is_control()).collect()
+}

@@ -1,0 +1,75 @@
+//! Runs as they are in the records, for whoever wants to look at them or to steer them without working on them.
+
+use hob_records::{Page, PageRequest, Records};
+
+use crate::definition::PlanName;
+use crate::error::Result;
+use crate::item::{self, ItemFacts, ItemState};
+use crate::pipelines::Progress;
+use crate::retry::Class;
+use crate::run::{self, Run, RunId, RunState, Wish};
+
+/// The records of runs.
+#[derive(Clone, Debug)]
+pub struct Books {
+    records: Records,
+}
+
+impl Books {
+    pub fn new(records: &Records) -> Self {
+        Self { records: records.clone() }
+    }
+
+    pub async fn run(&self, id: &RunId) -> Result<Run> {
+        run::find(&self.records, id).await
+    }
+
+    pub async fn runs(&self, request: &PageRequest) -> Result<Page<Run>> {
+        run::page(&self.records, request).await
+    }
+
+    /// The newest run of a plan, whatever its state.
+    pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
+        run::newest(&self.records, plan).await
+    }
+
+    /// Pauses, resumes, cancels or archives a run.
+    pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
+        let run = run::wish(&self.records, id, wish).await?;
+        tracing::info!(run = %id, state = %run.state, "a run changes");
+        Ok(run)
+    }
+
+    /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
+    pub async fn replay(&self, id: &RunId, class: Option<Class>) -> Result<u64> {
+        let run = self.run(id).await?;
+        if run.state.after(Wish::Replay).is_none() {
+            return Err(crate::Error::Refused(format!(
+                "a run that is {} cannot {}",
+                run.state,
+                Wish::Replay
+            )));
+        }
+        let back = item::replay(&self.records, id, class).await?;
+        if back > 0 && run.state == RunState::Completed {
+            self.wish(id, Wish::Replay).await?;
+        }
+        Ok(back)
+    }
+
+    pub async fn progress(&self, id: &RunId) -> Result<Progress> {
+        let (steps, failures) =
+            (item::count(&self.records, id).await?, item::failures(&self.records, id).await?);
+        Ok(Progress { steps, failures })
+    }
+
+    pub async fn items(
+        &self,
+        id: &RunId,
+        state: Option<ItemState>,
+        class: Option<Class>,
+        request: &PageRequest,
+    ) -> Result<Page<ItemFacts>> {
+        item::page(&self.records, id, state, class, request).await
+    }
+}

@@ -1,0 +1,209 @@
+//! How a node works on a run: it claims what is due, tries it, commits what came of it, and writes the results.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use hob_records::UnixMs;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::definition::Plan;
+use crate::error::Result;
+use crate::fetch::Failure;
+use crate::item::{self, Claim, Finished, Item, Outcome};
+use crate::pipelines::Shared;
+use crate::run::{self, Run, RunId, RunState, SEEDED};
+use crate::seed;
+use crate::sink::{self, Sinks};
+
+/// Between two looks at a run that has nothing to do.
+const IDLE: Duration = Duration::from_millis(200);
+/// Results that wait for a sink; with more, nothing new is tried.
+const MOST_WAITING: u64 = 10_000;
+/// Between two writes of results, and two views.
+const BREATH: Duration = Duration::from_millis(500);
+
+/// One node's work on one run.
+pub(crate) struct Driver {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) run: RunId,
+    pub(crate) plan: Plan,
+    /// Who holds the claims: random, so that a restarted node is another.
+    worker: String,
+    /// The one item of the run that waits for the quota.
+    pub(crate) gate: tokio::sync::Mutex<()>,
+    pub(crate) stop: CancellationToken,
+}
+
+/// The claims that are held, with how many of their items are under way.
+type Held = BTreeMap<i64, usize>;
+
+impl Driver {
+    pub(crate) fn new(shared: &Arc<Shared>, run: &Run, stop: CancellationToken) -> Result<Self> {
+        Ok(Self {
+            shared: Arc::clone(shared),
+            run: run.id.clone(),
+            plan: Plan::parse(&run.text)?,
+            worker: format!("{}-{:016x}", shared.house.node, rand::random::<u64>()),
+            gate: tokio::sync::Mutex::default(),
+            stop,
+        })
+    }
+
+    /// Works until the run is over or not running any more, or the node stops.
+    pub(crate) async fn drive(self) -> Result<()> {
+        let this = Arc::new(self);
+        let mut aside = tokio::spawn(Arc::clone(&this).look_after());
+        let worked = Arc::clone(&this).work().await;
+        this.stop.cancel();
+        if tokio::time::timeout(Duration::from_secs(30), &mut aside).await.is_err() {
+            aside.abort();
+        }
+        worked
+    }
+
+    async fn work(self: Arc<Self>) -> Result<()> {
+        let records = &self.shared.house.records;
+        // Tasks, which go on while this one waits for the records: they may hold what it waits for.
+        let mut under_way = JoinSet::new();
+        let mut held = Held::new();
+        loop {
+            if !self.stop.is_cancelled() {
+                let run = run::find(records, &self.run).await?;
+                if run.state != RunState::Running {
+                    self.stop.cancel();
+                } else if run.seeded_to != SEEDED {
+                    seed::seed(records, &run, &self.plan, &self.shared.folder).await?;
+                }
+            }
+            let claimed = self.claim(under_way.len()).await?;
+            if let Some(Claim { number, items }) = claimed {
+                held.insert(number, items.len());
+                for item in items {
+                    under_way.spawn(Arc::clone(&self).finish(number, item));
+                }
+            }
+            let mut finished = Vec::new();
+            tokio::select! {
+                Some(one) = under_way.join_next() => finished.extend(one),
+                () = tokio::time::sleep(IDLE) => {}
+            }
+            while let Some(one) = under_way.try_join_next() {
+                finished.extend(one);
+            }
+            self.commit(&finished, &mut held).await?;
+            let idle = under_way.is_empty() && held.is_empty();
+            if idle && (self.stop.is_cancelled() || run::complete(records, &self.run).await?) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn claim(&self, under_way: usize) -> Result<Option<Claim>> {
+        let config = self.shared.config.now();
+        let room = config.batch.saturating_sub(u32::try_from(under_way).unwrap_or(u32::MAX));
+        // In halves at least: a claim for each single item would be a write for each.
+        if self.stop.is_cancelled() || room < config.batch.div_ceil(2) {
+            return Ok(None);
+        }
+        let records = &self.shared.house.records;
+        if !self.plan.sinks.is_empty() && sink::waiting(records, &self.run).await? > MOST_WAITING {
+            return Ok(None);
+        }
+        item::claim(records, &self.run, &self.worker, room, config.lease.get()).await
+    }
+
+    async fn finish(self: Arc<Self>, claim: i64, item: Item) -> Finished {
+        let begun_at = UnixMs(jiff::Timestamp::now().as_millisecond());
+        let tried = AssertUnwindSafe(self.attempt(&item)).catch_unwind().await;
+        let (status, calls, result) = match tried {
+            Ok(tried) => (tried.status, tried.calls, tried.result),
+            Err(_) => {
+                let failure = Failure::parse("the attempt panicked");
+                let Failure { class, error } = failure;
+                (0, 0, Outcome::Quarantined { class, error })
+            }
+        };
+        Finished { seq: item.seq, claim, key: item.key, begun_at, status, calls, result }
+    }
+
+    async fn commit(&self, finished: &[Finished], held: &mut Held) -> Result<()> {
+        if finished.is_empty() {
+            return Ok(());
+        }
+        let records = &self.shared.house.records;
+        let counted = item::commit(records, &self.run, self.plan.name.as_str(), finished).await?;
+        let late = finished.len() as u64 - counted;
+        if late > 0 {
+            tracing::warn!(run = %self.run, late, "results came after their claim was over; the items are tried again");
+        }
+        let failed = finished
+            .iter()
+            .filter(|one| matches!(one.result, Outcome::Again { .. } | Outcome::Quarantined { .. }));
+        let failed: Vec<&str> = failed.map(|one| one.key.as_str()).collect();
+        for (outcome, count) in [("done", finished.len() - failed.len()), ("failed", failed.len())] {
+            metrics::counter!("hob_pipeline_items_total", "outcome" => outcome).increment(count as u64);
+        }
+        if let Err(error) = self.shared.views.show_failed(failed).await {
+            tracing::debug!(%error, "failures are not shown");
+        }
+        for one in finished {
+            if let Some(left) = held.get_mut(&one.claim) {
+                *left -= 1;
+            }
+        }
+        let over: Vec<i64> = held.iter().filter(|(_, left)| **left == 0).map(|(claim, _)| *claim).collect();
+        if !over.is_empty() {
+            item::end_claims(records, &self.run, &over).await?;
+            held.retain(|_, left| *left > 0);
+        }
+        Ok(())
+    }
+
+    /// What goes on beside the work: leases are renewed, results written, the run shown.
+    async fn look_after(self: Arc<Self>) {
+        let mut sinks = Sinks::new(&self.shared.house.records, &self.run, &self.plan, &self.shared.folder);
+        let mut trouble = String::new();
+        let mut next_view = Instant::now();
+        loop {
+            let stopping = self.stop.is_cancelled();
+            let lease = self.shared.config.now().lease.get();
+            if let Err(error) = item::renew(&self.shared.house.records, &self.run, &self.worker, lease).await
+            {
+                tracing::warn!(run = %self.run, %error, "claims could not be renewed");
+            }
+            let now = match sinks.drain(&self.shared.house.secrets).await {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            if now != trouble {
+                tracing::warn!(run = %self.run, trouble = %now, "the sinks' state changed");
+                if run::set_trouble(&self.shared.house.records, &self.run, &now).await.is_ok() {
+                    trouble = now;
+                }
+            }
+            if stopping || next_view <= Instant::now() {
+                let begun = Instant::now();
+                if let Err(error) = self.shared.show(&self.run).await {
+                    tracing::debug!(run = %self.run, %error, "the run is not shown");
+                }
+                // Counting a million items takes its time: never more than a small part of all of it.
+                next_view = Instant::now() + BREATH.max(begun.elapsed() * 20);
+                self.shared.tell();
+            }
+            if stopping {
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(BREATH) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        if let Err(error) = sinks.release().await {
+            tracing::warn!(run = %self.run, %error, "sinks could not be released");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Why a question could not be answered.
+
+use std::sync::Arc;
+
+use crate::definition::BadPlan;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Hot(#[from] hob_hot::Error),
+    #[error(transparent)]
+    Records(#[from] hob_records::Error),
+    /// A write that several callers shared.
+    #[error("the call log could not be written: {0}")]
+    Log(Arc<hob_records::Error>),
+    /// Hot state was lost again while it was rebuilt, as often as one caller waits for that.
+    #[error("hot state keeps being lost")]
+    Unsteady,
+    #[error("there is no {what} {name:?}")]
+    Unknown { what: &'static str, name: String },
+    /// What the caller sent cannot be; `field` names where.
+    #[error("{field}: {reason}")]
+    Unfit { field: &'static str, reason: String },
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
+    /// Not in the present state.
+    #[error("{0}")]
+    Refused(String),
+    #[error("{what}: {source}")]
+    File { what: String, source: std::io::Error },
+    #[error("the sink's database: {0}")]
+    Sink(#[from] sqlx::Error),
+    #[error(transparent)]
+    Secret(#[from] hob_house::config::NoSecret),
+    #[error(transparent)]
+    Keys(#[from] hob_schema::BadEnv),
+}
+
+impl Error {
+    #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+    pub(crate) fn unfit(field: &'static str, reason: impl ToString) -> Self {
+        Self::Unfit { field, reason: reason.to_string() }
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+    pub(crate) fn unknown(what: &'static str, name: impl ToString) -> Self {
+        Self::Unknown { what, name: name.to_string() }
+    }
+}

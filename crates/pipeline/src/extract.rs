@@ -1,0 +1,175 @@
+//! From an answer to what it is good for: the output, the items that follow, the next page.
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::definition::{Pages, Path, Step, is_key};
+use crate::item::NewItem;
+
+/// A listing that its API calls unknown is begun anew so often.
+const MOST_RESTARTS: u32 = 3;
+/// The most items of one answer.
+const MOST_FOLLOWING: usize = 10_000;
+
+/// What was found in an answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    /// The sink and the line for it.
+    pub(crate) output: Option<(String, String)>,
+    pub(crate) follow: Vec<NewItem>,
+}
+
+/// Reads the answer to a step's request, or the item's own data.
+pub(crate) fn of_step(step: &Step, key: &str, document: &Value) -> Result<Findings, String> {
+    let mut follow = Vec::new();
+    for rule in &step.follow {
+        items(document, &rule.items, &rule.key, rule.step.get_ref(), &mut follow)?;
+    }
+    let Some(sink) = &step.sink else { return Ok(Findings { output: None, follow }) };
+    let line = if step.extract.is_empty() {
+        match document {
+            Value::Object(_) => document.to_string(),
+            other => Value::Object(Map::from_iter([
+                ("key".to_owned(), key.into()),
+                ("value".to_owned(), other.clone()),
+            ]))
+            .to_string(),
+        }
+    } else {
+        let member = |(name, path): (&String, &Path)| (name.clone(), first(document, path));
+        Value::Object(step.extract.iter().map(member).collect()).to_string()
+    };
+    Ok(Findings { output: Some((sink.get_ref().clone(), line)), follow })
+}
+
+/// Reads a page of a listing: its items, and the page after it. `page` is the URL that was asked, and what follows `#`
+/// in it says how often the listing was begun anew.
+pub(crate) fn of_page(pages: &Pages, step: &str, page: &Url, document: &Value) -> Result<Findings, String> {
+    let mut follow = Vec::new();
+    items(document, &pages.items, &pages.key, step, &mut follow)?;
+    if let Value::String(next) = first(document, &pages.next)
+        && !next.is_empty()
+    {
+        let mut next = page.join(&next).map_err(|error| format!("the next page {next:?}: {error}"))?;
+        // Headers may carry secrets, which are for this host only.
+        if next.origin() != page.origin() {
+            return Err(format!("the next page is on another host: {}", next.host_str().unwrap_or_default()));
+        }
+        next.set_fragment(page.fragment());
+        follow.push(page_item(&next));
+    }
+    Ok(Findings { output: None, follow })
+}
+
+pub(crate) fn page_item(url: &Url) -> NewItem {
+    NewItem { step: crate::definition::PAGES.to_owned(), key: url.to_string(), data: String::new() }
+}
+
+/// The first page again, after the API has called the cursor of a later one unknown; `None` when that was the first
+/// page itself, or has happened too often.
+pub(crate) fn begin_anew(first: &str, page: &Url) -> Option<NewItem> {
+    let mut begin = Url::parse(first).ok()?;
+    let restarts: u32 =
+        page.fragment().map_or(Some(0), |fragment| fragment.strip_prefix("again-")?.parse().ok())?;
+    begin.set_fragment(page.fragment());
+    if begin == *page || restarts >= MOST_RESTARTS {
+        return None;
+    }
+    begin.set_fragment(Some(&format!("again-{}", restarts + 1)));
+    Some(page_item(&begin))
+}
+
+fn items(
+    document: &Value,
+    list: &Path,
+    key: &Path,
+    step: &str,
+    into: &mut Vec<NewItem>,
+) -> Result<(), String> {
+    for found in list.0.query(document).all() {
+        let key = match first(found, key) {
+            Value::String(key) => key,
+            Value::Number(key) => key.to_string(),
+            other => return Err(format!("an item's key is {other}, neither text nor a number")),
+        };
+        if !is_key(&key) {
+            return Err(format!("{:?}… is no key of an item", key.chars().take(40).collect::<String>()));
+        }
+        if into.len() >= MOST_FOLLOWING {
+            return Err(format!("an answer with more than {MOST_FOLLOWING} items"));
+        }
+        let data = match found {
+            Value::Object(_) => found.to_string(),
+            _ => String::new(),
+        };
+        into.push(NewItem { step: step.to_owned(), key, data });
+    }
+    Ok(())
+}
+
+fn first(document: &Value, path: &Path) -> Value {
+    path.0.query(document).first().cloned().unwrap_or(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{Plan, Source};
+
+    const PLAN: &str = r#"name = "p"
+quota = { name = "api" }
+[source]
+step = "docket"
+pages = { url = "http://api/dockets/?a=1", items = "$.results[*]", key = "$.id", next = "$.next" }
+[step.docket]
+get = "http://api/dockets/{key}/"
+extract = { id = "$.id", court = "$.court.name" }
+follow = [{ step = "entry", items = "$.entries[*]", key = "$" }]
+sink = "out"
+[step.entry]
+[sink.out]
+jsonl = "out.jsonl"
+"#;
+
+    fn pages() -> Pages {
+        match Plan::parse(PLAN).unwrap().source {
+            Source::Pages { pages, .. } => pages,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_gives_a_line_and_the_items_that_follow() {
+        let plan = Plan::parse(PLAN).unwrap();
+        let answer = serde_json::json!({ "id": 7, "court": { "name": "ca9" }, "entries": [1, "x"] });
+        let found = of_step(&plan.steps["docket"], "7", &answer).unwrap();
+        assert_eq!(found.output, Some(("out".to_owned(), r#"{"court":"ca9","id":7}"#.to_owned())));
+        assert_eq!(found.follow.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["1", "x"]);
+        let wrong = serde_json::json!({ "entries": [null] });
+        assert!(of_step(&plan.steps["docket"], "7", &wrong).is_err());
+    }
+
+    #[test]
+    fn a_page_leads_to_the_next_but_never_to_another_host() {
+        let page = Url::parse("http://api/dockets/?a=1").unwrap();
+        let next = |next: &str| {
+            of_page(&pages(), "docket", &page, &serde_json::json!({ "results": [{ "id": 1 }], "next": next }))
+        };
+        let found = next("http://api/dockets/?cursor=b").unwrap();
+        let keys: Vec<_> = found.follow.iter().map(|item| item.key.as_str()).collect();
+        assert_eq!(keys, ["1", "http://api/dockets/?cursor=b"]);
+        assert_eq!(next("?cursor=c").unwrap().follow[1].key, "http://api/dockets/?cursor=c");
+        assert!(next("http://evil/").is_err());
+    }
+
+    #[test]
+    fn a_lost_cursor_begins_the_listing_anew_a_few_times() {
+        let first = "http://api/dockets/?a=1";
+        let again = |page: &str| begin_anew(first, &Url::parse(page).unwrap()).map(|item| item.key);
+        assert_eq!(again("http://api/?cursor=x"), Some("http://api/dockets/?a=1#again-1".to_owned()));
+        assert_eq!(again("http://api/?cursor=x#again-1"), Some("http://api/dockets/?a=1#again-2".to_owned()));
+        assert_eq!(again("http://api/?cursor=x#again-3"), None);
+        assert_eq!(again(first), None);
+        assert_eq!(again("http://api/dockets/?a=1#again-1"), None);
+    }
+}

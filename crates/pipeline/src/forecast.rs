@@ -1,0 +1,140 @@
+//! When a run will be done, as far as one can say: from what is left, from what items led to so far, and from what the
+//! quota allows.
+
+use std::time::Duration;
+
+use hob_records::UnixMs;
+
+use crate::definition::{PAGES, Plan, Source};
+use crate::item::ItemState;
+use crate::pipelines::Progress;
+use crate::quota::{Gauge, Limits};
+use crate::run::{Run, SEEDED};
+
+/// How much is left of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// Calls that are left: at least, probably, at most.
+    pub calls: Bounds,
+    /// From now: at least, probably, at most. `None` where nothing is known yet of what items lead to.
+    pub duration: Option<[Duration; 3]>,
+    /// By the store's clock, if all goes as expected.
+    pub done_at: Option<UnixMs>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    pub least: f64,
+    pub expected: f64,
+    pub most: f64,
+}
+
+/// A plan's cost before anything was called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// Items that the source names; `None` for a listing, whose length only its API knows.
+    pub items: Option<u64>,
+    /// Calls for them, without what they lead to.
+    pub calls: Option<u64>,
+    /// How long the quota makes those calls last.
+    pub duration: Option<Duration>,
+}
+
+/// How far steps follow steps; a plan has fewer.
+const ROUNDS: usize = 50;
+
+pub(crate) fn of(plan: &Plan, run: &Run, progress: &Progress, gauge: &Gauge) -> Forecast {
+    let count = |step: &str, states: &[ItemState]| -> f64 {
+        let of = progress.steps.iter().filter(|(of, state, _)| of == step && states.contains(state));
+        of.map(|(_, _, count)| *count as f64).sum()
+    };
+    let open = [ItemState::Waiting, ItemState::Claimed];
+    let names: Vec<&str> = plan.steps.keys().map(String::as_str).chain([PAGES]).collect();
+    let left: Vec<f64> = names.iter().map(|step| count(step, &open)).collect();
+    let done: Vec<f64> = names.iter().map(|step| count(step, &[ItemState::Done])).collect();
+    let costs: Vec<f64> = names.iter().map(|step| f64::from(plan.calls_of(step))).collect();
+    // What one item of a step led to so far, spread over the steps that lead to the same.
+    let parents = |child: &str| -> f64 {
+        let leads = |parent: &&str| follows(plan, parent).any(|step| step == child);
+        names.iter().zip(&done).filter(|(parent, _)| leads(parent)).map(|(_, done)| done).sum()
+    };
+    let mut expected = left.clone();
+    let mut wave = left.clone();
+    let mut known = true;
+    for _ in 0..ROUNDS {
+        let mut next = vec![0.0; names.len()];
+        for (at, child) in names.iter().enumerate() {
+            let parents_done = parents(child);
+            let before: f64 = names
+                .iter()
+                .zip(&wave)
+                .filter(|(parent, wave)| **wave > 0.0 && follows(plan, parent).any(|step| step == *child))
+                .map(|(_, wave)| *wave)
+                .sum();
+            if before == 0.0 || *child == PAGES {
+                continue;
+            }
+            if parents_done == 0.0 {
+                known = false;
+                continue;
+            }
+            let ever = count(child, &ItemState::ALL);
+            next[at] = before * ever / parents_done;
+        }
+        if next.iter().all(|count| *count < 0.01) {
+            break;
+        }
+        expected.iter_mut().zip(&next).for_each(|(sum, count)| *sum += count);
+        wave = next;
+    }
+    let calls = |items: &[f64]| -> f64 { items.iter().zip(&costs).map(|(items, cost)| items * cost).sum() };
+    let finished: f64 = calls(&done);
+    // Attempts per item so far: what fails is tried again.
+    let again = if finished > 0.0 { (run.calls as f64 / finished).clamp(1.0, 10.0) } else { 1.0 };
+    let listing = matches!(plan.source, Source::Pages { .. }) && count(PAGES, &open) > 0.0;
+    known &= !listing && run.seeded_to == SEEDED;
+    let likely = calls(&expected) * again;
+    // Two standard deviations of a count, and twice the share of attempts that failed.
+    let most = likely + 2.0 * likely.sqrt() + likely * (again - 1.0);
+    let calls = Bounds { least: calls(&left), expected: likely, most };
+    let duration = known.then(|| [calls.least, calls.expected, calls.most].map(|calls| lasts(gauge, calls)));
+    let done_at = duration.map(|[_, expected, _]| gauge.now.plus(expected));
+    Forecast { calls, duration, done_at }
+}
+
+/// What a plan costs, given how many items its source names.
+pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> Cost {
+    let step = match &plan.source {
+        Source::List { step, .. } | Source::File { step, .. } | Source::Pages { step, .. } => step,
+    };
+    let calls = items.map(|items| items * u64::from(plan.calls_of(step)));
+    let duration = calls.map(|calls| {
+        // Whole windows' worth beyond what fits at once.
+        let waits = |window: &hob_hot::limit::Window| {
+            let rounds = calls.saturating_sub(1) / u64::from(limits.effective(window));
+            window.period.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
+        };
+        limits.windows().iter().map(waits).max().unwrap_or_default()
+    });
+    Cost { items, calls, duration }
+}
+
+fn follows<'a>(plan: &'a Plan, step: &str) -> impl Iterator<Item = &'a str> {
+    let of_page = match &plan.source {
+        Source::Pages { step: items, .. } if step == PAGES => Some(items.as_str()),
+        _ => None,
+    };
+    let of_step = plan.steps.get(step).into_iter().flat_map(|step| &step.follow);
+    of_step.map(|follow| follow.step.get_ref().as_str()).chain(of_page)
+}
+
+/// How long so many calls last: what fits now is free, the rest waits for every window.
+fn lasts(gauge: &Gauge, calls: f64) -> Duration {
+    let blocked = gauge.blocked_until.map_or(Duration::ZERO, |until| until.since(gauge.now));
+    let waits = gauge.windows.iter().map(|window| {
+        let beyond = (calls - f64::from(window.left())).max(0.0);
+        Duration::try_from_secs_f64(beyond / f64::from(window.usable) * window.period.as_secs_f64())
+            .unwrap_or(Duration::MAX)
+    });
+    blocked + waits.max().unwrap_or_default()
+}

@@ -1,0 +1,340 @@
+//! The console's pages: runs with their progress, quotas as gauges, failures with their samples.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Redirect;
+use hob_records::{PageRequest, Read as _, UnixMs, sql};
+use hob_web::chart::Bars;
+use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
+use hob_web::{Access, Card, Console, Figure, Form, Page, Path, Problem, Routes, Scope, Trouble};
+use serde::Deserialize;
+
+use crate::error::Result;
+use crate::forecast::Forecast;
+use crate::item::{ItemFacts, ItemState};
+use crate::pipelines::{Pipelines, Progress, StoredPlan};
+use crate::quota::Gauge;
+use crate::retry::Class;
+use crate::routes::run_id;
+use crate::run::{Run, RunId, RunState, Wish};
+
+/// How far back pictures go, and in what steps.
+const PICTURE: Duration = Duration::from_secs(1800);
+const STEP: Duration = Duration::from_secs(30);
+/// Runs on the first page; older ones are found through the API.
+const SHOWN: u16 = 25;
+/// Examples of each class of failure.
+const SAMPLES: u16 = 5;
+
+pub(crate) fn routes() -> Routes<Pipelines> {
+    let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
+    Routes::new()
+        .nav("Pipelines", "/pipelines")
+        .page(read(), "/pipelines", overview)
+        .action(write(), "/pipelines", keep_plan)
+        .action(write(), "/pipelines/{plan}/start", start)
+        .page(read(), "/pipelines/runs/{id}", show_run)
+        .action(write(), "/pipelines/runs/{id}/{wish}", change)
+}
+
+#[derive(Template)]
+#[template(path = "pipelines.html")]
+struct Overview {
+    runs: Vec<RunRow>,
+    plans: Vec<StoredPlan>,
+    quotas: Vec<QuotaPanel>,
+    new_plan: Field,
+    may_write: bool,
+    nothing: Empty,
+}
+
+struct RunRow {
+    run: Run,
+    progress: Progress,
+}
+
+struct QuotaPanel {
+    gauge: Gauge,
+    history: Markup,
+}
+
+#[derive(Template)]
+#[template(path = "pipeline_run.html")]
+struct RunPage {
+    run: Run,
+    progress: Progress,
+    forecast: Option<Forecast>,
+    quota: Option<QuotaPanel>,
+    throughput: Markup,
+    workers: Vec<Worker>,
+    failures: Vec<Failures>,
+    may_write: bool,
+}
+
+struct Worker {
+    name: String,
+    items: u64,
+    since: UnixMs,
+}
+
+struct Failures {
+    class: Class,
+    set_aside: u64,
+    waiting: u64,
+    samples: Vec<ItemFacts>,
+}
+
+#[derive(Deserialize)]
+struct PlanForm {
+    toml: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ChangeForm {
+    class: Option<String>,
+}
+
+async fn overview(State(pipelines): State<Pipelines>, console: Console) -> Result<Page, Problem> {
+    let page = pipelines.overview(None, may_write(&console)).await?;
+    console.page("Pipelines", &page)
+}
+
+/// Keeps the plan, or shows the page again with what is wrong with it.
+async fn keep_plan(
+    State(pipelines): State<Pipelines>,
+    console: Console,
+    Form(form): Form<PlanForm>,
+) -> Result<Result<Redirect, Page>, Problem> {
+    let wrong = match pipelines.put_plan(&form.toml).await {
+        Ok(_) => {
+            pipelines.tell();
+            return Ok(Ok(Redirect::to("/pipelines")));
+        }
+        Err(error @ (crate::Error::Plan(_) | crate::Error::Unfit { .. } | crate::Error::Unknown { .. })) => {
+            error
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let page = pipelines.overview(Some((&form.toml, wrong.to_string())), may_write(&console)).await?;
+    console.page("Pipelines", &page).map(Err)
+}
+
+async fn start(State(pipelines): State<Pipelines>, Path(plan): Path<String>) -> Result<Redirect, Problem> {
+    let plan = plan.parse().map_err(|_| Problem::not_found("pipeline"))?;
+    let run = pipelines.start_run(&plan, None).await?;
+    pipelines.tell();
+    Ok(Redirect::to(&href(&run.id)))
+}
+
+async fn show_run(
+    State(pipelines): State<Pipelines>,
+    console: Console,
+    Path(id): Path<String>,
+) -> Result<Page, Problem> {
+    let page = pipelines.run_page(&run_id(&id)?, may_write(&console)).await?;
+    console.page(&format!("Run {id}"), &page)
+}
+
+async fn change(
+    State(pipelines): State<Pipelines>,
+    Path((id, wish)): Path<(String, String)>,
+    Form(form): Form<ChangeForm>,
+) -> Result<Redirect, Problem> {
+    let id = run_id(&id)?;
+    let wish = match wish.as_str() {
+        "pause" => Wish::Pause,
+        "resume" => Wish::Resume,
+        "cancel" => Wish::Cancel,
+        "archive" => Wish::Archive,
+        "replay" => Wish::Replay,
+        _ => return Err(Problem::not_found("action")),
+    };
+    if wish == Wish::Replay {
+        let class = form.class.filter(|class| !class.is_empty()).map(|class| class.parse()).transpose();
+        pipelines.replay(&id, class.map_err(|reason: String| Problem::invalid("class", reason))?).await?;
+    } else {
+        pipelines.wish(&id, wish).await?;
+    }
+    Ok(Redirect::to(&if wish == Wish::Archive { "/pipelines".to_owned() } else { href(&id) }))
+}
+
+fn may_write(console: &Console) -> bool {
+    console.may(&Scope::Write("pipelines".into()))
+}
+
+fn href(run: &RunId) -> String {
+    let id: String = url::form_urlencoded::byte_serialize(run.as_str().as_bytes()).collect();
+    format!("/pipelines/runs/{id}")
+}
+
+fn tone(state: &RunState) -> Tone {
+    match state {
+        RunState::Running => Tone::Busy,
+        RunState::Completed => Tone::Good,
+        RunState::Paused => Tone::Warn,
+        RunState::Cancelled | RunState::Archived => Tone::Idle,
+    }
+}
+
+impl Pipelines {
+    /// What the Overview shows of pipelines.
+    pub async fn card(&self) -> Card {
+        let (mut running, mut troubles) = (0_u64, Vec::new());
+        if let Ok(page) = self.runs(&PageRequest::first(SHOWN)).await {
+            running = page.rows.iter().filter(|run| run.state == RunState::Running).count() as u64;
+            let troubled = page.rows.iter().filter(|run| !run.trouble.is_empty());
+            troubles.extend(troubled.map(|run| Trouble {
+                tone: Tone::Bad,
+                text: format!("{}: {}", run.id, run.trouble),
+                href: href(&run.id),
+                since_ms: None,
+            }));
+        }
+        let (mut spark, mut calls, mut refused) = (Vec::new(), 0, 0);
+        for definition in self.quotas().all().await.unwrap_or_default() {
+            let Ok(gauge) = self.quotas().look(&definition.name).await else { continue };
+            refused += usize::from(gauge.blocked_until.is_some());
+            let since = gauge.now.minus(PICTURE);
+            let history = self.quotas().history(&definition.name, since, STEP).await.unwrap_or_default();
+            calls += history.iter().map(|(_, calls)| calls).sum::<u64>();
+            spark = history.into_iter().map(|(_, calls)| Some(calls as f64)).collect();
+        }
+        let (tone, word) = match (troubles.len(), refused, running) {
+            (1.., _, _) => (Tone::Bad, format!("{} in trouble", troubles.len())),
+            (_, 1.., _) => (Tone::Warn, "an API refuses calls".to_owned()),
+            (_, _, 0) => (Tone::Idle, "no run".to_owned()),
+            (_, _, running) => (Tone::Good, format!("{running} running")),
+        };
+        let figures = vec![
+            Figure { label: "Calls in 30 min", value: Quantity::count(calls) },
+            Figure { label: "Running", value: Quantity::count(running) },
+        ];
+        Card { title: "Pipelines", href: "/pipelines", tone, word, figures, spark, troubles }
+    }
+
+    async fn overview(&self, wrong: Option<(&str, String)>, may_write: bool) -> Result<Overview> {
+        let mut runs = Vec::new();
+        for run in self.runs(&PageRequest::first(SHOWN)).await?.rows {
+            let progress = self.progress(&run.id).await?;
+            runs.push(RunRow { run, progress });
+        }
+        let mut quotas = Vec::new();
+        for definition in self.quotas().all().await? {
+            quotas.push(self.quota_panel(self.quotas().look(&definition.name).await?).await?);
+        }
+        let new_plan =
+            Field::lines("toml", "Plan").hint("In TOML; see docs/pipelines.md for an example.").required();
+        let new_plan = match wrong {
+            Some((text, error)) => new_plan.value(text).error(Some(error)),
+            None => new_plan,
+        };
+        let nothing = Empty::new("No run yet", "Keep a plan below and start it, or run one from a terminal.")
+            .command("hob pipeline run FILE.toml");
+        Ok(Overview { runs, plans: self.plans().await?, quotas, new_plan, may_write, nothing })
+    }
+
+    async fn run_page(&self, id: &RunId, may_write: bool) -> Result<RunPage> {
+        let (run, progress) = (self.run(id).await?, self.progress(id).await?);
+        let forecast = match run.state {
+            RunState::Running | RunState::Paused => self.forecast(id).await.ok(),
+            _ => None,
+        };
+        let quota = crate::definition::Plan::parse(&run.text)?.quota;
+        let quota = match self.quotas().look(&quota).await {
+            Ok(gauge) => Some(self.quota_panel(gauge).await?),
+            Err(_) => None,
+        };
+        let mut failures = Vec::new();
+        for class in Class::ALL {
+            let count = |state| -> u64 {
+                let of = progress.failures.iter().filter(|(of, is, _)| *of == class && *is == state);
+                of.map(|(_, _, count)| count).sum()
+            };
+            let (set_aside, waiting) = (count(ItemState::Quarantined), count(ItemState::Waiting));
+            if set_aside + waiting > 0 {
+                let samples = self.items(id, None, Some(class), &PageRequest::first(SAMPLES)).await?.rows;
+                failures.push(Failures { class, set_aside, waiting, samples });
+            }
+        }
+        let (throughput, workers) = (self.throughput(id).await?, self.workers(id).await?);
+        Ok(RunPage { run, progress, forecast, quota, throughput, workers, failures, may_write })
+    }
+
+    async fn quota_panel(&self, gauge: Gauge) -> Result<QuotaPanel> {
+        let history = self.quotas().history(&gauge.definition.name, gauge.now.minus(PICTURE), STEP).await?;
+        let history = picture("Calls", gauge.now, &history);
+        Ok(QuotaPanel { gauge, history })
+    }
+
+    async fn throughput(&self, id: &RunId) -> Result<Markup> {
+        let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
+        let step_ms = i64::try_from(STEP.as_millis()).unwrap_or(i64::MAX);
+        let history = sql("SELECT ended_at / $3 * $3, CAST(count(*) AS BIGINT) FROM pipeline_attempt
+                           WHERE run = $1 AND ended_at >= $2 GROUP BY 1 ORDER BY 1");
+        let history = history.bind(id).bind(now.minus(PICTURE)).bind(step_ms);
+        let history: Vec<(UnixMs, u64)> = self.shared.house.records.all(history).await?;
+        Ok(picture("Items", now, &history))
+    }
+
+    async fn workers(&self, id: &RunId) -> Result<Vec<Worker>> {
+        let list = sql("SELECT c.worker, CAST(count(i.seq) AS BIGINT), CAST(min(c.begun) AS BIGINT) FROM pipeline_claim c
+                        LEFT JOIN pipeline_item i ON i.run = c.run AND i.claim = c.claim AND i.state = 'claimed'
+                        WHERE c.run = $1 GROUP BY c.worker ORDER BY c.worker LIMIT 100");
+        let rows: Vec<(String, u64, UnixMs)> = self.shared.house.records.all(list.bind(id)).await?;
+        Ok(rows.into_iter().map(|(name, items, since)| Worker { name, items, since }).collect())
+    }
+}
+
+fn picture(title: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
+    let step_ms = u64::try_from(STEP.as_millis()).unwrap_or(1);
+    let ms = |time: UnixMs| u64::try_from(time.0).unwrap_or(0);
+    let end = ms(now) / step_ms * step_ms + step_ms;
+    let begin = end.saturating_sub(u64::try_from(PICTURE.as_millis()).unwrap_or(0));
+    let points = history.iter().map(|(at, count)| (ms(*at), *count as f64));
+    Bars::new(begin..end, step_ms).title(title).unit(Unit::Count).height(120).series(title, points).render()
+}
+
+impl RunRow {
+    fn finished(&self) -> u64 {
+        self.progress.of(ItemState::Done) + self.progress.of(ItemState::Quarantined)
+    }
+}
+
+impl RunPage {
+    /// What can be wished for now: the word in the URL, what the button says.
+    fn wishes(&self) -> Vec<(&'static str, &'static str)> {
+        let all = [
+            (Wish::Pause, "pause", "Pause"),
+            (Wish::Resume, "resume", "Resume"),
+            (Wish::Cancel, "cancel", "Cancel"),
+            (Wish::Archive, "archive", "Archive"),
+        ];
+        let possible = all.into_iter().filter(|(wish, ..)| self.run.state.after(*wish).is_some());
+        possible.map(|(_, word, label)| (word, label)).collect()
+    }
+
+    fn lasts(&self) -> Option<[Quantity; 3]> {
+        self.forecast.as_ref()?.duration.map(|bounds| bounds.map(Quantity::duration))
+    }
+
+    fn may_replay(&self) -> bool {
+        self.may_write && self.run.state.after(Wish::Replay).is_some()
+    }
+
+    /// The steps, each with its items by state.
+    fn steps(&self) -> Vec<(&str, [u64; 4])> {
+        let mut steps: Vec<(&str, [u64; 4])> = Vec::new();
+        for (step, state, count) in &self.progress.steps {
+            if steps.last().is_none_or(|(last, _)| last != step) {
+                steps.push((step, [0; 4]));
+            }
+            if let Some((_, counts)) = steps.last_mut() {
+                counts[*state as usize] = *count;
+            }
+        }
+        steps
+    }
+}

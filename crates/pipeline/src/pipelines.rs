@@ -1,0 +1,347 @@
+//! The handle to everything: plans, runs, quotas, and the tasks that work on them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use hob_house::{House, Live, Task};
+use hob_records::{Page, PageRequest, Read as _, UnixMs, from_row, sql};
+use hob_web::Changes;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::books::Books;
+use crate::config::Config;
+use crate::definition::{Plan, PlanName};
+use crate::drive::Driver;
+use crate::error::{Error, Result};
+use crate::fetch::Fetcher;
+use crate::forecast::{self, Cost, Forecast};
+use crate::item::{self, ItemFacts, ItemState};
+use crate::keys::Keys;
+use crate::quota::{HOUR_MS, Quotas};
+use crate::retry::Class;
+use crate::run::{self, Run, RunId, Wish};
+use crate::seed;
+use crate::view::Views;
+
+/// Between two looks for runs to work on.
+const LOOK: Duration = Duration::from_millis(300);
+/// Between two looks for dead workers.
+const REAP: Duration = Duration::from_secs(1);
+/// Between two clean-ups.
+const TIDY: Duration = Duration::from_secs(600);
+/// Hosts that are remembered for their limit of requests at a time.
+const MOST_HOSTS: usize = 10_000;
+
+/// Pipelines. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Pipelines {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) house: House,
+    pub(crate) config: Live<Config>,
+    pub(crate) folder: PathBuf,
+    books: Books,
+    pub(crate) quotas: Quotas,
+    pub(crate) views: Views,
+    pub(crate) fetcher: Fetcher,
+    /// Whom open pages hear of changes from, where there are pages.
+    changes: OnceLock<Changes>,
+    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// A plan as it is in the records.
+#[derive(Clone, Debug)]
+pub struct StoredPlan {
+    pub name: PlanName,
+    pub text: String,
+    pub updated_at: UnixMs,
+}
+
+from_row!(StoredPlan { name, text, updated_at });
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Items by step and state.
+    pub steps: Vec<(String, ItemState, u64)>,
+    /// Items that failed, by class and state.
+    pub failures: Vec<(Class, ItemState, u64)>,
+}
+
+impl Progress {
+    pub fn of(&self, state: ItemState) -> u64 {
+        self.steps.iter().filter(|(_, of, _)| *of == state).map(|(_, _, count)| count).sum()
+    }
+
+    pub fn total(&self) -> u64 {
+        self.steps.iter().map(|(_, _, count)| count).sum()
+    }
+}
+
+impl Pipelines {
+    pub fn open(house: &House, config: Live<Config>) -> Result<Self> {
+        let settings = config.now();
+        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
+        let public =
+            if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
+        let fetcher = Fetcher::new().map_err(|error| Error::Refused(error.to_string()))?;
+        let shared = Shared {
+            books: Books::new(&house.records),
+            quotas: Quotas::new(&house.hot, &keys, &house.records, public),
+            views: Views::new(&house.hot, &keys, &house.records),
+            folder: settings.folder.clone(),
+            house: house.clone(),
+            config,
+            fetcher,
+            changes: OnceLock::new(),
+            hosts: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Starts to work on runs.
+    pub fn start(&self) {
+        let tasks = &self.shared.house.tasks;
+        let this = self.clone();
+        tasks.spawn("pipeline runs", move |task| this.clone().work_on_runs(task));
+        let this = self.clone();
+        tasks.spawn("pipeline reaper", move |task| this.clone().reap(task));
+        let this = self.clone();
+        tasks.spawn("pipeline clean-up", move |task| this.clone().tidy(task));
+    }
+
+    pub fn quotas(&self) -> &Quotas {
+        &self.shared.quotas
+    }
+
+    /// Checks a plan, makes its quota where it brings limits of its own, and keeps it.
+    pub async fn put_plan(&self, text: &str) -> Result<Plan> {
+        let plan = Plan::parse(text)?;
+        if let Some(name) = plan.secrets().find(|name| !self.shared.house.secrets.lists(name)) {
+            return Err(Error::unfit("secret", format!("{name} is not listed under [secrets]")));
+        }
+        match &plan.limits {
+            Some(limits) => self.shared.quotas.define(&plan.quota, limits).await?,
+            None => drop(self.shared.quotas.definition(&plan.quota).await?),
+        }
+        let stored = &plan;
+        self.shared
+            .house
+            .records
+            .write(|tx| async move {
+                let put = sql(
+                    "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ($1, $2, $3, $3)
+                               ON CONFLICT (name) DO UPDATE SET text = $2, updated_at = $3",
+                );
+                tx.execute(put.bind(&stored.name).bind(&stored.text).bind(tx.now())).await
+            })
+            .await?;
+        Ok(plan)
+    }
+
+    pub async fn plan(&self, name: &PlanName) -> Result<StoredPlan> {
+        let find = sql("SELECT name, text, updated_at FROM pipeline_plan WHERE name = $1");
+        let found = self.shared.house.records.optional(find.bind(name)).await?;
+        found.ok_or_else(|| Error::unknown("pipeline", name))
+    }
+
+    pub async fn plans(&self) -> Result<Vec<StoredPlan>> {
+        let list = sql("SELECT name, text, updated_at FROM pipeline_plan ORDER BY name LIMIT 1000");
+        Ok(self.shared.house.records.all(list).await?)
+    }
+
+    /// Starts a run of a plan, under an id of the caller's choice or one with the time.
+    pub async fn start_run(&self, plan: &PlanName, id: Option<RunId>) -> Result<Run> {
+        let plan = Plan::parse(&self.plan(plan).await?.text)?;
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ");
+        let id = id.map_or_else(|| format!("{}_{now}", plan.name).parse(), Ok)?;
+        let run = run::start(&self.shared.house.records, &id, &plan).await?;
+        tracing::info!(run = %run.id, "a run starts");
+        Ok(run)
+    }
+
+    pub async fn run(&self, id: &RunId) -> Result<Run> {
+        self.shared.books.run(id).await
+    }
+
+    pub async fn runs(&self, request: &PageRequest) -> Result<Page<Run>> {
+        self.shared.books.runs(request).await
+    }
+
+    /// The newest run of a plan, whatever its state.
+    pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
+        self.shared.books.newest(plan).await
+    }
+
+    /// Pauses, resumes, cancels or archives a run.
+    pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
+        let run = self.shared.books.wish(id, wish).await?;
+        self.show(id).await;
+        Ok(run)
+    }
+
+    /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
+    pub async fn replay(&self, id: &RunId, class: Option<Class>) -> Result<u64> {
+        let back = self.shared.books.replay(id, class).await?;
+        self.show(id).await;
+        Ok(back)
+    }
+
+    async fn show(&self, id: &RunId) {
+        self.tell();
+        if let Err(error) = self.shared.show(id).await {
+            tracing::debug!(run = %id, %error, "the run is not shown");
+        }
+    }
+
+    pub async fn progress(&self, id: &RunId) -> Result<Progress> {
+        self.shared.books.progress(id).await
+    }
+
+    pub async fn items(
+        &self,
+        id: &RunId,
+        state: Option<ItemState>,
+        class: Option<Class>,
+        request: &PageRequest,
+    ) -> Result<Page<ItemFacts>> {
+        self.shared.books.items(id, state, class, request).await
+    }
+
+    /// When a run will be done, as far as one can say.
+    pub async fn forecast(&self, id: &RunId) -> Result<Forecast> {
+        let run = self.run(id).await?;
+        let plan = Plan::parse(&run.text)?;
+        let progress = self.progress(id).await?;
+        let gauge = self.shared.quotas.look(&plan.quota).await?;
+        Ok(forecast::of(&plan, &run, &progress, &gauge))
+    }
+
+    /// What a plan costs, before anything is called.
+    pub async fn cost(&self, plan: &Plan) -> Result<Cost> {
+        let limits = match &plan.limits {
+            Some(limits) => limits.clone(),
+            None => self.shared.quotas.definition(&plan.quota).await?.limits.clone(),
+        };
+        let items = seed::count(plan, &self.shared.folder).await?;
+        Ok(forecast::cost(plan, items, &limits))
+    }
+
+    pub(crate) fn tell_through(&self, changes: &Changes) {
+        // Set once: a second set of routes tells the same pages.
+        let _ = self.shared.changes.set(changes.clone());
+    }
+
+    /// Pages that are open have something new to show.
+    pub(crate) fn tell(&self) {
+        self.shared.tell();
+    }
+
+    async fn work_on_runs(self, task: Task) {
+        let mut drivers: JoinSet<RunId> = JoinSet::new();
+        let mut driven: HashMap<RunId, ()> = HashMap::new();
+        loop {
+            while let Some(ended) = drivers.try_join_next() {
+                if let Ok(run) = ended {
+                    driven.remove(&run);
+                } else {
+                    // A panic; its run is not named, so all are looked at again.
+                    driven.clear();
+                    drivers.shutdown().await;
+                }
+            }
+            match run::running(&self.shared.house.records).await {
+                Ok(running) => {
+                    let most = self.shared.config.now().runs as usize;
+                    for id in running {
+                        if driven.len() < most && !driven.contains_key(&id) {
+                            driven.insert(id.clone(), ());
+                            let stop = self.shared.house.tasks.stop_token().child_token();
+                            drivers.spawn(Arc::clone(&self.shared).drive(id, stop));
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "cannot look for runs"),
+            }
+            task.beat();
+            metrics::gauge!("hob_pipeline_runs_driven").set(driven.len() as f64);
+            if !task.pause(LOOK).await {
+                break;
+            }
+        }
+        while drivers.join_next().await.is_some() {}
+    }
+
+    async fn reap(self, task: Task) {
+        while task.pause(REAP).await {
+            match item::reap(&self.shared.house.records).await {
+                Ok(0) => {}
+                Ok(items) => tracing::warn!(items, "a worker is gone; its items come back"),
+                Err(error) => tracing::warn!(%error, "cannot look for dead workers"),
+            }
+            task.beat();
+        }
+    }
+
+    async fn tidy(self, task: Task) {
+        loop {
+            let config = self.shared.config.now();
+            let calls = self.shared.quotas.forget(config.keep_calls.get()).await;
+            let runs = run::forget_archived(&self.shared.house.records, config.keep_archived.get()).await;
+            match (calls, runs) {
+                (Ok(calls), Ok(runs)) => tracing::debug!(calls, runs, "tidied up"),
+                (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "cannot tidy up"),
+            }
+            task.beat();
+            if !task.pause(TIDY).await {
+                return;
+            }
+        }
+    }
+}
+
+impl Shared {
+    async fn drive(self: Arc<Self>, id: RunId, stop: tokio_util::sync::CancellationToken) -> RunId {
+        let driven = async {
+            let run = run::find(&self.house.records, &id).await?;
+            Driver::new(&self, &run, stop)?.drive().await
+        };
+        if let Err(error) = driven.await {
+            tracing::warn!(run = %id, %error, "the work on a run was interrupted; it goes on soon");
+            let _ = run::set_trouble(&self.house.records, &id, &error.to_string()).await;
+        }
+        id
+    }
+
+    pub(crate) fn tell(&self) {
+        if let Some(changes) = self.changes.get() {
+            changes.tell("pipelines");
+        }
+    }
+
+    /// How many requests to a host may go on at a time.
+    pub(crate) fn host(&self, host: &str, most: u32) -> Arc<Semaphore> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= MOST_HOSTS {
+            hosts.retain(|_, permits| Arc::strong_count(permits) > 1);
+        }
+        Arc::clone(hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(most as usize))))
+    }
+
+    /// Shows a run to those who read hot state.
+    pub(crate) async fn show(&self, id: &RunId) -> Result<()> {
+        let run = run::find(&self.house.records, id).await?;
+        let plan = Plan::parse(&run.text)?;
+        let done = item::count_done(&self.house.records, id).await?;
+        let now = self.quotas.look(&plan.quota).await?.now;
+        let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
+        let calls = self.quotas.reserved_since(&plan.quota, hour).await?;
+        self.views.show_run(&run, &plan.quota, now, calls, done).await
+    }
+}

@@ -1,0 +1,145 @@
+//! What an answer teaches about the quota: that the API refuses for a while, how many calls it has counted.
+
+use std::time::Duration;
+
+use hob_hot::limit::Window;
+use http::{HeaderMap, StatusCode, header};
+
+use super::Limits;
+
+/// A refusal that does not say for how long.
+const UNSAID: Duration = Duration::from_secs(30);
+/// Nobody is believed for longer.
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+/// What an API said with an answer. Calls made elsewhere with the same credential show here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lesson {
+    /// It refuses for so long.
+    pub blocked_for: Option<Duration>,
+    /// It has counted so many calls in the last so long.
+    pub counted: Option<(u32, Duration)>,
+}
+
+impl Lesson {
+    /// Reads 429 and 503 with `Retry-After`, and the `RateLimit` headers in their old and new spellings.
+    /// `now` is only needed where a refusal names a date.
+    pub fn from_answer(
+        status: StatusCode,
+        headers: &HeaderMap,
+        limits: &Limits,
+        now: jiff::Timestamp,
+    ) -> Self {
+        let retry_after = text(headers, header::RETRY_AFTER.as_str()).and_then(|value| wait(value, now));
+        let (remaining, reset, limit) = rate_limit(headers);
+        let refused = match status {
+            StatusCode::TOO_MANY_REQUESTS => {
+                Some(retry_after.or(reset.filter(|_| remaining == Some(0))).unwrap_or(UNSAID))
+            }
+            StatusCode::SERVICE_UNAVAILABLE => retry_after,
+            _ => None,
+        };
+        let counted = remaining.and_then(|remaining| {
+            let window = told_of(limits, limit, reset)?;
+            Some((window.limit.checked_sub(remaining)?, window.period))
+        });
+        Self { blocked_for: refused.map(|wait| wait.clamp(Duration::from_secs(1), LONGEST)), counted }
+    }
+}
+
+/// Which window an API talks about: the one of its limit, or else the shortest that can take so long to be free.
+fn told_of(limits: &Limits, limit: Option<u32>, reset: Option<Duration>) -> Option<&Window> {
+    match (limit, reset) {
+        (Some(limit), _) => limits.windows().iter().find(|window| window.limit == limit),
+        (None, Some(reset)) => limits.windows().iter().find(|window| window.period >= reset),
+        (None, None) => None,
+    }
+}
+
+/// Remaining calls, seconds until the reset, the limit.
+fn rate_limit(headers: &HeaderMap) -> (Option<u32>, Option<Duration>, Option<u32>) {
+    let seconds = |value: u32| Duration::from_secs(u64::from(value));
+    // RateLimit: "default";r=50;t=30, and with it RateLimit-Policy: "default";q=100;w=60
+    if let Some(value) = text(headers, "ratelimit").filter(|value| value.contains(";r=")) {
+        let limit = text(headers, "ratelimit-policy").and_then(|policy| parameter(policy, "q"));
+        return (parameter(value, "r"), parameter(value, "t").map(seconds), limit);
+    }
+    let number = |name| {
+        let value =
+            text(headers, &format!("ratelimit-{name}")).or(text(headers, &format!("x-ratelimit-{name}")))?;
+        value.split([',', ';']).next()?.trim().parse::<u64>().ok()
+    };
+    let small = |value: u64| u32::try_from(value).ok();
+    // Some give the time of day of the reset instead: that is no number of seconds.
+    let reset = number("reset").and_then(small).filter(|reset| *reset < 366 * 86_400).map(seconds);
+    (number("remaining").and_then(small), reset, number("limit").and_then(small))
+}
+
+fn parameter(value: &str, name: &str) -> Option<u32> {
+    value.split(';').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+}
+
+/// Seconds, or a date.
+fn wait(value: &str, now: jiff::Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(value.trim()).ok()?;
+    Some(Duration::try_from(date.timestamp().duration_since(now)).unwrap_or_default())
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lesson(status: u16, pairs: &[(&'static str, &'static str)]) -> Lesson {
+        let headers =
+            pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let limits = Limits::parse("5/1m, 5000/1h", 0).unwrap();
+        let now = "2026-11-15T08:00:00Z".parse().unwrap();
+        Lesson::from_answer(StatusCode::from_u16(status).unwrap(), &headers, &limits, now)
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_refusal_says_for_how_long() {
+        let blocked = |pairs| lesson(429, pairs).blocked_for;
+        assert_eq!(blocked(&[("retry-after", "17")]), Some(Duration::from_secs(17)));
+        assert_eq!(
+            blocked(&[("retry-after", "Sun, 15 Nov 2026 08:01:00 GMT")]),
+            Some(Duration::from_secs(60))
+        );
+        assert_eq!(blocked(&[("retry-after", "999999999999")]), Some(LONGEST));
+        assert_eq!(blocked(&[]), Some(UNSAID));
+        assert_eq!(lesson(200, &[("retry-after", "17")]).blocked_for, None);
+        assert_eq!(lesson(503, &[("retry-after", "5")]).blocked_for, Some(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn every_spelling_of_the_headers_is_read() {
+        let old =
+            [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1800")];
+        assert_eq!(lesson(200, &old).counted, Some((1000, HOUR)));
+        let draft = [("ratelimit-remaining", "4999"), ("ratelimit-reset", "1800")];
+        assert_eq!(lesson(200, &draft).counted, Some((1, HOUR)));
+        let new = [("ratelimit", "\"default\";r=2;t=30"), ("ratelimit-policy", "\"default\";q=5;w=60")];
+        assert_eq!(lesson(200, &new).counted, Some((3, Duration::from_secs(60))));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_teaches_nothing() {
+        for pairs in [
+            &[("x-ratelimit-remaining", "many")][..],
+            &[("x-ratelimit-remaining", "7")],
+            &[("x-ratelimit-limit", "77"), ("x-ratelimit-remaining", "7")],
+            &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "7")],
+        ] {
+            assert_eq!(lesson(200, pairs), Lesson::default(), "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What an API allows: any set of rolling windows, and how much of them is left alone.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hob_hot::limit::Window;
+
+use crate::error::{Error, Result};
+use crate::keys::Quota as QuotaId;
+
+/// A quota's calls are kept one by one while they count.
+const MOST_CALLS: u32 = 100_000;
+const MOST_WINDOWS: usize = 8;
+
+/// What a quota is called.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QuotaName(QuotaId);
+
+/// The windows that every call must fit, and a safety buffer that stays unused in each of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    windows: Vec<Window>,
+    buffer: u32,
+}
+
+impl QuotaName {
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub(crate) fn id(&self) -> &QuotaId {
+        &self.0
+    }
+}
+
+impl Limits {
+    /// Reads windows such as `"5/1m, 50/1h, 125/1d"`.
+    pub fn parse(windows: &str, buffer: u32) -> Result<Self> {
+        let windows: Result<Vec<Window>, _> =
+            windows.split(',').map(|window| window.trim().parse()).collect();
+        Self::new(windows.map_err(|error: hob_hot::Error| Error::unfit("windows", error))?, buffer)
+    }
+
+    pub fn new(mut windows: Vec<Window>, buffer: u32) -> Result<Self> {
+        windows.sort_by_key(|window| window.period);
+        if windows.is_empty() || windows.len() > MOST_WINDOWS {
+            return Err(Error::unfit("windows", format!("a quota has 1 to {MOST_WINDOWS} windows")));
+        }
+        if windows.windows(2).any(|pair| pair[0].period == pair[1].period) {
+            return Err(Error::unfit("windows", "two windows of the same length"));
+        }
+        for window in &windows {
+            if window.burst.is_some() {
+                return Err(Error::unfit("windows", "a quota has no bursts: its windows say what fits"));
+            }
+            if !(1..=MOST_CALLS).contains(&window.limit) {
+                return Err(Error::unfit(
+                    "windows",
+                    format!("{window}: a window holds 1 to {MOST_CALLS} calls"),
+                ));
+            }
+            let year = Duration::from_secs(366 * 86_400);
+            if window.period < Duration::from_secs(1) || window.period > year {
+                return Err(Error::unfit(
+                    "windows",
+                    format!("{window}: a window lasts 1 second to 366 days"),
+                ));
+            }
+            if buffer >= window.limit {
+                return Err(Error::unfit(
+                    "buffer",
+                    format!("a buffer of {buffer} leaves nothing of {window}"),
+                ));
+            }
+        }
+        Ok(Self { windows, buffer })
+    }
+
+    /// As declared by the API, shortest first.
+    pub fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+
+    pub fn buffer(&self) -> u32 {
+        self.buffer
+    }
+
+    /// What may be used of a window.
+    pub fn effective(&self, window: &Window) -> u32 {
+        window.limit - self.buffer
+    }
+
+    /// The most calls of one reservation.
+    pub fn most_at_once(&self) -> u32 {
+        self.windows.iter().map(|window| self.effective(window)).min().unwrap_or(0)
+    }
+
+    pub fn longest(&self) -> Duration {
+        self.windows.iter().map(|window| window.period).max().unwrap_or_default()
+    }
+
+    /// How many calls a second can be kept up for ever.
+    pub fn sustained_per_second(&self) -> f64 {
+        let rate = |window: &Window| f64::from(self.effective(window)) / window.period.as_secs_f64();
+        self.windows.iter().map(rate).fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl FromStr for QuotaName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if !text.bytes().all(allowed) {
+            return Err(Error::unfit("quota", "a quota's name has letters, digits, '.', '_' and '-'"));
+        }
+        QuotaId::new(text).map(Self).map_err(|error| Error::unfit("quota", error))
+    }
+}
+
+impl fmt::Display for QuotaName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The windows as people write them.
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, window) in self.windows.iter().enumerate() {
+            write!(f, "{}{window}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+hob_records::column!(QuotaName as text);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// P8
+    #[test]
+    fn the_buffer_stays_unused() {
+        let limits = Limits::parse("5000/1h", 25).unwrap();
+        assert_eq!(limits.most_at_once(), 4975);
+        let limits = Limits::parse("125/1d, 5/1m, 50/1h", 0).unwrap();
+        assert_eq!((limits.to_string().as_str(), limits.most_at_once()), ("5/1m, 50/1h, 125/1d", 5));
+    }
+
+    #[test]
+    fn limits_that_cannot_be_kept_are_refused_by_field() {
+        let field = |windows, buffer| match Limits::parse(windows, buffer) {
+            Err(Error::Unfit { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(field("5/1m, 50/1h", 5), "buffer");
+        for windows in ["", "0/1h", "5/1m, 6/60s", "5/1m burst 3", "100001/1h", "5/10ms", "many"] {
+            assert_eq!(field(windows, 0), "windows", "{windows}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_could_be_mistaken_is_refused() {
+        for text in ["", "a:b", "a b", "{a}", "a/b"] {
+            assert!(text.parse::<QuotaName>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Quotas: how many calls an API allows, shared by everybody who uses the same credential.
+//!
+//! A call is reserved before it is made and settled afterwards. It occupies every window of its quota from the
+//! reservation until one window after its answer, so that whenever the API looks at the clock, it counts no more
+//! calls than we do. All of it happens in one script on the store's clock. The caller hears yes only once the call
+//! is in the records' log; from there hot state is rebuilt after a loss, before anybody may spend again. While the
+//! store is away nobody may.
+
+mod lesson;
+mod limits;
+mod log;
+mod restore;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use hob_hot::epoch::{Epoch, MARKER, Outcome};
+use hob_hot::{CLOCK, Call as StoreCall, Hot, Reply, Script};
+use hob_records::{Read as _, Records, UnixMs, from_row, sql};
+
+pub use lesson::Lesson;
+pub use limits::{Limits, QuotaName};
+
+use crate::error::{Error, Result};
+use crate::keys::{HourKey, Keys};
+use log::{Call, CallLog, Entry, Written};
+
+const QUOTA: &str = include_str!("quota.lua");
+const TURNS: &str = include_str!("turns.lua");
+
+static RESERVE: Script = Script::with(&[CLOCK, MARKER, QUOTA, TURNS], include_str!("reserve.lua"));
+static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("settle.lua"));
+static LOOK: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("look.lua"));
+
+pub(crate) const HOUR_MS: i64 = 3_600_000;
+/// How long a definition is believed before the records are asked again.
+const FRESH: Duration = Duration::from_secs(2);
+/// How often one call copes with a loss of hot state.
+const PATIENCE: usize = 4;
+/// A caller's answer has come by then, whoever it is.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(3600);
+
+/// All quotas. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Quotas {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hot: Hot,
+    keys: Keys,
+    records: Records,
+    log: CallLog,
+    /// The store's hour, as last heard.
+    hour: AtomicI64,
+    public: Option<QuotaName>,
+    known: RwLock<HashMap<QuotaName, (Arc<Definition>, Instant)>>,
+    /// One of us rebuilds at a time.
+    mending: tokio::sync::Mutex<()>,
+}
+
+/// A quota as it is in the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    pub name: QuotaName,
+    pub limits: Limits,
+    /// The API refuses until then.
+    pub blocked_until: UnixMs,
+    /// The life of its hot state.
+    pub epoch: Epoch,
+}
+
+/// Who asks for calls, and how many.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The caller's own name of the reservation: asking again under it gives the same.
+    pub id: String,
+    pub calls: u32,
+    /// Whom turns are counted for.
+    pub run: String,
+    pub weight: u32,
+    /// The answer has come by then.
+    pub hold: Duration,
+}
+
+/// Calls that may be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    pub id: String,
+    pub quota: QuotaName,
+    pub calls: u32,
+    /// By the store's clock.
+    pub reserved_at: UnixMs,
+    /// A call that is not settled counts as answered then.
+    pub until: UnixMs,
+}
+
+/// What a caller hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Granted(Reservation),
+    Wait {
+        /// Nothing fits earlier, by the store's clock.
+        at: UnixMs,
+        /// The same from now, for callers with a clock of their own.
+        after: Duration,
+    },
+}
+
+/// How full a quota is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    pub definition: Arc<Definition>,
+    pub now: UnixMs,
+    pub blocked_until: Option<UnixMs>,
+    /// Calls that are under way.
+    pub in_flight: u32,
+    pub windows: Vec<WindowGauge>,
+}
+
+/// How full a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowGauge {
+    pub limit: u32,
+    pub usable: u32,
+    pub period: Duration,
+    pub used: u32,
+    /// When one more call fits.
+    pub fits_at: UnixMs,
+}
+
+impl WindowGauge {
+    pub fn left(&self) -> u32 {
+        self.usable.saturating_sub(self.used)
+    }
+}
+
+impl Quotas {
+    /// The quotas of these records. `public` is the one whose calls the documented counters show (P1, P2).
+    pub fn new(hot: &Hot, keys: &Keys, records: &Records, public: Option<QuotaName>) -> Self {
+        let inner = Inner {
+            hot: hot.clone(),
+            keys: keys.clone(),
+            records: records.clone(),
+            log: CallLog::new(records),
+            hour: AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS),
+            public,
+            known: RwLock::default(),
+            mending: tokio::sync::Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Makes a quota, or changes what it allows. Other nodes follow within two seconds.
+    pub async fn define(&self, name: &QuotaName, limits: &Limits) -> Result<()> {
+        let windows = &limits.to_string();
+        self.inner
+            .records
+            .write(|tx| async move {
+                let put = sql(
+                    "INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
+                               VALUES ($1, $2, $3, 0, 0, $4)
+                               ON CONFLICT (name) DO UPDATE SET windows = $2, buffer = $3, updated_at = $4",
+                );
+                tx.execute(put.bind(name).bind(windows).bind(limits.buffer()).bind(tx.now())).await
+            })
+            .await?;
+        self.inner.known.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+
+    /// What a quota allows; an error if there is none of that name.
+    pub async fn definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
+        let known = self.inner.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((definition, since)) = known
+            && since.elapsed() < FRESH
+        {
+            return Ok(definition);
+        }
+        self.read_definition(name).await
+    }
+
+    async fn read_definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
+        let find =
+            sql("SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota WHERE name = $1");
+        let row: Option<QuotaRow> = self.inner.records.optional(find.bind(name)).await?;
+        let definition = Arc::new(row.ok_or_else(|| Error::unknown("quota", name))?.definition()?);
+        let entry = (Arc::clone(&definition), Instant::now());
+        self.inner.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), entry);
+        Ok(definition)
+    }
+
+    pub async fn all(&self) -> Result<Vec<Definition>> {
+        let list = sql(
+            "SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota ORDER BY name LIMIT 1000",
+        );
+        let rows: Vec<QuotaRow> = self.inner.records.all(list).await?;
+        rows.into_iter().map(QuotaRow::definition).collect()
+    }
+
+    /// Reserves calls. Once this answers with a reservation, it is in the log.
+    pub async fn reserve(&self, name: &QuotaName, ask: &Ask) -> Result<Answer> {
+        ask.check(&self.definition(name).await?.limits)?;
+        for _ in 0..PATIENCE {
+            let arguments = |call: StoreCall| {
+                call.arg(&ask.id).arg(ask.calls).arg(&ask.run).arg(ask.weight).arg(millis(ask.hold))
+            };
+            let (mut reply, definition) = self.run(name, &RESERVE, arguments).await?;
+            let granted = reply.word() == "granted";
+            let (now, at, foreign): (i64, i64, u32) = (reply.next()?, reply.next()?, reply.next()?);
+            self.log_foreign(name, UnixMs(now), foreign).await?;
+            if !granted {
+                let after = UnixMs(at).since(UnixMs(now));
+                return Ok(Answer::Wait { at: UnixMs(at), after });
+            }
+            let (id, run) = (ask.id.clone(), ask.run.clone());
+            let (reserved_at, until) = (UnixMs(now), UnixMs(at));
+            let call =
+                Call { id, quota: name.clone(), run, calls: ask.calls, reserved_at, until, settled: false };
+            let reservation = Reservation::of(&call);
+            // What is not logged stays reserved until its time is up: nothing is lost but its place.
+            match self.inner.log.write(Entry::Open { call, epoch: definition.epoch }).await? {
+                Written::Written => return Ok(Answer::Granted(reservation)),
+                Written::Late => drop(self.read_definition(name).await?),
+            }
+        }
+        Err(Error::Unsteady)
+    }
+
+    /// Settles a reservation: of its calls `made` were made, and the others are given back.
+    pub async fn settle(&self, reservation: &Reservation, made: u32, lesson: Lesson) -> Result<()> {
+        let made = made.min(reservation.calls);
+        let (counted, period) = lesson.counted.unwrap_or_default();
+        let arguments = |call: StoreCall| {
+            let call =
+                call.arg(&reservation.id).arg(reservation.calls).arg(made).arg(reservation.reserved_at.0);
+            call.arg(lesson.blocked_for.map_or(0, millis)).arg(counted).arg(millis(period))
+        };
+        let (mut reply, _) = self.run(&reservation.quota, &SETTLE, arguments).await?;
+        let (ended, blocked, foreign): (i64, i64, u32) = (reply.next()?, reply.next()?, reply.next()?);
+        let quota = reservation.quota.clone();
+        self.log_foreign(&quota, UnixMs(ended), foreign).await?;
+        if lesson.blocked_for.is_some() {
+            self.inner.log.write(Entry::Blocked { quota, until: UnixMs(blocked) }).await?;
+        }
+        let id = reservation.id.clone();
+        self.inner.log.write(Entry::Close { id, made, ended: UnixMs(ended) }).await?;
+        Ok(())
+    }
+
+    /// A reservation that is not settled yet, by its id.
+    pub async fn reservation(&self, name: &QuotaName, id: &str) -> Result<Reservation> {
+        let call = self.inner.log.find(name, id).await?.filter(|call| !call.settled);
+        call.as_ref().map(Reservation::of).ok_or_else(|| Error::unknown("open reservation", id))
+    }
+
+    /// How full a quota is.
+    pub async fn look(&self, name: &QuotaName) -> Result<Gauge> {
+        let (mut reply, definition) = self.run(name, &LOOK, |call| call).await?;
+        let (now, blocked, in_flight, foreign): (i64, i64, u32, u32) =
+            (reply.next()?, reply.next()?, reply.next()?, reply.next()?);
+        self.log_foreign(name, UnixMs(now), foreign).await?;
+        let mut windows = Vec::new();
+        for window in definition.limits.windows() {
+            let (usable, period) = (definition.limits.effective(window), window.period);
+            let (used, fits_at) = (reply.next()?, UnixMs(reply.next()?));
+            windows.push(WindowGauge { limit: window.limit, usable, period, used, fits_at });
+        }
+        let blocked_until = (blocked > 0).then_some(UnixMs(blocked));
+        Ok(Gauge { definition, now: UnixMs(now), blocked_until, in_flight, windows })
+    }
+
+    /// Calls by minute or another step, for a picture of the last while.
+    pub async fn history(
+        &self,
+        name: &QuotaName,
+        since: UnixMs,
+        step: Duration,
+    ) -> Result<Vec<(UnixMs, u64)>> {
+        let step_ms = i64::try_from(step.as_millis()).unwrap_or(i64::MAX).max(1);
+        self.inner.log.history(name, since, step_ms).await
+    }
+
+    /// How many calls were reserved since then.
+    pub async fn reserved_since(&self, name: &QuotaName, since: UnixMs) -> Result<u64> {
+        self.inner.log.reserved_between(name, since, UnixMs(i64::MAX)).await
+    }
+
+    /// Forgets the part of the call log that is older than every window and than `keep`.
+    pub async fn forget(&self, keep: Duration) -> Result<u64> {
+        let mut forgotten = 0;
+        for definition in self.all().await? {
+            let newest = self.inner.log.newest(&definition.name).await?;
+            let keep = keep.max(definition.limits.longest() + LONGEST_HOLD);
+            forgotten += self.inner.log.forget(&definition.name, newest.minus(keep)).await?;
+        }
+        Ok(forgotten)
+    }
+
+    /// Runs a script of a quota, rebuilds what it finds lost, and follows the store into another hour. Answers with
+    /// the definition that the script was run under.
+    async fn run(
+        &self,
+        name: &QuotaName,
+        script: &'static Script,
+        arguments: impl Fn(StoreCall) -> StoreCall,
+    ) -> Result<(Reply, Arc<Definition>)> {
+        for _ in 0..PATIENCE {
+            let definition = self.definition(name).await?;
+            let hour = self.inner.hour.load(Ordering::Relaxed);
+            let call = script.on(&self.keys(&definition, hour)?);
+            let ttl_ms = millis(self.inner.keys.rate_limit_ttl());
+            let call =
+                call.arg(definition.epoch.get()).arg(self.inner.hot.clock().us()).arg(hour).arg(ttl_ms);
+            let call = with_windows(arguments(call), &definition.limits);
+            match Outcome::read(self.inner.hot.run(call).await?, Ok)? {
+                Outcome::Lost { found } => self.mend(&definition, found).await?,
+                Outcome::Done(mut reply) if reply.word() == "hour" => {
+                    self.inner.hour.store(reply.next()?, Ordering::Relaxed);
+                }
+                Outcome::Done(reply) => return Ok((reply, definition)),
+            }
+        }
+        Err(Error::Unsteady)
+    }
+
+    fn keys(&self, definition: &Definition, hour: i64) -> Result<Vec<hob_schema::Key>> {
+        let (keys, quota) = (&self.inner.keys, definition.name.id());
+        let mut all = vec![keys.quota_marker(quota), keys.quota_calls(quota), keys.quota_state(quota)];
+        all.push(keys.quota_turns(quota));
+        if self.inner.public.as_ref() == Some(&definition.name) {
+            let shard = keys.space().shard_of(quota.as_str());
+            let hours = [hour_key(hour - 1)?, hour_key(hour)?, hour_key(hour + 1)?];
+            all.extend(hours.iter().map(|hour| keys.rate_limit(hour, shard)));
+            all.extend(hours.iter().map(|hour| keys.counter(hour, shard)));
+        }
+        Ok(all)
+    }
+
+    async fn log_foreign(&self, quota: &QuotaName, at: UnixMs, calls: u32) -> Result<()> {
+        if calls == 0 {
+            return Ok(());
+        }
+        tracing::info!(%quota, calls, "calls were made elsewhere with this quota");
+        metrics::counter!("hob_pipeline_foreign_calls_total", "quota" => quota.to_string())
+            .increment(calls.into());
+        let id = format!("foreign-{:032x}", rand::random::<u128>());
+        let (quota, run) = (quota.clone(), "foreign".to_owned());
+        let call = Call { id, quota, run, calls, reserved_at: at, until: at, settled: true };
+        self.inner.log.write(Entry::Foreign(call)).await?;
+        Ok(())
+    }
+}
+
+impl Ask {
+    fn check(&self, limits: &Limits) -> Result<()> {
+        if self.calls == 0 || self.calls > limits.most_at_once() {
+            let most = limits.most_at_once();
+            return Err(Error::unfit("calls", format!("between 1 and {most}, or they can never fit")));
+        }
+        if self.id.is_empty()
+            || self.id.len() > 64
+            || !self.id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+        {
+            return Err(Error::unfit("id", "1 to 64 visible characters without ':'"));
+        }
+        if self.run.is_empty() || self.run.len() > 250 || self.run.chars().any(char::is_control) {
+            return Err(Error::unfit("run", "1 to 250 characters"));
+        }
+        if !(1..=1000).contains(&self.weight) {
+            return Err(Error::unfit("weight", "between 1 and 1000"));
+        }
+        if self.hold < Duration::from_secs(1) || self.hold > LONGEST_HOLD {
+            return Err(Error::unfit("hold", "between a second and an hour"));
+        }
+        Ok(())
+    }
+}
+
+impl Reservation {
+    fn of(call: &Call) -> Self {
+        Self {
+            id: call.id.clone(),
+            quota: call.quota.clone(),
+            calls: call.calls,
+            reserved_at: call.reserved_at,
+            until: call.until,
+        }
+    }
+}
+
+struct QuotaRow {
+    name: QuotaName,
+    windows: String,
+    buffer: u32,
+    blocked_until: UnixMs,
+    epoch: u32,
+}
+
+from_row!(QuotaRow { name, windows, buffer, blocked_until, epoch });
+
+impl QuotaRow {
+    fn definition(self) -> Result<Definition> {
+        let limits = Limits::parse(&self.windows, self.buffer)?;
+        let epoch = Epoch::new(self.epoch)?;
+        Ok(Definition { name: self.name, limits, blocked_until: self.blocked_until, epoch })
+    }
+}
+
+/// The documented name of an hour (P6), by its number since 1970.
+pub(crate) fn hour_key(hour: i64) -> Result<HourKey> {
+    let start = jiff::Timestamp::from_second(hour.saturating_mul(3600)).unwrap_or(jiff::Timestamp::MAX);
+    HourKey::new(start.strftime("%Y-%m-%d_%H")).map_err(|error| Error::unfit("hour", error))
+}
+
+fn with_windows(call: StoreCall, limits: &Limits) -> StoreCall {
+    limits
+        .windows()
+        .iter()
+        .fold(call, |call, window| call.arg(limits.effective(window)).arg(millis(window.period)))
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,107 @@
+//! How a quota comes back after hot state was lost: from the call log, before anybody may spend.
+
+use hob_hot::epoch::Epoch;
+use hob_hot::{CLOCK, Reply, Script, cmd};
+use hob_records::{Isolation, UnixMs, sql};
+
+use super::{Definition, HOUR_MS, PATIENCE, Quotas, millis};
+use crate::error::{Error, Result};
+
+static RESTORE: Script = Script::with(&[CLOCK], include_str!("restore.lua"));
+
+/// Rows of one call to the store.
+const CHUNK: u32 = 500;
+
+enum Restored {
+    Whole,
+    /// The store lost its data meanwhile.
+    Lost,
+}
+
+impl Quotas {
+    /// Rebuilds a quota that was found lost, in a new epoch. The epoch is raised first: what was reserved in the old
+    /// one is in the log by then, or is refused by it for ever.
+    pub(super) async fn mend(&self, lost: &Definition, found: Option<Epoch>) -> Result<()> {
+        let _one_of_us = self.inner.mending.lock().await;
+        let current = self.read_definition(&lost.name).await?;
+        if current.epoch > lost.epoch && self.marked(&current).await? {
+            return Ok(());
+        }
+        for _ in 0..PATIENCE {
+            // Another may have raised it, and then be in the middle of this, or have died in it.
+            let newest = found.into_iter().chain([lost.epoch]).max().unwrap_or(lost.epoch);
+            self.raise(lost, newest).await?;
+            let definition = self.read_definition(&lost.name).await?;
+            match self.restore(&definition).await? {
+                Restored::Whole => {
+                    if lost.epoch.get() == 0 {
+                        tracing::info!(quota = %lost.name, "a quota is used for the first time");
+                    } else {
+                        tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "a quota was rebuilt from the call log");
+                    }
+                    metrics::counter!("hob_pipeline_quota_rebuilds_total").increment(1);
+                    return Ok(());
+                }
+                Restored::Lost => {}
+            }
+        }
+        Err(Error::Unsteady)
+    }
+
+    async fn marked(&self, definition: &Definition) -> Result<bool> {
+        let marker = self.inner.keys.quota_marker(definition.name.id());
+        let epoch: Option<u32> =
+            self.inner.hot.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
+        Ok(epoch == Some(definition.epoch.get()))
+    }
+
+    /// Raises the epoch beyond the one that was lost, once for all who say so.
+    async fn raise(&self, definition: &Definition, lost: Epoch) -> Result<()> {
+        let name = &definition.name;
+        self.inner
+            .records
+            .write_with(Isolation::Committed, |tx| async move {
+                let raise = sql("UPDATE pipeline_quota SET epoch = $2 + 1 WHERE name = $1 AND epoch <= $2");
+                tx.execute(raise.bind(name).bind(lost.get())).await
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Puts the calls of the log back that any window may still count.
+    async fn restore(&self, definition: &Definition) -> Result<Restored> {
+        let (log, name) = (&self.inner.log, &definition.name);
+        let newest = log.newest(name).await?;
+        // The store's clock may have gone on since the newest call: this keeps too much rather than too little.
+        let since = newest.minus(definition.limits.longest());
+        let hour = newest.0 / HOUR_MS;
+        let count =
+            |hour: i64| log.reserved_between(name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS));
+        let (this_hour, hour_before) = (count(hour).await?, count(hour - 1).await?);
+        let keys = &self.inner.keys;
+        let keys = [keys.quota_marker(name.id()), keys.quota_calls(name.id()), keys.quota_state(name.id())];
+        let token = format!("{:016x}", rand::random::<u64>());
+        let mut after = (UnixMs(0), String::new());
+        let mut part = "first";
+        loop {
+            let calls = log.ended_after(name, since, &after, CHUNK).await?;
+            let last = calls.last().filter(|_| calls.len() == CHUNK as usize);
+            let mut call =
+                RESTORE.on(&keys).arg(self.inner.hot.clock().us()).arg(millis(definition.limits.longest()));
+            call =
+                call.arg(newest.0).arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
+            call = call.arg(&token).arg(part);
+            call = if last.is_some() { call.arg("") } else { call.arg(definition.epoch.get()) };
+            for row in &calls {
+                call = call.arg(&row.id).arg(row.calls).arg(row.until.0);
+            }
+            let reply: Reply = self.inner.hot.run(call).await?;
+            match (reply.word(), last) {
+                ("again", _) => return Ok(Restored::Lost),
+                (_, None) => return Ok(Restored::Whole),
+                (_, Some(last)) => after = (last.until, last.id.clone()),
+            }
+            part = "more";
+        }
+    }
+}

@@ -1,0 +1,41 @@
+-- Settle a reservation: the calls that were made end now, the others are given back. Takes in what the API said:
+-- that it refuses for a while, or how many calls it has counted, ours and others'.
+-- KEYS  as in quota.lua
+-- ARGV  …, 5 id · 6 calls reserved · 7 calls made · 8 when they were reserved, ms · 9 block_ms (0 = it did not
+--       refuse) · 10 calls that the API counted · 11 in the last so many ms (0 = it did not say) · from 12 limit and
+--       window_ms of each window
+-- Returns {'settled', end_ms, blocked until ms or 0, foreign calls noticed} · {'hour', …} · {'lost', …}
+-- TTL: one longest window after the newest call's end, when no window counts it any more.
+local gone = lost(KEYS[1], ARGV[1])
+if gone then return gone end
+local now = quota_now()
+local elsewhere = other_hour(now)
+if elsewhere then return elsewhere end
+
+local id, reserved, made = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+-- Rounded up: an answer must not seem to have come before it did.
+local ended = math.max(now, math.ceil(clock_us(ARGV[2]) / 1000))
+local longest = forget(now, 12)
+local foreign = take_foreign(now, 12)
+for number = 1, made do
+  redis.call('ZADD', KEYS[2], int(ended), id .. ':' .. number)
+end
+local back = 0
+for number = made + 1, reserved do
+  back = back + redis.call('ZREM', KEYS[2], id .. ':' .. number)
+end
+if back > 0 then count_hour(math.floor(ARGV[8] / HOUR_MS), -back) end
+
+local counted, period = tonumber(ARGV[10]), tonumber(ARGV[11])
+if period > 0 then
+  local taken = redis.call('ZCOUNT', KEYS[2], '(' .. int(now - period), '+inf')
+  if counted > taken then foreign = foreign + add_foreign(ended, counted - taken, 12) end
+end
+local blocked = tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0)
+if tonumber(ARGV[9]) > 0 then
+  blocked = math.max(blocked, ended + ARGV[9])
+  redis.call('HSET', KEYS[3], 'blocked_ms', int(blocked))
+end
+local newest = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+if newest[2] then collect_at(KEYS[2], newest[2] + longest, now, ARGV[2]) end
+return {'settled', ended, blocked > now and blocked or 0, foreign}

@@ -1,0 +1,295 @@
+//! Runs of plans: what state they are in, and what may become of them. They live in the records, for months if need be.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hob_records::{Isolation, Keyset, Kind, Page, PageRequest, Query, Read, Records, UnixMs, from_row, sql};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::definition::{Plan, PlanName};
+use crate::error::{Error, Result};
+use crate::keys::DagRunId;
+
+/// What a run is called. It may hold a time, as Airflow's do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(DagRunId);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    Running,
+    Paused,
+    /// Nothing is left to do but what was set aside.
+    Completed,
+    Cancelled,
+    /// Out of sight, and removed some day.
+    Archived,
+}
+
+/// What a person or the run itself wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Pause,
+    Resume,
+    Cancel,
+    Complete,
+    Replay,
+    Archive,
+}
+
+/// A run as it is in the records.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: RunId,
+    pub plan: PlanName,
+    /// The plan as it was when the run began.
+    pub text: String,
+    pub state: RunState,
+    pub version: u64,
+    pub seeded_to: i64,
+    pub calls: u64,
+    /// What keeps it from going on; empty if nothing does.
+    pub trouble: String,
+    pub started_at: UnixMs,
+    pub changed_at: UnixMs,
+}
+
+from_row!(Run { id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at });
+
+/// `seeded_to` once the whole source became items.
+pub(crate) const SEEDED: i64 = -1;
+
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("started_at", Kind::Int), ("id", Kind::Text)]);
+
+impl RunState {
+    /// The state that a wish leads to; `None` where it makes no sense.
+    pub fn after(self, wish: Wish) -> Option<RunState> {
+        use RunState::{Archived, Cancelled, Completed, Paused, Running};
+        match (self, wish) {
+            (Running, Wish::Pause) => Some(Paused),
+            (Paused, Wish::Resume) => Some(Running),
+            (Running | Paused, Wish::Cancel) => Some(Cancelled),
+            (Running, Wish::Complete) => Some(Completed),
+            (Running | Completed, Wish::Replay) => Some(Running),
+            (Paused, Wish::Replay) => Some(Paused),
+            (Completed | Cancelled, Wish::Archive) => Some(Archived),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunState::Running => "running",
+            RunState::Paused => "paused",
+            RunState::Completed => "completed",
+            RunState::Cancelled => "cancelled",
+            RunState::Archived => "archived",
+        }
+    }
+}
+
+/// Starts a run of a plan. Under an id that is taken by a run of the same text, that run is the answer.
+pub(crate) async fn start(records: &Records, id: &RunId, plan: &Plan) -> Result<Run> {
+    records
+        .write(|tx| async move {
+            let insert = sql(
+                "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls,
+                                                        trouble, started_at, changed_at)
+                              VALUES ($1, $2, $3, $4, 1, 0, 0, 0, 0, '', $5, $5) ON CONFLICT DO NOTHING",
+            );
+            let insert = insert.bind(id).bind(&plan.name).bind(&plan.text).bind(RunState::Running);
+            tx.execute(insert.bind(tx.now())).await?;
+            let run = tx.one(by_id(id)).await?;
+            if run.text != plan.text {
+                return Err(Error::Refused(format!("{id} is a run of another plan")));
+            }
+            Ok(run)
+        })
+        .await
+}
+
+pub(crate) fn by_id(id: &RunId) -> Query<Run> {
+    sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
+         FROM pipeline_run WHERE id = $1")
+    .bind(id)
+}
+
+pub(crate) async fn find(on: &impl Read, id: &RunId) -> Result<Run> {
+    on.optional(by_id(id)).await?.ok_or_else(|| Error::unknown("run", id))
+}
+
+/// The runs that nodes work on.
+pub(crate) async fn running(records: &Records) -> Result<Vec<RunId>> {
+    let list = sql("SELECT id FROM pipeline_run WHERE state = $1 ORDER BY started_at, id LIMIT 1000");
+    let rows: Vec<(RunId,)> = records.all(list.bind(RunState::Running)).await?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// Runs, newest first; archived ones are not among them.
+pub(crate) async fn page(records: &Records, request: &PageRequest) -> Result<Page<Run>> {
+    let list = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
+                    FROM pipeline_run WHERE state <> $1");
+    Ok(records.page(list.bind(RunState::Archived), &NEWEST_FIRST, request).await?)
+}
+
+/// The newest run of a plan, whatever its state.
+pub(crate) async fn newest(records: &Records, plan: &PlanName) -> Result<Option<Run>> {
+    let find = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
+                    FROM pipeline_run WHERE plan = $1 ORDER BY started_at DESC, id DESC LIMIT 1");
+    Ok(records.optional(find.bind(plan)).await?)
+}
+
+/// Does what is wished, if the run's state allows it. A state that the wish leads to already is fine.
+pub(crate) async fn wish(records: &Records, id: &RunId, wish: Wish) -> Result<Run> {
+    records
+        .write(|tx| async move {
+            let run = find(&tx, id).await?;
+            let Some(next) = run.state.after(wish) else {
+                return match (run.state, wish) {
+                    (RunState::Paused, Wish::Pause)
+                    | (RunState::Running, Wish::Resume)
+                    | (RunState::Cancelled, Wish::Cancel) => Ok(run),
+                    _ => Err(Error::Refused(format!("a run that is {} cannot {wish}", run.state))),
+                };
+            };
+            let change = sql(
+                "UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3, trouble = ''
+                              WHERE id = $1",
+            );
+            tx.execute(change.bind(id).bind(next).bind(tx.now())).await?;
+            Ok(tx.one(by_id(id)).await?)
+        })
+        .await
+}
+
+/// Completes a run that has nothing left to do, and says whether it did.
+pub(crate) async fn complete(records: &Records, id: &RunId) -> Result<bool> {
+    records
+        .write(|tx| async move {
+            // In one breath: a commit that adds items cannot come between.
+            let complete = sql("UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3
+                WHERE id = $1 AND state = $4 AND seeded_to = $5
+                  AND NOT EXISTS (SELECT 1 FROM pipeline_item WHERE run = $1 AND state IN ('waiting', 'claimed'))
+                  AND NOT EXISTS (SELECT 1 FROM pipeline_output WHERE run = $1)");
+            let complete = complete.bind(id).bind(RunState::Completed).bind(tx.now()).bind(RunState::Running);
+            Ok(tx.execute(complete.bind(SEEDED)).await? == 1)
+        })
+        .await
+}
+
+/// Says what keeps a run from going on.
+pub(crate) async fn set_trouble(records: &Records, id: &RunId, trouble: &str) -> Result<()> {
+    let set = sql("UPDATE pipeline_run SET trouble = $2 WHERE id = $1 AND trouble <> $2");
+    records.execute(set.bind(id).bind(trouble)).await?;
+    Ok(())
+}
+
+/// Removes archived runs with all that belongs to them.
+pub(crate) async fn forget_archived(records: &Records, keep: std::time::Duration) -> Result<u64> {
+    let mut forgotten = 0;
+    loop {
+        let removed = records
+            .write_with(Isolation::Committed, |tx| async move {
+                let find = sql("SELECT id FROM pipeline_run WHERE state = $1 AND changed_at < $2 LIMIT 1");
+                let found: Option<(RunId,)> =
+                    tx.optional(find.bind(RunState::Archived).bind(tx.now().minus(keep))).await?;
+                let Some((id,)) = found else { return Ok::<_, Error>(false) };
+                for delete in [
+                    "DELETE FROM pipeline_item WHERE run = $1",
+                    "DELETE FROM pipeline_claim WHERE run = $1",
+                    "DELETE FROM pipeline_attempt WHERE run = $1",
+                    "DELETE FROM pipeline_output WHERE run = $1",
+                    "DELETE FROM pipeline_sink WHERE run = $1",
+                    "DELETE FROM pipeline_run WHERE id = $1",
+                ] {
+                    tx.execute(sql(delete).bind(&id)).await?;
+                }
+                Ok(true)
+            })
+            .await?;
+        if !removed {
+            return Ok(forgotten);
+        }
+        forgotten += 1;
+    }
+}
+
+impl RunId {
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub(crate) fn id(&self) -> &DagRunId {
+        &self.0
+    }
+}
+
+impl FromStr for RunId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:".contains(&byte);
+        if !text.bytes().all(allowed) {
+            return Err(Error::unfit("run", "a run's id has letters, digits, and '.', '_', '-', '+', ':'"));
+        }
+        DagRunId::new(text).map(Self).map_err(|error| Error::unfit("run", error))
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for RunState {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        use RunState::{Archived, Cancelled, Completed, Paused, Running};
+        [Running, Paused, Completed, Cancelled, Archived]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or(())
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wish::Pause => "pause",
+            Wish::Resume => "resume",
+            Wish::Cancel => "be cancelled",
+            Wish::Complete => "complete",
+            Wish::Replay => "be replayed",
+            Wish::Archive => "be archived",
+        })
+    }
+}
+
+hob_records::column!(RunId as text);
+hob_records::column!(RunState as text);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// P7
+    #[test]
+    fn a_run_that_ended_comes_back_by_a_replay_only() {
+        for wish in [Wish::Pause, Wish::Resume, Wish::Cancel, Wish::Complete, Wish::Archive] {
+            assert_ne!(RunState::Completed.after(wish), Some(RunState::Running), "{wish:?}");
+            assert_ne!(RunState::Cancelled.after(wish), Some(RunState::Running), "{wish:?}");
+        }
+        assert_eq!(RunState::Completed.after(Wish::Replay), Some(RunState::Running));
+        assert_eq!(RunState::Cancelled.after(Wish::Replay), None);
+        assert_eq!(RunState::Archived.after(Wish::Replay), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! How the source of a plan becomes items: a part at a time, with the place saved in the same breath, so that whoever
+//! goes on after a crash adds nothing twice and leaves nothing out.
+
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::Path;
+
+use hob_records::{Isolation, Records, Transaction, sql};
+use url::Url;
+
+use crate::definition::{Plan, Source, is_key};
+use crate::error::{Error, Result};
+use crate::extract::page_item;
+use crate::item::{self, NewItem};
+use crate::run::{Run, RunId, SEEDED};
+
+/// Lines of a file that become items in one transaction.
+const CHUNK: usize = 5_000;
+/// A longer line is a mistake.
+const MOST_LINE: usize = 64 * 1024;
+
+/// Adds the next part of the source, and says where the one after it begins.
+pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
+    let (items, next) = match &plan.source {
+        Source::List { step, keys } => {
+            let item = |key: &String| NewItem { step: step.clone(), key: key.clone(), data: String::new() };
+            (keys.iter().map(item).collect(), SEEDED)
+        }
+        Source::Pages { pages, .. } => {
+            let url =
+                Url::parse(pages.url.as_str()).map_err(|error| Error::unfit("source.pages.url", error))?;
+            (vec![page_item(&url)], SEEDED)
+        }
+        Source::File { step, path } => {
+            let (path, step, from) = (folder.join(path), step.clone(), run.seeded_to);
+            let read = tokio::task::spawn_blocking(move || read_lines(&path, &step, from)).await;
+            read.unwrap_or_else(|error| Err(Error::Refused(error.to_string())))?
+        }
+    };
+    advance(records, &run.id, run.seeded_to, next, &items).await?;
+    Ok(next)
+}
+
+/// How many items a source names; `None` for a listing, whose length only its API knows.
+pub(crate) async fn count(plan: &Plan, folder: &Path) -> Result<Option<u64>> {
+    match &plan.source {
+        Source::List { keys, .. } => Ok(Some(keys.len() as u64)),
+        Source::Pages { .. } => Ok(None),
+        Source::File { path, .. } => {
+            let path = folder.join(path);
+            let what = path.display().to_string();
+            let lines = move || -> std::io::Result<u64> {
+                let mut lines = 0;
+                for line in BufReader::new(std::fs::File::open(path)?).lines() {
+                    lines += u64::from(!line?.trim().is_empty());
+                }
+                Ok(lines)
+            };
+            let counted = tokio::task::spawn_blocking(lines)
+                .await
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            counted.map(Some).map_err(|source| Error::File { what, source })
+        }
+    }
+}
+
+async fn advance(records: &Records, run: &RunId, from: i64, to: i64, items: &[NewItem]) -> Result<()> {
+    let work = |tx: Transaction| async move {
+        let advance = sql("UPDATE pipeline_run SET seeded_to = $3 WHERE id = $1 AND seeded_to = $2");
+        // Another node may have added this part.
+        if tx.execute(advance.bind(run).bind(from).bind(to)).await? == 1 {
+            item::add(&tx, run, items).await?;
+        }
+        Ok(())
+    };
+    records.write_with(Isolation::Committed, work).await
+}
+
+/// Reads lines from `from` on: each a key, or a JSON object with a `key`.
+fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)> {
+    let cannot = |source| Error::File { what: path.display().to_string(), source };
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let mut reader = BufReader::new(file);
+    reader.seek(SeekFrom::Start(from.unsigned_abs())).map_err(cannot)?;
+    let mut at = from;
+    let mut items = Vec::new();
+    let mut line = String::new();
+    while items.len() < CHUNK {
+        line.clear();
+        let read = reader.read_line(&mut line).map_err(cannot)?;
+        if read == 0 {
+            return Ok((items, SEEDED));
+        }
+        at += i64::try_from(read).unwrap_or(0);
+        let text = line.trim();
+        if text.is_empty() {
+            continue;
+        }
+        let item = read_item(text, step).ok_or_else(|| {
+            let reason = format!("no key and no object with a key in the line before byte {at}");
+            Error::File { what: path.display().to_string(), source: std::io::Error::other(reason) }
+        })?;
+        items.push(item);
+    }
+    Ok((items, at))
+}
+
+fn read_item(line: &str, step: &str) -> Option<NewItem> {
+    let (key, data) = if line.starts_with('{') {
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).ok()?;
+        let key = match object.get("key")? {
+            serde_json::Value::String(key) => key.clone(),
+            serde_json::Value::Number(key) => key.to_string(),
+            _ => return None,
+        };
+        (key, line.to_owned())
+    } else {
+        (line.to_owned(), String::new())
+    };
+    let fits = is_key(&key) && data.len() <= MOST_LINE;
+    fits.then(|| NewItem { step: step.to_owned(), key, data })
+}

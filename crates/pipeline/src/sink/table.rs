@@ -1,0 +1,114 @@
+//! A table in SQLite or PostgreSQL, with a column for each member of a result.
+
+use std::time::Duration;
+
+use hob_house::config::Secrets;
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
+
+use crate::definition::Database;
+use crate::error::Result;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// A table that takes rows; one with the same key replaces the earlier.
+#[derive(Debug)]
+pub(crate) enum Table {
+    Sqlite { pool: SqlitePool, upsert: SqlStr },
+    Postgres { pool: PgPool, upsert: SqlStr },
+}
+
+impl Table {
+    /// Opens the table, and makes it where there is none. Names were checked to be plain SQL names.
+    pub(crate) async fn open(
+        database: &Database,
+        table: &str,
+        key: &[String],
+        columns: &[String],
+        secrets: &Secrets,
+    ) -> Result<Self> {
+        let make = create(table, key, columns);
+        match database {
+            Database::Sqlite(path) => {
+                if let Some(folder) = path.parent() {
+                    let made = tokio::fs::create_dir_all(folder).await;
+                    made.map_err(|source| crate::Error::File { what: folder.display().to_string(), source })?;
+                }
+                let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+                let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
+                let pool = pool.connect_with(options).await?;
+                sqlx::query(make).execute(&pool).await?;
+                let values = columns.iter().map(|name| format!("json_extract($1, '$.{name}')"));
+                let upsert = upsert(table, key, columns, &format!("VALUES ({})", list(values)));
+                Ok(Self::Sqlite { pool, upsert })
+            }
+            Database::Secret(name) => {
+                let url = secrets.read(name)?;
+                let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
+                let pool = pool.connect(url.reveal()).await?;
+                sqlx::query(make).execute(&pool).await?;
+                // The table's own types decide what becomes of a member.
+                let values = list(columns.iter().map(|name| quote(name)));
+                let rows =
+                    format!("SELECT {values} FROM jsonb_populate_record(NULL::{}, $1::jsonb)", quote(table));
+                Ok(Self::Postgres { pool, upsert: upsert(table, key, columns, &rows) })
+            }
+        }
+    }
+
+    /// Takes rows, all or none.
+    pub(crate) async fn upsert(&self, lines: &[&str]) -> Result<()> {
+        match self {
+            Self::Sqlite { pool, upsert } => {
+                let mut tx = pool.begin().await?;
+                for line in lines {
+                    sqlx::query(upsert.clone()).bind(*line).execute(&mut *tx).await?;
+                }
+                tx.commit().await?;
+            }
+            Self::Postgres { pool, upsert } => {
+                let mut tx = pool.begin().await?;
+                for line in lines {
+                    sqlx::query(upsert.clone()).bind(*line).execute(&mut *tx).await?;
+                }
+                tx.commit().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn create(table: &str, key: &[String], columns: &[String]) -> SqlStr {
+    let columns = list(columns.iter().map(|name| format!("{} TEXT", quote(name))));
+    let key = list(key.iter().map(|name| quote(name)));
+    safe(format!("CREATE TABLE IF NOT EXISTS {} ({columns}, PRIMARY KEY ({key}))", quote(table)))
+}
+
+fn upsert(table: &str, key: &[String], columns: &[String], rows: &str) -> SqlStr {
+    let names = list(columns.iter().map(|name| quote(name)));
+    let target = list(key.iter().map(|name| quote(name)));
+    let others: Vec<String> = columns
+        .iter()
+        .filter(|name| !key.contains(name))
+        .map(|name| format!("{0} = excluded.{0}", quote(name)))
+        .collect();
+    let then =
+        if others.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", others.join(", ")) };
+    // SQLite would take ON for a part of a join without a WHERE between.
+    let rows = if rows.starts_with("SELECT") { format!("{rows} WHERE TRUE") } else { rows.to_owned() };
+    safe(format!("INSERT INTO {} ({names}) {rows} ON CONFLICT ({target}) DO {then}", quote(table)))
+}
+
+fn list(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn quote(name: &str) -> String {
+    format!("\"{name}\"")
+}
+
+/// Made of text of ours and of names that a plan was checked for.
+fn safe(text: String) -> SqlStr {
+    AssertSqlSafe(text).into_sql_str()
+}

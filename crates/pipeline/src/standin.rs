@@ -1,0 +1,277 @@
+//! A stand-in for the API of CourtListener, for the demo and for tests: dockets in cursor pages, their entries, a
+//! throttle that counts a sliding window as Django REST framework does, and faults on demand.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{OriginalUri, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use hyper::body::Bytes;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const ROOT: &str = "/api/rest/v4";
+
+/// What the stand-in serves, and how much of it.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    pub dockets: u64,
+    /// Entries of each docket.
+    pub entries: u64,
+    pub page: u64,
+    /// Calls in a sliding window, for every window.
+    pub limits: Vec<(u32, Duration)>,
+    /// The token to be sent; none is needed where there is none.
+    pub token: Option<String>,
+    pub latency: Duration,
+}
+
+/// What goes wrong, once for each that is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Status(u16),
+    /// The connection ends in the middle of the answer.
+    Truncated,
+    /// An answer that is no JSON.
+    Garbage,
+    /// Cursors from before are not known any more.
+    LostCursor,
+}
+
+/// Counts calls in a sliding window: those that were let pass in the last `period` are `limit` at most.
+#[derive(Clone, Debug)]
+pub struct Throttle {
+    limit: usize,
+    period: Duration,
+    /// Newest first.
+    history: VecDeque<Duration>,
+}
+
+/// A running stand-in. It stops when it is dropped.
+#[derive(Debug)]
+pub struct StandIn {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Shared {
+    offer: Offer,
+    begun: Instant,
+    throttles: Mutex<Vec<Throttle>>,
+    faults: Mutex<HashMap<String, VecDeque<Fault>>>,
+    served: AtomicU64,
+    throttled: AtomicU64,
+}
+
+impl Throttle {
+    pub fn new(limit: u32, period: Duration) -> Self {
+        Self { limit: limit as usize, period, history: VecDeque::new() }
+    }
+
+    /// Whether a call may pass now; if not, when to come again.
+    pub fn check(&mut self, now: Duration) -> Result<(), Duration> {
+        while self.history.back().is_some_and(|oldest| *oldest + self.period <= now) {
+            self.history.pop_back();
+        }
+        if self.history.len() < self.limit {
+            return Ok(());
+        }
+        Err(self.history.back().map_or(self.period, |oldest| (*oldest + self.period).saturating_sub(now)))
+    }
+
+    /// Counts a call that passes.
+    pub fn count(&mut self, now: Duration) {
+        self.history.push_front(now);
+    }
+
+    pub fn counted(&self) -> usize {
+        self.history.len()
+    }
+}
+
+impl StandIn {
+    /// Serves on a free port of this machine.
+    pub async fn start(offer: Offer) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let throttles = offer.limits.iter().map(|(limit, period)| Throttle::new(*limit, *period)).collect();
+        let shared = Arc::new(Shared {
+            offer,
+            begun: Instant::now(),
+            throttles: Mutex::new(throttles),
+            faults: Mutex::default(),
+            served: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+        });
+        let app = Router::new()
+            .route(&format!("{ROOT}/dockets/"), get(dockets))
+            .route(&format!("{ROOT}/dockets/{{id}}/"), get(docket))
+            .route(&format!("{ROOT}/docket-entries/{{id}}/"), get(entry))
+            .with_state(Arc::clone(&shared));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        tokio::spawn(async move { axum::serve(listener, app).with_graceful_shutdown(stopped).await });
+        Ok(Self { address, shared, stop })
+    }
+
+    /// Where its API is.
+    pub fn url(&self) -> String {
+        format!("http://{}{ROOT}", self.address)
+    }
+
+    /// The next request whose path ends so fails.
+    pub fn fail(&self, path: &str, fault: Fault) {
+        lock(&self.shared.faults).entry(path.to_owned()).or_default().push_back(fault);
+    }
+
+    /// Calls that were let pass.
+    pub fn served(&self) -> u64 {
+        self.shared.served.load(Ordering::SeqCst)
+    }
+
+    /// Calls that were refused with 429.
+    pub fn throttled(&self) -> u64 {
+        self.shared.throttled.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Shared {
+    /// Counts a call; what is answered instead, if anything is.
+    async fn admit(&self, path: &str, headers: &HeaderMap) -> Option<Response> {
+        if let Some(token) = &self.offer.token {
+            let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+            if sent != Some(format!("Token {token}").as_str()) {
+                return Some(
+                    (StatusCode::UNAUTHORIZED, Json(json!({ "detail": "Invalid token." }))).into_response(),
+                );
+            }
+        }
+        if let Err(wait) = self.throttle() {
+            self.throttled.fetch_add(1, Ordering::SeqCst);
+            let seconds = wait.as_millis().div_ceil(1000).to_string();
+            let body = json!({ "detail": format!("Request was throttled. Expected available in {seconds} seconds.") });
+            let retry = [(header::RETRY_AFTER, seconds)];
+            return Some((StatusCode::TOO_MANY_REQUESTS, retry, Json(body)).into_response());
+        }
+        self.served.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(self.offer.latency).await;
+        let fault = lock(&self.faults)
+            .iter_mut()
+            .find(|(end, _)| path.ends_with(*end))
+            .and_then(|(_, all)| all.pop_front());
+        fault.map(misbehave)
+    }
+
+    fn throttle(&self) -> Result<(), Duration> {
+        let now = self.begun.elapsed();
+        let mut throttles = lock(&self.throttles);
+        for throttle in throttles.iter_mut() {
+            throttle.check(now)?;
+        }
+        throttles.iter_mut().for_each(|throttle| throttle.count(now));
+        Ok(())
+    }
+}
+
+fn misbehave(fault: Fault) -> Response {
+    match fault {
+        Fault::Status(status) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (status, Json(json!({ "detail": "An ordered fault." }))).into_response()
+        }
+        Fault::Garbage => "<html>maintenance</html>".into_response(),
+        Fault::LostCursor => {
+            (StatusCode::NOT_FOUND, Json(json!({ "detail": "Invalid cursor" }))).into_response()
+        }
+        Fault::Truncated => {
+            let parts = [Ok(Bytes::from_static(b"{\"id\": 1, ")), Err(std::io::Error::other("cut off"))];
+            let mut response = Body::from_stream(futures_util::stream::iter(parts)).into_response();
+            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("1000"));
+            response
+        }
+    }
+}
+
+async fn dockets(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<HashMap<String, String>>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(instead) = shared.admit(&uri.to_string(), &headers).await {
+        return instead;
+    }
+    let from: u64 = match query.get("cursor").map(|cursor| cursor.strip_prefix('c').unwrap_or(cursor).parse())
+    {
+        None => 0,
+        Some(Ok(from)) => from,
+        Some(Err(_)) => return misbehave(Fault::LostCursor),
+    };
+    let to = (from + shared.offer.page).min(shared.offer.dockets);
+    let results: Vec<_> = (from + 1..=to).map(|id| json!({ "id": id, "court": court(id) })).collect();
+    let next = (to < shared.offer.dockets).then(|| format!("?cursor=c{to}"));
+    Json(json!({ "next": next, "previous": null, "results": results })).into_response()
+}
+
+async fn docket(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<u64>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(instead) = shared.admit(&uri.to_string(), &headers).await {
+        return instead;
+    }
+    if id == 0 || id > shared.offer.dockets {
+        return (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not found." }))).into_response();
+    }
+    let etag = format!("\"docket-{id}\"");
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|seen| seen.as_bytes() == etag.as_bytes()) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    let entries: Vec<_> = (0..shared.offer.entries).map(|n| json!({ "id": id * 1000 + n })).collect();
+    let body = json!({
+        "id": id,
+        "case_name": format!("Doe v. Roe No. {id}"),
+        "court": court(id),
+        "docket_entries": entries,
+    });
+    ([(header::ETAG, etag)], Json(body)).into_response()
+}
+
+async fn entry(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<u64>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(instead) = shared.admit(&uri.to_string(), &headers).await {
+        return instead;
+    }
+    let body = json!({ "id": id, "docket": id / 1000, "description": format!("Entry {id}") });
+    Json(body).into_response()
+}
+
+fn court(id: u64) -> &'static str {
+    ["ca9", "nysd", "cand", "txed"][usize::try_from(id % 4).unwrap_or(0)]
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,179 @@
+//! Texts with holes: `https://api.example/dockets/{key}/`, `Token {secret.api}`, `{data.court}`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hob_house::config::{NoSecret, Secret, SecretName};
+use serde::{Deserialize, Deserializer, de};
+
+/// A text with holes for an item's key, members of its data, and secrets by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Key,
+    Data(String),
+    Secret(SecretName),
+}
+
+/// What holes are filled with.
+pub(crate) struct Filling<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) data: &'a serde_json::Map<String, serde_json::Value>,
+    pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, NoSecret> + Sync),
+}
+
+/// How a value is written into its place, so that it can never become more than a value.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// Part of a URL: everything but letters, digits and `-._~` is escaped.
+    Url,
+    /// A header's value.
+    Header,
+    /// Inside of a JSON string.
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfilled {
+    #[error("the item has no {0:?}")]
+    NoData(String),
+    #[error(transparent)]
+    Secret(#[from] NoSecret),
+}
+
+impl Template {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretName> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Secret(name) => Some(name),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn has_holes(&self) -> bool {
+        self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
+    }
+
+    pub(crate) fn fill(&self, filling: &Filling<'_>, place: Place) -> Result<String, Unfilled> {
+        let mut text = String::with_capacity(self.text.len());
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Key => place.write(&mut text, filling.key),
+                Part::Data(name) => {
+                    let value = filling.data.get(name).ok_or_else(|| Unfilled::NoData(name.clone()))?;
+                    match value {
+                        serde_json::Value::String(value) => place.write(&mut text, value),
+                        other => place.write(&mut text, &other.to_string()),
+                    }
+                }
+                Part::Secret(name) => place.write(&mut text, (filling.secrets)(name)?.reveal()),
+            }
+        }
+        Ok(text)
+    }
+}
+
+impl Place {
+    fn write(self, text: &mut String, value: &str) {
+        match self {
+            Place::Url => {
+                let parts = url::form_urlencoded::byte_serialize(value.as_bytes());
+                text.extend(parts.map(|part| if part == "+" { "%20" } else { part }));
+            }
+            Place::Header => text.extend(value.chars().filter(|c| !c.is_control())),
+            Place::Json => {
+                let quoted = serde_json::Value::from(value).to_string();
+                text.push_str(&quoted[1..quoted.len() - 1]);
+            }
+        }
+    }
+}
+
+impl FromStr for Template {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(open) = rest.find("{{").into_iter().chain(rest.find('{')).min() {
+            if !rest[..open].is_empty() {
+                parts.push(Part::Text(rest[..open].to_owned()));
+            }
+            if rest[open..].starts_with("{{") {
+                parts.push(Part::Text("{".to_owned()));
+                rest = &rest[open + 2..];
+                continue;
+            }
+            let close =
+                rest[open..].find('}').ok_or("a hole is not closed: write {{ for a plain brace")? + open;
+            parts.push(hole(&rest[open + 1..close])?);
+            rest = &rest[close + 1..];
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+}
+
+fn hole(name: &str) -> Result<Part, String> {
+    match name.split_once('.') {
+        None if name == "key" => Ok(Part::Key),
+        Some(("data", member)) if !member.is_empty() => Ok(Part::Data(member.to_owned())),
+        Some(("secret", secret)) => {
+            secret.parse().map(Part::Secret).map_err(|error| format!("{{{name}}}: {error}"))
+        }
+        _ => Err(format!("{{{name}}} is no hole: write {{key}}, {{data.NAME}} or {{secret.NAME}}")),
+    }
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(template: &str, place: Place) -> String {
+        let data = serde_json::json!({ "court": "a/b \"c\"", "n": 7 });
+        let secrets = |_: &SecretName| Ok(Secret::from("s3\r\ncret".to_owned()));
+        let filling = Filling { key: "1 2", data: data.as_object().unwrap(), secrets: &secrets };
+        template.parse::<Template>().unwrap().fill(&filling, place).unwrap()
+    }
+
+    #[test]
+    fn a_value_never_becomes_more_than_a_value() {
+        assert_eq!(fill("/d/{key}/?c={data.court}", Place::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
+        assert_eq!(fill("Token {secret.api}", Place::Header), "Token s3cret");
+        assert_eq!(
+            fill(r#"{{"c": "{data.court}", "n": {data.n}}"#, Place::Json),
+            r#"{"c": "a/b \"c\"", "n": 7}"#
+        );
+    }
+
+    #[test]
+    fn a_wrong_hole_is_refused() {
+        for text in ["{", "{keys}", "{data.}", "{secret.a b}", "{env:HOME}", "{}"] {
+            assert!(text.parse::<Template>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What others may read of runs in hot state (P3–P5, P7): views of the records, each written by one script.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use hob_hot::{CLOCK, Hot, Reply, Script, cmd};
+use hob_records::{Read as _, Records, UnixMs, sql};
+
+use crate::error::Result;
+use crate::item::Item;
+use crate::keys::{DocketId, Keys, TaskId};
+use crate::quota::{HOUR_MS, QuotaName, hour_key, millis};
+use crate::run::{Run, RunId};
+
+static VIEW: Script = Script::new(include_str!("view.lua"));
+static FAILED: Script = Script::with(&[CLOCK], include_str!("failed.lua"));
+
+/// How many processed items the documented field lists.
+const LISTED: u32 = 100;
+
+/// Which shard holds the lists of failures, under the tagged layout.
+const FAILED_SHARD: &str = "failed";
+
+/// Writes the public views.
+#[derive(Clone, Debug)]
+pub(crate) struct Views {
+    hot: Hot,
+    keys: Keys,
+    records: Records,
+    /// The store's hour, as last heard.
+    hour: Arc<AtomicI64>,
+}
+
+impl Views {
+    pub(crate) fn new(hot: &Hot, keys: &Keys, records: &Records) -> Self {
+        let hour = Arc::new(AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS));
+        Self { hot: hot.clone(), keys: keys.clone(), records: records.clone(), hour }
+    }
+
+    /// Shows what a run does (P3). `now` is the store's time, `calls` those of its quota in that hour.
+    pub(crate) async fn show_run(
+        &self,
+        run: &Run,
+        quota: &QuotaName,
+        now: UnixMs,
+        calls: u64,
+        done: u64,
+    ) -> Result<()> {
+        let newest = sql(
+            "SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
+                          WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC LIMIT $2",
+        );
+        let newest: Vec<(String,)> = self.records.all(newest.bind(&run.id).bind(LISTED)).await?;
+        // The field has a bound, and keys may be long.
+        let newest: Vec<&str> =
+            newest.iter().map(|(key,)| key.as_str()).filter(|key| key.len() <= 64).collect();
+        let hour = hour_key(now.0 / HOUR_MS)?;
+        let state = self.keys.state(run.id.id());
+        let shard = |of: &str| self.keys.space().shard_of(of);
+        let redis_keys = serde_json::json!({
+            "state_key": state.to_string(),
+            "counter_key": self.keys.counter(&hour, shard(quota.as_str())).to_string(),
+            "failed_key": self.keys.failed(&hour, shard(FAILED_SHARD)).to_string(),
+        });
+        let start = jiff::Timestamp::from_millisecond(run.started_at.0).unwrap_or_default();
+        let call = VIEW.on(&[&state]).arg(run.version).arg(millis(self.keys.state_ttl()));
+        let call = call.arg("dag_run_id").arg(run.id.as_str());
+        let call = call.arg("start_time").arg(start.to_string());
+        let call = call.arg("current_hour").arg(hour.as_str());
+        let call = call.arg("api_calls_this_hour").arg(calls);
+        let call = call.arg("status").arg(run.state.as_str());
+        let call = call.arg("dockets_processed").arg(serde_json::json!(newest).to_string());
+        let call = call.arg("redis_keys").arg(redis_keys.to_string());
+        let call = call.arg("items_done").arg(done);
+        let _: Reply = self.hot.run(call).await?;
+        Ok(())
+    }
+
+    /// Shows when the current attempts of tasks started (P4), for items that make calls.
+    pub(crate) async fn show_start(&self, run: &RunId, item: &Item) -> Result<()> {
+        let Ok(task) = task(item) else { return Ok(()) };
+        let key = self.keys.task_start(run.id(), &task);
+        let mut set = cmd("SET");
+        set.arg(key.as_bytes()).arg(jiff::Timestamp::now().to_string());
+        set.arg("PX").arg(millis(self.keys.task_start_ttl()));
+        self.hot.run(set).await.map_err(Into::into)
+    }
+
+    /// The attempt is over.
+    pub(crate) async fn hide_start(&self, run: &RunId, item: &Item) -> Result<()> {
+        let Ok(task) = task(item) else { return Ok(()) };
+        let key = self.keys.task_start(run.id(), &task);
+        self.hot.run(cmd("DEL").arg(key.as_bytes())).await.map_err(Into::into)
+    }
+
+    /// Shows which items failed (P5).
+    pub(crate) async fn show_failed(&self, keys: impl IntoIterator<Item = &str>) -> Result<()> {
+        let ids: Vec<DocketId> = keys.into_iter().filter_map(|key| DocketId::new(key).ok()).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let shard = self.keys.space().shard_of(FAILED_SHARD);
+        for _ in 0..2 {
+            let hour = self.hour.load(Ordering::Relaxed);
+            let hours = [hour_key(hour - 1)?, hour_key(hour)?, hour_key(hour + 1)?];
+            let lists = hours.map(|hour| self.keys.failed(&hour, shard));
+            let ttl_ms = millis(self.keys.failed_ttl());
+            let call =
+                FAILED.on(&lists).arg(self.hot.clock().us()).arg(hour).arg(ttl_ms).arg(Keys::FAILED_MAX_LEN);
+            let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
+            let mut reply: Reply = self.hot.run(call).await?;
+            match reply.word() {
+                "hour" => self.hour.store(reply.next()?, Ordering::Relaxed),
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn task(item: &Item) -> Result<TaskId, hob_schema::IdError> {
+    TaskId::new(format!("{}_{}", item.step, item.key))
+}

@@ -1,0 +1,187 @@
+//! The API over the wire: a script shares the quota, a run is steered, mistakes are named.
+
+use hob_pipeline::run::RunState;
+use hob_pipeline::standin::{Offer, StandIn};
+use hob_testkit::{TestApp, run};
+use serde_json::{Value, json};
+
+use crate::runs::{offer, plan, state_becomes};
+use crate::support::{Node, Place};
+
+async fn app(node: &Node) -> TestApp {
+    let config = hob_house::Live::fixed(hob_web::Config::default());
+    TestApp::configured(&node.house, config, |web| node.pipelines.routes(web.changes())).await
+}
+
+/// P8: an Airflow task, or any script.
+#[test]
+fn a_script_shares_the_quota() {
+    run(async {
+        let place = Place::embedded().await;
+        let node = place.node();
+        let app = app(&node).await;
+        let put = app.put("/api/v1/quota/api", &json!({ "windows": "3/1h", "buffer": 1 })).await;
+        assert_eq!(put.status, 200, "{put:?}");
+        let reserve = async || -> Value { app.post("/api/v1/quota/api/reserve", &json!({})).await.json() };
+        let (first, second, third) = (reserve().await, reserve().await, reserve().await);
+        assert_eq!(
+            (&first["granted"], &second["granted"], &third["granted"]),
+            (&json!(true), &json!(true), &json!(false))
+        );
+        let wait = third["wait_ms"].as_u64().unwrap();
+        assert!((3_590_000..=3_600_000).contains(&wait), "{third}");
+
+        let done = app.post("/api/v1/quota/api/commit", &json!({ "id": first["id"] })).await;
+        assert_eq!(done.status, 204);
+        let back = app.post("/api/v1/quota/api/release", &json!({ "id": second["id"] })).await;
+        assert_eq!(back.status, 204);
+        let twice = app.post("/api/v1/quota/api/release", &json!({ "id": second["id"] })).await;
+        assert_eq!(twice.status, 404);
+        let quota: Value = app.get("/api/v1/quota/api").await.json();
+        assert_eq!((&quota["usage"][0]["used"], &quota["usage"][0]["left"]), (&json!(1), &json!(1)));
+        let all: Value = app.get("/api/v1/quota").await.json();
+        assert_eq!(all[0]["name"], "api");
+    });
+}
+
+#[test]
+fn mistakes_are_named() {
+    run(async {
+        let place = Place::embedded().await;
+        let node = place.node();
+        let app = app(&node).await;
+        let field = async |path: &str, body: Value| -> (u16, String) {
+            let answer = if path.ends_with("quota/api") {
+                app.put(path, &body).await
+            } else {
+                app.post(path, &body).await
+            };
+            let problem: Value = answer.json();
+            (answer.status.as_u16(), problem["errors"][0]["field"].as_str().unwrap_or_default().to_owned())
+        };
+        let named = |field: &str| (422, field.to_owned());
+        assert_eq!(field("/api/v1/quota/api", json!({ "windows": "many" })).await, named("windows"));
+        assert_eq!(
+            field("/api/v1/quota/api", json!({ "windows": "5/1m", "buffer": 5 })).await,
+            named("buffer")
+        );
+        app.put("/api/v1/quota/api", &json!({ "windows": "5/1m" })).await;
+        assert_eq!(field("/api/v1/quota/api/reserve", json!({ "calls": 6 })).await, named("calls"));
+        assert_eq!(field("/api/v1/quota/api/reserve", json!({ "hold_seconds": 9999 })).await, named("hold"));
+        assert_eq!(field("/api/v1/pipelines", json!({ "toml": "name = 1" })).await, named("name"));
+        let plan = json!({ "plan": { "name": "x", "quota": { "name": "api" }, "source": { "step": "y", "list": [] } } });
+        assert_eq!(field("/api/v1/pipelines", plan).await, named("source.step"));
+        let secret = "name = \"x\"\nquota = { name = \"api\" }\nsource = { step = \"s\", list = [] }\n[step.s]\nget = \"http://h/{secret.t}\"";
+        assert_eq!(field("/api/v1/pipelines", json!({ "toml": secret })).await, named("secret"));
+        for path in ["/api/v1/quota/other", "/api/v1/quota/a%20b", "/api/v1/pipelines/runs/none"] {
+            assert_eq!(app.get(path).await.status, 404, "{path}");
+        }
+    });
+}
+
+/// P3, P5, P11
+#[test]
+fn a_run_is_started_steered_and_looked_at() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { dockets: 4, entries: 0, ..offer() }).await.unwrap();
+        server.fail("/dockets/2/", hob_pipeline::standin::Fault::Status(403));
+        let node = place.node();
+        let app = app(&node).await;
+        let toml = plan(&server);
+        let dry: Value =
+            app.post("/api/v1/pipelines", &json!({ "toml": toml, "dry_run": true })).await.json();
+        assert_eq!((&dry["kept"], &dry["items"]), (&json!(false), &json!(null)));
+        let listed: Value = app.get("/api/v1/pipelines").await.json();
+        assert_eq!(listed, json!([]));
+        assert_eq!(app.post("/api/v1/pipelines", &json!({ "toml": toml })).await.status, 201);
+
+        let id = "manual_2024-09-17T14:30:00+00:00";
+        let path = "/api/v1/pipelines/runs/manual_2024-09-17T14%3A30%3A00%2B00%3A00";
+        let started = app.post("/api/v1/pipelines/dockets/runs", &json!({ "id": id })).await;
+        assert_eq!(started.status, 201, "{started:?}");
+        let run = node.pipelines.run(&id.parse().unwrap()).await.unwrap();
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        let shown: Value = app.get(path).await.json();
+        assert_eq!((&shown["state"], &shown["items"]["quarantined"]), (&json!("completed"), &json!(1)));
+        let failed: Value = app.get(&format!("{path}/failed")).await.json();
+        assert_eq!(
+            (&failed["items"][0]["key"], &failed["items"][0]["class"]),
+            (&json!("2"), &json!("client"))
+        );
+        let items: Value = app.get(&format!("{path}/items?state=done&limit=2")).await.json();
+        assert_eq!((items["items"].as_array().unwrap().len(), items["next"].is_string()), (2, true));
+        let forecast: Value = app.get(&format!("{path}/forecast")).await.json();
+        assert_eq!(forecast["calls_expected"], 0);
+        assert_eq!(app.post(&format!("{path}/pause"), &json!({})).await.status, 409);
+        let replayed: Value = app.post(&format!("{path}/replay"), &json!({ "class": "client" })).await.json();
+        assert_eq!(replayed["items"], 1);
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        let runs: Value = app.get("/api/v1/pipelines/runs").await.json();
+        assert_eq!((&runs["items"][0]["id"], &runs["items"][0]["calls"]), (&json!(id), &json!(6)));
+        assert_eq!(app.post(&format!("{path}/archive"), &json!({})).await.status, 200);
+
+        for page in ["/pipelines", "/pipelines/runs/manual_2024-09-17T14%3A30%3A00%2B00%3A00"] {
+            let answer = app.get(page).await;
+            assert_eq!(answer.status, 200, "{page}: {answer:?}");
+        }
+        let kept = app.submit("/pipelines", &[("toml", "name = 7")]).await;
+        assert!(String::from_utf8_lossy(&kept.body).contains("line 1"), "{kept:?}");
+    });
+}
+
+mod browser {
+    use std::time::Duration;
+
+    use hob_testkit::fantoccini::{Client, Locator};
+    use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
+
+    use super::*;
+
+    async fn press(page: &Client, label: &str) {
+        let button = format!("//button[normalize-space()='{label}']");
+        let found = page.wait().at_most(LIMIT).for_element(Locator::XPath(&button)).await;
+        found.unwrap_or_else(|error| panic!("{label}: {error}")).click().await.unwrap();
+    }
+
+    /// The page updates itself: it is never loaded again here.
+    async fn shows(page: &Client, text: &str) {
+        wait_for(format!("{text:?} on the page"), LIMIT, async || {
+            let main = page.find(Locator::Id("main")).await.ok()?.text().await.ok()?;
+            main.contains(text).then_some(())
+        })
+        .await;
+    }
+
+    #[test]
+    fn a_run_is_started_watched_paused_resumed_and_replayed() {
+        run(async {
+            let place = Place::embedded().await;
+            let offer = Offer { dockets: 60, entries: 0, latency: Duration::from_millis(150), ..offer() };
+            let server = StandIn::start(offer).await.unwrap();
+            server.fail("/dockets/1/", hob_pipeline::standin::Fault::Status(403));
+            let node = place.node();
+            let app = app(&node).await;
+            node.pipelines.put_plan(&plan(&server)).await.unwrap();
+            let browser = Browser::start();
+            let page = browser.open(Window { scripts: Scripts::On, ..Window::default() }).await;
+            page.goto(&app.url("/pipelines")).await.unwrap();
+            press(&page, "Start a run").await;
+            shows(&page, "running").await;
+            shows(&page, "docket").await;
+            press(&page, "Pause").await;
+            shows(&page, "paused").await;
+            press(&page, "Resume").await;
+            shows(&page, "completed").await;
+            shows(&page, "1 set aside").await;
+            press(&page, "Replay client").await;
+            shows(&page, "running").await;
+            shows(&page, "completed").await;
+            wait_for("no failure to be left", LIMIT, async || {
+                !page.find(Locator::Id("main")).await.unwrap().text().await.unwrap().contains("set aside,")
+            })
+            .await;
+            page.close().await.unwrap();
+        });
+    }
+}

@@ -1,0 +1,174 @@
+//! One test for each thing that goes wrong in real life.
+
+use std::time::Duration;
+
+use hob_pipeline::quota::Limits;
+use hob_pipeline::run::RunState;
+use hob_pipeline::standin::{Fault, Offer, StandIn};
+use hob_pipeline::{Class, ItemState};
+use hob_records::{PageRequest, Read as _, sql};
+use hob_testkit::{LIMIT, run, wait_for};
+
+use crate::runs::{begin, ids_in, offer, plan, state_becomes};
+use crate::support::{Place, api};
+
+/// A run is rows in the records: hot state may be gone, and the store's clock a month further.
+#[test]
+fn a_run_goes_on_after_a_month() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
+        let node = place.node_by(place.hot());
+        let started = begin(&node.pipelines, &plan(&server)).await;
+        wait_for("some calls", LIMIT, async || server.served() > 20).await;
+        let folder = node.stop().await;
+        let before = server.served();
+        assert!(before < 78, "it was stopped in the middle");
+        place.store.flush_all().await;
+        place.advance(Duration::from_secs(31 * 86_400));
+
+        let node = place.node_in(folder, place.hot());
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+        assert_eq!(server.served(), 78, "nothing was asked for twice");
+        let gauge = node.pipelines.quotas().look(&api()).await.unwrap();
+        assert!(u64::from(gauge.windows[0].used) <= 78 - before, "last month's calls do not count any more");
+    });
+}
+
+#[test]
+fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(offer()).await.unwrap();
+        server.fail("?cursor=c20", Fault::LostCursor);
+        let node = place.node();
+        let started = begin(&node.pipelines, &plan(&server)).await;
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+        // 2 pages, the lost one, and 3 anew.
+        assert_eq!(server.served(), 75 + 2 + 1 + 3);
+    });
+}
+
+#[test]
+fn a_truncated_answer_is_asked_for_again() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        server.fail("/dockets/2/", Fault::Truncated);
+        let node = place.node();
+        let started = begin(&node.pipelines, &plan(&server)).await;
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
+        let attempts = sql("SELECT class FROM pipeline_attempt WHERE class <> ''");
+        let attempts: Vec<(Class,)> = place.records.all(attempts).await.unwrap();
+        assert_eq!(attempts, [(Class::Network,)]);
+    });
+}
+
+/// An item that takes every worker down with it is set aside, and the others are done.
+#[test]
+fn a_poison_item_is_set_aside() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { dockets: 5, entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        let text = plan(&server);
+        let listed = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
+        let mut text = text;
+        text.replace_range(listed, "list = [\"1\", \"2\", \"3\"]\n");
+        let folder = node.stop().await;
+
+        // The workers that had item 2 were killed, the last one now: its claim is there, and over.
+        let stopped = place.node_in(folder, place.store.hot().clone());
+        let started = begin(&stopped.pipelines, &text).await;
+        let folder = {
+            state_becomes(&stopped.pipelines, &started, RunState::Completed).await;
+            stopped.stop().await
+        };
+        for change in [
+            "UPDATE pipeline_item SET state = 'claimed', claim = 900, attempts = 20 WHERE key = '2'",
+            "UPDATE pipeline_item SET state = 'claimed', claim = 900, attempts = 1 WHERE key = '3'",
+            "INSERT INTO pipeline_claim (run, claim, worker, begun, until) SELECT id, 900, 'dead', 0, 1 FROM pipeline_run",
+            "UPDATE pipeline_run SET state = 'running'",
+        ] {
+            place.records.execute(sql(change)).await.unwrap();
+        }
+        let node = place.node_in(folder, place.store.hot().clone());
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let page = PageRequest::first(9);
+        let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
+        let set_aside: Vec<String> = set_aside.await.unwrap().rows.into_iter().map(|item| item.key).collect();
+        assert_eq!(set_aside, ["2"]);
+    });
+}
+
+/// Results wait in the records while the disk is full, the run says so, and nothing is lost or doubled.
+#[test]
+fn a_full_disk_keeps_results_waiting() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        let file = node.folder().join("out/dockets.jsonl");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+        let started = begin(&node.pipelines, &plan(&server)).await;
+        wait_for("the trouble to be told", LIMIT, async || {
+            let trouble = node.pipelines.run(&started.id).await.unwrap().trouble;
+            if trouble.contains("dockets") { Ok(()) } else { Err(trouble) }
+        })
+        .await;
+        wait_for("all calls", LIMIT, async || server.served() == 28).await;
+        assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
+
+        std::fs::remove_file(&file).unwrap();
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+        assert_eq!(node.pipelines.run(&started.id).await.unwrap().trouble, "");
+    });
+}
+
+/// What was written but not committed when a writer died is cut off before the next one writes.
+#[test]
+fn a_file_is_cut_to_what_was_committed() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        let started = begin(&node.pipelines, &plan(&server)).await;
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let folder = node.stop().await;
+        let file = folder.path().join("out/dockets.jsonl");
+        let whole = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{whole}{{\"id\": 3, \"case_na")).unwrap();
+        for change in [
+            "INSERT INTO pipeline_output (run, sink, seq, line) SELECT id, 'dockets', 99, '{\"id\": 4}' FROM pipeline_run",
+            "UPDATE pipeline_run SET state = 'running'",
+        ] {
+            place.records.execute(sql(change)).await.unwrap();
+        }
+        let node = place.node_in(folder, place.store.hot().clone());
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=4).collect());
+    });
+}
+
+/// P8, P12: the API refuses although the quota says yes, since somebody else calls with the same credential.
+#[test]
+fn a_quota_learns_from_the_first_refusal() {
+    run(async {
+        let place = Place::embedded().await;
+        let limits = vec![(10, Duration::from_secs(3))];
+        let server = StandIn::start(Offer { dockets: 12, entries: 0, limits, ..offer() }).await.unwrap();
+        let node = place.node();
+        // The plan believes in far more than the API allows.
+        let started = begin(&node.pipelines, &plan(&server).replace("[http]", "[http]\nper_host = 1")).await;
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=12).collect());
+        assert!((1..=2).contains(&server.throttled()), "{} refusals", server.throttled());
+        let limits = Limits::parse("1000/1m", 0).unwrap();
+        assert_eq!(node.pipelines.quotas().definition(&api()).await.unwrap().limits, limits);
+    });
+}

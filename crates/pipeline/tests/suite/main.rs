@@ -1,0 +1,11 @@
+//! The contract of pipelines (P1–P12) on every store and both databases, and what happens when servers, sinks and
+//! APIs misbehave.
+
+mod api;
+mod faults;
+mod hurt;
+mod quota;
+mod quota_model;
+mod runs;
+mod simulation;
+mod support;

@@ -1,0 +1,146 @@
+//! Quotas against a model that one thread keeps, and against the API itself, which counts a sliding window.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hob_pipeline::quota::{Answer, Ask, Lesson, Limits, Reservation};
+use hob_testkit::budget;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::every_place;
+use crate::support::{Place, START, ask};
+
+const HOLD_MS: u64 = 20_000;
+
+every_place! {
+    /// P1, P8
+    async fn reservations_are_granted_as_the_model_says(place: Place) {
+        compare(&place);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve {
+        calls: u32,
+    },
+    /// Settles the oldest open reservation, or one after it.
+    Settle {
+        which: usize,
+        unused: u32,
+    },
+    Advance {
+        ms: u64,
+    },
+    Flush,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..3u32).prop_map(|calls| Step::Reserve { calls }),
+        4 => (0..4usize, 0..2u32).prop_map(|(which, unused)| Step::Settle { which, unused }),
+        3 => (0..9_000u64).prop_map(|ms| Step::Advance { ms }),
+        1 => (0..60_000u64).prop_map(|ms| Step::Advance { ms }),
+        1 => Just(Step::Flush),
+    ]
+}
+
+fn compare(place: &Place) {
+    let config = Config { cases: budget(6, 500), failure_persistence: None, ..Config::default() };
+    let strategy = (2..6u32, 6..12u32, prop::collection::vec(step(), 1..40));
+    let handle = tokio::runtime::Handle::current();
+    let case = std::cell::Cell::new(0);
+    tokio::task::block_in_place(|| {
+        let outcome = TestRunner::new(config).run(&strategy, |(short, long, steps)| {
+            case.set(case.get() + 1);
+            handle.block_on(follow(place, case.get(), (short, long), &steps));
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    });
+}
+
+/// Calls by id: how many, and when they ended or must have.
+struct Model {
+    windows: [(u32, u64); 2],
+    calls: BTreeMap<String, (u32, u64)>,
+    /// When the API saw each call, for the proof that it never counts too many.
+    seen: Vec<u64>,
+}
+
+impl Model {
+    fn used(&self, now: u64, period: u64) -> u32 {
+        self.calls.values().filter(|(_, end)| end + period > now).map(|(calls, _)| calls).sum()
+    }
+
+    fn fits(&self, now: u64, calls: u32) -> bool {
+        self.windows.iter().all(|(limit, period)| self.used(now, *period) + calls <= *limit)
+    }
+
+    /// The first moment at which the calls could fit, those under way being answered at once.
+    fn fits_at(&self, now: u64, calls: u32) -> u64 {
+        let answered = self.calls.iter().map(|(id, (n, end))| (id.clone(), (*n, (*end).min(now)))).collect();
+        let answered = Model { windows: self.windows, calls: answered, seen: vec![] };
+        let ends = answered.calls.values().flat_map(|(_, end)| self.windows.map(|(_, period)| end + period));
+        let mut moments: Vec<u64> = ends.filter(|at| *at > now).collect();
+        moments.sort_unstable();
+        moments.into_iter().find(|at| answered.fits(*at, calls)).unwrap()
+    }
+
+    fn assert_api_never_counts_too_many(&self) {
+        for (limit, period) in self.windows {
+            for at in &self.seen {
+                let counted = self.seen.iter().filter(|seen| **seen <= *at && **seen + period > *at).count();
+                assert!(counted <= limit as usize, "{counted} of {limit} in {period} ms");
+            }
+        }
+    }
+}
+
+async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[Step]) {
+    let name = &format!("case{case}").parse().unwrap();
+    let quotas = place.quotas();
+    quotas.define(name, &Limits::parse(&format!("{short}/10s, {long}/50s"), 0).unwrap()).await.unwrap();
+    let mut model =
+        Model { windows: [(short, 10_000), (long, 50_000)], calls: BTreeMap::new(), seen: vec![] };
+    let mut open: Vec<Reservation> = Vec::new();
+    let mut now = u64::try_from(START.as_millis()).unwrap() + u64::from(case) * 1_000_000;
+    place.clock.set(Duration::from_millis(now));
+    for (at, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Advance { ms } => {
+                now += ms;
+                place.advance(Duration::from_millis(ms));
+            }
+            Step::Flush => place.store.flush_all().await,
+            Step::Reserve { calls } => {
+                let ask =
+                    Ask { calls, hold: Duration::from_millis(HOLD_MS), ..ask(&format!("c{case}-{at}")) };
+                match quotas.reserve(name, &ask).await.unwrap() {
+                    Answer::Granted(reservation) => {
+                        assert!(model.fits(now, calls), "step {at}: granted too much");
+                        model.calls.insert(ask.id.clone(), (calls, now + HOLD_MS));
+                        open.push(reservation);
+                    }
+                    Answer::Wait { at: told, .. } => {
+                        assert!(!model.fits(now, calls), "step {at}: refused what fits");
+                        assert_eq!(told.0, i64::try_from(model.fits_at(now, calls)).unwrap(), "step {at}");
+                    }
+                }
+            }
+            Step::Settle { which, unused } if !open.is_empty() => {
+                let reservation = open.remove(which % open.len());
+                let made = reservation.calls.saturating_sub(unused);
+                quotas.settle(&reservation, made, Lesson::default()).await.unwrap();
+                model.calls.insert(reservation.id.clone(), (made, now));
+                // The API saw them at some time between the reservation and now, but by their deadline, which is when
+                // callers give up. The worst for us is the last moment.
+                let deadline = u64::try_from(reservation.until.0).unwrap();
+                model.seen.extend(std::iter::repeat_n(now.min(deadline), made as usize));
+            }
+            Step::Settle { .. } => {}
+        }
+    }
+    model.assert_api_never_counts_too_many();
+}

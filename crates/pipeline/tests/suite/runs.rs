@@ -1,0 +1,213 @@
+//! Runs against the stand-in API: everything that was asked for arrives once, whatever goes wrong.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use hob_hot::cmd;
+use hob_pipeline::keys::{HourKey, TaskId};
+use hob_pipeline::run::{Run, RunState, Wish};
+use hob_pipeline::standin::{Fault, Offer, StandIn};
+use hob_pipeline::{Class, Error, ItemState, Pipelines};
+use hob_records::{PageRequest, Read as _, sql};
+use hob_testkit::{LIMIT, wait_for};
+
+use crate::every_place;
+use crate::support::Node;
+
+pub(crate) fn offer() -> Offer {
+    let limits = vec![(1000, Duration::from_secs(60))];
+    Offer { dockets: 25, entries: 2, page: 10, limits, token: None, latency: Duration::ZERO }
+}
+
+pub(crate) fn plan(api: &StandIn) -> String {
+    format!(
+        r#"name = "dockets"
+quota = {{ name = "api", windows = "1000/1m" }}
+[source]
+step = "docket"
+pages = {{ url = "{0}/dockets/", items = "$.results[*]", key = "$.id", next = "$.next" }}
+[step.docket]
+get = "{0}/dockets/{{key}}/"
+conditional = true
+extract = {{ id = "$.id", case_name = "$.case_name" }}
+follow = [{{ step = "entry", items = "$.docket_entries[*]", key = "$.id" }}]
+sink = "dockets"
+[step.entry]
+get = "{0}/docket-entries/{{key}}/"
+extract = {{ id = "$.id", docket = "$.docket" }}
+sink = "entries"
+[sink.dockets]
+jsonl = "out/dockets.jsonl"
+[sink.entries]
+table = "entries"
+sqlite = "out/entries.db"
+key = ["id"]
+[retry]
+network = {{ attempts = 5, first = "10ms" }}
+server = {{ attempts = 3, first = "10ms" }}
+parse = {{ attempts = 2, first = "10ms" }}
+[http]
+timeout = "10s"
+"#,
+        api.url()
+    )
+}
+
+pub(crate) async fn begin(pipelines: &Pipelines, text: &str) -> Run {
+    let plan = pipelines.put_plan(text).await.unwrap();
+    pipelines.start_run(&plan.name, None).await.unwrap()
+}
+
+pub(crate) async fn state_becomes(pipelines: &Pipelines, run: &Run, state: RunState) {
+    wait_for(format!("{state:?}"), LIMIT * 2, async || {
+        let run = pipelines.run(&run.id).await.unwrap();
+        if run.state == state { Ok(()) } else { Err(run) }
+    })
+    .await;
+}
+
+/// The ids in a file of JSON Lines; each must be there once.
+pub(crate) fn ids_in(node: &Node, file: &str) -> BTreeSet<u64> {
+    let text = std::fs::read_to_string(node.folder().join(file)).unwrap();
+    let mut ids = BTreeSet::new();
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(ids.insert(line["id"].as_u64().unwrap()), "{line} is there twice");
+    }
+    ids
+}
+
+async fn rows_in(node: &Node, file: &str) -> usize {
+    let path = node.folder().join(file);
+    let pool = sqlx::SqlitePool::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+    let (rows,): (i64,) = sqlx::query_as("SELECT count(*) FROM entries").fetch_one(&pool).await.unwrap();
+    usize::try_from(rows).unwrap()
+}
+
+every_place! {
+    /// P3, P9
+    async fn a_run_fetches_everything_and_follows_what_it_finds(place: Place) {
+        let api = StandIn::start(offer()).await.unwrap();
+        let node = place.node();
+        let run = begin(&node.pipelines, &plan(&api)).await;
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+        assert_eq!(rows_in(&node, "out/entries.db").await, 50);
+        // 3 pages, 25 dockets, 50 entries.
+        assert_eq!((api.served(), api.throttled()), (78, 0));
+        let progress = node.pipelines.progress(&run.id).await.unwrap();
+        assert_eq!((progress.of(ItemState::Done), progress.total()), (78, 78));
+        assert_eq!(node.pipelines.run(&run.id).await.unwrap().calls, 78);
+
+        // A second run asks only for what changed.
+        let again = begin(&node.pipelines, &plan(&api)).await;
+        state_becomes(&node.pipelines, &again, RunState::Completed).await;
+        assert_eq!(api.served(), 78 + 28, "pages and dockets, whose entries are not asked for");
+    }
+
+    /// P3, P4, P5, P7
+    async fn others_can_read_what_a_run_does(place: Place) {
+        let api = StandIn::start(Offer { dockets: 3, latency: Duration::from_millis(300), ..offer() }).await.unwrap();
+        let node = place.node();
+        let text = plan(&api).replace("server = { attempts = 3", "server = { attempts = 1");
+        api.fail("/dockets/2/", Fault::Status(500));
+        let run = begin(&node.pipelines, &text).await;
+        let (hot, keys) = (place.store.hot(), place.keys());
+        let id = hob_pipeline::keys::DagRunId::new(run.id.as_str()).unwrap();
+        let start = keys.task_start(&id, &TaskId::new("docket_1").unwrap());
+        wait_for("the start of a task", LIMIT, async || place.get(&start).await).await;
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(place.get(&start).await, None, "the attempt is over");
+
+        let state: std::collections::HashMap<String, String> = wait_for("the last view", LIMIT, async || {
+            let all = hot.run(cmd("HGETALL").arg(keys.state(&id).as_bytes())).await;
+            all.ok().filter(|all: &std::collections::HashMap<String, String>| all.get("status").is_some_and(|s| s == "completed"))
+        })
+        .await;
+        assert_eq!(state["dag_run_id"], run.id.as_str());
+        let processed: Vec<String> = serde_json::from_str(&state["dockets_processed"]).unwrap();
+        assert!(processed.contains(&"1".to_owned()) && !processed.contains(&"2".to_owned()), "{processed:?}");
+        let hour = HourKey::new(&state["current_hour"]).unwrap();
+        let failed = keys.failed(&hour, keys.space().shard_of("failed"));
+        let failed: Vec<String> = hot.run(cmd("LRANGE").arg(failed.as_bytes()).arg(0).arg(-1)).await.unwrap();
+        assert_eq!(failed, ["2"]);
+        let attempts: Vec<(i64, i64, String)> = place
+            .records
+            .all(sql("SELECT begun_at, ended_at, class FROM pipeline_attempt WHERE run = $1 AND status = 500").bind(&run.id))
+            .await
+            .unwrap();
+        assert!(matches!(&attempts[..], [(begun, ended, class)] if begun < ended && class == "server"), "{attempts:?}");
+    }
+
+    /// P5: what failed is set aside by class, and replayed.
+    async fn failures_are_retried_by_class_set_aside_and_replayed(place: Place) {
+        let api = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        api.fail("/dockets/3/", Fault::Truncated);
+        api.fail("/dockets/4/", Fault::Status(503));
+        for _ in 0..2 {
+            api.fail("/dockets/5/", Fault::Garbage);
+        }
+        api.fail("/dockets/6/", Fault::Status(403));
+        let run = begin(&node.pipelines, &plan(&api)).await;
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        let done: BTreeSet<u64> = (1..=25).filter(|id| ![5, 6].contains(id)).collect();
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), done, "what can be retried was");
+        let set_aside = ItemState::Quarantined;
+        let failures = node.pipelines.progress(&run.id).await.unwrap().failures;
+        assert_eq!(failures, [(Class::Client, set_aside, 1), (Class::Parse, set_aside, 1)]);
+        let page = node.pipelines.items(&run.id, Some(set_aside), Some(Class::Parse), &PageRequest::first(10)).await;
+        let page = page.unwrap();
+        assert!(page.rows[0].error.contains("maintenance"), "{:?}", page.rows);
+        assert_eq!((page.rows[0].key.as_str(), page.rows[0].attempts), ("5", 2));
+
+        assert_eq!(node.pipelines.replay(&run.id, Some(Class::Parse)).await.unwrap(), 1);
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert!(ids_in(&node, "out/dockets.jsonl").contains(&5));
+        assert_eq!(node.pipelines.replay(&run.id, None).await.unwrap(), 1);
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+    }
+
+    /// P12: while the store is away nobody calls, and afterwards everything arrives once.
+    async fn a_loss_of_hot_state_during_a_run_costs_nothing(place: Place) {
+        let api = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
+        let node = place.node();
+        let run = begin(&node.pipelines, &plan(&api)).await;
+        wait_for("some calls", LIMIT, async || api.served() > 10).await;
+        place.store.flush_all().await;
+        wait_for("some more", LIMIT, async || api.served() > 30).await;
+        place.store.flush_all().await;
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+        let used = node.pipelines.quotas().look(&"api".parse().unwrap()).await.unwrap().windows[0].used;
+        assert!(u64::from(used) >= api.served(), "{used} of {}", api.served());
+    }
+
+    /// P7
+    async fn a_run_pauses_resumes_and_is_cancelled(place: Place) {
+        let api = StandIn::start(Offer { latency: Duration::from_millis(50), ..offer() }).await.unwrap();
+        let node = place.node();
+        let run = begin(&node.pipelines, &plan(&api)).await;
+        wait_for("some calls", LIMIT, async || api.served() > 5).await;
+        node.pipelines.wish(&run.id, Wish::Pause).await.unwrap();
+        wait_for("all items to be given back", LIMIT, async || {
+            let (claims,): (i64,) = place.records.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
+            claims == 0
+        })
+        .await;
+        let progress = node.pipelines.progress(&run.id).await.unwrap();
+        assert_eq!(progress.of(ItemState::Claimed), 0);
+        assert!(progress.of(ItemState::Waiting) > 0);
+        let refused = node.pipelines.wish(&run.id, Wish::Archive).await;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+        node.pipelines.wish(&run.id, Wish::Resume).await.unwrap();
+        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+
+        let other = begin(&node.pipelines, &plan(&api)).await;
+        node.pipelines.wish(&other.id, Wish::Cancel).await.unwrap();
+        let resumed = node.pipelines.wish(&other.id, Wish::Resume).await;
+        assert!(matches!(resumed, Err(Error::Refused(_))), "{resumed:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Days in seconds: many workers on several nodes against an API that counts a sliding window, under a driven clock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use hob_pipeline::quota::{Answer, Ask, Lesson, Limits, Quotas, Reservation};
+use hob_pipeline::standin::Throttle;
+use hob_testkit::run;
+
+use crate::support::{Place, START, api, ask};
+
+const NODES: usize = 3;
+const WORKERS: usize = 12;
+
+/// What happens next, and to which worker.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Ask,
+    /// The API sees the call.
+    Arrive,
+    Answered,
+}
+
+struct Outcome {
+    made: u64,
+    refused: u64,
+}
+
+/// Lets workers with an endless backlog call for `days`, each answer taking its time, and counts what the API sees.
+async fn simulate(place: &Place, windows: &str, buffer: u32, lasting: Duration) -> Outcome {
+    let limits = Limits::parse(windows, buffer).unwrap();
+    let mut nodes: Vec<Quotas> = Vec::new();
+    for _ in 0..NODES {
+        nodes.push(place.quotas_of(windows, buffer).await);
+    }
+    let mut throttles: Vec<Throttle> =
+        limits.windows().iter().map(|window| Throttle::new(window.limit, window.period)).collect();
+    let mut queue: BinaryHeap<Reverse<(Duration, usize, Event)>> =
+        (0..WORKERS).map(|worker| Reverse((START, worker, Event::Ask))).collect();
+    let mut held: Vec<Option<Reservation>> = vec![None; WORKERS];
+    let mut outcome = Outcome { made: 0, refused: 0 };
+    let mut number = 0_u64;
+    while let Some(Reverse((now, worker, event))) = queue.pop() {
+        if now >= START + lasting {
+            break;
+        }
+        place.clock.set(now);
+        // Neither the same for all nor ever regular.
+        let jitter = Duration::from_micros((number * 7919 + worker as u64 * 104_729) % 150_000);
+        let (at, next) = match event {
+            Event::Ask => {
+                number += 1;
+                let ask = Ask { run: format!("run{}", worker % 2), ..ask(&format!("c{number}")) };
+                match nodes[worker % NODES].reserve(&api(), &ask).await.unwrap() {
+                    Answer::Granted(reservation) => {
+                        held[worker] = Some(reservation);
+                        (now + jitter, Event::Arrive)
+                    }
+                    Answer::Wait { after, .. } => (now + after.max(Duration::from_millis(1)), Event::Ask),
+                }
+            }
+            Event::Arrive => {
+                if throttles.iter_mut().any(|throttle| throttle.check(now).is_err()) {
+                    outcome.refused += 1;
+                } else {
+                    throttles.iter_mut().for_each(|throttle| throttle.count(now));
+                    outcome.made += 1;
+                }
+                (now + jitter + Duration::from_millis(30), Event::Answered)
+            }
+            Event::Answered => {
+                let reservation = held[worker].take().unwrap();
+                nodes[worker % NODES].settle(&reservation, 1, Lesson::default()).await.unwrap();
+                (now, Event::Ask)
+            }
+        };
+        queue.push(Reverse((at, worker, next)));
+    }
+    outcome
+}
+
+/// P1: not one refusal, and hardly a call left unused.
+fn assert_full_use(windows: &str, buffer: u32, lasting: Duration, permitted: u64) {
+    run(async {
+        let place = Place::embedded().await;
+        let Outcome { made, refused } = simulate(&place, windows, buffer, lasting).await;
+        assert_eq!(refused, 0, "{windows}");
+        assert!(made * 100 >= permitted * 99, "{windows}: {made} of {permitted} permitted calls");
+    });
+}
+
+#[test]
+fn the_documented_windows_are_kept_and_used_for_days() {
+    assert_full_use("5/1m, 50/1h, 125/1d", 0, Duration::from_secs(4 * 86_400), 4 * 125);
+}
+
+#[test]
+fn short_windows_are_kept_and_used_for_hours() {
+    assert_full_use("40/1m, 600/1h", 0, Duration::from_secs(3 * 3600), 3 * 600);
+}
+
+mod slow {
+    use super::*;
+
+    /// P8: 5,000 an hour with a buffer of 25.
+    #[test]
+    fn the_documented_hour_is_kept_and_used() {
+        let hours = hob_testkit::budget(2, 72);
+        assert_full_use("5000/1h", 25, Duration::from_secs(hours * 3600), hours * 4975);
+    }
+}

@@ -1,0 +1,124 @@
+//! A small world on loopback that the demo watches: a shop that breaks and recovers, a slow API, a database, a job.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hob_house::Task;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use crate::check::Kind;
+use crate::error::Result;
+use crate::heartbeat::Signal;
+use crate::keys::MonitorId;
+use crate::monitor::MonitorSpec;
+use crate::uptime::{Added, Uptime};
+
+/// The shop breaks once in so long, for a part of it.
+const SEASON: Duration = Duration::from_secs(90);
+const BROKEN: Duration = Duration::from_secs(25);
+
+impl Uptime {
+    /// Builds the small world, watches it, and keeps it going until the house is left.
+    pub async fn start_demo(&self) -> Result<()> {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await;
+        let Ok((listener, address)) = listener.and_then(|listener| {
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        }) else {
+            tracing::warn!("the demo has nothing to watch: no free port");
+            return Ok(());
+        };
+        let begun = Instant::now();
+        tokio::spawn(serve(listener, begun, self.inner.house.tasks.stop_token()));
+        let mut token = None;
+        for (id, spec) in world(address) {
+            if let Added::Added(monitor) = self.add(MonitorId::new(id).ok(), &spec).await? {
+                token = token.or_else(|| monitor.token.clone());
+            }
+        }
+        let this = self.clone();
+        self.inner.house.tasks.spawn("uptime: demo", move |task: Task| {
+            let (this, token) = (this.clone(), token.clone().unwrap_or_default());
+            async move {
+                loop {
+                    let _ = this.signal(&token, Signal::Done).await;
+                    task.beat();
+                    if !task.pause(Duration::from_secs(5)).await {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+fn world(address: SocketAddr) -> Vec<(&'static str, MonitorSpec)> {
+    let web = |name: &str, path: &str, group: &str| {
+        let mut spec = MonitorSpec::new(name, Kind::Http, &format!("http://{address}{path}"));
+        (spec.interval_s, spec.retries, spec.retry_delay_s, spec.published) = (2, 1, 1, true);
+        spec.assertions = vec!["status in 200..299".to_owned()];
+        spec.group = group.to_owned();
+        spec
+    };
+    let mut slow = web("Search API", "/slow", "APIs");
+    slow.assertions.push("latency < 800ms".to_owned());
+    slow.tags = vec!["api".to_owned()];
+    let mut orders = web("Orders API", "/orders", "APIs");
+    orders.assertions.push("json $.ok == true".to_owned());
+    orders.tags = vec!["api".to_owned()];
+    let mut database = MonitorSpec::new("Database", Kind::Tcp, &address.to_string());
+    (database.interval_s, database.group, database.published) = (5, "Inside".to_owned(), true);
+    let mut old = web("Retired page", "/gone", "Web");
+    (old.published, old.retries) = (false, 0);
+    let mut backup = MonitorSpec::new("Nightly backup", Kind::Heartbeat, "");
+    (backup.interval_s, backup.group) = (30, "Inside".to_owned());
+    vec![
+        ("demo-shop", web("Shop", "/shop", "Web")),
+        ("demo-blog", web("Blog", "/blog", "Web")),
+        ("demo-search", slow),
+        ("demo-orders", orders),
+        ("demo-database", database),
+        ("demo-retired", old),
+        ("demo-backup", backup),
+    ]
+}
+
+async fn serve(listener: TcpListener, begun: Instant, stop: tokio_util::sync::CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        if let Ok((stream, _)) = accepted {
+            tokio::spawn(tokio::time::timeout(Duration::from_secs(5), answer(stream, begun)));
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream, begun: Instant) -> std::io::Result<()> {
+    let mut request = [0; 2048];
+    let read = stream.read(&mut request).await?;
+    let path = String::from_utf8_lossy(&request[..read]);
+    let path = path.split(' ').nth(1).unwrap_or_default();
+    let since = begun.elapsed().as_millis() % SEASON.as_millis();
+    let broken = since > (SEASON - BROKEN).as_millis();
+    let status = match path {
+        "/shop" if broken => "503 Service Unavailable",
+        "/gone" => "410 Gone",
+        _ => "200 OK",
+    };
+    if path == "/slow" {
+        // A wave, so that its chart has a shape.
+        let wave = (since as f64 / 10_000.0).sin().abs() * 300.0;
+        tokio::time::sleep(Duration::from_millis(40 + wave as u64)).await;
+    }
+    let body = "{\"ok\":true}";
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(answer.as_bytes()).await
+}

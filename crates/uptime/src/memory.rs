@@ -1,0 +1,64 @@
+//! How much memory monitors take in hot state (U9).
+
+use hob_hot::{Call, cmd};
+
+use crate::error::Result;
+use crate::uptime::Uptime;
+
+/// As many monitors are measured; the others are taken to be like them.
+const MEASURED: usize = 200;
+
+/// What hot state takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    pub monitors: usize,
+    pub bytes: u64,
+}
+
+impl Memory {
+    #[must_use]
+    pub fn per_monitor(&self) -> u64 {
+        self.bytes / (self.monitors as u64).max(1)
+    }
+}
+
+impl Uptime {
+    /// Measures, for the dashboard and the metrics.
+    pub(crate) async fn measure(&self) -> Result<()> {
+        let memory = self.memory().await?;
+        metrics::gauge!("hob_uptime_memory_bytes").set(memory.bytes as f64);
+        metrics::gauge!("hob_uptime_memory_bytes_per_monitor").set(memory.per_monitor() as f64);
+        *self.inner.memory.lock() = Some(memory);
+        Ok(())
+    }
+
+    /// Asks the store how large the shared keys are, and the keys of some monitors, evenly chosen.
+    pub async fn memory(&self) -> Result<Memory> {
+        let monitors = self.monitors();
+        let keys = self.schedule().keys();
+        let usage = |key: hob_schema::Key| -> Call {
+            cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(100).clone().into()
+        };
+        let shared: Vec<Call> =
+            self.schedule().shards().flat_map(|shard| self.schedule().shard_keys(shard)).map(usage).collect();
+        let step = monitors.len().div_ceil(MEASURED).max(1);
+        let measured: Vec<_> = monitors.iter().step_by(step).collect();
+        let own = measured.iter().flat_map(|monitor| {
+            [keys.status(&monitor.id), keys.incident(&monitor.id), keys.retry(&monitor.id)]
+        });
+        let own: Vec<Call> = own.map(usage).collect();
+        let (shared, own) = (self.sum(&shared).await?, self.sum(&own).await?);
+        let own = own * monitors.len() as u64 / (measured.len() as u64).max(1);
+        Ok(Memory { monitors: monitors.len(), bytes: shared + own })
+    }
+
+    async fn sum(&self, calls: &[Call]) -> Result<u64> {
+        let mut sum = 0;
+        for answer in self.inner.house.hot.batch(calls).await {
+            if let hob_hot::Value::Int(bytes) = answer? {
+                sum += u64::try_from(bytes).unwrap_or(0);
+            }
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,234 @@
+//! One monitor: how it is, where its time goes, how it was.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Redirect;
+use hob_web::chart::Line;
+use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
+use hob_web::{Caller, Console, Page, Path, Problem, Query};
+use serde::Deserialize;
+
+use super::incidents::Shown as ShownIncident;
+use super::{MAY_WRITE, badge, beats, millis, path, share};
+use crate::board::Row;
+use crate::check::Kind;
+use crate::history::{self, Downtime, Period, Points, ResultRow};
+use crate::monitor::Monitor;
+use crate::routes::{Paused, known, set_paused};
+use crate::state::State as Stands;
+use crate::uptime::{Checked, Uptime, now, topic};
+
+#[derive(Template)]
+#[template(path = "uptime/detail.html")]
+struct Detail {
+    topic: String,
+    path: String,
+    kind: Kind,
+    target: String,
+    badge: Badge,
+    paused: bool,
+    can_check: bool,
+    beats: Markup,
+    now: Facts,
+    phases: Vec<Phase>,
+    assertions: Vec<(Badge, String)>,
+    shares: Vec<(&'static str, String)>,
+    period: &'static str,
+    periods: Vec<(&'static str, bool)>,
+    latencies: Vec<(&'static str, Quantity)>,
+    about: Facts,
+    chart: Markup,
+    incidents: Vec<ShownIncident>,
+    results: Vec<ShownResult>,
+    may_write: bool,
+}
+
+struct Phase {
+    name: &'static str,
+    took: Quantity,
+    per_cent: u64,
+}
+
+struct ShownResult {
+    when: When,
+    badge: Badge,
+    took: Quantity,
+    error: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Over {
+    #[serde(default)]
+    period: Period,
+}
+
+pub(super) async fn show(
+    console: Console,
+    State(uptime): State<Uptime>,
+    Path(id): Path<String>,
+    Query(over): Query<Over>,
+) -> Result<Page, Problem> {
+    let monitor = known(&uptime, &id).await?;
+    let row = uptime.row(&monitor).await?;
+    let (records, period) = (uptime.records(), over.period);
+    let points = history::points(records, &monitor.id, period, now()).await?;
+    let downtime = history::availability(records, std::slice::from_ref(&monitor.id), now()).await?;
+    let results = history::latest(records, &monitor.id, 20).await?;
+    let incidents = downtime.incidents(&monitor.id).iter().take(20);
+    let body = Detail {
+        topic: topic(&monitor.id),
+        path: path(&monitor.id),
+        kind: monitor.spec.kind,
+        target: monitor.spec.target.clone(),
+        badge: badge(row.state),
+        paused: monitor.spec.paused,
+        can_check: !monitor.spec.paused && monitor.spec.kind != Kind::Heartbeat,
+        beats: beats(&row),
+        now: facts(&row),
+        phases: phases(&row),
+        assertions: assertions(&row),
+        shares: Period::ALL.map(|period| (period.as_str(), share(downtime.uptime(&monitor, period)))).into(),
+        period: period.as_str(),
+        periods: Period::ALL.map(|one| (one.as_str(), one == period)).into(),
+        latencies: latencies(&points),
+        about: about(&monitor),
+        chart: chart(&monitor, &points, &downtime, period),
+        incidents: incidents.map(|incident| ShownIncident::new(incident, &monitor.spec.name)).collect(),
+        results: results.iter().map(ShownResult::new).collect(),
+        may_write: console.may(&MAY_WRITE),
+    };
+    console.page(&monitor.spec.name, &body)
+}
+
+fn facts(row: &Row) -> Facts {
+    let status = &row.status;
+    let mut facts = Facts::new();
+    if let Some(at) = status.last_at_ms {
+        facts = facts.shown("Last check", When::at(at));
+    }
+    if let Some(at) = status.checked_at_s {
+        facts = facts.shown("Last success", When::at(at * 1000));
+    }
+    if let Some(code) = status.status_code.filter(|code| *code > 0) {
+        facts = facts.text("It answered", code);
+    }
+    if let Some(since) = row.failing_since_ms {
+        facts = facts.shown("Failing since", When::at(since)).text("Failed tries in a row", row.failures);
+    }
+    if let Some(error) = &status.error {
+        facts = facts.text("Error", error);
+    }
+    facts
+}
+
+fn phases(row: &Row) -> Vec<Phase> {
+    let total = row.status.last_us.unwrap_or(0).max(1);
+    let names = ["Name", "Connect", "TLS", "First byte"];
+    let known = names.into_iter().zip(row.status.phases_us).filter_map(|(name, us)| Some((name, us?)));
+    let phase = |(name, us): (&'static str, u64)| Phase {
+        name,
+        took: millis(us as f64 / 1000.0),
+        per_cent: (us * 100 / total).min(100),
+    };
+    known.map(phase).collect()
+}
+
+fn assertions(row: &Row) -> Vec<(Badge, String)> {
+    let results = row.status.assertions.iter().map(Some).chain(std::iter::repeat(None));
+    let shown = |(text, held): (&String, Option<&bool>)| {
+        let badge = match held {
+            Some(true) => Tone::Good.badge("holds"),
+            Some(false) => Tone::Bad.badge("does not hold"),
+            None => Tone::Idle.badge("not judged"),
+        };
+        (badge, text.clone())
+    };
+    row.monitor.spec.assertions.iter().zip(results).map(shown).collect()
+}
+
+fn latencies(points: &Points) -> Vec<(&'static str, Quantity)> {
+    let whole = &points.whole;
+    let shown = |ms: Option<f64>| millis(ms.unwrap_or(f64::NAN));
+    vec![("p50", shown(whole.p50_ms)), ("p95", shown(whole.p95_ms)), ("p99", shown(whole.p99_ms))]
+}
+
+fn about(monitor: &Arc<Monitor>) -> Facts {
+    let spec = &monitor.spec;
+    let mut facts = Facts::new()
+        .text("Checked", format!("every {} s, for at most {} s", spec.interval_s, spec.timeout_s()))
+        .text("Down after", format!("{} failed tries, {} s apart", spec.retries + 1, spec.retry_delay_s))
+        .text("Up after", format!("{} good ones", spec.recoveries))
+        .code("Id", &monitor.id);
+    if !spec.tags.is_empty() {
+        facts = facts.text("Tags", spec.tags.join(", "));
+    }
+    if let Some(token) = &monitor.token {
+        facts = facts.code("The job calls", format!("/heartbeat/{token}"));
+    }
+    facts
+}
+
+fn chart(monitor: &Monitor, points: &Points, downtime: &Downtime, period: Period) -> Markup {
+    let ms = |time: i64| u64::try_from(time).unwrap_or(0);
+    let end = now().0;
+    let mut line = Line::new(ms(end - period.length_ms())..ms(end)).title("Latency").unit(Unit::Millis);
+    let series = |pick: fn(&history::Point) -> Option<f64>| {
+        points.points.iter().map(move |point| (ms(point.start_ms), pick(point)))
+    };
+    line = line.series("p50", series(|point| point.p50_ms)).series("p95", series(|point| point.p95_ms));
+    for incident in downtime.incidents(&monitor.id) {
+        let until = incident.resolved_at.map_or(end, |at| at.0);
+        let tone = if incident.maintenance { Tone::Idle } else { Tone::Bad };
+        line = line.band(ms(incident.opened_at.0)..ms(until), tone, incident.message.clone());
+    }
+    line.render()
+}
+
+impl ShownResult {
+    fn new(result: &ResultRow) -> Self {
+        Self {
+            when: When::at(result.at_ms),
+            badge: badge(result.state.parse().unwrap_or(Stands::Pending)),
+            took: millis(result.latency_us as f64 / 1000.0),
+            error: result.error.clone().unwrap_or_default(),
+        }
+    }
+}
+
+pub(super) async fn check(State(uptime): State<Uptime>, Path(id): Path<String>) -> Result<Redirect, Problem> {
+    let monitor = known(&uptime, &id).await?;
+    match uptime.check_now(&monitor.id).await? {
+        Checked::Checked { .. } => Ok(Redirect::to(&path(&monitor.id))),
+        Checked::Not => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
+        Checked::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
+    }
+}
+
+pub(super) async fn pause(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    Ok(Redirect::to(&path(&set_paused(&uptime, &caller, &id, Paused::Yes).await?.id)))
+}
+
+pub(super) async fn resume(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    Ok(Redirect::to(&path(&set_paused(&uptime, &caller, &id, Paused::No).await?.id)))
+}
+
+pub(super) async fn delete(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    let monitor = known(&uptime, &id).await?;
+    uptime.remove(&monitor.id).await?;
+    uptime.note(&caller, "uptime.monitor.delete", monitor.id.as_str()).await;
+    Ok(Redirect::to("/uptime"))
+}

@@ -1,0 +1,440 @@
+//! The form that monitors are added and edited with.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use hob_web::look::{Choice, Field};
+use hob_web::{Caller, Console, Form, Page, Path, Problem};
+use serde::Deserialize;
+
+use super::path;
+use crate::check::{AuthSpec, DnsSpec, HeartbeatSpec, HttpSpec, HttpVersion, Invalid, Kind, RecordType};
+use crate::monitor::MonitorSpec;
+use crate::routes::{added, changed, known};
+use crate::uptime::{Added, Changed, Uptime};
+
+#[derive(Template)]
+#[template(path = "uptime/form.html")]
+struct FormPage {
+    action: String,
+    button: &'static str,
+    /// What is wrong with no field in particular.
+    general: String,
+    main: Vec<Field>,
+    more: Vec<Field>,
+    http: Vec<Field>,
+    dns: Vec<Field>,
+    heartbeat: Vec<Field>,
+    open_more: bool,
+    open_http: bool,
+    open_dns: bool,
+    open_heartbeat: bool,
+}
+
+/// What the form sends. Every field is text: what it means is found out with everything else.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Written {
+    name: String,
+    kind: String,
+    target: String,
+    interval_s: String,
+    timeout_s: String,
+    retries: String,
+    retry_delay_s: String,
+    down_interval_s: String,
+    recoveries: String,
+    remind_s: String,
+    assertions: String,
+    tags: String,
+    group: String,
+    channels: String,
+    published: String,
+    paused: String,
+    method: String,
+    headers: String,
+    body: String,
+    redirects: String,
+    version: String,
+    user: String,
+    secret: String,
+    record: String,
+    expected: String,
+    server: String,
+    cron: String,
+    grace_s: String,
+}
+
+pub(super) async fn blank(console: Console) -> Result<Page, Problem> {
+    let spec = MonitorSpec::new("", Kind::Http, "");
+    let page = Written::of(&spec).page("/uptime/new".to_owned(), "Add it", &[]);
+    console.page("Add a monitor", &page)
+}
+
+pub(super) async fn filled(
+    console: Console,
+    State(uptime): State<Uptime>,
+    Path(id): Path<String>,
+) -> Result<Page, Problem> {
+    let monitor = known(&uptime, &id).await?;
+    let page = Written::of(&monitor.spec).page(format!("{}/edit", path(&monitor.id)), "Save", &[]);
+    console.page(&format!("Edit {}", monitor.spec.name), &page)
+}
+
+pub(super) async fn add(
+    console: Console,
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Form(written): Form<Written>,
+) -> Result<Response, Problem> {
+    let action = || "/uptime/new".to_owned();
+    let wrong = match written.spec() {
+        Err(wrong) => wrong,
+        Ok(spec) => match uptime.add(None, &spec).await? {
+            Added::Invalid(wrong) => wrong,
+            done => {
+                let monitor = added(done)?;
+                uptime.note(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
+                return Ok(Redirect::to(&path(&monitor.id)).into_response());
+            }
+        },
+    };
+    let page = console.page("Add a monitor", &written.page(action(), "Add it", &wrong))?;
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
+}
+
+pub(super) async fn edit(
+    console: Console,
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Form(written): Form<Written>,
+) -> Result<Response, Problem> {
+    let monitor = known(&uptime, &id).await?;
+    let wrong = match written.spec() {
+        Err(wrong) => wrong,
+        Ok(spec) => match uptime.edit(&monitor.id, &spec).await? {
+            Changed::Invalid(wrong) => wrong,
+            done => {
+                let monitor = changed(done)?;
+                uptime.note(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
+                return Ok(Redirect::to(&path(&monitor.id)).into_response());
+            }
+        },
+    };
+    let action = format!("{}/edit", path(&monitor.id));
+    let page = console.page(&format!("Edit {}", monitor.spec.name), &written.page(action, "Save", &wrong))?;
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
+}
+
+impl Written {
+    /// A monitor as the form shows it.
+    fn of(spec: &MonitorSpec) -> Self {
+        let http = spec.http.clone().unwrap_or_default();
+        let dns = spec.dns.clone().unwrap_or_default();
+        let heartbeat = spec.heartbeat.clone().unwrap_or_default();
+        let optional = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+        let tick = |ticked: bool| if ticked { "on".to_owned() } else { String::new() };
+        let (user, secret) = match http.auth {
+            Some(AuthSpec::Basic { user, password }) => (user, password),
+            Some(AuthSpec::Bearer { token }) => (String::new(), token),
+            None => Default::default(),
+        };
+        let headers: Vec<String> =
+            http.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        Self {
+            name: spec.name.clone(),
+            kind: spec.kind.to_string(),
+            target: spec.target.clone(),
+            interval_s: spec.interval_s.to_string(),
+            timeout_s: optional(spec.timeout_s),
+            retries: spec.retries.to_string(),
+            retry_delay_s: spec.retry_delay_s.to_string(),
+            down_interval_s: optional(spec.down_interval_s),
+            recoveries: spec.recoveries.to_string(),
+            remind_s: spec.remind_s.to_string(),
+            assertions: spec.assertions.join("\n"),
+            tags: spec.tags.join(", "),
+            group: spec.group.clone(),
+            channels: spec.channels.join(", "),
+            published: tick(spec.published),
+            paused: tick(spec.paused),
+            method: http.method,
+            headers: headers.join("\n"),
+            body: http.body.unwrap_or_default(),
+            redirects: http.redirects.to_string(),
+            version: word(&http.version),
+            user,
+            secret,
+            record: word(&dns.record),
+            expected: dns.expected.join("\n"),
+            server: dns.server.unwrap_or_default(),
+            cron: heartbeat.cron.unwrap_or_default(),
+            grace_s: heartbeat.grace_s.to_string(),
+        }
+    }
+
+    /// The monitor that is asked for.
+    fn spec(&self) -> Result<MonitorSpec, Vec<Invalid>> {
+        let mut wrong = Vec::new();
+        let kind: Kind = chosen("kind", &self.kind, Kind::Http, &mut wrong);
+        let blank = MonitorSpec::new("", kind, "");
+        let mut spec = MonitorSpec {
+            name: self.name.trim().to_owned(),
+            target: self.target.trim().to_owned(),
+            interval_s: number("interval_s", &self.interval_s, blank.interval_s, &mut wrong),
+            timeout_s: optional("timeout_s", &self.timeout_s, &mut wrong),
+            retries: number("retries", &self.retries, blank.retries, &mut wrong),
+            retry_delay_s: number("retry_delay_s", &self.retry_delay_s, blank.retry_delay_s, &mut wrong),
+            down_interval_s: optional("down_interval_s", &self.down_interval_s, &mut wrong),
+            recoveries: number("recoveries", &self.recoveries, blank.recoveries, &mut wrong),
+            remind_s: number("remind_s", &self.remind_s, blank.remind_s, &mut wrong),
+            assertions: lines(&self.assertions),
+            tags: commas(&self.tags),
+            group: self.group.trim().to_owned(),
+            channels: commas(&self.channels),
+            published: self.published == "on",
+            paused: self.paused == "on",
+            ..blank
+        };
+        match kind {
+            Kind::Http => spec.http = Some(self.http(&mut wrong)),
+            Kind::Dns => spec.dns = Some(self.dns(&mut wrong)),
+            Kind::Heartbeat => {
+                let cron = Some(self.cron.trim().to_owned()).filter(|cron| !cron.is_empty());
+                let grace_s = number("heartbeat.grace_s", &self.grace_s, 60, &mut wrong);
+                spec.heartbeat = Some(HeartbeatSpec { cron, grace_s });
+            }
+            Kind::Tcp | Kind::Certificate => {}
+        }
+        if wrong.is_empty() { Ok(spec) } else { Err(wrong) }
+    }
+
+    fn http(&self, wrong: &mut Vec<Invalid>) -> HttpSpec {
+        let mut headers = BTreeMap::new();
+        for line in lines(&self.headers) {
+            match line.split_once(':') {
+                Some((name, value)) => drop(headers.insert(name.trim().to_owned(), value.trim().to_owned())),
+                None => wrong.push(Invalid::new("http.headers", "each line is a name, a colon and a value")),
+            }
+        }
+        let (user, secret) = (self.user.trim().to_owned(), self.secret.trim().to_owned());
+        HttpSpec {
+            method: if self.method.is_empty() { "GET".to_owned() } else { self.method.trim().to_uppercase() },
+            headers,
+            body: Some(self.body.clone()).filter(|body| !body.is_empty()),
+            redirects: u8::try_from(number("http.redirects", &self.redirects, 5, wrong)).unwrap_or(u8::MAX),
+            auth: match (user.is_empty(), secret.is_empty()) {
+                (true, true) => None,
+                (true, false) => Some(AuthSpec::Bearer { token: secret }),
+                (false, _) => Some(AuthSpec::Basic { user, password: secret }),
+            },
+            version: chosen("http.version", &self.version, HttpVersion::Auto, wrong),
+        }
+    }
+
+    fn dns(&self, wrong: &mut Vec<Invalid>) -> DnsSpec {
+        DnsSpec {
+            record: chosen("dns.record", &self.record, RecordType::A, wrong),
+            expected: lines(&self.expected),
+            server: Some(self.server.trim().to_owned()).filter(|server| !server.is_empty()),
+        }
+    }
+
+    fn page(&self, action: String, button: &'static str, wrong: &[Invalid]) -> FormPage {
+        let error = |field: &str| {
+            let concerns = |one: &&Invalid| {
+                one.field
+                    .strip_prefix(field)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
+            };
+            wrong.iter().find(concerns).map(|one| one.message.clone())
+        };
+        let has = |prefix: &str| wrong.iter().any(|one| one.field.starts_with(prefix));
+        let general = wrong.iter().filter(|one| one.field.is_empty()).map(|one| one.message.as_str());
+        FormPage {
+            action,
+            button,
+            general: general.collect::<Vec<_>>().join("; "),
+            main: self.main_fields(&error),
+            more: self.more_fields(&error),
+            http: self.http_fields(&error),
+            dns: self.dns_fields(&error),
+            heartbeat: self.heartbeat_fields(&error),
+            open_more: !wrong.is_empty() && !has("http") && !has("dns") && !has("heartbeat"),
+            open_http: has("http"),
+            open_dns: self.kind == "dns",
+            open_heartbeat: self.kind == "heartbeat",
+        }
+    }
+
+    fn main_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
+        let kinds = ["http", "tcp", "dns", "certificate", "heartbeat"];
+        vec![
+            Field::text("name", "Name").value(&self.name).required().most(128).error(error("name")),
+            Field::choice("kind", "Kind", choices(&kinds)).value(&self.kind).error(error("kind")),
+            Field::text("target", "Target")
+                .value(&self.target)
+                .hint("https://example.com/health, host:port, a name to look up; nothing for a heartbeat")
+                .error(error("target")),
+            Field::number("interval_s", "Seconds between checks")
+                .value(&self.interval_s)
+                .between(1, 86_400)
+                .error(error("interval_s")),
+            Field::lines("assertions", "Assertions")
+                .value(&self.assertions)
+                .hint(
+                    "One a line: status in 200..299, body contains \"x\", json $.ok == true, latency < 500ms",
+                )
+                .error(error("assertions")),
+            Field::text("group", "Group").value(&self.group).most(64).error(error("group")),
+            Field::text("tags", "Tags").value(&self.tags).hint("With commas between").error(error("tags")),
+            Field::tick("published", "On the public status page").value(&self.published),
+            Field::tick("paused", "Paused").value(&self.paused),
+        ]
+    }
+
+    fn more_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
+        let seconds =
+            |name: &str, label: &str, value: &str| Field::number(name, label).value(value).error(error(name));
+        vec![
+            seconds("timeout_s", "Seconds that a check may take", &self.timeout_s).hint("10 if empty"),
+            seconds("retries", "Tries after the first failed one", &self.retries).between(0, 100),
+            seconds("retry_delay_s", "Seconds before each of them", &self.retry_delay_s).between(1, 3600),
+            seconds("down_interval_s", "Seconds between checks while it is down", &self.down_interval_s)
+                .hint("As always if empty"),
+            seconds("recoveries", "Good checks in a row that end an incident", &self.recoveries)
+                .between(1, 100),
+            seconds("remind_s", "Seconds until an incident is told again", &self.remind_s)
+                .hint("0 for never"),
+            Field::text("channels", "Channels")
+                .value(&self.channels)
+                .hint("Their ids with commas between")
+                .error(error("channels")),
+        ]
+    }
+
+    fn http_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
+        vec![
+            Field::text("method", "Method").value(&self.method).most(16).error(error("http.method")),
+            Field::lines("headers", "Headers")
+                .value(&self.headers)
+                .hint("One a line: Name: value")
+                .error(error("http.headers")),
+            Field::lines("body", "Body").value(&self.body).error(error("http.body")),
+            Field::number("redirects", "Redirects that are followed")
+                .value(&self.redirects)
+                .between(0, 20)
+                .error(error("http.redirects")),
+            Field::choice("version", "HTTP", choices(&["auto", "1.1", "2"])).value(&self.version),
+            Field::text("user", "User").value(&self.user).autocomplete("off").hint("For basic authentication"),
+            Field::text("secret", "Secret")
+                .value(&self.secret)
+                .autocomplete("off")
+                .hint("The name of a secret under [secrets] in hob.toml: a password, or a token if there is no user")
+                .error(error("http.auth")),
+        ]
+    }
+
+    fn dns_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
+        let records = ["A", "AAAA", "CNAME", "MX", "NS", "TXT"];
+        vec![
+            Field::choice("record", "Record", choices(&records)).value(&self.record),
+            Field::lines("expected", "Expected answers")
+                .value(&self.expected)
+                .hint("One a line; any answer will do if empty")
+                .error(error("dns.expected")),
+            Field::text("server", "Server to ask")
+                .value(&self.server)
+                .placeholder("9.9.9.9:53")
+                .error(error("dns.server")),
+        ]
+    }
+
+    fn heartbeat_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
+        vec![
+            Field::text("cron", "Cron pattern, UTC")
+                .value(&self.cron)
+                .placeholder("0 3 * * *")
+                .hint("Every interval if empty")
+                .error(error("heartbeat.cron")),
+            Field::number("grace_s", "Seconds that it may be late")
+                .value(&self.grace_s)
+                .error(error("heartbeat.grace_s")),
+        ]
+    }
+}
+
+fn choices(values: &[&str]) -> Vec<Choice> {
+    values.iter().map(|value| Choice { value: (*value).to_owned(), label: (*value).to_owned() }).collect()
+}
+
+/// The word that an enum is written as.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// The value that a word stands for; the default if there is none.
+fn chosen<T: serde::de::DeserializeOwned>(
+    field: &str,
+    text: &str,
+    default: T,
+    wrong: &mut Vec<Invalid>,
+) -> T {
+    if text.is_empty() {
+        return default;
+    }
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).unwrap_or_else(|_| {
+        wrong.push(Invalid::new(field, "is none of the choices"));
+        default
+    })
+}
+
+fn number(field: &str, text: &str, default: u32, wrong: &mut Vec<Invalid>) -> u32 {
+    optional(field, text, wrong).unwrap_or(default)
+}
+
+fn optional(field: &str, text: &str, wrong: &mut Vec<Invalid>) -> Option<u32> {
+    match text.trim() {
+        "" => None,
+        text => text.parse().map_err(|_| wrong.push(Invalid::new(field, "is no whole number"))).ok(),
+    }
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+fn commas(text: &str) -> Vec<String> {
+    text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_comes_back_from_the_form_as_it_went_in() {
+        for json in [
+            r#"{"name":"a","kind":"http","target":"https://x/","http":{"method":"POST","headers":{"x-a":"b"},"body":"{}",
+                "redirects":0,"auth":{"basic":{"user":"ann","password":"pw"}},"version":"2"},"tags":["a","b"],
+                "assertions":["status == 200"],"published":true,"timeout_s":5}"#,
+            r#"{"name":"a","kind":"tcp","target":"h:1","paused":true,"down_interval_s":7}"#,
+            r#"{"name":"a","kind":"dns","target":"x.example","dns":{"record":"MX","expected":["m"]}}"#,
+            r#"{"name":"a","kind":"heartbeat","heartbeat":{"cron":"0 3 * * *","grace_s":9}}"#,
+        ] {
+            let spec: MonitorSpec = serde_json::from_str(json).unwrap();
+            assert_eq!(Written::of(&spec).spec().unwrap(), spec);
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_at_its_field() {
+        let written = Written { retries: "many".to_owned(), kind: "pigeon".to_owned(), ..Written::default() };
+        let fields: Vec<String> = written.spec().unwrap_err().into_iter().map(|wrong| wrong.field).collect();
+        assert_eq!(fields, ["kind", "retries"]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Outages, and what people say of them.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Redirect;
+use hob_web::look::{Badge, Empty, Facts, Field, Pager, Quantity, Tone, When};
+use hob_web::{Caller, Console, Form, Page, Paging, Path, Problem, Query};
+use serde::Deserialize;
+
+use super::{MAY_WRITE, encoded};
+use crate::incident::{self, Filter, Incident, LONGEST_NOTE, Note};
+use crate::uptime::{Uptime, now};
+
+#[derive(Template)]
+#[template(path = "uptime/incidents.html")]
+struct Incidents {
+    here: &'static str,
+    incidents: Vec<Shown>,
+    pager: Pager,
+}
+
+/// A row of a table of incidents.
+pub(super) struct Shown {
+    pub(super) id: String,
+    pub(super) monitor: String,
+    pub(super) name: String,
+    pub(super) badge: Badge,
+    pub(super) began: When,
+    pub(super) lasted: Quantity,
+    pub(super) message: String,
+    pub(super) taken_by: String,
+}
+
+#[derive(Template)]
+#[template(path = "uptime/incident.html")]
+struct OneIncident {
+    id: String,
+    badge: Badge,
+    facts: Facts,
+    notes: Vec<ShownNote>,
+    note_field: Field,
+    may_acknowledge: bool,
+    may_write: bool,
+}
+
+struct ShownNote {
+    author: String,
+    when: When,
+    text: String,
+}
+
+pub(super) async fn list(
+    console: Console,
+    State(uptime): State<Uptime>,
+    Query(paging): Query<Paging>,
+) -> Result<Page, Problem> {
+    let page = incident::newest(uptime.records(), &Filter::All, &paging.request()?).await?;
+    let monitors = uptime.monitors();
+    let name = |incident: &Incident| {
+        let monitor = monitors.iter().find(|monitor| monitor.id == incident.monitor_id);
+        monitor.map_or_else(|| incident.monitor_id.to_string(), |monitor| monitor.spec.name.clone())
+    };
+    let body = Incidents {
+        here: "incidents",
+        pager: Pager {
+            first: paging.after.is_some().then(|| "/uptime/incidents".to_owned()),
+            next: page.next.map(|cursor| format!("/uptime/incidents?after={cursor}")),
+        },
+        incidents: page.rows.iter().map(|incident| Shown::new(incident, &name(incident))).collect(),
+    };
+    console.page("Incidents", &body)
+}
+
+pub(super) async fn show(
+    console: Console,
+    State(uptime): State<Uptime>,
+    Path(id): Path<String>,
+) -> Result<Page, Problem> {
+    let incident = incident::by_id(uptime.records(), &id).await?;
+    let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
+    let notes = incident::notes(uptime.records(), &id).await?;
+    let monitor = uptime.monitor(&incident.monitor_id).await?;
+    let name = monitor.map_or_else(|| incident.monitor_id.to_string(), |monitor| monitor.spec.name.clone());
+    let may_write = console.may(&MAY_WRITE);
+    let body = OneIncident {
+        badge: badge(&incident),
+        facts: facts(&incident),
+        notes: notes.into_iter().map(ShownNote::new).collect(),
+        note_field: Field::lines("text", "Note").required().most(LONGEST_NOTE),
+        may_acknowledge: may_write && incident.acknowledged_at.is_none() && incident.resolved_at.is_none(),
+        may_write,
+        id: incident.id,
+    };
+    console.page(&format!("{name} was down"), &body)
+}
+
+fn facts(incident: &Incident) -> Facts {
+    let mut facts = Facts::new()
+        .code("Monitor", &incident.monitor_id)
+        .shown("First failed try", When::at(incident.opened_at.0))
+        .shown("Counted as down", When::at(incident.confirmed_at.0))
+        .text("Lasted", lasted(incident))
+        .text("Why", format!("{}: {}", incident.class, incident.message));
+    if incident.maintenance {
+        facts = facts.text("Maintenance", "it began in a window, and does not count as downtime");
+    }
+    if let Some(at) = incident.told_at {
+        facts = facts.shown("Channels were told", When::at(at.0)).text("Reminders", incident.reminders);
+    }
+    if let (Some(at), Some(who)) = (incident.acknowledged_at, &incident.acknowledged_by) {
+        facts = facts.text("Taken care of by", who).shown("Since", When::at(at.0));
+    }
+    if let (Some(at), Some(why)) = (incident.resolved_at, incident.resolution) {
+        facts = facts.shown("Over", When::at(at.0)).text("Because it", why);
+    }
+    facts
+}
+
+pub(super) async fn acknowledge(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    use incident::Acknowledged;
+    match incident::acknowledge(uptime.records(), &id, caller.name()).await? {
+        Acknowledged::Unknown => return Err(Problem::not_found("incident")),
+        Acknowledged::Already(_) => {}
+        Acknowledged::Acknowledged(incident) => {
+            uptime.note(&caller, "uptime.incident.acknowledge", &id).await;
+            uptime.tell_pages(Some(&incident.monitor_id));
+        }
+    }
+    Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct NewNote {
+    text: String,
+}
+
+pub(super) async fn annotate(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Form(note): Form<NewNote>,
+) -> Result<Redirect, Problem> {
+    let text = note.text.trim();
+    if text.is_empty() || text.len() > LONGEST_NOTE {
+        return Err(Problem::invalid("text", format!("has 1 to {LONGEST_NOTE} bytes")));
+    }
+    let added = incident::annotate(uptime.records(), &id, caller.name(), text).await?;
+    added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
+    uptime.tell_pages(None);
+    Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
+}
+
+fn badge(incident: &Incident) -> Badge {
+    match (incident.resolved_at, incident.acknowledged_at) {
+        (Some(_), _) => Tone::Good.badge("over"),
+        (None, Some(_)) => Tone::Warn.badge("acknowledged"),
+        (None, None) => Tone::Bad.badge("open"),
+    }
+}
+
+fn lasted(incident: &Incident) -> Quantity {
+    let until = incident.resolved_at.map_or(now().0, |at| at.0);
+    Quantity::millis(until - incident.opened_at.0)
+}
+
+impl Incidents {
+    fn nothing(&self) -> Empty {
+        Empty::new("No incidents", "Nothing was down yet.")
+    }
+}
+
+impl Shown {
+    pub(super) fn new(incident: &Incident, name: &str) -> Self {
+        Self {
+            id: incident.id.clone(),
+            monitor: encoded(&incident.monitor_id),
+            name: name.to_owned(),
+            badge: badge(incident),
+            began: When::at(incident.opened_at.0),
+            lasted: lasted(incident),
+            message: incident.message.clone(),
+            taken_by: incident.acknowledged_by.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl ShownNote {
+    fn new(note: Note) -> Self {
+        Self { author: note.author, when: When::at(note.written_at.0), text: note.text }
+    }
+}

@@ -1,0 +1,149 @@
+//! The dashboard: all monitors, how they are and how they were.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use hob_web::look::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, When};
+use hob_web::{Console, Page, Problem, Query};
+
+use super::{MAY_WRITE, badge, beats, encoded, millis, share};
+use crate::board::Row;
+use crate::history::{self, Downtime, Period};
+use crate::keys::MonitorId;
+use crate::monitor::Monitor;
+use crate::routes::Wanted;
+use crate::state::State as Stands;
+use crate::uptime::{Uptime, now};
+
+#[derive(Template)]
+#[template(path = "uptime/list.html")]
+struct Dashboard {
+    here: &'static str,
+    total: usize,
+    failing: usize,
+    tally: Vec<(&'static str, Quantity)>,
+    search: Field,
+    tag: Field,
+    only_failing: Field,
+    rows: Vec<Shown>,
+    pager: Pager,
+    /// What all monitors take in hot state, and each of them (U9).
+    memory: Option<(Quantity, Quantity)>,
+    may_write: bool,
+}
+
+struct Shown {
+    id: String,
+    path: String,
+    name: String,
+    group: String,
+    target: String,
+    badge: Badge,
+    beats: Markup,
+    latency: Quantity,
+    day: String,
+    month: String,
+    last: Option<When>,
+}
+
+pub(super) async fn show(
+    console: Console,
+    State(uptime): State<Uptime>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Page, Problem> {
+    let board = uptime.board().await?;
+    let monitors = uptime.monitors();
+    let (page, next) = wanted.page(&monitors, &board)?;
+    let rows = uptime.rows(&board, &page).await?;
+    let ids: Vec<MonitorId> = page.iter().map(|monitor| monitor.id.clone()).collect();
+    // Without the records, everything that is known now is shown all the same.
+    let downtime = history::availability(uptime.records(), &ids, now()).await.ok();
+    let tally = board.tally(&monitors);
+    let counts = Stands::ALL.into_iter().map(|state| (super::word(state), Quantity::count(tally.of(state))));
+    let body = Dashboard {
+        here: "monitors",
+        total: monitors.len(),
+        failing: tally.failing(),
+        tally: counts.collect(),
+        search: Field::search("search", "Search").value(wanted.search.as_deref().unwrap_or_default()),
+        tag: tags(&monitors, wanted.tag.as_deref()),
+        only_failing: Field::choice(
+            "failing",
+            "Show",
+            vec![choice("false", "all"), choice("true", "failing only")],
+        )
+        .value(wanted.failing),
+        rows: rows.iter().map(|row| Shown::new(row, downtime.as_ref(), board.now_ms)).collect(),
+        pager: Pager {
+            first: wanted.after.is_some().then(|| link(&wanted, None)),
+            next: next.map(|next| link(&wanted, Some(&next))),
+        },
+        memory: uptime
+            .inner
+            .memory
+            .lock()
+            .map(|memory| (Quantity::bytes(memory.bytes), Quantity::bytes(memory.per_monitor()))),
+        may_write: console.may(&MAY_WRITE),
+    };
+    console.page("Uptime", &body)
+}
+
+impl Dashboard {
+    fn nothing(&self) -> Empty {
+        if self.total > 0 {
+            return Empty::new("Nothing here", "No monitor fits what you are looking for.")
+                .link("Show all", "/uptime");
+        }
+        Empty::new("No monitors yet", "Say what to watch: a web page, a port, a name, a certificate, a job.")
+            .command("hob uptime apply monitors.yaml")
+            .link("Add a monitor", "/uptime/new")
+    }
+}
+
+impl Shown {
+    fn new(row: &Row, downtime: Option<&Downtime>, now_ms: u64) -> Self {
+        let monitor = &row.monitor;
+        let uptime = |period| downtime.map_or("–".to_owned(), |down| share(down.uptime(monitor, period)));
+        Self {
+            id: encoded(&monitor.id),
+            path: encoded(&monitor.id),
+            name: monitor.spec.name.clone(),
+            group: monitor.spec.group.clone(),
+            target: monitor.spec.target.clone(),
+            badge: badge(row.state),
+            beats: beats(row),
+            latency: row.status.latency_ms.map_or(millis(f64::NAN), |ms| millis(ms as f64)),
+            day: uptime(Period::Day),
+            month: uptime(Period::Month),
+            last: row.status.last_at_ms.map(|at| When::at(at).seen_from(now_ms)),
+        }
+    }
+}
+
+fn tags(monitors: &[Arc<Monitor>], chosen: Option<&str>) -> Field {
+    let all: BTreeSet<&String> = monitors.iter().flat_map(|monitor| &monitor.spec.tags).collect();
+    let choices = all.into_iter().take(200).map(|tag| choice(tag, tag));
+    Field::choice("tag", "Tag", std::iter::once(choice("", "any")).chain(choices).collect())
+        .value(chosen.unwrap_or_default())
+}
+
+fn choice(value: &str, label: &str) -> Choice {
+    Choice { value: value.to_owned(), label: label.to_owned() }
+}
+
+fn link(wanted: &Wanted, after: Option<&str>) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, value) in
+        [("search", wanted.search.as_deref()), ("tag", wanted.tag.as_deref()), ("after", after)]
+    {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    if wanted.failing {
+        query.append_pair("failing", "true");
+    }
+    format!("/uptime?{}", query.finish())
+}

@@ -1,0 +1,116 @@
+//! Maintenance windows.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Redirect;
+use hob_web::look::{Badge, Field, Tone, When};
+use hob_web::{Caller, Console, Form, Page, Path, Problem};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+
+use super::MAY_WRITE;
+use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::routes::invalid;
+use crate::uptime::{Uptime, now};
+
+#[derive(Template)]
+#[template(path = "uptime/maintenance.html")]
+struct Windows {
+    here: &'static str,
+    windows: Vec<Shown>,
+    fields: Vec<Field>,
+    may_write: bool,
+}
+
+struct Shown {
+    id: String,
+    title: String,
+    covers: String,
+    badge: Badge,
+    from: When,
+    to: When,
+}
+
+pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Result<Page, Problem> {
+    let windows = maintenance::all(uptime.records()).await?;
+    let body = Windows {
+        here: "maintenance",
+        windows: windows.iter().map(Shown::new).collect(),
+        fields: vec![
+            Field::text("title", "Title").required().most(128),
+            Field::text("covers", "Covers")
+                .hint("Ids, tags or groups with commas between; all monitors if empty"),
+            Field::text("from", "From").required().placeholder("2026-12-31T22:00").hint("UTC"),
+            Field::text("to", "To").required().placeholder("2026-12-31T23:30").hint("UTC"),
+        ],
+        may_write: console.may(&MAY_WRITE),
+    };
+    console.page("Maintenance", &body)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct NewWindow {
+    title: String,
+    #[serde(default)]
+    covers: String,
+    from: String,
+    to: String,
+}
+
+pub(super) async fn add(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Form(form): Form<NewWindow>,
+) -> Result<Redirect, Problem> {
+    let covers = form.covers.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    let spec = MaintenanceSpec {
+        title: form.title.trim().to_owned(),
+        covers: covers.collect(),
+        starts_at_ms: unix_ms("from", &form.from)?,
+        ends_at_ms: unix_ms("to", &form.to)?,
+    };
+    spec.check().map_err(invalid)?;
+    let window = uptime.add_window(&spec).await?;
+    uptime.note(&caller, "uptime.maintenance.add", &window.id).await;
+    Ok(Redirect::to("/uptime/maintenance"))
+}
+
+pub(super) async fn remove(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    if !uptime.remove_window(&id).await? {
+        return Err(Problem::not_found("maintenance window"));
+    }
+    uptime.note(&caller, "uptime.maintenance.delete", &id).await;
+    Ok(Redirect::to("/uptime/maintenance"))
+}
+
+fn unix_ms(field: &str, text: &str) -> Result<i64, Problem> {
+    let time: Result<DateTime, _> = text.trim().trim_end_matches('Z').parse();
+    let time = time.ok().and_then(|time| time.to_zoned(TimeZone::UTC).ok());
+    let time = time.ok_or_else(|| Problem::invalid(field, "is no time: write 2026-12-31T22:00, in UTC"))?;
+    Ok(time.timestamp().as_millisecond())
+}
+
+impl Shown {
+    fn new(window: &Maintenance) -> Self {
+        let spec = &window.spec;
+        let badge = match now().0 {
+            now if now < spec.starts_at_ms => Tone::Idle.badge("to come"),
+            now if now < spec.ends_at_ms => Tone::Busy.badge("now"),
+            _ => Tone::Good.badge("over"),
+        };
+        let covers = if spec.covers.is_empty() { "everything".to_owned() } else { spec.covers.join(", ") };
+        Self {
+            id: window.id.clone(),
+            title: spec.title.clone(),
+            covers,
+            badge,
+            from: When::at(spec.starts_at_ms),
+            to: When::at(spec.ends_at_ms),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The public status page: what was published, and nothing else. It needs neither JavaScript nor a sign-in, and says
+//! how long it may be kept.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use hob_records::UnixMs;
+use hob_web::look::{Badge, Escaped, Icon, Markup, Tone};
+use hob_web::{Problem, Time};
+use parking_lot::Mutex;
+
+use super::{badge, share};
+use crate::board::Board;
+use crate::history::{self, DAY_MS, Downtime, Period};
+use crate::incident::Incident;
+use crate::keys::MonitorId;
+use crate::maintenance::Maintenance;
+use crate::monitor::Monitor;
+use crate::state::State as Stands;
+use crate::uptime::{Uptime, now};
+
+const DAYS: i64 = 90;
+/// How far back incidents are listed.
+const LISTED_MS: i64 = 14 * DAY_MS;
+const MOST_LISTED: usize = 50;
+/// Strangers may ask as often as they like: the page is made at most so often.
+const FRESH: Duration = Duration::from_secs(5);
+const CACHE: HeaderValue = HeaderValue::from_static("public, max-age=15");
+
+#[derive(Template)]
+#[template(path = "uptime/status.html")]
+struct StatusPage {
+    title: String,
+    tone: Tone,
+    banner: &'static str,
+    busy_icon: Icon,
+    windows: Vec<Window>,
+    groups: Vec<Group>,
+    incidents: Vec<Listed>,
+    as_of: String,
+}
+
+struct Window {
+    title: String,
+    from: String,
+    to: String,
+}
+
+struct Group {
+    name: String,
+    systems: Vec<Published>,
+}
+
+struct Published {
+    name: String,
+    badge: Badge,
+    days: Markup,
+    uptime: String,
+}
+
+struct Listed {
+    badge: Badge,
+    name: String,
+    words: String,
+}
+
+/// What is told to the public, made once in a while.
+#[derive(Debug, Default)]
+pub(crate) struct StatusCache(Mutex<Option<(Instant, Arc<Faces>)>>);
+
+#[derive(Debug)]
+struct Faces {
+    html: String,
+    rss: String,
+}
+
+pub(super) async fn page(State(uptime): State<Uptime>) -> Result<Response, Problem> {
+    let faces = faces(&uptime).await?;
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], faces.html.clone()).into_response())
+}
+
+pub(super) async fn rss(State(uptime): State<Uptime>) -> Result<Response, Problem> {
+    let faces = faces(&uptime).await?;
+    let kind = HeaderValue::from_static("application/rss+xml; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], faces.rss.clone()).into_response())
+}
+
+async fn faces(uptime: &Uptime) -> Result<Arc<Faces>, Problem> {
+    if let Some((at, faces)) = uptime.inner.status.0.lock().as_ref()
+        && at.elapsed() < FRESH
+    {
+        return Ok(Arc::clone(faces));
+    }
+    let published: Vec<Arc<Monitor>> =
+        uptime.monitors().iter().filter(|monitor| monitor.spec.published).cloned().collect();
+    let ids: Vec<MonitorId> = published.iter().map(|monitor| monitor.id.clone()).collect();
+    let board = uptime.board().await?;
+    let downtime = history::availability(uptime.records(), &ids, now()).await?;
+    let sight = Sight { published: &published, board: &board, downtime: &downtime, now: now() };
+    let title = uptime.config().status_title.clone();
+    let faces = Arc::new(Faces {
+        rss: sight.rss(&title),
+        html: sight.page(title, &uptime.windows()).render().map_err(Problem::internal)?,
+    });
+    *uptime.inner.status.0.lock() = Some((Instant::now(), Arc::clone(&faces)));
+    Ok(faces)
+}
+
+/// What there is to see.
+struct Sight<'a> {
+    published: &'a [Arc<Monitor>],
+    board: &'a Board,
+    downtime: &'a Downtime,
+    now: UnixMs,
+}
+
+impl Sight<'_> {
+    fn page(&self, title: String, windows: &[Maintenance]) -> StatusPage {
+        let (tone, banner) = self.banner();
+        let shown = |window: &&Maintenance| {
+            let spec = &window.spec;
+            let soon = spec.starts_at_ms < self.now.0 + 7 * DAY_MS && spec.ends_at_ms > self.now.0;
+            let start = UnixMs(spec.starts_at_ms);
+            soon && self.published.iter().any(|monitor| window.covers(monitor, start))
+        };
+        let window = |window: &Maintenance| Window {
+            title: window.spec.title.clone(),
+            from: time(window.spec.starts_at_ms),
+            to: time(window.spec.ends_at_ms),
+        };
+        StatusPage {
+            title,
+            tone,
+            banner,
+            busy_icon: Tone::Busy.icon(),
+            windows: windows.iter().filter(shown).map(window).collect(),
+            groups: self.groups(),
+            incidents: self.incidents().map(|(monitor, incident)| Listed::new(monitor, incident)).collect(),
+            as_of: time(self.now.0),
+        }
+    }
+
+    fn banner(&self) -> (Tone, &'static str) {
+        let states: Vec<Stands> = self.published.iter().map(|monitor| self.board.state(monitor)).collect();
+        let is_down = |state: &&Stands| matches!(state, Stands::Down | Stands::Recovering);
+        let down = states.iter().filter(is_down).count();
+        let unknown = states.iter().any(|state| matches!(state, Stands::Stale | Stands::Pending));
+        match (states.len(), down) {
+            (0, _) => (Tone::Idle, "Nothing is published yet"),
+            (_, 0) if unknown => (Tone::Warn, "Some systems have not been checked lately"),
+            (_, 0) => (Tone::Good, "All systems are up"),
+            (all, down) if all == down => (Tone::Bad, "All systems are down"),
+            _ => (Tone::Bad, "Some systems are down"),
+        }
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for monitor in self.published {
+            let published = Published {
+                name: monitor.spec.name.clone(),
+                badge: badge(self.board.state(monitor)),
+                days: self.days(monitor),
+                uptime: share(self.downtime.uptime(monitor, Period::Quarter)),
+            };
+            match groups.last_mut() {
+                Some(group) if group.name == monitor.spec.group => group.systems.push(published),
+                _ => groups.push(Group { name: monitor.spec.group.clone(), systems: vec![published] }),
+            }
+        }
+        groups
+    }
+
+    /// A bar for each day: whole where it was up, broken where it was down, a dot where nobody looked.
+    fn days(&self, monitor: &Monitor) -> Markup {
+        const STEP: i64 = 8;
+        let width = STEP * DAYS;
+        let name = Escaped(&monitor.spec.name);
+        let mut svg = format!(
+            r#"<svg class="heartbeat" width="{width}" height="32" viewBox="0 0 {width} 32" role="img" aria-label="{name}, the past {DAYS} days">"#
+        );
+        let today = self.now.0 - self.now.0.rem_euclid(DAY_MS);
+        for day in 0..DAYS {
+            let start = today - (DAYS - 1 - day) * DAY_MS;
+            let end = (start + DAY_MS).min(self.now.0);
+            let (x, date) = (day * STEP, &time(start)[..10]);
+            if end <= monitor.created_at.0 {
+                let _ = write!(
+                    svg,
+                    r#"<g class="beat idle"><path d="M{} 28h2v2h-2z"/><title>{date}: not watched</title></g>"#,
+                    x + 3
+                );
+                continue;
+            }
+            let from = start.max(monitor.created_at.0);
+            let down_ms = self.downtime.down_ms(&monitor.id, from, end);
+            let up = share(100.0 * (1.0 - down_ms as f64 / (end - from).max(1) as f64));
+            let (class, path) = match down_ms {
+                0 => ("good", format!("M{} 4h5v28h-5z", x + 1)),
+                short if short < DAY_MS / 100 => {
+                    ("warn", format!("M{0} 9L{1} 4L{2} 9V32H{0}z", x + 1, x + 3, x + 6))
+                }
+                _ => ("bad", format!("M{0} 0H{1}V12L{0} 17zM{1} 15V32H{0}V20z", x + 1, x + 6)),
+            };
+            let _ =
+                write!(svg, r#"<g class="beat {class}"><path d="{path}"/><title>{date}: {up}</title></g>"#);
+        }
+        svg.push_str("</svg>");
+        Markup::trusted(svg)
+    }
+
+    /// Incidents of what is published, the newest first.
+    fn incidents(&self) -> impl Iterator<Item = (&Monitor, &Incident)> {
+        let since = self.now.0 - LISTED_MS;
+        let mut all: Vec<(&Monitor, &Incident)> = self
+            .published
+            .iter()
+            .flat_map(|monitor| {
+                self.downtime.incidents(&monitor.id).iter().map(|incident| (&**monitor, incident))
+            })
+            .filter(|(_, incident)| incident.opened_at.0 > since || incident.resolved_at.is_none())
+            .collect();
+        all.sort_by_key(|(_, incident)| std::cmp::Reverse(incident.opened_at));
+        all.into_iter().take(MOST_LISTED)
+    }
+
+    fn rss(&self, title: &str) -> String {
+        let mut xml = format!(
+            r#"<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>{0}</title><link>/status</link><description>{0}</description>"#,
+            Escaped(title)
+        );
+        for (monitor, incident) in self.incidents() {
+            let words = Listed::new(monitor, incident).words;
+            let date = jiff::Timestamp::from_millisecond(incident.opened_at.0).unwrap_or_default();
+            let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT");
+            let _ = write!(
+                xml,
+                r#"<item><title>{}: {}</title><guid isPermaLink="false">{}</guid><pubDate>{date}</pubDate></item>"#,
+                Escaped(&monitor.spec.name),
+                Escaped(words),
+                Escaped(&incident.id)
+            );
+        }
+        xml.push_str("</channel></rss>");
+        xml
+    }
+}
+
+impl Listed {
+    /// Without the error, which may name what is inside.
+    fn new(monitor: &Monitor, incident: &Incident) -> Self {
+        let from = time(incident.opened_at.0);
+        let (tone, word, words) = match incident.resolved_at {
+            Some(until) => (Tone::Good, "over", format!("was down from {from} to {}", time(until.0))),
+            None => (Tone::Bad, "open", format!("is down since {from}")),
+        };
+        Self { badge: tone.badge(word), name: monitor.spec.name.clone(), words }
+    }
+}
+
+/// To the minute.
+fn time(ms: i64) -> String {
+    let text = Time(UnixMs(ms)).to_string();
+    match (text.get(..10), text.get(11..16)) {
+        (Some(date), Some(minute)) => format!("{date} {minute} UTC"),
+        _ => text,
+    }
+}

@@ -1,0 +1,39 @@
+//! U9: how much memory monitors take.
+
+use hob_hot::cmd;
+use hob_testkit::{LIMIT, TestHouse, wait_for};
+use serde_json::json;
+
+use crate::target::{NEEDS, Service, Target};
+
+/// U9
+#[tokio::test(flavor = "multi_thread")]
+async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
+    let house = TestHouse::redis(NEEDS).await;
+    let (target, service) = (Target::start().await, Service::start(&house).await);
+    for n in 0..40 {
+        let assertions = if n % 4 == 0 { json!(["status == 418"]) } else { json!([]) };
+        service
+            .watch(
+                &target,
+                json!({"name": format!("m{n}"), "interval_s": 3600, "retries": 0, "assertions": assertions}),
+            )
+            .await;
+    }
+    wait_for("all to be checked", LIMIT, async || {
+        let board = service.uptime.board().await.unwrap();
+        let tally = board.tally(&service.uptime.monitors());
+        tally.of(hob_uptime::state::State::Pending) == 0
+    })
+    .await;
+    let estimate = service.uptime.memory().await.unwrap();
+    let mut exact = 0;
+    let keys: Vec<String> = house.hot.run(cmd("KEYS").arg("monitor:*")).await.unwrap();
+    for key in keys {
+        let bytes: u64 =
+            house.hot.run(cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0)).await.unwrap();
+        exact += bytes;
+    }
+    let off = estimate.bytes.abs_diff(exact);
+    assert!(off * 10 <= exact, "{estimate:?} is not about {exact}");
+}
