@@ -135,7 +135,7 @@ impl Template {
             match part {
                 Part::Text(text) => filled.push_str(text),
                 Part::Variable(at) => {
-                    filled.push_str(&self.escape.apply(values.get(*at).map_or("", String::as_str)))
+                    filled.push_str(&self.escape.apply(values.get(*at).map_or("", String::as_str)));
                 }
             }
         }
