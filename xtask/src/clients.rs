@@ -1,5 +1,5 @@
-//! Clients that nobody here wrote, for the tests: redis-py and schemathesis in a virtual environment, and ioredis and
-//! node-redis in a `node_modules`, of fixed versions, under `target/testkit`.
+//! Clients that nobody here wrote, for the tests: redis-py, schemathesis and Centrifugo's SDK in a virtual environment,
+//! and ioredis, node-redis and Centrifugo's SDK in a `node_modules`, of fixed versions, under `target/testkit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 
 use crate::{step, workspace};
 
-const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "schemathesis==4.32.5"];
+const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "schemathesis==4.32.5", "centrifuge-python==0.7.0"];
 
 /// The newest that still run on the Node.js 18 of Debian 12.
-const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0"];
+const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0", "centrifuge@5.7.4", "ws@8.22.2"];
 
 /// Where the tests find the clients.
 #[derive(Debug)]

@@ -59,7 +59,7 @@ async fn hob(hot: &HotAddress, items: u64) -> Result<Duration> {
     let hot = Hot::connect(hot).await?;
     let house = House::new(hot.clone(), Layout::Plain, records, NodeName::random());
     let config = Config { folder: folder.path().to_owned(), batch: 2000, ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config)).await?;
+    let pipelines = Pipelines::open(&house, Live::fixed(config))?;
     let plan = "name = \"bench\"\nquota = { name = \"none\", windows = \"1000/1m\" }\n\
                 source = { step = \"nothing\", file = \"items.txt\" }\n[step.nothing]\n";
     let plan = pipelines.put_plan(plan).await?;

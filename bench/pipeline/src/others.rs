@@ -41,7 +41,7 @@ print(time.monotonic() - begun)
 
 pub(crate) fn bullmq(folder: &Path, port: u16, items: u64) -> Result<Duration> {
     run(Command::new("npm")
-        .args(["install", "--silent", "--no-audit", "--no-fund", "bullmq"])
+        .args(["install", "--silent", "--no-audit", "--no-fund", "bullmq", "ioredis"])
         .current_dir(folder))?;
     std::fs::write(folder.join("bench.js"), BULLMQ)?;
     let mut node = Command::new("node");

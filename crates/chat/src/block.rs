@@ -10,7 +10,7 @@ use crate::keys::{ConversationId, UserId};
 use crate::{Error, changes};
 
 /// The most users that one may block.
-pub const MOST_BLOCKED: u64 = 1_000;
+pub(crate) const MOST_BLOCKED: u64 = 1_000;
 
 /// What a user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,13 @@ async fn room_for_one_more(tx: &Transaction, blocker: &UserId) -> Result<(), Hal
     Ok(())
 }
 
-/// What the two have unread in shared conversations changes with the block, and so do their versions.
+/// What the two have unread changes with the block, and so do their versions: wherever one of them is, and the other
+/// is or was, and may have left messages.
 async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Result<(), Halt> {
     let shared: Query<(ConversationId,)> = sql("UPDATE chat_member SET version = version + 1
          WHERE user_id IN ($1, $2) AND state = 'in' AND conversation IN (
              SELECT a.conversation FROM chat_member a JOIN chat_member b ON b.conversation = a.conversation
-             WHERE a.user_id = $1 AND b.user_id = $2 AND a.state = 'in' AND b.state = 'in')
+             WHERE a.user_id = $1 AND b.user_id = $2)
          RETURNING conversation");
     let shared = tx.all(shared.bind(one).bind(other)).await?;
     let shared: HashSet<ConversationId> = shared.into_iter().map(|(conversation,)| conversation).collect();

@@ -9,7 +9,7 @@ use hob_house::{House, Live, Task, Tasks};
 use hob_records::{Records, RecordsId};
 use hob_web::Changes;
 use serde::Deserialize;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::hub::{Confirmation, Dispatch, Hub};
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
@@ -60,6 +60,8 @@ pub(crate) struct Inner {
     node_name: String,
     /// Told when pages have something new to show.
     changes: OnceLock<Changes>,
+    recover: Notify,
+    rebuild: Notify,
 }
 
 impl Chat {
@@ -90,6 +92,8 @@ impl Chat {
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             node_name: house.node.to_string(),
             changes: OnceLock::new(),
+            recover: Notify::new(),
+            rebuild: Notify::new(),
             keys,
             hot,
             config,
@@ -104,6 +108,12 @@ impl Chat {
         let tasks = &self.inner.tasks;
         let chat = self.clone();
         tasks.spawn("chat node", move |task| chat.clone().keep_alive(task));
+        let chat = self.clone();
+        tasks.spawn("chat recovery", move |task| chat.clone().recover(task));
+        let chat = self.clone();
+        tasks.spawn("chat rebuild", move |task| chat.clone().rebuild(task));
+        let chat = self.clone();
+        tasks.spawn("chat sweep", move |task| chat.clone().sweep(task));
         let chat = self.clone();
         tasks.spawn("chat ear", move |task| chat.clone().listen(task));
         let chat = self.clone();
@@ -156,52 +166,82 @@ impl Chat {
         self.inner.stripes[hash % STRIPES].lock().await
     }
 
-    /// Holds the node's lease, publishes its sockets again after a loss, sweeps dead nodes.
+    /// Holds the node's lease. What takes longer than a beat is done beside it: a lease must not end for it.
     async fn keep_alive(self, task: Task) {
-        let lease = self.config().node_lease.get();
-        let mut next_beat = Instant::now();
+        let every = self.config().node_lease.get() / 3;
         loop {
-            if Instant::now() >= next_beat {
-                next_beat = Instant::now() + lease / 3;
-                if let Err(error) = self.beat().await {
-                    tracing::warn!(%error, "the chat's node has no lease for now");
-                }
-            }
-            if let Err(error) = self.inner.hub.node.sweep(&self.inner.presences).await {
-                tracing::debug!(%error, "cannot sweep dead nodes for now");
+            if let Err(error) = self.beat().await {
+                tracing::warn!(%error, "the chat's node has no lease for now");
             }
             task.beat();
-            if !task.pause(lease / 9).await {
+            if !task.pause(every).await {
                 return self.leave().await;
             }
         }
     }
 
-    /// One beat: the lease, and what follows from having lost it, or from the store having lost its data.
-    pub(crate) async fn beat(&self) -> Result<(), Error> {
-        let Inner { hub, .. } = &*self.inner;
-        let begun = Instant::now();
-        let reborn = hub.node.beat().await? == Pulse::Reborn;
-        if reborn {
-            // Orders that were given meanwhile did not wait for this node.
-            hub.revalidate_all().await?;
+    async fn beat(&self) -> Result<(), Error> {
+        let hub = &self.inner.hub;
+        if hub.node.beat().await? == Pulse::Reborn || !hub.node.is_settled() {
+            self.inner.recover.notify_one();
         }
-        let lost = hub.node.look_for_losses().await?;
-        if reborn || lost {
-            self.publish_again().await?;
-        }
-        if reborn {
-            hub.node.settled(begun);
-        }
-        if lost {
+        if hub.node.look_for_losses().await? {
             tracing::warn!("hot state was lost; it is rebuilt");
-            hub.refresh_feeds();
-            self.rebuild_unread().await?;
+            self.inner.rebuild.notify_one();
         }
+        // So that this node knows the others, should the store forget them.
+        hub.node.live().await?;
         if let Some(changes) = self.inner.changes.get() {
             changes.tell("chat");
         }
         hub.node.publish_load(hub.load()).await
+    }
+
+    /// Makes a new life of this node sure of itself: orders that were given before it did not wait for this node.
+    async fn recover(self, task: Task) {
+        let hub = &self.inner.hub;
+        while until(&task, self.inner.recover.notified()).await {
+            let incarnation = hub.node.incarnation();
+            let done = async {
+                hub.revalidate_all().await?;
+                self.publish_again().await
+            };
+            match done.await {
+                Ok(()) => hub.node.settle(&incarnation),
+                // The next beat asks for it again.
+                Err(error) => tracing::warn!(%error, "the chat's node is not sure of itself yet"),
+            }
+            task.beat();
+        }
+    }
+
+    /// Writes hot state again after it was lost.
+    async fn rebuild(self, task: Task) {
+        while until(&task, self.inner.rebuild.notified()).await {
+            let done = async {
+                self.publish_again().await?;
+                self.inner.hub.refresh_feeds();
+                self.rebuild_unread().await
+            };
+            if let Err(error) = done.await {
+                tracing::warn!(%error, "hot state is not rebuilt yet");
+                if task.pause(Duration::from_millis(500)).await {
+                    self.inner.rebuild.notify_one();
+                }
+            }
+            task.beat();
+        }
+    }
+
+    /// Takes the users of dead nodes offline.
+    async fn sweep(self, task: Task) {
+        let every = self.config().node_lease.get() / 9;
+        while task.pause(every).await {
+            if let Err(error) = self.inner.hub.node.sweep(&self.inner.presences).await {
+                tracing::debug!(%error, "cannot sweep dead nodes for now");
+            }
+            task.beat();
+        }
     }
 
     /// Writes the sockets of this node into hot state again.
@@ -263,7 +303,7 @@ impl Chat {
             };
             task.beat();
             match event {
-                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload).await,
+                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload),
                 // Orders are given until they are confirmed; who came and went is looked up anew.
                 Some(BusEvent::Missed) => hub.refresh_feeds(),
                 None => return,
@@ -271,7 +311,7 @@ impl Chat {
         }
     }
 
-    async fn hear(&self, channel: &[u8], payload: &[u8]) {
+    fn hear(&self, channel: &[u8], payload: &[u8]) {
         let Inner { hub, keys, .. } = &*self.inner;
         let online = channel == keys.user_online_channel().as_bytes();
         if online || channel == keys.user_offline_channel().as_bytes() {
@@ -320,6 +360,14 @@ impl Chat {
             }
             task.beat();
         }
+    }
+}
+
+/// Waits for something to happen; `false` if the task should stop instead.
+async fn until(task: &Task, happened: impl Future<Output = ()>) -> bool {
+    tokio::select! {
+        () = happened => true,
+        () = task.stopped() => false,
     }
 }
 

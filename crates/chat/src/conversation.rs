@@ -11,9 +11,9 @@ use crate::member::{self, State};
 use crate::{Error, changes};
 
 /// The most members that a conversation may have.
-pub const MOST_MEMBERS: usize = 10_000;
+pub(crate) const MOST_MEMBERS: usize = 10_000;
 /// The longest title, in bytes.
-pub const LONGEST_TITLE: usize = 200;
+pub(crate) const LONGEST_TITLE: usize = 200;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]

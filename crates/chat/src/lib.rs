@@ -11,6 +11,7 @@ mod channel;
 mod chat;
 mod config;
 mod conversation;
+mod demo;
 mod error;
 mod event;
 mod feed;

@@ -15,7 +15,7 @@ use crate::{Error, changes};
 
 /// Whether somebody is in a conversation. Who left keeps a row, so that its version never begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     In,
     Out,
 }
@@ -91,7 +91,7 @@ pub(crate) async fn must_be_in(
     conversation: &ConversationId,
     user: &UserId,
 ) -> Result<Standing, Halt> {
-    Ok(answer_in(permit(tx, conversation, user).await)?)
+    answer_in(permit(tx, conversation, user).await)
 }
 
 fn answer_in<T>(answer: Answer<T>) -> Result<T, Halt> {

@@ -10,7 +10,7 @@ use crate::keys::{ConversationId, UserId};
 use crate::{Error, block, changes, member};
 
 /// The longest content, in bytes: with everything around it an item of the cache stays below 16 KiB.
-pub const LONGEST_CONTENT: usize = 4 * 1024;
+pub(crate) const LONGEST_CONTENT: usize = 4 * 1024;
 const LONGEST_CLIENT_ID: usize = 128;
 
 /// A message.

@@ -3,6 +3,7 @@
 //! A node that holds its lease hears of every change of who may see what before it is acknowledged. One that
 //! does not is [unsure](Node::is_sure), and looks into the records before each delivery.
 
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use hob_hot::members::{self, Beat, Dead, MemberKeys};
@@ -37,9 +38,16 @@ pub(crate) struct Node {
 #[derive(Debug)]
 struct Life {
     incarnation: members::Incarnation,
-    /// By this node's own clock, which has no reason to agree with the store's: counted from before the beat
-    /// was sent.
-    sure_until: Option<Instant>,
+    born: Instant,
+    /// This node's own lives before this one.
+    former: HashSet<String>,
+    /// When each node was last seen alive, in this life and before it.
+    seen: HashMap<String, Instant>,
+    /// The end of the lease by this node's own clock, which has no reason to agree with the store's: counted from
+    /// before the beat was sent. `None` before the first one, and when this life is to end.
+    until: Option<Instant>,
+    /// Whether everything that the life before may have missed was looked at again.
+    settled: bool,
     witnesses: Vec<Option<String>>,
     next_witness: usize,
     /// What the node carried when that was last published.
@@ -81,7 +89,11 @@ impl Node {
         let shards = keys.space().shards().count();
         let life = Life {
             incarnation: members::Incarnation::random(),
-            sure_until: None,
+            born: Instant::now(),
+            former: HashSet::new(),
+            seen: HashMap::new(),
+            until: None,
+            settled: false,
             witnesses: vec![None; shards],
             next_witness: 0,
             measured: None,
@@ -100,44 +112,49 @@ impl Node {
 
     /// Whether this node is certain to hear of changes before they are acknowledged.
     pub(crate) fn is_sure(&self) -> bool {
-        self.life.lock().sure_until.is_some_and(|until| Instant::now() < until)
+        let life = self.life.lock();
+        life.settled && life.until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Renews the lease, or begins a new life. After [`Pulse::Reborn`] the node is not sure of anything until
-    /// [`Node::settled`].
+    /// Renews the lease, or begins a new life, which is not sure of anything until it is [settled](Node::settle).
     pub(crate) async fn beat(&self) -> Result<Pulse, Error> {
         let keys = GroupKeys::new(&self.keys);
-        let (incarnation, was_sure) = {
+        let (incarnation, joined) = {
             let life = self.life.lock();
-            (life.incarnation.clone(), life.sure_until.is_some())
+            (life.incarnation.clone(), life.until.is_some())
         };
         let begun = Instant::now();
-        if was_sure
+        if joined
             && let Beat::Alive { .. } = members::beat(&self.hot, keys.all(), &incarnation, self.lease).await?
         {
-            self.life.lock().sure_until = Some(begun + self.lease);
+            self.life.lock().until = Some(begun + self.lease);
             return Ok(Pulse::Held);
         }
         let incarnation = members::Incarnation::random();
-        {
-            let mut life = self.life.lock();
-            life.incarnation = incarnation.clone();
-            life.sure_until = None;
-        }
+        self.life.lock().begin(incarnation.clone(), begun);
         members::join(&self.hot, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
+        self.life.lock().until = Some(begun + self.lease);
         Ok(Pulse::Reborn)
     }
 
-    /// Says that everything that a former life may have missed was looked at again, in a life that began at
-    /// `begun`.
-    pub(crate) fn settled(&self, begun: Instant) {
-        self.life.lock().sure_until = Some(begun + self.lease);
+    /// Says that everything that a former life may have missed was looked at again in this one.
+    pub(crate) fn settle(&self, incarnation: &Incarnation) {
+        let mut life = self.life.lock();
+        if life.incarnation.as_str() == incarnation.as_str() {
+            life.settled = true;
+        }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.life.lock().settled
     }
 
     /// Ends the present life with the next beat: what it has left in the store may not be what it should be, and
     /// is swept, and this node's sockets are published again.
     pub(crate) fn doubt(&self) {
-        self.life.lock().sure_until = None;
+        let mut life = self.life.lock();
+        life.until = None;
+        life.settled = false;
     }
 
     /// Looks whether a part of the store has lost its data since this node last looked.
@@ -185,13 +202,38 @@ impl Node {
 
     /// Who is live, this node among them.
     pub(crate) async fn live(&self) -> Result<Vec<members::Member>, Error> {
-        Ok(members::live(&self.hot, GroupKeys::new(&self.keys).all()).await?)
+        let live = members::live(&self.hot, GroupKeys::new(&self.keys).all()).await?;
+        let mut life = self.life.lock();
+        let (now, lease) = (Instant::now(), self.lease);
+        life.seen.retain(|_, seen| now.duration_since(*seen) < lease);
+        for member in &live {
+            life.seen.insert(member.incarnation.to_string(), now);
+        }
+        let Life { former, seen, .. } = &mut *life;
+        former.retain(|former| seen.contains_key(former));
+        drop(life);
+        Ok(live)
+    }
+
+    /// The other nodes that may tell somebody something, and so have to confirm an order. A list that the store has
+    /// lost lacks nodes that still trust their leases: while this life is young, those that were seen before count.
+    pub(crate) async fn others(&self) -> Result<HashSet<String>, Error> {
+        let live = self.live().await?;
+        let life = self.life.lock();
+        let mut others: HashSet<String> = live.iter().map(|member| member.incarnation.to_string()).collect();
+        let listed = others.contains(life.incarnation.as_str());
+        if !listed || life.born.elapsed() < self.lease {
+            others.extend(life.seen.keys().cloned());
+        }
+        others.remove(life.incarnation.as_str());
+        others.retain(|other| !life.former.contains(other));
+        Ok(others)
     }
 
     /// Ends this life at once, for a clean stop.
     pub(crate) async fn leave(&self) -> Result<(), Error> {
         let incarnation = self.life.lock().incarnation.clone();
-        self.life.lock().sure_until = None;
+        self.life.lock().until = None;
         Ok(members::leave(&self.hot, GroupKeys::new(&self.keys).all(), &incarnation).await?)
     }
 
@@ -221,14 +263,14 @@ impl Node {
         let read = |(member, load): (members::Member, Value)| NodeLoad {
             incarnation: member.incarnation.to_string(),
             name: member.node,
-            load: hob_hot::FromRedisValue::from_redis_value(load)
-                .map_or_else(|_| Load::default(), parse_load),
+            load: <String as hob_hot::FromRedisValue>::from_redis_value(load)
+                .map_or_else(|_| Load::default(), |text| parse_load(&text)),
         };
         Ok(live.into_iter().zip(loads).map(read).collect())
     }
 }
 
-fn parse_load(text: String) -> Load {
+fn parse_load(text: &str) -> Load {
     let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     Load {
@@ -242,6 +284,14 @@ fn parse_load(text: String) -> Load {
 }
 
 impl Life {
+    fn begin(&mut self, incarnation: members::Incarnation, now: Instant) {
+        let former = std::mem::replace(&mut self.incarnation, incarnation);
+        self.former.insert(former.to_string());
+        self.born = now;
+        self.until = None;
+        self.settled = false;
+    }
+
     /// The load with its rates since the last time.
     fn measure(&mut self, mut load: Load, now: Instant) -> Load {
         let (before, then) = self.measured.replace((load, now)).unwrap_or((load, now));

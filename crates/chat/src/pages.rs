@@ -122,13 +122,29 @@ async fn chat(
         messages: Vec::new(),
     };
     if let Some(id) = query.conversation.filter(|id| !id.is_empty()) {
-        show(&chat, &me, &id, &mut page).await?;
+        let reader = if console.may(&Scope::write("chat")) { Reader::User } else { Reader::Onlooker };
+        show(&chat, &me, &id, reader, &mut page).await?;
     }
     console.page("Chat", &page)
 }
 
+/// Who looks at a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// What is shown was read by the user.
+    User,
+    /// Somebody who may not act for the user: nothing changes.
+    Onlooker,
+}
+
 /// Puts a conversation onto the page. Its number comes first: what happens afterwards is recovered.
-async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result<(), Problem> {
+async fn show(
+    chat: &Chat,
+    me: &UserId,
+    id: &str,
+    reader: Reader,
+    page: &mut ChatPage,
+) -> Result<(), Problem> {
     let id = conversation_id(id)?;
     let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;
     page.messages = granted(chat.messages(&id, Some(me), Span::Newest, MESSAGES).await)?
@@ -142,9 +158,11 @@ async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result
         .into_iter()
         .map(|presence| Person { id: presence.user_id.to_string(), online: presence.online })
         .collect();
-    granted(chat.progress(&id, me, conversation.sequence, Progress::Read).await)?;
-    if let Some(room) = page.rooms.iter_mut().find(|room| room.id == id.as_str()) {
-        room.unread = 0;
+    if reader == Reader::User {
+        granted(chat.progress(&id, me, conversation.sequence, Progress::Read).await)?;
+        if let Some(room) = page.rooms.iter_mut().find(|room| room.id == id.as_str()) {
+            room.unread = 0;
+        }
     }
     page.current = id.to_string();
     page.title = conversation.title;

@@ -46,7 +46,10 @@ impl Participants {
     pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
         let members = cmd("SMEMBERS").arg(self.keys.participants(conversation)).take();
         let members: Vec<String> = self.hot.run(members).await?;
-        let members: Vec<UserId> = members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
+        let mut members: Vec<UserId> =
+            members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
+        // As the records list them: a set has no order.
+        members.sort();
         Ok((!members.is_empty()).then_some(members))
     }
 

@@ -306,7 +306,7 @@ impl Chat {
         self.inner.hub.post.feed(user_id, &news)
     }
 
-    pub(crate) async fn tell_feed(&self, user: &UserId, news: &News<'_>) {
+    pub(crate) fn tell_feed(&self, user: &UserId, news: &News<'_>) {
         let news = news.json();
         self.inner.hub.whisper_here(&Channel::Feed(user.clone()), user, &news);
         self.inner.hub.post.errand(self.inner.hub.post.feed(user, &news));

@@ -100,7 +100,7 @@ impl Presences {
     }
 
     fn view(&self, socket: &SocketId, user: &UserId) -> Call {
-        cmd("SET").arg(&self.keys.socket_user(socket)).arg(user.as_str()).take().into()
+        cmd("SET").arg(self.keys.socket_user(socket)).arg(user.as_str()).take().into()
     }
 
     /// Counts a socket as closed.
@@ -109,18 +109,18 @@ impl Presences {
         let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
         let change = self.parted(self.hot.run(call).await?).await?;
         // Also where it was not known: the view may be left over.
-        self.hot.run::<()>(cmd("DEL").arg(&self.keys.socket_user(socket)).take()).await?;
+        self.hot.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
         Ok(change)
     }
 
     /// Puts a user into a node's index.
     pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
-        Ok(self.hot.run(cmd("SADD").arg(&self.keys.node_users(node)).arg(user.as_str()).take()).await?)
+        Ok(self.hot.run(cmd("SADD").arg(self.keys.node_users(node)).arg(user.as_str()).take()).await?)
     }
 
     /// Takes a user out of a node's index, once it has no socket of theirs.
     pub(crate) async fn forget(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
-        Ok(self.hot.run(cmd("SREM").arg(&self.keys.node_users(node)).arg(user.as_str()).take()).await?)
+        Ok(self.hot.run(cmd("SREM").arg(self.keys.node_users(node)).arg(user.as_str()).take()).await?)
     }
 
     /// Counts all sockets of a user on a dead node as closed.
@@ -134,7 +134,7 @@ impl Presences {
 
     /// Some of the users whom a node's index names; none when it is empty.
     pub(crate) async fn some_users(&self, node: &Incarnation, most: u32) -> Result<Vec<UserId>, Error> {
-        let some = cmd("SRANDMEMBER").arg(&self.keys.node_users(node)).arg(most).take();
+        let some = cmd("SRANDMEMBER").arg(self.keys.node_users(node)).arg(most).take();
         let users: Vec<String> = self.hot.run(some).await?;
         Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
     }
@@ -150,7 +150,7 @@ impl Presences {
         let mut views = Vec::with_capacity(reply.left());
         while reply.left() > 0 {
             if let Ok(socket) = SocketId::new(reply.next::<String>()?) {
-                views.push(cmd("DEL").arg(&self.keys.socket_user(&socket)).take().into());
+                views.push(cmd("DEL").arg(self.keys.socket_user(&socket)).take().into());
             }
         }
         self.hot.batch(&views).await.into_iter().find(Result::is_err).transpose()?;

@@ -110,7 +110,6 @@ pub(crate) enum Answer {
     Ping(Empty),
     Rpc(RpcAnswer),
     Refresh(Connected),
-    SubRefresh(Empty),
 }
 
 #[derive(Debug, Serialize)]

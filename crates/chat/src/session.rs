@@ -45,7 +45,7 @@ impl Session {
         let now = Instant::now();
         let commands =
             Bucket::new(config.commands_per_second, config.commands_per_second.saturating_mul(10), now);
-        let subscribes = Bucket::new(10, config.channels_per_connection.saturating_mul(2), now);
+        let subscribes = Bucket::new(10, config.channels_per_connection.saturating_mul(2).max(32), now);
         Self {
             chat,
             config,
@@ -374,6 +374,7 @@ fn stats(answer: &protocol::PresenceAnswer) -> protocol::PresenceStats {
 }
 
 /// What went wrong goes to the log, and the client may try again.
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
 pub(crate) fn internal(error: Error) -> Code {
     tracing::warn!(%error, "a command failed");
     Code::INTERNAL

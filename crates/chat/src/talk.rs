@@ -30,7 +30,7 @@ impl Chat {
         if opened.is_ok() {
             let news = News::Membership { conversation_id: &new.id, member: true };
             for user in new.members.iter().chain([&new.created_by]) {
-                self.tell_feed(user, &news).await;
+                self.tell_feed(user, &news);
             }
         }
         Ok(opened)
@@ -69,7 +69,7 @@ impl Chat {
             self.spread_membership(id, added).await?
         };
         if added.is_ok() {
-            self.tell_feed(user, &News::Membership { conversation_id: id, member: true }).await;
+            self.tell_feed(user, &News::Membership { conversation_id: id, member: true });
         }
         Ok(added)
     }
@@ -90,7 +90,7 @@ impl Chat {
             self.inner.hub.orders.dispatch(&self.inner.hub.node, order).await?;
         }
         if removed.is_ok() {
-            self.tell_feed(user, &News::Membership { conversation_id: id, member: false }).await;
+            self.tell_feed(user, &News::Membership { conversation_id: id, member: false });
         }
         Ok(removed)
     }

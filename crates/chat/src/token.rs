@@ -236,3 +236,137 @@ impl fmt::Debug for Tokens {
         f.debug_struct("Tokens").field("keys", &self.keys.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{EcdsaKeyPair, KeyPair};
+
+    use super::*;
+
+    const NOW: i64 = 1_763_289_000;
+
+    fn tokens() -> Tokens {
+        Tokens::from_config(&Config::default()).unwrap()
+    }
+
+    fn anna() -> UserId {
+        UserId::new("anna").unwrap()
+    }
+
+    #[test]
+    fn a_token_is_valid_until_it_expires() {
+        let tokens = tokens();
+        let token = tokens.issue(&anna(), NOW + 60).unwrap();
+        assert_eq!(tokens.verify(&token, NOW), Ok(Verified { user: anna(), expires_s: NOW + 60 }));
+        assert_eq!(tokens.verify(&token, NOW + 66), Err(BadToken::Expired));
+    }
+
+    #[test]
+    fn no_change_of_a_token_is_accepted() {
+        let tokens = tokens();
+        let token = tokens.issue(&anna(), NOW + 60).unwrap();
+        for at in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(tokens.verify(&changed, NOW), Err(BadToken::Invalid), "byte {at}");
+        }
+        for rubbish in ["", ".", "..", "a.b.c", &"x".repeat(9_000)] {
+            assert_eq!(tokens.verify(rubbish, NOW), Err(BadToken::Invalid));
+        }
+    }
+
+    /// A header that names another algorithm, signed with whatever is at hand.
+    fn forged(tokens: &Tokens, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+        let tag = hmac::sign(tokens.own.as_ref().unwrap(), signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    #[test]
+    fn a_token_does_not_choose_how_it_is_checked() {
+        let tokens = tokens();
+        let claims = format!(r#"{{"sub":"anna","exp":{}}}"#, NOW + 60);
+        assert!(tokens.verify(&forged(&tokens, r#"{"alg":"HS256"}"#, &claims), NOW).is_ok());
+        for header in [
+            r#"{"alg":"none"}"#,
+            r#"{"alg":"HS512"}"#,
+            r#"{"alg":"RS256"}"#,
+            r#"{"alg":"hs256"}"#,
+            r#"{"alg":"HS256","crit":["b64"]}"#,
+        ] {
+            let token = forged(&tokens, header, &claims);
+            assert_eq!(tokens.verify(&token, NOW), Err(BadToken::Invalid), "{header}");
+        }
+        let unsigned =
+            format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(&claims));
+        assert_eq!(tokens.verify(&unsigned, NOW), Err(BadToken::Invalid));
+    }
+
+    #[test]
+    fn claims_are_checked() {
+        let tokens = Tokens { audience: Some("chat".to_owned()), ..tokens() };
+        let verdict =
+            |claims: &str| tokens.verify(&forged(&tokens, r#"{"alg":"HS256"}"#, claims), NOW).map(drop);
+        let soon = NOW + 60;
+        assert_eq!(verdict(&format!(r#"{{"sub":"anna","exp":{soon},"aud":"chat"}}"#)), Ok(()));
+        assert_eq!(verdict(&format!(r#"{{"sub":"anna","exp":{soon},"aud":["x","chat"]}}"#)), Ok(()));
+        for claims in [
+            format!(r#"{{"sub":"anna","exp":{soon}}}"#),
+            format!(r#"{{"sub":"anna","exp":{soon},"aud":"other"}}"#),
+            format!(r#"{{"exp":{soon},"aud":"chat"}}"#),
+            format!(r#"{{"sub":"","exp":{soon},"aud":"chat"}}"#),
+            r#"{"sub":"anna","aud":"chat"}"#.to_owned(),
+            format!(r#"{{"sub":"anna","exp":{soon},"nbf":{soon},"aud":"chat"}}"#),
+        ] {
+            assert_eq!(verdict(&claims), Err(BadToken::Invalid), "{claims}");
+        }
+    }
+
+    #[test]
+    fn a_public_key_verifies_its_own_algorithm_only() {
+        let random = ring::rand::SystemRandom::new();
+        let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &random).unwrap();
+        let point = pair.public_key().as_ref();
+        let mut info = vec![0x30, 0x59, 0x30, 0x13, 0x06, 0x07];
+        info.extend_from_slice(EC);
+        info.extend_from_slice(&[0x06, 0x08]);
+        info.extend_from_slice(P256);
+        info.extend_from_slice(&[0x03, 0x42, 0x00]);
+        info.extend_from_slice(point);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.pem");
+        let pem =
+            format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(info));
+        std::fs::write(&path, pem).unwrap();
+        let config = Config { token_public_keys: vec![path.display().to_string()], ..Config::default() };
+        let tokens = Tokens::from_config(&config).unwrap();
+        assert_eq!(tokens.issue(&anna(), NOW + 60), None, "a public key signs nothing");
+
+        let claims = format!(r#"{{"sub":"anna","exp":{}}}"#, NOW + 60);
+        let sign = |header: &str| {
+            let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(&claims));
+            let tag = pair.sign(&random, signed.as_bytes()).unwrap();
+            format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+        };
+        assert!(tokens.verify(&sign(r#"{"alg":"ES256"}"#), NOW).is_ok());
+        assert_eq!(tokens.verify(&sign(r#"{"alg":"RS256"}"#), NOW), Err(BadToken::Invalid));
+        // The public key as if it were a secret: the classic confusion.
+        let confused = Tokens { own: Some(hmac::Key::new(hmac::HMAC_SHA256, point)), ..tokens };
+        let token = forged(&confused, r#"{"alg":"HS256"}"#, &claims);
+        assert_eq!(confused.verify(&token, NOW), Err(BadToken::Invalid));
+    }
+
+    #[test]
+    fn an_rsa_key_is_recognised_and_rubbish_is_refused() {
+        let mut info = vec![0x30, 0x12, 0x30, 0x0b, 0x06, 0x09];
+        info.extend_from_slice(RSA);
+        info.extend_from_slice(&[0x03, 0x03, 0x00, 0x30, 0x00]);
+        assert!(matches!(subject_public_key(&info), Some(Key::Rs256(_))));
+        for cut in 0..info.len() {
+            assert!(subject_public_key(&info[..cut]).is_none(), "{cut}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ static STOP: Script = Script::new(include_str!("typing/stop.lua"));
 static WHO: Script = Script::with(&[CLOCK], include_str!("typing/who.lua"));
 
 /// How long a user counts as typing after the last sign of it.
-pub const HOLD: Duration = Keys::TYPING_TTL_MAX;
+pub(crate) const HOLD: Duration = Keys::TYPING_TTL_MAX;
 
 /// Typing in hot state.
 #[derive(Clone, Debug)]

@@ -47,9 +47,12 @@ impl Gateway {
                 tracing::warn!(%error, "the demo's site ended");
             }
         });
-        // A port that is taken is replaced by a free one.
-        let free = TcpListener::bind(config.listen).await.map_or(address, |_| config.listen);
-        let gateway = Self::open(house, Live::fixed(demo_config(free, site))).await?;
+        let at = |listen| Live::fixed(demo_config(listen, site));
+        let gateway = match Self::open(house, at(config.listen)).await {
+            // A port that is taken is replaced by a free one.
+            Err(Error::Listen { .. }) => Self::open(house, at(address)).await?,
+            opened => opened?,
+        };
         if let Some(gateway) = gateway.address() {
             for bot in 1..=BOTS {
                 house.tasks.spawn(format!("gateway demo bot {bot}"), move |task| click(task, gateway, bot));

@@ -58,7 +58,7 @@ impl From<Error> for Problem {
 /// Whether somebody may go on.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Check {
+struct LimitCheck {
     /// The rule's name.
     #[schema(example = "api", max_length = 64)]
     rule: String,
@@ -72,7 +72,7 @@ struct Check {
 
 /// The answer to a check.
 #[derive(Debug, Serialize, ToSchema)]
-struct Checked {
+struct LimitDecision {
     allowed: bool,
     /// Whether the rule only watches: then `allowed` is true, and this is what it would have said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,11 +84,11 @@ struct Checked {
     /// When the same would be allowed, if nobody else asks.
     retry_after_ms: Option<u64>,
     /// Header fields for a response.
-    headers: CheckedHeaders,
+    headers: LimitHeaders,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct CheckedHeaders {
+struct LimitHeaders {
     #[serde(rename = "RateLimit", skip_serializing_if = "String::is_empty")]
     limit: String,
     #[serde(rename = "RateLimit-Policy")]
@@ -98,33 +98,36 @@ struct CheckedHeaders {
 }
 
 /// Asks a rule about a caller, and counts it if it may go on.
-#[utoipa::path(post, path = "/api/v1/limits/check", tag = "gateway", request_body = Check,
-    responses((status = 200, body = Checked)))]
-async fn check(State(gateway): State<Gateway>, Json(check): Json<Check>) -> Result<Json<Checked>, Problem> {
+#[utoipa::path(post, path = "/api/v1/limits/check", tag = "gateway", request_body = LimitCheck,
+    responses((status = 200, body = LimitDecision)))]
+async fn check(
+    State(gateway): State<Gateway>,
+    Json(check): Json<LimitCheck>,
+) -> Result<Json<LimitDecision>, Problem> {
     Ok(Json(decide(&gateway, &check, "").await?))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Checks {
+struct LimitChecks {
     /// At most 100.
     #[schema(max_items = 100)]
-    checks: Vec<Check>,
+    checks: Vec<LimitCheck>,
 }
 
 /// The answers, in the order of the checks.
 #[derive(Debug, Serialize, ToSchema)]
-struct CheckedAll {
-    results: Vec<Checked>,
+struct LimitDecisions {
+    results: Vec<LimitDecision>,
 }
 
 /// Asks about several callers at once. Each check is decided for itself.
-#[utoipa::path(post, path = "/api/v1/limits/check/batch", tag = "gateway", request_body = Checks,
-    responses((status = 200, body = CheckedAll)))]
+#[utoipa::path(post, path = "/api/v1/limits/check/batch", tag = "gateway", request_body = LimitChecks,
+    responses((status = 200, body = LimitDecisions)))]
 async fn check_batch(
     State(gateway): State<Gateway>,
-    Json(Checks { checks }): Json<Checks>,
-) -> Result<Json<CheckedAll>, Problem> {
+    Json(LimitChecks { checks }): Json<LimitChecks>,
+) -> Result<Json<LimitDecisions>, Problem> {
     if checks.is_empty() || checks.len() > MOST_CHECKS {
         return Err(Problem::invalid("checks", format!("1 to {MOST_CHECKS} checks, not {}", checks.len())));
     }
@@ -133,10 +136,10 @@ async fn check_batch(
         async move { decide(gateway, check, &format!("checks[{index}].")).await }
     });
     let results = futures_util::future::join_all(decided).await;
-    Ok(Json(CheckedAll { results: results.into_iter().collect::<Result<_, _>>()? }))
+    Ok(Json(LimitDecisions { results: results.into_iter().collect::<Result<_, _>>()? }))
 }
 
-async fn decide(gateway: &Gateway, check: &Check, at: &str) -> Result<Checked, Problem> {
+async fn decide(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<LimitDecision, Problem> {
     let limiter = gateway.admission().limiter();
     let Some(live) = limiter.rule(&check.rule) else {
         return Err(Problem::invalid(format!("{at}rule"), "There is no such rule."));
@@ -158,14 +161,14 @@ async fn decide(gateway: &Gateway, check: &Check, at: &str) -> Result<Checked, P
         _ => None,
     };
     let (said, shadow) = (verdict.lets_pass(), rule.mode() == Mode::Shadow);
-    Ok(Checked {
+    Ok(LimitDecision {
         allowed: said || shadow,
         shadow: shadow.then_some(said),
         limit: fields.quota.map(|quota| quota.limit),
         remaining: fields.quota.map(|quota| quota.remaining),
         reset_after_ms: fields.quota.map(|quota| quota.reset_after.as_millis() as u64),
         retry_after_ms: retry_after,
-        headers: CheckedHeaders {
+        headers: LimitHeaders {
             limit: fields.limit,
             policy: fields.policy,
             retry_after: fields.retry_after_s.map(|seconds| seconds.to_string()),
@@ -204,7 +207,7 @@ async fn summary(State(gateway): State<Gateway>) -> Result<Json<GatewaySummary>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct EndpointCounts {
+struct GatewayEndpoint {
     #[schema(example = "GET /api/users")]
     endpoint: String,
     requests: u64,
@@ -213,9 +216,9 @@ struct EndpointCounts {
 }
 
 /// Every endpoint, the busiest first; at most 1,001.
-#[utoipa::path(get, path = "/api/v1/gateway/endpoints", tag = "gateway", responses((status = 200, body = Vec<EndpointCounts>)))]
-async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<EndpointCounts>>, Problem> {
-    let counts = |seen: crate::EndpointPicture| EndpointCounts {
+#[utoipa::path(get, path = "/api/v1/gateway/endpoints", tag = "gateway", responses((status = 200, body = Vec<GatewayEndpoint>)))]
+async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayEndpoint>>, Problem> {
+    let counts = |seen: crate::EndpointPicture| GatewayEndpoint {
         average_ms: seen.average_ms(),
         endpoint: seen.name,
         requests: seen.requests,
@@ -225,31 +228,31 @@ async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<EndpointCo
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct ErrorCounts {
+struct GatewayErrors {
     total: u64,
     /// Refused by the gateway itself; the other 429s are the upstream's.
     limited: u64,
-    by_status: Vec<StatusCount>,
+    by_status: Vec<GatewayStatus>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct StatusCount {
+struct GatewayStatus {
     #[schema(example = 404)]
     status: u16,
     count: u64,
 }
 
 /// Errors by status.
-#[utoipa::path(get, path = "/api/v1/gateway/errors", tag = "gateway", responses((status = 200, body = ErrorCounts)))]
-async fn errors(State(gateway): State<Gateway>) -> Result<Json<ErrorCounts>, Problem> {
+#[utoipa::path(get, path = "/api/v1/gateway/errors", tag = "gateway", responses((status = 200, body = GatewayErrors)))]
+async fn errors(State(gateway): State<Gateway>) -> Result<Json<GatewayErrors>, Problem> {
     let picture = gateway.picture();
     let (summary, statuses) = tokio::try_join!(picture.summary(), picture.statuses())?;
-    let by_status = statuses.into_iter().map(|(status, count)| StatusCount { status, count }).collect();
-    Ok(Json(ErrorCounts { total: summary.errors, limited: summary.limited, by_status }))
+    let by_status = statuses.into_iter().map(|(status, count)| GatewayStatus { status, count }).collect();
+    Ok(Json(GatewayErrors { total: summary.errors, limited: summary.limited, by_status }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Instance {
+struct GatewayInstance {
     id: String,
     connections: u64,
     requests: u64,
@@ -257,9 +260,9 @@ struct Instance {
 }
 
 /// The instances that are alive.
-#[utoipa::path(get, path = "/api/v1/gateway/instances", tag = "gateway", responses((status = 200, body = Vec<Instance>)))]
-async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<Instance>>, Problem> {
-    let instance = |seen: crate::InstancePicture| Instance {
+#[utoipa::path(get, path = "/api/v1/gateway/instances", tag = "gateway", responses((status = 200, body = Vec<GatewayInstance>)))]
+async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayInstance>>, Problem> {
+    let instance = |seen: crate::InstancePicture| GatewayInstance {
         id: seen.id,
         connections: seen.connections,
         requests: seen.requests,
@@ -269,15 +272,16 @@ async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<Instance>>
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Hour {
+struct GatewayHour {
     start_unix_ms: u64,
     requests: u64,
 }
 
 /// Requests of the last 24 hours, the oldest first.
-#[utoipa::path(get, path = "/api/v1/gateway/hourly", tag = "gateway", responses((status = 200, body = Vec<Hour>)))]
-async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<Hour>>, Problem> {
-    let hour = |seen: crate::HourCount| Hour { start_unix_ms: seen.start_unix_ms, requests: seen.requests };
+#[utoipa::path(get, path = "/api/v1/gateway/hourly", tag = "gateway", responses((status = 200, body = Vec<GatewayHour>)))]
+async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>, Problem> {
+    let hour =
+        |seen: crate::HourCount| GatewayHour { start_unix_ms: seen.start_unix_ms, requests: seen.requests };
     Ok(Json(gateway.picture().hours().await?.into_iter().map(hour).collect()))
 }
 
@@ -293,7 +297,7 @@ struct Range {
 
 /// Response times in milliseconds, known to 1 %.
 #[derive(Debug, Serialize, ToSchema)]
-struct Percentiles {
+struct GatewayPercentiles {
     count: u64,
     p50: Option<f64>,
     p90: Option<f64>,
@@ -303,26 +307,26 @@ struct Percentiles {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Latency {
+struct GatewayLatency {
     /// Over the whole range.
-    overall: Percentiles,
+    overall: GatewayPercentiles,
     /// Minute by minute, the oldest first; minutes without requests are left out.
-    minutes: Vec<MinutePercentiles>,
+    minutes: Vec<GatewayMinute>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct MinutePercentiles {
+struct GatewayMinute {
     start_unix_ms: u64,
     #[serde(flatten)]
-    percentiles: Percentiles,
+    percentiles: GatewayPercentiles,
 }
 
 /// Percentiles of response times, over all instances.
-#[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(Range), responses((status = 200, body = Latency)))]
+#[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(Range), responses((status = 200, body = GatewayLatency)))]
 async fn latency(
     State(gateway): State<Gateway>,
     Query(range): Query<Range>,
-) -> Result<Json<Latency>, Problem> {
+) -> Result<Json<GatewayLatency>, Problem> {
     let minutes = range.minutes.unwrap_or(60);
     if !(1..=MOST_MINUTES).contains(&minutes) {
         return Err(Problem::invalid("minutes", format!("1 to {MOST_MINUTES}, not {minutes}")));
@@ -332,16 +336,16 @@ async fn latency(
         Err(bad) => return Err(Problem::invalid("endpoint", bad.to_string())),
     };
     let seen = gateway.picture().latency(endpoint.as_ref(), minutes).await?;
-    let overall = Percentiles::of(&merged(&seen));
-    let minute = |minute: &crate::MinuteLatency| MinutePercentiles {
+    let overall = GatewayPercentiles::of(&merged(&seen));
+    let minute = |minute: &crate::MinuteLatency| GatewayMinute {
         start_unix_ms: minute.start_unix_ms,
-        percentiles: Percentiles::of(&minute.histogram),
+        percentiles: GatewayPercentiles::of(&minute.histogram),
     };
     let minutes = seen.iter().filter(|minute| minute.histogram.count() > 0).map(minute).collect();
-    Ok(Json(Latency { overall, minutes }))
+    Ok(Json(GatewayLatency { overall, minutes }))
 }
 
-impl Percentiles {
+impl GatewayPercentiles {
     fn of(histogram: &Histogram) -> Self {
         let at = |percent| histogram.percentile(percent).map(|time| time.as_secs_f64() * 1000.0);
         Self {

@@ -72,7 +72,7 @@ impl Terminal {
         house.secrets = secrets;
         let folder = self.folder.clone();
         let config = Config { folder, public_quota: self.plan.quota.to_string(), ..Config::default() };
-        let pipelines = Pipelines::open(&house, Live::fixed(config)).await?;
+        let pipelines = Pipelines::open(&house, Live::fixed(config))?;
         Ok((house, pipelines))
     }
 

@@ -69,7 +69,7 @@ impl Systems {
             systems.add_uptime(web, config, stage).await.context("uptime")?;
         }
         if asked_for(System::Chat) {
-            systems.add_chat(chat);
+            systems.add_chat(chat, web, stage);
         }
         if asked_for(System::Load) {
             systems.add_load_tests(web, config, stage).context("load tests")?;
@@ -107,8 +107,12 @@ impl Systems {
         Ok(())
     }
 
-    fn add_chat(&mut self, chat: Chat) {
+    fn add_chat(&mut self, chat: Chat, web: &Web, stage: Stage) {
+        chat.show_changes(web.changes());
         chat.start();
+        if stage == Stage::Demo {
+            chat.start_demo();
+        }
         self.show(System::Chat, "Chat", "/chat", chat.routes(), move || {
             let chat = chat.clone();
             async move { chat.card().await }
@@ -129,7 +133,7 @@ impl Systems {
     }
 
     async fn add_pipelines(&mut self, web: &Web, config: &LiveConfig, stage: Stage) -> Result<()> {
-        let pipelines = Pipelines::open(web.house(), config.pipeline.clone()).await?;
+        let pipelines = Pipelines::open(web.house(), config.pipeline.clone())?;
         pipelines.start();
         if stage == Stage::Demo {
             pipelines.start_demo().await.context("the demo")?;

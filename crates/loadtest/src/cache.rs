@@ -38,6 +38,7 @@ pub struct CachedPlan {
 /// A group of steps, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoadPlanGroup)]
 pub struct CachedGroup {
     pub plan_version: u32,
     pub name: String,

@@ -27,6 +27,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// A second of a run, as those who watch it live see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoadSecond)]
 pub struct LiveSecond {
     /// Unix milliseconds of its end.
     pub at: i64,

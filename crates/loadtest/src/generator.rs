@@ -21,7 +21,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use self::connection::Destination;
-use self::desk::{Desk, Throttle};
+use self::desk::Desk;
 use self::gather::Gather;
 use crate::plan::Plan;
 use crate::second::{Fault, Second};
@@ -97,19 +97,7 @@ impl Generator {
         let mut threads = Vec::new();
         for thread in 0..job.threads {
             let share = job.share.part(thread, job.threads);
-            let throttle =
-                job.route.most_rate.map(|rate| Throttle::new(rate / f64::from(share.of), job.start));
-            let desk = Arc::new(Desk::new(
-                Arc::clone(&job.plan),
-                job.run_type,
-                share,
-                job.seed,
-                job.route.destinations.clone(),
-                orders.valve(job.start),
-                throttle,
-                samples.clone(),
-                job.start,
-            ));
+            let desk = Arc::new(Desk::new(job, share, orders.valve(job.start), samples.clone()));
             let (seconds, told) = mpsc::unbounded_channel();
             threads.push(told);
             spawn(thread, desk, job.start, seconds)?;
@@ -145,7 +133,7 @@ fn spawn(
     start: Instant,
     seconds: mpsc::UnboundedSender<Second>,
 ) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(31).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = move || {
         runtime.block_on(worker::work(desk, start, seconds));
         // Requests that are still on their way end with their connections.

@@ -11,6 +11,7 @@ use crate::keys::{Keys, TestId};
 /// A line, as it stands in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoadLogLine)]
 pub struct Line {
     /// Unix milliseconds.
     pub timestamp: i64,
@@ -22,6 +23,7 @@ pub struct Line {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
+#[schema(as = LoadLogLevel)]
 pub enum Level {
     Info,
     Warn,

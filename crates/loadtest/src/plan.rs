@@ -102,6 +102,7 @@ pub struct RunType {
 /// The language that a plan is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = LoadPlanFormat)]
 pub enum Format {
     Toml,
     Json,

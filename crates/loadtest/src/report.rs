@@ -17,6 +17,7 @@ const BARS: usize = 24;
 
 /// Everything worth knowing about a run.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
+#[schema(as = LoadReport)]
 pub struct Report {
     pub name: String,
     pub run_type: String,
@@ -49,6 +50,7 @@ pub struct Report {
 
 /// One step.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
+#[schema(as = LoadStepReport)]
 pub struct StepReport {
     pub name: String,
     pub group: Option<String>,
@@ -60,6 +62,7 @@ pub struct StepReport {
 
 /// Why requests failed.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
+#[schema(as = LoadFaultCount)]
 pub struct FaultCount {
     pub step: String,
     pub what: String,
@@ -68,6 +71,7 @@ pub struct FaultCount {
 
 /// One bar of the histogram.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
+#[schema(as = LoadBar)]
 pub struct Bar {
     /// Latencies up to here, in milliseconds.
     pub up_to: f64,
@@ -126,7 +130,7 @@ fn faults(plan: &Plan, tally: &Tally) -> Vec<FaultCount> {
             count: *count,
         }));
     }
-    faults.sort_by(|a, b| b.count.cmp(&a.count));
+    faults.sort_by_key(|fault| std::cmp::Reverse(fault.count));
     faults
 }
 

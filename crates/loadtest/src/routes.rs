@@ -54,6 +54,7 @@ impl LoadTests {
 
 /// A plan in a list.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoadPlanItem)]
 struct PlanItem {
     id: i64,
     name: String,
@@ -77,6 +78,7 @@ impl From<PlanEntry> for PlanItem {
 
 /// A plan with its text.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoadPlan)]
 struct PlanView {
     id: i64,
     name: String,
@@ -88,6 +90,7 @@ struct PlanView {
 
 /// A kind of run that a plan has.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoadRunType)]
 struct RunTypeView {
     name: String,
     groups: Vec<CachedGroup>,
@@ -96,6 +99,7 @@ struct RunTypeView {
 /// A plan to be kept.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LoadPlanBody)]
 struct PlanBody {
     /// The plan itself; see the documentation of the language.
     #[schema(max_length = 262_144)]
@@ -109,6 +113,7 @@ struct PlanBody {
 /// What a new run shall be.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schema(as = LoadRunBody)]
 struct RunBody {
     /// The plan's first kind, if not said.
     #[schema(max_length = 100)]
@@ -126,6 +131,7 @@ struct RunBody {
 
 /// A run.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoadRun)]
 pub(crate) struct RunView {
     id: String,
     plan_id: i64,
@@ -370,6 +376,7 @@ struct Lines {
 
 /// A part of a run's log.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoadLog)]
 struct LogView {
     /// The number of the newest line of all.
     newest: u64,

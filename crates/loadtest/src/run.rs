@@ -15,6 +15,7 @@ use crate::plans::PlanId;
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize, ToSchema,
 )]
 #[serde(rename_all = "UPPERCASE")]
+#[schema(as = LoadRunState)]
 pub enum State {
     /// In the queue.
     Pending,

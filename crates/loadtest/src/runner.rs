@@ -75,7 +75,9 @@ impl Part {
     /// The time to start by this machine's clock and the number of runners; `None` if it comes to nothing.
     async fn wait_for_start(&mut self) -> Result<Option<(Instant, u32)>, Error> {
         loop {
-            self.keep_seat().await?;
+            if self.write(RunnerState::Working, "").await == Standing::Out {
+                return Ok(None);
+            }
             let records = &self.tests.inner.house.records;
             let Some(run) = self.tests.run(&self.seat.run).await? else { return Ok(None) };
             if run.epoch != self.seat.epoch
@@ -209,11 +211,6 @@ impl Part {
                 Standing::In
             }
         }
-    }
-
-    async fn keep_seat(&mut self) -> Result<(), Error> {
-        self.write(RunnerState::Working, "").await;
-        Ok(())
     }
 
     /// Whether others must think that this runner is gone: it has to stop, for they may start anew.

@@ -20,6 +20,7 @@ pub struct Spread {
 
 /// The numbers that people ask for, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(as = LoadSummary)]
 pub struct Summary {
     pub min: f64,
     pub mean: f64,

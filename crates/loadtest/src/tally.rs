@@ -24,6 +24,7 @@ pub struct Tally {
 
 /// One second in a chart.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(as = LoadPoint)]
 pub struct Point {
     pub second: u32,
     pub requests: u64,
@@ -37,6 +38,7 @@ pub struct Point {
 
 /// How a threshold stands.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(as = LoadVerdict)]
 pub struct Verdict {
     pub threshold: String,
     /// In milliseconds, per cent or requests per second.

@@ -20,6 +20,7 @@ static WATCH: Script = Script::new(include_str!("views/watch.lua"));
 /// `metrics:current` (L1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoadCurrent)]
 pub struct Current {
     pub test_id: String,
     pub timestamp: i64,
@@ -40,6 +41,7 @@ pub struct Current {
 /// `test:status` (L2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoadStatus)]
 pub struct Status {
     pub test_id: String,
     pub status: String,

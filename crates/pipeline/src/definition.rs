@@ -396,6 +396,7 @@ impl Reader<'_> {
 }
 
 impl BadPlan {
+    #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     fn at(text: &str, offset: usize, field: String, reason: impl ToString) -> Self {
         let before = &text.as_bytes()[..offset.min(text.len())];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();

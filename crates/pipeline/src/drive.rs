@@ -95,10 +95,9 @@ impl Driver {
                 finished.extend(one);
             }
             self.commit(&finished, &mut held).await?;
-            if under_way.is_empty() && held.is_empty() {
-                if self.stop.is_cancelled() || run::complete(records, &self.run).await? {
-                    return Ok(());
-                }
+            let idle = under_way.is_empty() && held.is_empty();
+            if idle && (self.stop.is_cancelled() || run::complete(records, &self.run).await?) {
+                return Ok(());
             }
         }
     }

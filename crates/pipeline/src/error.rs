@@ -39,10 +39,12 @@ pub enum Error {
 }
 
 impl Error {
+    #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn unfit(field: &'static str, reason: impl ToString) -> Self {
         Self::Unfit { field, reason: reason.to_string() }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn unknown(what: &'static str, name: impl ToString) -> Self {
         Self::Unknown { what, name: name.to_string() }
     }

@@ -93,6 +93,7 @@ impl Failure {
         Self { class: Class::Network, error: text }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn parse(error: impl ToString) -> Self {
         Self { class: Class::Parse, error: error.to_string() }
     }

@@ -85,7 +85,7 @@ impl Progress {
 }
 
 impl Pipelines {
-    pub async fn open(house: &House, config: Live<Config>) -> Result<Self> {
+    pub fn open(house: &House, config: Live<Config>) -> Result<Self> {
         let settings = config.now();
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
         let public =
@@ -93,7 +93,7 @@ impl Pipelines {
         let fetcher = Fetcher::new().map_err(|error| Error::Refused(error.to_string()))?;
         let shared = Shared {
             books: Books::new(&house.records),
-            quotas: Quotas::open(&house.hot, &keys, &house.records, public).await?,
+            quotas: Quotas::new(&house.hot, &keys, &house.records, public),
             views: Views::new(&house.hot, &keys, &house.records),
             folder: settings.folder.clone(),
             house: house.clone(),

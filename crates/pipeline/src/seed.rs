@@ -2,7 +2,7 @@
 //! goes on after a crash adds nothing twice and leaves nothing out.
 
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hob_records::{Isolation, Records, Transaction, sql};
 use url::Url;
@@ -32,7 +32,7 @@ pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Pat
         }
         Source::File { step, path } => {
             let (path, step, from) = (folder.join(path), step.clone(), run.seeded_to);
-            let read = tokio::task::spawn_blocking(move || read_lines(path, &step, from)).await;
+            let read = tokio::task::spawn_blocking(move || read_lines(&path, &step, from)).await;
             read.unwrap_or_else(|error| Err(Error::Refused(error.to_string())))?
         }
     };
@@ -76,9 +76,9 @@ async fn advance(records: &Records, run: &RunId, from: i64, to: i64, items: &[Ne
 }
 
 /// Reads lines from `from` on: each a key, or a JSON object with a `key`.
-fn read_lines(path: PathBuf, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)> {
+fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)> {
     let cannot = |source| Error::File { what: path.display().to_string(), source };
-    let file = std::fs::File::open(&path).map_err(cannot)?;
+    let file = std::fs::File::open(path).map_err(cannot)?;
     let mut reader = BufReader::new(file);
     reader.seek(SeekFrom::Start(from.unsigned_abs())).map_err(cannot)?;
     let mut at = from;

@@ -35,7 +35,7 @@ pub struct Offer {
 }
 
 /// What goes wrong, once for each that is ordered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Status(u16),
     /// The connection ends in the middle of the answer.

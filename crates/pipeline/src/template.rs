@@ -87,10 +87,8 @@ impl Place {
     fn write(self, text: &mut String, value: &str) {
         match self {
             Place::Url => {
-                text.extend(url::form_urlencoded::byte_serialize(value.as_bytes()).map(|part| match part {
-                    "+" => "%20",
-                    part => part,
-                }))
+                let parts = url::form_urlencoded::byte_serialize(value.as_bytes());
+                text.extend(parts.map(|part| if part == "+" { "%20" } else { part }));
             }
             Place::Header => text.extend(value.chars().filter(|c| !c.is_control())),
             Place::Json => {

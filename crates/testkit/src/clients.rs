@@ -11,21 +11,26 @@ pub fn python() -> PathBuf {
 }
 
 /// Has schemathesis make requests of all kinds from an API document, good and bad ones, `examples` of each operation
-/// at most. Panics with its report if any answer is a failure of ours (500), or is not what the document says.
-pub async fn examine_api(document_url: &str, examples: u64, arguments: &[&str]) {
+/// at most, all with a token that may do everything. Panics with its report if any answer is a failure of ours (500),
+/// or is not what the document says.
+pub async fn examine_api(document_url: &str, token: &str, examples: u32, arguments: &[&str]) {
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,\
                   response_headers_conformance,response_schema_conformance";
     let folder = tempfile::tempdir().expect("a folder");
     let mut examination = tokio::process::Command::new(python().with_file_name("st"));
-    examination.current_dir(folder.path()).args(["run", document_url, "--checks", checks]);
-    examination.args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples.to_string()]);
+    examination.current_dir(folder.path()).kill_on_drop(true);
+    examination.args(["run", document_url, "--checks", checks, "--phases", "examples,coverage,fuzzing"]);
+    examination.args(["--max-examples", &examples.to_string()]);
+    examination.args(["--header", &format!("Authorization: Bearer {token}")]);
     // The same requests each time: what it finds can be found again.
-    examination
-        .args(["--seed", "1", "--no-color", "--continue-on-failure"])
-        .args(arguments)
-        .kill_on_drop(true);
+    examination.args(["--seed", "1", "--no-color", "--continue-on-failure"]).args(arguments);
     let report = examination.output().await.unwrap_or_else(|error| panic!("schemathesis: {error}"));
-    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stdout));
+    let text = String::from_utf8_lossy(&report.stdout);
+    assert!(report.status.success(), "{text}");
+    assert!(
+        !text.contains("returned only 401/403"),
+        "the token opens too little to examine anything: {text}"
+    );
 }
 
 /// A `node_modules` with ioredis and node-redis, to be given to `node` as `NODE_PATH`.

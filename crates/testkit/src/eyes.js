@@ -57,7 +57,9 @@ while (texts.nextNode()) {
 }
 const [wide, room] = [document.documentElement.scrollWidth, document.documentElement.clientWidth];
 if (wide > room) {
-  const sticking = [...document.body.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > room + 1);
+  const scrolls = (element) => element && (getComputedStyle(element).overflowX !== "visible" || scrolls(element.parentElement));
+  const sticks = (element) => element.getBoundingClientRect().right > room + 1 && !scrolls(element.parentElement);
+  const sticking = [...document.body.querySelectorAll("*")].filter(sticks);
   const names = sticking.slice(0, 3).map((element) => `${element.localName}.${element.className.baseVal ?? element.className}`);
   complaints.push(`the page is ${wide} wide and has room for ${room}: ${names.join(", ")}`);
 }

@@ -278,6 +278,10 @@ function filter(form) {
   refreshSoon(0);
 }
 
+// On a phone the navigation scrolls sideways: where one is should be in sight.
+const here = document.querySelector(".nav [aria-current]");
+if (here && here.getBoundingClientRect().right > innerWidth) here.scrollIntoView({ block: "nearest", inline: "center" });
+
 clock(document.body);
 setInterval(tellTimes, 1_000);
 listen();

@@ -1,11 +1,10 @@
 //! An app: all routes behind everything that all requests pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
@@ -46,7 +45,7 @@ impl App {
         web.learn(services(routes.entries()));
         let (router, document, entries, nav) = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = Frame::new(web.clone(), nav, stage, stopping.clone());
+        let frame = Frame::new(web.clone(), nav, pages(&entries), stage, stopping.clone());
         let router = dressed(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }
@@ -84,6 +83,12 @@ impl std::fmt::Debug for App {
     }
 }
 
+/// What each page asks for.
+fn pages(entries: &[Entry]) -> HashMap<String, Access> {
+    let pages = entries.iter().filter(|entry| entry.method == "GET");
+    pages.map(|entry| (entry.path.clone(), entry.access.clone())).collect()
+}
+
 /// The services that the routes ask for scopes of.
 fn services(entries: &[Entry]) -> BTreeSet<String> {
     let service = |entry: &Entry| match &entry.access {
@@ -106,7 +111,6 @@ fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(same_origin))
         .layer(from_fn_with_state(limits, limit))
-        .layer(from_fn(too_large))
         .layer(DefaultBodyLimit::max(config.max_body_kib as usize * 1024));
     router
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "There is nothing at this address."))
@@ -114,15 +118,4 @@ fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not know that method.")
         })
         .layer(all)
-}
-
-/// Says 413 as everything else is said, whatever extractor found out.
-async fn too_large(request: Request, next: Next) -> Response {
-    use axum::response::IntoResponse;
-    let response = next.run(request).await;
-    let ours = response.extensions().get::<Problem>().is_some();
-    if response.status() == StatusCode::PAYLOAD_TOO_LARGE && !ours {
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too large.").into_response();
-    }
-    response
 }

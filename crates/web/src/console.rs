@@ -1,5 +1,6 @@
 //! The frame around all pages of the console.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Caller, Problem, Scope, Stage, Web};
+use crate::{Access, Caller, Problem, Scope, Stage, Web};
 
 /// A link in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub(crate) struct Frame(Arc<Inside>);
 struct Inside {
     web: Web,
     nav: Vec<NavItem>,
+    /// What each page asks for.
+    pages: HashMap<String, Access>,
     stage: Stage,
     stopping: CancellationToken,
 }
@@ -99,11 +102,12 @@ impl Console {
     /// The page with this body. A handler answers with it.
     pub fn page(&self, title: &str, body: &impl Template) -> Result<Page, Problem> {
         let body = body.render().map_err(Problem::internal)?;
-        let nav = &self.frame.0.nav;
+        let nav: Vec<NavItem> =
+            self.frame.0.nav.iter().copied().filter(|item| self.may_open(item.href)).collect();
         let layout = Layout {
             title,
-            nav,
-            here: here(nav, &self.path),
+            nav: &nav,
+            here: here(&nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
             entrance: self.entrance(),
             admin: self.may(&Scope::Admin),
@@ -134,6 +138,18 @@ impl Console {
         self.caller.as_ref().is_some_and(|caller| caller.may(scope))
     }
 
+    /// Whether who is looking may open this page: for links and for what is told of it elsewhere.
+    #[must_use]
+    pub fn may_open(&self, path: &str) -> bool {
+        match self.frame.0.pages.get(path) {
+            _ if self.entrance() == Entrance::Open => true,
+            Some(Access::Public) => true,
+            Some(Access::Known) => self.caller.is_some(),
+            Some(Access::Scope(scope)) => self.may(scope),
+            None => false,
+        }
+    }
+
     /// The path of the page.
     #[must_use]
     pub fn path(&self) -> &str {
@@ -151,8 +167,14 @@ fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
 }
 
 impl Frame {
-    pub(crate) fn new(web: Web, nav: Vec<NavItem>, stage: Stage, stopping: CancellationToken) -> Self {
-        Self(Arc::new(Inside { web, nav, stage, stopping }))
+    pub(crate) fn new(
+        web: Web,
+        nav: Vec<NavItem>,
+        pages: HashMap<String, Access>,
+        stage: Stage,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Inside { web, nav, pages, stage, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {

@@ -14,7 +14,7 @@
 //! use utoipa::ToSchema;
 //!
 //! #[derive(Clone)]
-//! struct Garden;
+//! struct Garden(Vec<String>);
 //!
 //! #[derive(Serialize, ToSchema)]
 //! struct Gnome {
@@ -24,8 +24,8 @@
 //! /// One gnome.
 //! #[utoipa::path(get, path = "/api/v1/garden/gnomes/{name}", params(("name" = String, Path)),
 //!     responses((status = 200, body = Gnome)))]
-//! async fn gnome(State(_): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
-//!     if name == "robin" { Ok(Json(Gnome { name })) } else { Err(Problem::not_found("gnome")) }
+//! async fn gnome(State(garden): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
+//!     if garden.0.contains(&name) { Ok(Json(Gnome { name })) } else { Err(Problem::not_found("gnome")) }
 //! }
 //!
 //! #[derive(Template)]
@@ -45,7 +45,7 @@
 //!         .page(Access::read("garden"), "/garden", lawn)
 //!         .with_state(garden)
 //! }
-//! # let _ = routes(Garden);
+//! # let _ = routes(Garden(vec![]));
 //! ```
 
 mod access;

@@ -74,16 +74,12 @@ impl Orders {
     }
 
     async fn wait(&self, node: &Node, dispatch: &Dispatch) -> Result<(), Error> {
-        let deadline = tokio::time::Instant::now() + node.lease() * 2;
+        let deadline = tokio::time::Instant::now() + node.lease() * 3;
         let payload = serde_json::to_vec(dispatch)?;
         loop {
-            // A node whose lease has ended is not in this list, and one that joins later reads the records.
-            let live = node.live().await?;
-            let me = node.incarnation();
-            let others: Vec<&str> = live.iter().map(|member| member.incarnation.as_str()).collect();
-            let missing = |confirmed: &HashSet<String>| {
-                others.iter().any(|other| *other != me.as_str() && !confirmed.contains(*other))
-            };
+            // A node whose lease has ended is not among them, and one that joins later reads the records.
+            let others = node.others().await?;
+            let missing = |confirmed: &HashSet<String>| others.iter().any(|other| !confirmed.contains(other));
             if !self.confirmed.lock().get(&dispatch.id).is_some_and(missing) {
                 return Ok(());
             }

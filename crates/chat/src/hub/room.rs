@@ -128,14 +128,6 @@ impl Room {
         });
     }
 
-    /// Takes everybody away and has them come back for what they missed.
-    pub(crate) fn remove_all(&self, why: protocol::Unsubscribed) {
-        let frame = protocol::unsubscribe_push(&self.channel, why);
-        for (_, subscriber) in self.state.lock().subscribers.drain() {
-            subscriber.peer.outlet.push(frame.clone());
-        }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.state.lock().subscribers.is_empty()
     }
@@ -258,10 +250,6 @@ impl Room {
     /// Those whose typing should be over by now.
     pub(crate) fn typists_due(&self, now: Instant) -> bool {
         self.state.lock().typists.values().any(|until| *until <= now)
-    }
-
-    pub(crate) fn has_typists(&self) -> bool {
-        !self.state.lock().typists.is_empty()
     }
 
     /// Keeps those who still type; answers with those who stopped.

@@ -29,9 +29,23 @@ impl Client {
         Self { socket, next_id: 0, waiting: VecDeque::new(), closed: None }
     }
 
+    /// A connection with a small window, so that little is under way.
+    pub(crate) async fn open_narrow(app: &TestApp) -> Self {
+        let narrow = tokio::net::TcpSocket::new_v4().unwrap();
+        narrow.set_recv_buffer_size(4_096).unwrap();
+        let stream = MaybeTlsStream::Plain(narrow.connect(app.address()).await.unwrap());
+        let url = app.url("/connection/websocket").replace("http", "ws");
+        let (socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
+        Self { socket, next_id: 0, waiting: VecDeque::new(), closed: None }
+    }
+
     /// A connection of a user.
     pub(crate) async fn connect(app: &TestApp, chat: &Chat, id: &str) -> Self {
-        let mut client = Self::open(app).await;
+        Self::open(app).await.sign_in(chat, id).await
+    }
+
+    pub(crate) async fn sign_in(self, chat: &Chat, id: &str) -> Self {
+        let mut client = self;
         let token = chat.issue_token(&user(id), Duration::from_secs(600)).unwrap();
         let reply = client.call(json!({ "connect": { "token": token } })).await;
         assert!(reply["connect"]["client"].is_string(), "{reply}");

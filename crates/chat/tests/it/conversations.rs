@@ -62,6 +62,23 @@ every_house! {
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
 
+    /// C8 C20: a block also hides what somebody said who has left since.
+    async fn a_block_hides_messages_of_those_who_left(house: TestHouse) {
+        let chat = open(&house);
+        let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
+        say(&chat, &id, "carl", "bye").await;
+        done(chat.remove_member(&id, &user("carl"), None).await);
+        let badge = keys(&house).unread_total(&user("anna"));
+        let shows = async |total: &str| {
+            wait_for("the badge", LIMIT, async || crate::world::get(&house, &badge).await.as_deref() == Some(total)).await;
+        };
+        shows("1").await;
+        done(chat.block(&user("anna"), &user("carl"), Wish::Block).await);
+        shows("0").await;
+        done(chat.block(&user("anna"), &user("carl"), Wish::Unblock).await);
+        shows("1").await;
+    }
+
     /// C20: nothing passes between two users of whom one has blocked the other.
     async fn a_block_hides_both_from_each_other(house: TestHouse) {
         let chat = open(&house);

@@ -1,11 +1,16 @@
 //! The chat against its contract (C1–C20), in every kind of house.
 
+mod browser;
+mod cable;
 mod client;
 mod conversations;
+mod http;
 mod live;
 mod messages;
 mod nodes;
 mod presence;
+mod sdk;
+mod slow;
 mod socket;
 mod unread;
 mod world;

@@ -7,7 +7,7 @@ use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMe
 use hob_hot::cmd;
 use hob_house::{House, Live, Period};
 use hob_records::outbox::{Relay, Retention};
-use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
+use hob_testkit::{Needs, TestHouse};
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],
@@ -126,13 +126,4 @@ pub(crate) fn done<T>(answer: Answer<T>) -> T {
 /// The value of a string key; `None` where there is none.
 pub(crate) async fn get(house: &House, key: &hob_schema::Key) -> Option<String> {
     house.hot.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
-}
-
-/// Waits until a string key holds a value.
-pub(crate) async fn holds(house: &House, key: &hob_schema::Key, value: Option<&str>) {
-    wait_for(format_args!("{key} to hold {value:?}"), LIMIT, async || {
-        let found = get(house, key).await;
-        if found.as_deref() == value { Ok(()) } else { Err(found) }
-    })
-    .await;
 }

@@ -73,6 +73,18 @@ struct Batch {
     until: Instant,
 }
 
+/// What the store was asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// What is needed at once.
+    cost: u32,
+    /// What is given if the answer is yes.
+    granted: u32,
+    /// Before the question was sent: the store debits later than this, never earlier.
+    at: Instant,
+    answered_at: Instant,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     until: Instant,
@@ -120,7 +132,6 @@ impl Pool {
         let key = (lender.key)();
         let most = (lender.rule.most_at_once() / SHARE).max(1);
         let want = self.tokens.lock().want.clamp(1, most).max(cost);
-        // Before asking: the store debits later than this, never earlier.
         let mut asked_at = Instant::now();
         let mut decision = lender.rule.take(lender.hot, &[&key], want).await?;
         let mut granted = want;
@@ -131,7 +142,8 @@ impl Pool {
             asked_at = Instant::now();
             decision = lender.rule.take(lender.hot, &[&key], granted).await?;
         }
-        self.tokens.lock().receive(decision, granted, cost, asked_at, lender.hold);
+        let asked = Asked { cost, granted, at: asked_at, answered_at: Instant::now() };
+        self.tokens.lock().receive(decision, asked, lender.hold);
         Ok(())
     }
 }
@@ -168,21 +180,17 @@ impl Tokens {
         }
     }
 
-    fn receive(&mut self, decision: Decision, granted: u32, cost: u32, asked_at: Instant, hold: Duration) {
+    fn receive(&mut self, decision: Decision, asked: Asked, hold: Duration) {
         match decision {
             Decision::Allowed(quota) => {
                 self.quota = Some(quota);
                 self.refused = None;
-                self.batches.push_back(Batch {
-                    left: granted,
-                    size: granted,
-                    asked_at,
-                    until: asked_at + hold,
-                });
+                let (size, asked_at) = (asked.granted, asked.at);
+                self.batches.push_back(Batch { left: size, size, asked_at, until: asked_at + hold });
             }
             Decision::Denied { quota, retry_after } => {
-                let until = Instant::now() + retry_after.max(hold / REFUSED_FOR);
-                self.refused = Some(Refused { until, cost, quota });
+                let until = asked.answered_at + retry_after.max(hold / REFUSED_FOR);
+                self.refused = Some(Refused { until, cost: asked.cost, quota });
             }
         }
     }
@@ -193,56 +201,5 @@ impl Tokens {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOLD: Duration = Duration::from_secs(1);
-
-    fn quota() -> Quota {
-        Quota { limit: 100, remaining: 0, reset_after: Duration::ZERO }
-    }
-
-    #[test]
-    fn tokens_are_dropped_when_their_time_is_up() {
-        let (mut tokens, asked_at) = (Tokens::default(), Instant::now());
-        tokens.receive(Decision::Allowed(quota()), 10, 1, asked_at, HOLD);
-        let just_in_time = asked_at + HOLD - Duration::from_micros(1);
-        assert!(tokens.spend(1, just_in_time, HOLD).is_some_and(|decision| decision.is_allowed()));
-        assert_eq!(tokens.spend(1, asked_at + HOLD, HOLD), None);
-    }
-
-    #[test]
-    fn batches_grow_with_demand_and_shrink_without() {
-        let (mut tokens, begun) = (Tokens::default(), Instant::now());
-        for (round, size) in [1, 2, 4, 8, 16].into_iter().enumerate() {
-            assert_eq!(tokens.want.max(1), size, "round {round}");
-            tokens.receive(Decision::Allowed(quota()), size, 1, begun, HOLD);
-            for _ in 0..size {
-                assert!(tokens.spend(1, begun, HOLD).is_some());
-            }
-            assert_eq!(tokens.spend(1, begun, HOLD), None);
-        }
-        tokens.receive(Decision::Allowed(quota()), 32, 1, begun, HOLD);
-        tokens.spend(3, begun, HOLD);
-        assert_eq!(tokens.spend(1, begun + HOLD, HOLD), None);
-        assert_eq!(tokens.want, 3);
-    }
-
-    #[test]
-    fn a_refusal_of_much_says_nothing_about_little() {
-        let (mut tokens, now) = (Tokens::default(), Instant::now());
-        let denied = Decision::Denied { quota: quota(), retry_after: HOLD };
-        tokens.receive(denied, 5, 5, now, HOLD);
-        assert!(tokens.spend(5, now, HOLD).is_some_and(|decision| !decision.is_allowed()));
-        assert_eq!(tokens.spend(1, now, HOLD), None);
-    }
-
-    #[tokio::test]
-    async fn made_up_callers_do_not_fill_the_memory() {
-        let pools = Pools::default();
-        for number in 0..100_000 {
-            pools.callers.lock().get_or_insert(&Identity::new(&format!("s:{number}")).unwrap(), Arc::default);
-        }
-        assert!(pools.callers() <= MOST_CALLERS);
-    }
-}
+#[path = "lease_tests.rs"]
+mod tests;

@@ -75,8 +75,8 @@ impl Forwarder {
         if request.method() == Method::CONNECT {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not for a gateway.");
         }
-        let trust = admission.policy().trust.clone();
-        let origin = trust.origin(arrival.peer, request.headers());
+        let policy = admission.policy();
+        let origin = policy.trust.origin(arrival.peer, request.headers());
         let protocol = headers::strip_hop_by_hop(request.headers_mut());
         // Only HTTP/1.1 has upgrades of this kind.
         let upgrade = match protocol {
@@ -86,7 +86,8 @@ impl Forwarder {
             _ => None,
         };
         let (uri, version) = (request.uri().clone(), request.version());
-        let from: (SocketAddr, Origin, _, Scheme) = (arrival.peer, origin, trust.chain, arrival.scheme);
+        let from: (SocketAddr, Origin, _, Scheme) =
+            (arrival.peer, origin, policy.trust.chain, arrival.scheme);
         headers::prepare(request.headers_mut(), (&uri, version), from);
         let mut client_side = None;
         if let Some((on_upgrade, protocol)) = upgrade {

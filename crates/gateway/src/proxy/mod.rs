@@ -34,10 +34,12 @@ use headers::Scheme;
 /// A client that connects says hello within this, and sends a whole request head.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
 /// How long requests may go on once the proxy was told to stop.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN: Duration = Duration::from_secs(5);
 /// When there are no file descriptors left, a moment's wait is better than a busy loop.
 const PAUSE: Duration = Duration::from_millis(50);
 const MOST_STREAMS: u32 = 256;
+/// Bytes of a request's head.
+const MOST_HEAD: usize = 64 * 1024;
 
 /// A proxy that is ready to serve. Clones are handles to the same.
 #[derive(Clone)]
@@ -64,7 +66,7 @@ impl Proxy {
             _ => return Err(Error::Config("tls_certificate and tls_key belong together".to_owned())),
         };
         let mut http = auto::Builder::new(TokioExecutor::new());
-        http.http1().timer(TokioTimer::new()).header_read_timeout(HELLO_WITHIN);
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HELLO_WITHIN).max_buf_size(MOST_HEAD);
         http.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
         let connections = Arc::new(Semaphore::new(config.connections.max(1) as usize));
         Ok(Self { inner: Arc::new(Inner { admission, forwarder, tls, connections, http }) })

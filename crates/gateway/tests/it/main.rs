@@ -5,5 +5,6 @@ mod faces;
 mod kit;
 mod limits;
 mod loss;
+mod oracle;
 mod proxy;
 mod upstream;

@@ -97,7 +97,10 @@ impl KeysPage {
 fn verdict(audit: &AuditReport) -> Badge {
     match audit.worst() {
         None => Tone::Good.badge("as declared"),
-        Some(severity) => tone(&severity).badge(audit.verdict()),
+        Some(severity) => {
+            let kinds = audit.violations.len() + audit.undeclared.len();
+            tone(&severity).badge(format!("{kinds} {}", if kinds == 1 { "finding" } else { "findings" }))
+        }
     }
 }
 

@@ -57,10 +57,11 @@ impl Overview {
         self
     }
 
-    /// All cards, in the order of the systems, asked for at once.
-    async fn cards(&self) -> Vec<Card> {
+    /// The cards of the systems that who is looking may look at, in their order, asked for at once.
+    async fn cards(&self, console: &Console) -> Vec<Card> {
         let mut asked = JoinSet::new();
-        for (index, system) in self.systems.iter().cloned().enumerate() {
+        let seen = self.systems.iter().filter(|system| console.may_open(system.href));
+        for (index, system) in seen.cloned().enumerate() {
             asked.spawn(async move {
                 let told = timeout(PATIENCE, (system.card)()).await;
                 (index, told.unwrap_or_else(|_| system.silent()))
@@ -123,8 +124,8 @@ impl OverviewPage {
 }
 
 pub(crate) async fn page(console: Console, State(overview): State<Overview>) -> Result<Page, Problem> {
-    let (cards, checkup) = tokio::join!(overview.cards(), Checkup::of(&overview.house));
-    let mut troubles = checkup.troubles();
+    let (cards, checkup) = tokio::join!(overview.cards(&console), Checkup::of(&overview.house));
+    let mut troubles = if console.may_open("/health") { checkup.troubles() } else { Vec::new() };
     troubles.extend(cards.iter().flat_map(|card| card.troubles.iter().cloned()));
     troubles.sort_by_key(|trouble| Reverse(trouble.tone));
     let more = troubles.len().saturating_sub(MOST_TROUBLES);

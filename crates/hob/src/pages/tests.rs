@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hob_hot::cmd;
-use hob_house::Live;
 use hob_house::keys::Keys;
+use hob_house::{Live, SecretRef};
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Config, Figure, Routes, Trouble};
+use hob_web::{Card, Config, Creation, Figure, NewToken, Routes, Scope, Scopes, Tokens, Trouble};
 
 use super::{Overview, around};
 use crate::http::Place;
@@ -39,8 +39,12 @@ fn card(troubles: Vec<Trouble>) -> Card {
 }
 
 async fn app(house: &TestHouse, overview: Overview) -> TestApp {
+    configured(house, Config::default(), overview).await
+}
+
+async fn configured(house: &TestHouse, config: Config, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, Live::fixed(Config::default()), |web| {
+    TestApp::configured(house, Live::fixed(config), |web| {
         around(Routes::new(), web, &keys, &place(), overview).unwrap()
     })
     .await
@@ -131,4 +135,114 @@ async fn a_system_that_hangs_does_not_hold_up_the_others() {
     );
     let page = app(&house, overview).await.get("/").await.text();
     assert!(page.contains("Uptime does not tell how it is") && page.contains("1.2\u{a0}k"), "{page}");
+}
+
+#[tokio::test]
+async fn who_may_not_open_a_page_is_told_nothing_of_it() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("admin");
+    std::fs::write(&file, "a token that nobody guesses").unwrap();
+    let config = Config { admin_token: Some(SecretRef::File(file)), ..Config::default() };
+    let new = NewToken {
+        name: "ada".to_owned(),
+        scopes: Scopes::new(vec![Scope::read("chat")]).unwrap(),
+        expires_at: None,
+    };
+    let Creation::Created { text, .. } = Tokens::new(&house.records).create(&new, "a test").await.unwrap()
+    else {
+        panic!("no token");
+    };
+    let mut app = configured(&house, config, Overview::new(&house)).await;
+    let links = ["href=\"/health\"", "href=\"/keys\"", "href=\"/access\""];
+    app.use_token("a token that nobody guesses");
+    let page = app.get("/").await.text();
+    assert!(links.iter().all(|link| page.contains(link)), "{page}");
+    app.use_token(&text);
+    let page = app.get("/").await.text();
+    assert!(page.contains("ada") && !links.iter().any(|link| page.contains(link)), "{page}");
+    assert_eq!(app.get("/health").await.status, 403);
+}
+
+mod browser {
+    use std::path::PathBuf;
+
+    use hob_testkit::{Browser, Scheme, Window, assert_readable, screenshot};
+    use hob_web::look::Unit;
+
+    use super::*;
+
+    fn busy_house(house: &TestHouse) -> Overview {
+        let figure = |label, value| Figure { label, value };
+        let course = |seed: u64| (0..60_u64).map(|step| Some(((step * seed) % 17 + 20) as f64)).collect();
+        let gateway = Card {
+            title: "Gateway",
+            href: "/gateway",
+            tone: Tone::Good,
+            word: "2 instances".to_owned(),
+            figures: vec![
+                figure("Requests", Unit::PerSecond.of(1_820.0)),
+                figure("p99", Unit::Millis.of(118.0)),
+                figure("Errors", Unit::Ratio.of(0.0021)),
+            ],
+            spark: course(7),
+            troubles: Vec::new(),
+        };
+        let down = Trouble {
+            tone: Tone::Bad,
+            text: "api.example.org is down: connection refused".to_owned(),
+            href: "/uptime".to_owned(),
+            since_ms: Some(hob_web::look::now_ms() - 240_000),
+        };
+        let uptime = Card {
+            title: "Uptime",
+            href: "/uptime",
+            tone: Tone::Bad,
+            word: "1 of 40 down".to_owned(),
+            figures: vec![figure("Up", Unit::Ratio.of(0.975)), figure("Checks", Unit::PerSecond.of(12.0))],
+            spark: course(5),
+            troubles: vec![down],
+        };
+        let late = Trouble {
+            tone: Tone::Warn,
+            text: "The nightly run waits for its quota".to_owned(),
+            href: "/pipelines".to_owned(),
+            since_ms: None,
+        };
+        let pipelines = Card {
+            title: "Pipelines",
+            href: "/pipelines",
+            tone: Tone::Busy,
+            word: "3 running".to_owned(),
+            figures: vec![figure("Items today", Quantity::count(48_211))],
+            spark: Vec::new(),
+            troubles: vec![late],
+        };
+        [gateway, uptime, card(Vec::new()), pipelines].into_iter().fold(
+            Overview::new(house),
+            |overview, card| {
+                overview.system(card.title, card.href, move || {
+                    let card = card.clone();
+                    async move { card }
+                })
+            },
+        )
+    }
+
+    #[tokio::test]
+    async fn the_overview_of_a_busy_house_can_be_read() {
+        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let app = app(&house, busy_house(&house)).await;
+        let browser = Browser::start();
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
+        for (name, width, scheme) in
+            [("light", 1280, Scheme::Light), ("dark", 1280, Scheme::Dark), ("phone", 500, Scheme::Dark)]
+        {
+            let client = browser.open(Window { width, height: 1000, scheme, ..Window::default() }).await;
+            client.goto(&app.url("/")).await.unwrap();
+            screenshot(&client, &folder.join(format!("busy-overview-{name}.png"))).await;
+            assert_readable(&client, &format!("a busy Overview, {name}")).await;
+            client.close().await.unwrap();
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod doctor;
+mod load;
 mod monitors;
 mod pipeline;
 mod program;

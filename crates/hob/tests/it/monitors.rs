@@ -47,9 +47,9 @@ impl Desk {
 fn file(count: usize, target: &str) -> String {
     let mut yaml = "monitors:\n".to_owned();
     for n in 0..count {
-        let _ = write!(
+        let _ = writeln!(
             yaml,
-            "  m{n}: {{name: M{n}, kind: http, target: '{target}', interval_s: 1, retries: 0, assertions: ['status == 200']}}\n"
+            "  m{n}: {{name: M{n}, kind: http, target: '{target}', interval_s: 1, retries: 0, assertions: ['status == 200']}}"
         );
     }
     yaml

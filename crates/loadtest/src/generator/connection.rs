@@ -167,7 +167,7 @@ impl Connection {
         let outcome = poll_fn(|cx| {
             while sent < request.len() {
                 match stream.poll_write(cx, &request[sent..]) {
-                    Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::Closed)),
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Fault::Closed)),
                     Poll::Ready(Ok(written)) => sent += written,
                     Poll::Pending => return ring(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
                 }

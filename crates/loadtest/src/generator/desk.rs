@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use super::connection::Destination;
 use super::meter::{Meter, Outcome};
 use super::valve::Valve;
-use super::{Sample, Share};
+use super::{Job, Sample, Share};
 use crate::plan::Plan;
 use crate::second::{Fault, Second};
 
@@ -45,18 +45,9 @@ pub(super) struct Throttle {
 }
 
 impl Desk {
-    #[allow(clippy::too_many_arguments, reason = "made in one place, of what that place was given")]
-    pub(super) fn new(
-        plan: Arc<Plan>,
-        run_type: usize,
-        share: Share,
-        seed: u64,
-        destinations: Vec<Destination>,
-        valve: Valve,
-        throttle: Option<Throttle>,
-        samples: mpsc::Sender<Sample>,
-        start: Instant,
-    ) -> Self {
+    pub(super) fn new(job: &Job, share: Share, valve: Valve, samples: mpsc::Sender<Sample>) -> Self {
+        let (plan, run_type, start) = (Arc::clone(&job.plan), job.run_type, job.start);
+        let throttle = job.route.most_rate.map(|rate| Throttle::new(rate / f64::from(share.of), start));
         let included = |step: &&usize| plan.run_types[run_type].includes(&plan.steps[**step]);
         let steps =
             plan.scenarios.iter().map(|scenario| scenario.steps.iter().filter(included).copied().collect());
@@ -70,8 +61,8 @@ impl Desk {
             plan,
             run_type,
             share,
-            seed,
-            destinations,
+            seed: job.seed,
+            destinations: job.route.destinations.clone(),
             valve,
             throttle,
             samples,

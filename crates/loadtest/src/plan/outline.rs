@@ -99,7 +99,7 @@ impl Scan<'_> {
             b'[' => self.items(path)?,
             b'"' => drop(self.string()?),
             _ => {
-                self.at += self.text[start..].iter().take_while(|byte| !b",]} \t\r\n".contains(byte)).count()
+                self.at += self.text[start..].iter().take_while(|byte| !b",]} \t\r\n".contains(byte)).count();
             }
         }
         self.outline.0[index].1.end = self.at;

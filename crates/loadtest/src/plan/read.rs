@@ -293,7 +293,7 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::
     });
     let names = &plan.names;
     let url_path = Template::parse(url_path, names).map_err(at(&field))?;
-    let (kind, body) = body(path, from)?;
+    let (kind, body) = body(path, from, names)?.map_or((None, None), |(kind, body)| (kind, Some(body)));
     let mut headers: BTreeMap<String, (String, &str)> = BTreeMap::new();
     let global = defaults.headers.iter().map(|(name, value)| ("headers".to_owned(), name, value));
     let own = from.headers.iter().map(|(name, value)| (format!("{path}.headers"), name, value));
@@ -310,22 +310,25 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::
         let value = Template::parse(value, names).map_err(at(&format!("{table}.{name}")))?;
         read.push((name, value));
     }
-    let body = body.map(|(field, text)| Template::parse(&text, names).map_err(at(&field))).transpose()?;
     Ok(Request::new(method.to_owned(), (index, &origin), url_path, read, body))
 }
 
-/// The body and the type that its form implies.
-#[allow(clippy::type_complexity, reason = "a type for one use would say less")]
-fn body(path: &str, from: &source::Step) -> Result<(Option<&'static str>, Option<(String, String)>)> {
+/// The body, and the type that its form implies.
+fn body(path: &str, from: &source::Step, names: &Names) -> Result<Option<(Option<&'static str>, Template)>> {
+    let parse =
+        |field: &str, text: &str| Template::parse(text, names).map_err(at(&format!("{path}.{field}")));
     match (&from.body, &from.json, &from.form) {
-        (None, None, None) => Ok((None, None)),
-        (Some(text), None, None) => Ok((None, Some((format!("{path}.body"), text.clone())))),
+        (None, None, None) => Ok(None),
+        (Some(text), None, None) => Ok(Some((None, parse("body", text)?))),
         (None, Some(json), None) => {
-            Ok((Some("application/json"), Some((format!("{path}.json"), json.to_string()))))
+            Ok(Some((Some("application/json"), parse("json", &json.to_string())?.in_json())))
         }
         (None, None, Some(form)) => {
-            let pairs: Vec<String> = form.iter().map(|(name, value)| format!("{name}={}", value.0)).collect();
-            Ok((Some("application/x-www-form-urlencoded"), Some((format!("{path}.form"), pairs.join("&")))))
+            let field =
+                |(name, value): (&'_ String, &source::Scalar)| Ok((name.clone(), parse("form", &value.0)?));
+            let fields = form.iter().map(field).collect::<Result<Vec<_>>>()?;
+            let fields = fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            Ok(Some((Some("application/x-www-form-urlencoded"), Template::form(fields))))
         }
         _ => Err(wrong(format!("{path}.body"), "a request has one of `body`, `json` and `form`")),
     }

@@ -48,7 +48,20 @@ impl Names {
 
 /// A text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<Part>);
+pub struct Template {
+    parts: Vec<Part>,
+    escape: Escape,
+}
+
+/// What is done to values, so that they stay values where they are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Escape {
+    Nothing,
+    /// Inside of a text of JSON.
+    Json,
+    /// A value of a form.
+    Form,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -79,13 +92,32 @@ impl Template {
         if !rest.is_empty() {
             parts.push(Part::Text(rest.to_owned()));
         }
-        Ok(Self(parts))
+        Ok(Self { parts, escape: Escape::Nothing })
+    }
+
+    /// The same text, into which values are put as texts of JSON.
+    pub(super) fn in_json(self) -> Self {
+        Self { escape: Escape::Json, ..self }
+    }
+
+    /// The form of these fields.
+    pub(super) fn form(fields: Vec<(&str, Self)>) -> Self {
+        let mut parts = Vec::new();
+        for (index, (name, value)) in fields.into_iter().enumerate() {
+            let sign = if index == 0 { "" } else { "&" };
+            parts.push(Part::Text(format!("{sign}{}=", Escape::Form.apply(name))));
+            parts.extend(value.parts.into_iter().map(|part| match part {
+                Part::Text(text) => Part::Text(Escape::Form.apply(&text).into_owned()),
+                variable => variable,
+            }));
+        }
+        Self { parts, escape: Escape::Form }
     }
 
     /// The text itself, if there is no variable in it.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {
-        match self.0.as_slice() {
+        match self.parts.as_slice() {
             [] => Some(""),
             [Part::Text(text)] => Some(text),
             _ => None,
@@ -99,13 +131,33 @@ impl Template {
             return Cow::Borrowed(text);
         }
         let mut filled = String::new();
-        for part in &self.0 {
+        for part in &self.parts {
             match part {
                 Part::Text(text) => filled.push_str(text),
-                Part::Variable(at) => filled.push_str(&values[*at]),
+                Part::Variable(at) => {
+                    filled.push_str(&self.escape.apply(values.get(*at).map_or("", String::as_str)));
+                }
             }
         }
         Cow::Owned(filled)
+    }
+}
+
+impl Escape {
+    fn apply(self, value: &str) -> Cow<'_, str> {
+        match self {
+            Self::Nothing => Cow::Borrowed(value),
+            Self::Json => {
+                let quoted = serde_json::to_string(value).unwrap_or_default();
+                Cow::Owned(quoted[1..quoted.len().max(2) - 1].to_owned())
+            }
+            Self::Form => {
+                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+                let encode =
+                    |byte| if is_plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") };
+                Cow::Owned(value.bytes().map(encode).collect())
+            }
+        }
     }
 }
 
@@ -122,6 +174,18 @@ mod tests {
         (values[0], values[id]) = ("7".into(), "x y".into());
         assert_eq!(template.fill(&values), "/a/x y/b?u=7");
         assert_eq!(Template::parse("plain", &names).unwrap().fixed(), Some("plain"));
+    }
+
+    #[test]
+    fn a_value_stays_a_value_in_json_and_in_a_form() {
+        let mut names = Names::new();
+        names.declare("x");
+        let values = ["", "", "", "a\"b & c"].map(str::to_owned);
+        let json = Template::parse(r#"{"x":"${x}"}"#, &names).unwrap().in_json();
+        assert_eq!(json.fill(&values), r#"{"x":"a\"b & c"}"#);
+        let field = |text| Template::parse(text, &names).unwrap();
+        let form = Template::form(vec![("q", field("${x}=")), ("n", field("1"))]);
+        assert_eq!(form.fill(&values), "q=a%22b%20%26%20c%3D&n=1");
     }
 
     #[test]

@@ -48,10 +48,13 @@ pub(crate) enum Written {
 
 type Answer = Result<Written, Arc<hob_records::Error>>;
 
+/// An entry, and who waits for it to be written.
+type Waiting = (Entry, oneshot::Sender<Answer>);
+
 #[derive(Clone, Debug)]
 pub(crate) struct CallLog {
     records: Records,
-    waiting: Arc<Mutex<Vec<(Entry, oneshot::Sender<Answer>)>>>,
+    waiting: Arc<Mutex<Vec<Waiting>>>,
     /// Held by the one who writes for all.
     pen: Arc<tokio::sync::Mutex<()>>,
 }
@@ -77,7 +80,7 @@ impl CallLog {
         }
     }
 
-    async fn write_all(&self, batch: Vec<(Entry, oneshot::Sender<Answer>)>) {
+    async fn write_all(&self, batch: Vec<Waiting>) {
         if batch.is_empty() {
             return;
         }

@@ -140,7 +140,7 @@ impl WindowGauge {
 
 impl Quotas {
     /// The quotas of these records. `public` is the one whose calls the documented counters show (P1, P2).
-    pub async fn open(hot: &Hot, keys: &Keys, records: &Records, public: Option<QuotaName>) -> Result<Self> {
+    pub fn new(hot: &Hot, keys: &Keys, records: &Records, public: Option<QuotaName>) -> Self {
         let inner = Inner {
             hot: hot.clone(),
             keys: keys.clone(),
@@ -151,7 +151,7 @@ impl Quotas {
             known: RwLock::default(),
             mending: tokio::sync::Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
     }
 
     /// Makes a quota, or changes what it allows. Other nodes follow within two seconds.

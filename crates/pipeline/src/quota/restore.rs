@@ -34,7 +34,11 @@ impl Quotas {
             let definition = self.read_definition(&lost.name).await?;
             match self.restore(&definition).await? {
                 Restored::Whole => {
-                    tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "a quota was rebuilt from the call log");
+                    if lost.epoch.get() == 0 {
+                        tracing::info!(quota = %lost.name, "a quota is used for the first time");
+                    } else {
+                        tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "a quota was rebuilt from the call log");
+                    }
                     metrics::counter!("hob_pipeline_quota_rebuilds_total").increment(1);
                     return Ok(());
                 }

@@ -18,7 +18,7 @@ async fn app(node: &Node) -> TestApp {
 fn a_script_shares_the_quota() {
     run(async {
         let place = Place::embedded().await;
-        let node = place.node().await;
+        let node = place.node();
         let app = app(&node).await;
         let put = app.put("/api/v1/quota/api", &json!({ "windows": "3/1h", "buffer": 1 })).await;
         assert_eq!(put.status, 200, "{put:?}");
@@ -48,7 +48,7 @@ fn a_script_shares_the_quota() {
 fn mistakes_are_named() {
     run(async {
         let place = Place::embedded().await;
-        let node = place.node().await;
+        let node = place.node();
         let app = app(&node).await;
         let field = async |path: &str, body: Value| -> (u16, String) {
             let answer = if path.ends_with("quota/api") {
@@ -86,7 +86,7 @@ fn a_run_is_started_steered_and_looked_at() {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 4, entries: 0, ..offer() }).await.unwrap();
         server.fail("/dockets/2/", hob_pipeline::standin::Fault::Status(403));
-        let node = place.node().await;
+        let node = place.node();
         let app = app(&node).await;
         let toml = plan(&server);
         let dry: Value =
@@ -160,7 +160,7 @@ mod browser {
             let offer = Offer { dockets: 60, entries: 0, latency: Duration::from_millis(150), ..offer() };
             let server = StandIn::start(offer).await.unwrap();
             server.fail("/dockets/1/", hob_pipeline::standin::Fault::Status(403));
-            let node = place.node().await;
+            let node = place.node();
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
             let browser = Browser::start();

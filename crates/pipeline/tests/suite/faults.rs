@@ -18,7 +18,7 @@ fn a_run_goes_on_after_a_month() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
-        let node = place.node_by(place.hot()).await;
+        let node = place.node_by(place.hot());
         let started = begin(&node.pipelines, &plan(&server)).await;
         wait_for("some calls", LIMIT, async || server.served() > 20).await;
         let folder = node.stop().await;
@@ -27,7 +27,7 @@ fn a_run_goes_on_after_a_month() {
         place.store.flush_all().await;
         place.advance(Duration::from_secs(31 * 86_400));
 
-        let node = place.node_in(folder, place.hot()).await;
+        let node = place.node_in(folder, place.hot());
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(server.served(), 78, "nothing was asked for twice");
@@ -42,7 +42,7 @@ fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
         let place = Place::embedded().await;
         let server = StandIn::start(offer()).await.unwrap();
         server.fail("?cursor=c20", Fault::LostCursor);
-        let node = place.node().await;
+        let node = place.node();
         let started = begin(&node.pipelines, &plan(&server)).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
@@ -57,7 +57,7 @@ fn a_truncated_answer_is_asked_for_again() {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
         server.fail("/dockets/2/", Fault::Truncated);
-        let node = place.node().await;
+        let node = place.node();
         let started = begin(&node.pipelines, &plan(&server)).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
@@ -73,7 +73,7 @@ fn a_poison_item_is_set_aside() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 5, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let node = place.node();
         let text = plan(&server);
         let listed = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
         let mut text = text;
@@ -81,7 +81,7 @@ fn a_poison_item_is_set_aside() {
         let folder = node.stop().await;
 
         // The workers that had item 2 were killed, the last one now: its claim is there, and over.
-        let stopped = place.node_in(folder, place.store.hot().clone()).await;
+        let stopped = place.node_in(folder, place.store.hot().clone());
         let started = begin(&stopped.pipelines, &text).await;
         let folder = {
             state_becomes(&stopped.pipelines, &started, RunState::Completed).await;
@@ -95,7 +95,7 @@ fn a_poison_item_is_set_aside() {
         ] {
             place.records.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.store.hot().clone()).await;
+        let node = place.node_in(folder, place.store.hot().clone());
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
         let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
@@ -110,7 +110,7 @@ fn a_full_disk_keeps_results_waiting() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let node = place.node();
         let file = node.folder().join("out/dockets.jsonl");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/dev/full", &file).unwrap();
@@ -136,7 +136,7 @@ fn a_file_is_cut_to_what_was_committed() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let node = place.node();
         let started = begin(&node.pipelines, &plan(&server)).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         let folder = node.stop().await;
@@ -149,7 +149,7 @@ fn a_file_is_cut_to_what_was_committed() {
         ] {
             place.records.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.store.hot().clone()).await;
+        let node = place.node_in(folder, place.store.hot().clone());
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=4).collect());
     });
@@ -162,7 +162,7 @@ fn a_quota_learns_from_the_first_refusal() {
         let place = Place::embedded().await;
         let limits = vec![(10, Duration::from_secs(3))];
         let server = StandIn::start(Offer { dockets: 12, entries: 0, limits, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let node = place.node();
         // The plan believes in far more than the API allows.
         let started = begin(&node.pipelines, &plan(&server).replace("[http]", "[http]\nper_host = 1")).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;

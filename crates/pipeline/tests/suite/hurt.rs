@@ -25,7 +25,7 @@ mod slow {
             let folder = TempDir::new().unwrap();
             let mut alive = Some(place.mortal(folder.path()));
             let started = {
-                let node = place.node().await;
+                let node = place.node();
                 let started = begin(&node.pipelines, &text).await;
                 // Only the mortals work, in the one folder.
                 let _ = node.stop().await;
@@ -47,17 +47,17 @@ mod slow {
                 if books.run(&started.id).await.unwrap().state == RunState::Completed {
                     break;
                 }
-                if round % 3 == 0 {
+                if round.is_multiple_of(3) {
                     place.store.flush_all().await;
                 }
-                if round % 4 == 0 {
+                if round.is_multiple_of(4) {
                     drop(alive.take());
                     alive = Some(place.mortal(folder.path()));
                 }
             }
             drop(alive);
             assert_eq!(api.throttled(), 0, "the quota was never exceeded");
-            let node = place.node_in(folder, place.store.hot().clone()).await;
+            let node = place.node_in(folder, place.store.hot().clone());
             assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=dockets).collect());
         });
     }

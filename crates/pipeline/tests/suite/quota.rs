@@ -82,7 +82,7 @@ every_place! {
         quotas.settle(&unused, 0, Lesson::default()).await.unwrap();
         place.store.flush_all().await;
 
-        let gauge = place.quotas().await.look(&api()).await.unwrap();
+        let gauge = place.quotas().look(&api()).await.unwrap();
         assert_eq!((gauge.in_flight, gauge.windows[0].used), (1, 2));
         for key in place.counters() {
             assert_eq!(place.get(&key).await.as_deref(), Some("2"), "{key}");

@@ -100,7 +100,7 @@ impl Model {
 
 async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[Step]) {
     let name = &format!("case{case}").parse().unwrap();
-    let quotas = place.quotas().await;
+    let quotas = place.quotas();
     quotas.define(name, &Limits::parse(&format!("{short}/10s, {long}/50s"), 0).unwrap()).await.unwrap();
     let mut model =
         Model { windows: [(short, 10_000), (long, 50_000)], calls: BTreeMap::new(), seen: vec![] };
@@ -134,8 +134,10 @@ async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[St
                 let made = reservation.calls.saturating_sub(unused);
                 quotas.settle(&reservation, made, Lesson::default()).await.unwrap();
                 model.calls.insert(reservation.id.clone(), (made, now));
-                // The API saw them at some time between the reservation and now: the worst for us is now.
-                model.seen.extend(std::iter::repeat_n(now, made as usize));
+                // The API saw them at some time between the reservation and now, but by their deadline, which is when
+                // callers give up. The worst for us is the last moment.
+                let deadline = u64::try_from(reservation.until.0).unwrap();
+                model.seen.extend(std::iter::repeat_n(now.min(deadline), made as usize));
             }
             Step::Settle { .. } => {}
         }

@@ -43,13 +43,13 @@ impl Place {
     }
 
     /// One node's quotas; "api" is the public one.
-    pub(crate) async fn quotas(&self) -> Quotas {
-        Quotas::open(&self.hot(), &self.keys(), &self.records, Some(api())).await.unwrap()
+    pub(crate) fn quotas(&self) -> Quotas {
+        Quotas::new(&self.hot(), &self.keys(), &self.records, Some(api()))
     }
 
     /// Quotas with "api" defined.
     pub(crate) async fn quotas_of(&self, windows: &str, buffer: u32) -> Quotas {
-        let quotas = self.quotas().await;
+        let quotas = self.quotas();
         quotas.define(&api(), &Limits::parse(windows, buffer).unwrap()).await.unwrap();
         quotas
     }
@@ -59,17 +59,17 @@ impl Place {
     }
 
     /// A node that works on runs, by the store's own clock.
-    pub(crate) async fn node(&self) -> Node {
-        self.node_by(self.store.hot().clone()).await
+    pub(crate) fn node(&self) -> Node {
+        self.node_by(self.store.hot().clone())
     }
 
-    pub(crate) async fn node_by(&self, hot: Hot) -> Node {
-        self.node_in(TempDir::new().unwrap(), hot).await
+    pub(crate) fn node_by(&self, hot: Hot) -> Node {
+        self.node_in(TempDir::new().unwrap(), hot)
     }
 
-    pub(crate) async fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
+    pub(crate) fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
         let house = House::new(hot, self.store.layout(), self.records.clone(), NodeName::random());
-        let pipelines = start(&house, folder.path()).await;
+        let pipelines = start(&house, folder.path());
         Node { house, pipelines, folder }
     }
 
@@ -84,7 +84,7 @@ impl Place {
             let records =
                 Records::open(&database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
             let house = House::new(hot, Layout::Plain, records, NodeName::random());
-            let _pipelines = start(&house, &folder).await;
+            let _pipelines = start(&house, &folder);
             std::future::pending::<()>().await;
         });
         Mortal(Some(runtime))
@@ -103,9 +103,9 @@ impl Place {
     }
 }
 
-async fn start(house: &House, folder: &Path) -> Pipelines {
+fn start(house: &House, folder: &Path) -> Pipelines {
     let config = Config { folder: folder.to_owned(), public_quota: "api".to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(house, Live::fixed(config)).await.unwrap();
+    let pipelines = Pipelines::open(house, Live::fixed(config)).unwrap();
     pipelines.start();
     pipelines
 }

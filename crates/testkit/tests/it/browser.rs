@@ -3,7 +3,7 @@
 use std::fs;
 
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, Scheme, Scripts, Window, screenshot};
+use hob_testkit::{Browser, Scheme, Scripts, Window, assert_readable, screenshot};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -66,4 +66,28 @@ async fn a_window_is_dark_and_without_scripts_when_asked() {
     assert_eq!(background(&client).await, "rgba(1, 2, 3, 1)");
     assert_eq!(text(&client, "#script").await, "off");
     client.close().await.unwrap();
+}
+
+async fn look_at(page: &str) {
+    let browser = Browser::start();
+    let client = browser.open(Window { width: 600, ..Window::default() }).await;
+    client.goto(&format!("data:text/html,{page}")).await.unwrap();
+    assert_readable(&client, "the page").await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "“faint” has a contrast of")]
+async fn text_that_is_too_faint_is_noticed() {
+    look_at("<style>b { color: rgb(150, 150, 150) }</style><p>plain <b>faint</b>").await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "the page is 900 wide")]
+async fn a_page_that_is_too_wide_is_noticed() {
+    look_at("<style>body { margin: 0 } p { width: 900px }</style><p>plain").await;
+}
+
+#[tokio::test]
+async fn what_can_be_read_is_no_matter() {
+    look_at("<style>b { color: rgb(100, 100, 100) }</style><p>plain <b>less</b>").await;
 }

@@ -22,8 +22,9 @@ const POLL: Duration = Duration::from_millis(500);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(alerts: Alerts, task: Task) {
+    let mut consumers = Vec::new();
     loop {
-        let pause = match round(alerts.records()).await {
+        let pause = match round(alerts.records(), &mut consumers).await {
             Ok(0) => POLL,
             Ok(_) => Duration::ZERO,
             Err(error) => {
@@ -39,13 +40,15 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
 }
 
 /// Takes in what is new of each topic, and says how many events that were.
-async fn round(records: &Records) -> Result<usize> {
+async fn round(records: &Records, consumers: &mut Vec<Consumer>) -> Result<usize> {
+    while let Some(topic) = TOPICS.get(consumers.len()) {
+        consumers.push(Consumer::open(records, NAME, *topic, Start::Oldest).await?);
+    }
     let mut count = 0;
-    for topic in TOPICS {
-        let consumer = Consumer::open(records, NAME, topic, Start::Oldest).await?;
+    for (consumer, topic) in consumers.iter().zip(TOPICS) {
         match consumer.next_batch(AT_ONCE).await? {
             Replay::Events(events) => {
-                take_in(records, &consumer, &events).await?;
+                take_in(records, consumer, &events).await?;
                 count += events.len();
             }
             Replay::Missed { oldest, newest } => {

@@ -12,7 +12,7 @@ use hob_testkit::{Database, LIMIT, Layout, Needs, Store, TestApp, TestHouse, eve
 use hob_uptime::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{IncidentEvent, What};
 use hob_uptime::probe::{Limits, Probe};
-use hob_uptime::{Config, MIGRATIONS};
+use hob_uptime::{Config, MIGRATIONS, Uptime};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
@@ -289,6 +289,40 @@ async fn a_black_hole_delays_no_other_channel() {
     // As many as may be on their way at once, and not one more.
     wait_for("the hole to be full", LIMIT, async || hole.visits() == 4).await;
     assert_eq!(good.visits(), INCIDENTS);
+}
+
+/// U5 U6 U9: from a target that breaks to the people who hear of it, and that it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_told_and_so_is_its_end() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let status = Arc::new(AtomicUsize::new(503));
+    let now = Arc::clone(&status);
+    let target =
+        Target::saying(move |_| answer(u16::try_from(now.load(Ordering::SeqCst)).unwrap(), "", "")).await;
+    let hook = Target::saying(|_| answer(200, "", "")).await;
+
+    let uptime = Uptime::open(&house, Live::fixed(Config::default())).await.unwrap();
+    let app = TestApp::start(&house, uptime.routes()).await;
+    uptime.start(app.web().changes());
+    let relay = Relay::new(&house.records, Retention::default());
+    tokio::spawn(relay.run(async |_: Vec<Event>| Ok::<(), String>(()), std::future::pending()));
+
+    let channel = json!({"name": "Operations", "kind": "webhook", "url": hook.url("/")});
+    assert_eq!(app.post("/api/v1/uptime/channels", &channel).await.status, 201);
+    let monitor = json!({"name": "Shop", "kind": "http", "target": target.url("/"), "interval_s": 1, "retries": 0,
+                         "channels": ["Operations"]});
+    assert_eq!(app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
+    let told = || {
+        hook.heard()
+            .iter()
+            .map(|request| header(request, "x-hob-event").unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    wait_for("the outage to be told", LIMIT, async || told() == ["opened"]).await;
+    assert!(body(&hook.heard()[0]).contains("Shop is down"), "{:?}", hook.heard());
+
+    status.store(200, Ordering::SeqCst);
+    wait_for("its end to be told", LIMIT, async || told() == ["opened", "resolved"]).await;
 }
 
 #[tokio::test]

@@ -18,11 +18,11 @@ use crate::Problem;
 use crate::console::Frame;
 
 /// A quiet stream says that it is still there, so that proxies keep it and a client that is gone is noticed.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-const HEARTBEAT_BYTES: &[u8] = b":\n\n";
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT_BYTES: &[u8] = b":\n\n";
 
 /// How long a browser waits before it comes back, in milliseconds. Told at the beginning.
-const GREETING: &[u8] = b"retry: 2000\n\n";
+pub(super) const GREETING: &[u8] = b"retry: 2000\n\n";
 
 /// Who wants to listen; an extractor.
 #[derive(Clone, Debug)]
@@ -36,8 +36,16 @@ impl Client {
     /// server stops. In the latter cases it comes back with the number that it saw last.
     pub fn stream(self, feed: &Feed, wants: impl Fn(&str) -> bool + Send + 'static) -> Response {
         let attached = feed.attach(self.last.as_deref());
-        let stopping = self.stopping;
-        let events = events(attached, HEARTBEAT, wants).take_until(async move { stopping.cancelled().await });
+        self.respond(events(attached, HEARTBEAT, wants))
+    }
+
+    /// What the client says that it has seen last.
+    pub(super) fn last(&self) -> Option<&str> {
+        self.last.as_deref()
+    }
+
+    pub(super) fn respond(self, events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+        let events = events.take_until(self.stopping.cancelled_owned());
         let head = [
             (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
             (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -83,7 +83,7 @@ impl Feed {
     fn push(&self, topic: Option<Arc<str>>, event: &str, data: &str) {
         let mut ring = self.ring();
         ring.newest += 1;
-        let wire = wire(self.inner.run, ring.newest, event, data);
+        let wire = wire(format_args!("{:x}-{}", self.inner.run, ring.newest), event, data);
         let event = Event { topic, number: ring.newest, wire };
         if ring.events.len() == KEPT {
             ring.events.pop_front();
@@ -101,7 +101,9 @@ impl Feed {
             None => Missed::Events(Vec::new()),
             Some(last) => match self.since(&ring, last) {
                 Some(events) => Missed::Events(events),
-                None => Missed::TooMuch(wire(self.inner.run, ring.newest, RESET, "")),
+                None => {
+                    Missed::TooMuch(wire(format_args!("{:x}-{}", self.inner.run, ring.newest), RESET, ""))
+                }
             },
         };
         Attached { missed, news }
@@ -122,10 +124,12 @@ impl Feed {
     }
 }
 
-const RESET: &str = "reset";
+/// What tells a client to look at everything again.
+pub(super) const RESET: &str = "reset";
 
-fn wire(run: u32, number: u64, event: &str, data: &str) -> Bytes {
-    let mut text = format!("id: {run:x}-{number}\nevent: {event}\n");
+/// An event as it goes over the wire.
+pub(super) fn wire(id: fmt::Arguments<'_>, event: &str, data: &str) -> Bytes {
+    let mut text = format!("id: {id}\nevent: {event}\n");
     for line in data.split('\n') {
         // A carriage return would end the line as well.
         let _ = writeln!(text, "data: {}", line.replace('\r', ""));
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn data_cannot_become_another_event() {
-        let bytes = wire(1, 2, "changed", "a\n\nevent: evil\rdata: b");
+        let bytes = wire(format_args!("1-2"), "changed", "a\n\nevent: evil\rdata: b");
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         assert_eq!(text, "id: 1-2\nevent: changed\ndata: a\ndata: \ndata: event: evildata: b\n\n");
     }

@@ -3,6 +3,7 @@
 mod changes;
 mod client;
 mod feed;
+mod outbox;
 mod routes;
 
 pub use changes::Changes;

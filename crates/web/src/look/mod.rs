@@ -6,12 +6,18 @@
 //! | class | on | is |
 //! |---|---|---|
 //! | `panel` | `section` | a bordered part of a page with an `h2` |
+//! | `page-head` | `div` | what stands below the heading: a state, links, what to press |
+//! | `stack` | `div` | parts one below the other |
 //! | `grid` | `div` | parts side by side, as many as there is room for |
 //! | `row` | `div` | things on one line, wrapped where it is narrow |
 //! | `table` | `div` around a `table` | a table that scrolls sideways by itself |
+//! | `wrap` | `td` | long text, which may break |
 //! | `num` | `td`, `th` | a number, aligned at the right |
 //! | `vitals` | `dl` | a few large numbers with their names |
 //! | `facts` | `dl` | names and values ([`Facts`]) |
+//! | `notice` and a tone's class | `p`, `li` | something to be noticed, with its icon |
+//! | `tabs` | `ul` of links | pages that belong together |
+//! | `form`, `form inline` | `form` | fields below each other, or on one line |
 //! | `button`, `primary`, `danger` | `a`, `button` | what to press |
 //! | `quiet` | anything | of less weight |
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use askama::Template;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -12,6 +13,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::RequestId;
 use crate::console::Frame;
 use crate::{Console, FieldError, Problem};
+
+/// As much as anybody says in plain text.
+const LONGEST_TEXT: usize = 4 * 1024;
 
 #[derive(Template)]
 #[template(path = "problem.html")]
@@ -28,14 +32,42 @@ pub(crate) async fn present(request: Request, next: Next) -> Response {
         (request.extensions().get::<Frame>().cloned(), request.extensions().get::<RequestId>().cloned());
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let person = for_people(&uri, request.headers());
-    let mut response = next.run(request).await;
-    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let (response, problem) = problem_of(next.run(request).await).await;
+    let Some(problem) = problem else { return response };
     let id = id.as_ref().map_or("", RequestId::as_str);
-    match frame {
-        Some(frame) if person => page(&problem, &frame.console(&uri, None), &method, id)
-            .unwrap_or_else(|| problem.respond(Some(id))),
-        _ => problem.respond(Some(id)),
+    let shown = match frame {
+        Some(frame) if person => page(&problem, &frame.console(&uri, None), &method, id),
+        _ => None,
+    };
+    let mut shown = shown.unwrap_or_else(|| problem.respond(Some(id)));
+    // Such as `Allow`, which belongs to a method that is not allowed.
+    for (name, value) in response.headers() {
+        if name != header::CONTENT_LENGTH && !shown.headers().contains_key(name) {
+            shown.headers_mut().insert(name, value.clone());
+        }
     }
+    shown
+}
+
+/// The problem that a response tells of. What an extractor of axum's own, or a handler in a hurry, says in plain text is
+/// one as well, so that all failures look alike.
+async fn problem_of(mut response: Response) -> (Response, Option<Problem>) {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return (response, Some(problem));
+    }
+    let status = response.status();
+    let plain = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !plain || !(status.is_client_error() || status.is_server_error()) {
+        return (response, None);
+    }
+    let (head, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, LONGEST_TEXT).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    let problem = Problem::new(status, text);
+    (Response::from_parts(head, Body::empty()), Some(problem))
 }
 
 /// The API speaks JSON; so does everything else to whoever asks for that, or for a stream.

@@ -51,6 +51,9 @@ async fn add(
     if gnome.name.is_empty() || gnome.name.chars().count() > 40 {
         return Err(Problem::invalid("name", "a gnome's name has 1 to 40 characters"));
     }
+    if gnome.height_cm > 500 {
+        return Err(Problem::invalid("height_cm", "a gnome is at most 500 cm tall"));
+    }
     let mut gnomes = garden.gnomes.lock().await;
     if gnomes.iter().any(|other| other.name == gnome.name) {
         return Err(Problem::conflict("There is a gnome of that name."));

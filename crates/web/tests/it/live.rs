@@ -1,6 +1,12 @@
 //! Live updates.
 
+use axum::extract::State;
+use axum::response::Response;
+use hob_house::{House, Live};
+use hob_records::outbox::{Relay, Retention, Topic};
 use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, every_house, wait_for};
+use hob_web::live::Client;
+use hob_web::{Access, Config, Problem, Routes, Web};
 use http::header::HeaderName;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -120,4 +126,47 @@ async fn the_server_stops_though_somebody_listens() {
     app.stop().await;
     assert!(begun.elapsed() < std::time::Duration::from_secs(5), "the stream was not waited for");
     assert_eq!(events.until("never").await, None, "the stream has ended");
+}
+
+const SOWN: Topic = Topic("garden.seed.sown");
+
+async fn sown(client: Client, State(web): State<Web>) -> Result<Response, Problem> {
+    client.stream_outbox(&web.house().records, SOWN, web.changes(), "garden").await
+}
+
+/// Writes an event, and has it numbered.
+async fn sow(house: &House, seed: &str) {
+    let sow = |tx: hob_records::Transaction| async move { tx.emit(SOWN, seed, seed) };
+    house.records.write(sow).await.unwrap();
+    let mut relay = Relay::new(&house.records, Retention::default());
+    let publish = async |_| Ok::<_, hob_records::Error>(());
+    relay.turn(publish).await.unwrap();
+    relay.run(publish, std::future::ready(())).await;
+}
+
+every_house! {
+    NEEDS;
+
+    async fn who_comes_back_to_an_outbox_has_missed_nothing(house: TestHouse) {
+        let mut app = TestApp::configured(&house, Live::fixed(Config::default()), |web| {
+            Routes::new().page(Access::Public, "/sown", sown).with_state(web.clone())
+        })
+        .await;
+        sow(&house, "before anybody listens").await;
+        let mut events = Events::open(&app, "/sown").await;
+        events.until("retry:").await.unwrap();
+        sow(&house, "carrot").await;
+        app.web().changes().tell("garden");
+        assert_eq!(events.until("data: carrot\n\n").await.unwrap(), "id: 2\nevent: event\ndata: carrot\n\n");
+        drop(events);
+        sow(&house, "leek").await;
+        sow(&house, "kale").await;
+        app.use_header(HeaderName::from_static("last-event-id"), "2");
+        let mut back = Events::open(&app, "/sown").await;
+        let heard = back.until("data: kale\n\n").await.unwrap();
+        assert!(heard.ends_with("id: 3\nevent: event\ndata: leek\n\nid: 4\nevent: event\ndata: kale\n\n"), "{heard}");
+
+        app.use_header(HeaderName::from_static("last-event-id"), "99");
+        Events::open(&app, "/sown").await.until("id: 4\nevent: reset\n").await.unwrap();
+    }
 }

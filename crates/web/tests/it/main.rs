@@ -7,6 +7,7 @@ mod crowd;
 mod door;
 mod garden;
 mod live;
+mod log;
 mod routes;
 mod server;
 mod slow;

@@ -56,6 +56,8 @@ async fn a_problem_says_what_is_wrong_and_where() {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert_eq!(answer.header("content-type"), "application/problem+json", "{method} {path}");
         assert_eq!(answer.json::<Value>()["status"], status);
+        let allowed = if status == 405 { "GET,HEAD,POST" } else { "" };
+        assert_eq!(answer.header("allow"), allowed, "{method} {path}");
     }
 }
 
@@ -98,4 +100,23 @@ async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
         ]
     );
     assert_eq!(app.undocumented(), []);
+}
+
+#[tokio::test]
+async fn what_is_said_in_plain_text_is_a_problem_as_well() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let teapot = async || (StatusCode::IM_A_TEAPOT, "short and stout");
+    let routes = hob_web::Routes::new().page(hob_web::Access::Public, "/api/v1/teapot", teapot).page(
+        hob_web::Access::Public,
+        "/teapot",
+        teapot,
+    );
+    let app = TestApp::start(&house, routes).await;
+    let answer = app.get("/api/v1/teapot").await;
+    assert_eq!(answer.status, StatusCode::IM_A_TEAPOT);
+    assert_eq!(answer.json::<Value>()["detail"], "short and stout");
+    let page = app.get("/teapot").await;
+    assert_eq!(page.status, StatusCode::IM_A_TEAPOT);
+    assert!(page.text().contains("short and stout"), "{}", page.text());
+    assert!(page.header("content-type").starts_with("text/html"));
 }

@@ -1,0 +1,106 @@
+//! Life for demos: bots that talk in two rooms.
+
+use std::time::Duration;
+
+use hob_house::Task;
+
+use crate::keys::{ConversationId, SocketId, UserId};
+use crate::{Chat, Error, NewConversation, NewMessage, Progress, Typist};
+
+/// A room, who talks in it, and about what.
+struct Script {
+    id: &'static str,
+    title: &'static str,
+    bots: &'static [&'static str],
+    lines: &'static [&'static str],
+}
+
+const ROOMS: [Script; 2] = [
+    Script {
+        id: "kitchen",
+        title: "Kitchen",
+        bots: &["anna", "bert", "carl"],
+        lines: &[
+            "The soup is on the hob.",
+            "Who has seen the big ladle?",
+            "Second drawer, under the whisk.",
+            "Ten minutes, then we eat.",
+            "It needs salt. It always needs salt.",
+            "The kettle is free again.",
+            "Somebody finished the bread without a word.",
+            "That was me. There is more in the oven.",
+        ],
+    },
+    Script {
+        id: "garden",
+        title: "Garden",
+        bots: &["dora", "emil"],
+        lines: &[
+            "The tomatoes want water.",
+            "It will rain at four.",
+            "It said that yesterday.",
+            "Then both of us will look at the sky.",
+            "A robin sits on the spade.",
+            "Leave it there, I do not need it today.",
+        ],
+    },
+];
+
+/// Between two lines of a room.
+const PAUSE: std::ops::Range<u64> = 2_000..7_000;
+
+impl Chat {
+    /// Has bots talk in two rooms; `you` is a member of both.
+    pub fn start_demo(&self) {
+        for room in &ROOMS {
+            let chat = self.clone();
+            self.inner.tasks.spawn(format!("chat demo {}", room.id), move |task| {
+                let chat = chat.clone();
+                async move {
+                    if let Err(error) = perform(&chat, room, &task).await {
+                        tracing::debug!(%error, "the bots pause");
+                    }
+                }
+            });
+        }
+    }
+}
+
+async fn perform(chat: &Chat, room: &Script, task: &Task) -> Result<(), Error> {
+    let id = ConversationId::new(room.id).map_err(|error| Error::Config(error.to_string()))?;
+    let bots: Vec<UserId> = room.bots.iter().filter_map(|bot| UserId::new(bot).ok()).collect();
+    let you = UserId::new("you").map_err(|error| Error::Config(error.to_string()))?;
+    let members = bots.iter().skip(1).cloned().chain([you]).collect();
+    let new = NewConversation {
+        id: id.clone(),
+        title: room.title.to_owned(),
+        created_by: bots[0].clone(),
+        members,
+    };
+    // Another node may have opened it.
+    let _ = chat.open_conversation(&new).await?;
+    for bot in &bots {
+        if let Ok(socket) = SocketId::new(format!("demo-{}-{bot}", chat.node_name())) {
+            chat.add_user_socket(bot, &socket).await?;
+        }
+    }
+    for (turn, line) in room.lines.iter().cycle().enumerate() {
+        let bot = &bots[turn % bots.len()];
+        if !task.pause(Duration::from_millis(rand::random_range(PAUSE))).await {
+            break;
+        }
+        let _ = chat.typing(&id, bot, Typist::Typing).await?;
+        if !task.pause(Duration::from_millis(800)).await {
+            break;
+        }
+        let content = (*line).to_owned();
+        let new = NewMessage { conversation: id.clone(), sender: bot.clone(), content, client_id: None };
+        if let Ok(message) = chat.send(&new).await? {
+            for reader in &bots {
+                let _ = chat.progress(&id, reader, message.sequence, Progress::Read).await?;
+            }
+        }
+        task.beat();
+    }
+    Ok(())
+}

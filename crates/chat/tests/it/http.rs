@@ -1,0 +1,124 @@
+//! The HTTP face: the fixed paths, and what bad input gets.
+
+use hob_chat::Chat;
+use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::world::{NEEDS, open, room, say};
+
+async fn app(house: &TestHouse) -> (Chat, TestApp) {
+    let chat = open(house);
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    (chat, app)
+}
+
+every_house! {
+    NEEDS;
+
+    /// C16, and everything else that services ask for.
+    async fn a_service_can_do_everything_over_http(house: TestHouse) {
+        let (_chat, app) = app(&house).await;
+        let new = json!({ "id": "conv123", "title": "Team", "createdBy": "anna", "members": ["bert"] });
+        let opened = app.post("/api/v1/chat/conversations", &new).await;
+        assert_eq!(opened.status, 201, "{}", opened.text());
+        assert_eq!(app.post("/api/v1/chat/conversations", &new).await.status, 409);
+        let members = "/api/v1/chat/conversations/conv123/members";
+        assert_eq!(app.post(members, &json!({ "userId": "carl" })).await.status, 204);
+        let messages = "/api/v1/chat/conversations/conv123/messages";
+        let body = json!({ "senderId": "anna", "content": "hello", "clientId": "1" });
+        let sent: Value = app.post(messages, &body).await.json();
+        let again: Value = app.post(messages, &body).await.json();
+        assert_eq!(sent, again);
+        let list: Value = app.get(&format!("{messages}?after=0&limit=10&userId=bert")).await.json();
+        assert_eq!(list["messages"].as_array().unwrap().len(), 1);
+        let unread: Value = app.get("/api/v1/chat/users/bert/unread").await.json();
+        assert_eq!(unread["total"], 1);
+        let read = json!({ "userId": "bert", "sequence": sent["sequence"] });
+        let receipt: Value = app.post("/api/v1/chat/conversations/conv123/read", &read).await.json();
+        assert_eq!(receipt["readSequence"], sent["sequence"]);
+        let mine: Value = app.get("/api/v1/chat/conversations?userId=bert").await.json();
+        assert_eq!((&mine["conversations"][0]["id"], &mine["conversations"][0]["unread"]), (&"conv123".into(), &0.into()));
+        let sockets = "/api/v1/chat/users/bert/sockets";
+        let online: Value = app.post(sockets, &json!({ "socketId": "s1" })).await.json();
+        assert_eq!(online["online"], true);
+        let many: Value = app.post("/api/v1/chat/users/presence", &json!({ "users": ["anna", "bert"] })).await.json();
+        assert_eq!((&many["users"][0]["online"], &many["users"][1]["online"]), (&false.into(), &true.into()));
+        let offline: Value = app.delete(&format!("{sockets}?socketId=s1")).await.json();
+        assert_eq!(offline["online"], false);
+        let limit: Value = app.post("/api/v1/chat/users/bert/limit", &json!({})).await.json();
+        assert_eq!(limit["allowed"], true);
+        let id = sent["id"].as_str().unwrap();
+        assert_eq!(app.delete(&format!("{messages}/{id}?userId=bert")).await.status, 403);
+        assert_eq!(app.delete(&format!("{messages}/{id}?userId=anna")).await.status, 204);
+        assert_eq!(app.delete(&format!("{members}?userId=carl")).await.status, 204);
+        assert_eq!(app.post(messages, &json!({ "senderId": "carl", "content": "x" })).await.status, 403);
+        assert_eq!(app.post("/api/v1/chat/users/anna/blocks", &json!({ "userId": "bert" })).await.status, 204);
+        assert_eq!(app.post(messages, &json!({ "senderId": "bert", "content": "x" })).await.status, 403);
+    }
+
+    /// C10: the feed that cannot miss any, from any event on.
+    async fn the_feed_begins_where_a_reader_left_off(house: TestHouse) {
+        let (chat, app) = app(&house).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        for n in 0..3 {
+            say(&chat, &id, "anna", &n.to_string()).await;
+        }
+        let mut first = read_events(&app, "/api/v1/chat/events?after=0", 3).await;
+        assert_eq!(first.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+        let (_, event) = first.pop().unwrap();
+        assert_eq!((&event["senderId"], &event["participantIds"]), (&"anna".into(), &json!(["anna", "bert"])));
+        let rest = read_events(&app, "/api/v1/chat/events?after=1", 2).await;
+        assert_eq!(rest.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2, 3]);
+    }
+}
+
+/// The next events of a stream: their ids and what they say.
+async fn read_events(app: &TestApp, path: &str, count: usize) -> Vec<(u64, Value)> {
+    let mut body = app.open(path).await.into_body();
+    let mut text = String::new();
+    wait_for("the events", LIMIT, async || {
+        if text.matches("\n\n").count() < count {
+            let frame = body.frame().await.expect("an open stream").expect("a frame");
+            text.push_str(std::str::from_utf8(frame.data_ref().expect("data")).unwrap());
+        }
+        text.matches("\n\n").count() >= count
+    })
+    .await;
+    let events = text.split("\n\n").filter(|event| event.contains("data:")).map(|event| {
+        let line =
+            |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        (line("id:").parse().unwrap(), serde_json::from_str(&line("data:")).unwrap())
+    });
+    events.collect()
+}
+
+#[tokio::test]
+async fn bad_input_is_told_by_its_field() {
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let (chat, app) = app(&house).await;
+    room(&chat, "r", &["anna"]).await;
+    let base = "/api/v1/chat/conversations";
+    for (path, body, status, field) in [
+        (base.to_owned(), json!({ "id": "total", "title": "x", "createdBy": "anna" }), 422, "id"),
+        (base.to_owned(), json!({ "title": "", "createdBy": "anna" }), 422, "title"),
+        (base.to_owned(), json!({ "title": "x", "createdBy": "" }), 422, "createdBy"),
+        (format!("{base}/r/messages"), json!({ "senderId": "anna", "content": "" }), 422, "content"),
+        (
+            format!("{base}/r/messages"),
+            json!({ "senderId": "anna", "content": "x", "clientId": "" }),
+            422,
+            "clientId",
+        ),
+        (format!("{base}/r/read"), json!({ "userId": "anna", "sequence": u64::MAX }), 422, "sequence"),
+        ("/api/v1/chat/users/anna/sockets".to_owned(), json!({ "socketId": "version" }), 422, "socketId"),
+        ("/api/v1/chat/users/anna/blocks".to_owned(), json!({ "userId": "anna" }), 422, "userId"),
+    ] {
+        let answer = app.post(&path, &body).await;
+        assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+        assert_eq!(answer.json::<Value>()["errors"][0]["field"], field, "{path} {body}");
+    }
+    assert_eq!(app.get("/api/v1/chat/conversations/none").await.status, 404);
+    assert_eq!(app.get("/api/v1/chat/conversations/r/messages?after=1&before=2").await.status, 422);
+    assert_eq!(app.get("/api/v1/chat/conversations?after=rubbish").await.status, 422);
+}

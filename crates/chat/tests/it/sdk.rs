@@ -1,0 +1,109 @@
+//! Clients that nobody here wrote: the Centrifugo SDKs for JavaScript and Python connect, subscribe, publish, use
+//! presence and history, are cut off, and recover.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use hob_chat::Chat;
+use hob_testkit::{LIMIT, TestApp, TestHouse};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::cable::Cable;
+use crate::client::Client;
+use crate::world::{NEEDS, done, open, room, say, user};
+
+/// A program that uses an SDK, and says what it sees.
+struct Program {
+    lines: Lines<BufReader<ChildStdout>>,
+    // Ends with its input, or when it is dropped.
+    _child: Child,
+}
+
+impl Program {
+    fn start(mut command: Command, url: &str, token: &str) -> Self {
+        let command =
+            command.args([url, token]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        Self { lines: BufReader::new(child.stdout.take().unwrap()).lines(), _child: child }
+    }
+
+    async fn next(&mut self) -> Value {
+        let line =
+            tokio::time::timeout(LIMIT, self.lines.next_line()).await.expect("a line in time").unwrap();
+        serde_json::from_str(&line.expect("the program goes on")).unwrap()
+    }
+
+    /// The next line that has this field, leaving out others.
+    async fn saw(&mut self, field: &str) -> Value {
+        loop {
+            let mut line = self.next().await;
+            assert!(line.get("failed").is_none(), "{line}");
+            if line.get(field).is_some() {
+                return line[field].take();
+            }
+        }
+    }
+}
+
+async fn use_everything(command: Command) {
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let chat = open(&house);
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    let cable = Cable::to(app.address()).await;
+    let id = room(&chat, "r", &["anna", "bert"]).await;
+    let _bert = Client::connect(&app, &chat, "bert").await;
+    let token = chat.issue_token(&user("anna"), Duration::from_secs(600)).unwrap();
+    let url = format!("ws://{}/connection/websocket", cable.address());
+    let mut anna = Program::start(command, &url, &token);
+
+    assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": false, "recovered": false }));
+    assert_eq!(anna.saw("message").await, "published");
+    assert_eq!(anna.saw("message").await, "called");
+    let saw = loop {
+        let line = anna.next().await;
+        if line.get("sent").is_some() {
+            break line;
+        }
+    };
+    let expected = json!({
+        "sent": "called", "present": ["anna", "bert"], "stats": [2, 2], "history": ["called", "published"],
+    });
+    assert_eq!(saw, expected);
+    assert_eq!(anna.saw("refused").await, 103);
+
+    cable.cut();
+    for n in 0..3 {
+        say(&chat, &id, "bert", &format!("missed {n}")).await;
+    }
+    cable.mend();
+    assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": true, "recovered": true }));
+    for n in 0..3 {
+        assert_eq!(anna.saw("message").await, format!("missed {n}"));
+    }
+    say(&chat, &id, "bert", "live").await;
+    assert_eq!(anna.saw("message").await, "live");
+    end(&chat, &id, &mut anna).await;
+}
+
+/// Who is removed is told so, and does not come back.
+async fn end(chat: &Chat, id: &hob_chat::keys::ConversationId, anna: &mut Program) {
+    done(chat.remove_member(id, &user("anna"), None).await);
+    assert_eq!(anna.saw("unsubscribed").await, 2000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_javascript_sdk_works_unmodified() {
+    let mut node = Command::new("node");
+    node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sdk/client.js"));
+    node.env("NODE_PATH", hob_testkit::node_modules());
+    use_everything(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_sdk_works_unmodified() {
+    let mut python = Command::new(hob_testkit::python());
+    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sdk/client.py"));
+    use_everything(python).await;
+}

@@ -1,0 +1,44 @@
+// The JavaScript SDK against the chat. Says what it sees, a line of JSON each; goes on when it is told to.
+const { Centrifuge } = require("centrifuge");
+const WebSocket = require("ws");
+const readline = require("readline");
+
+const [url, token] = process.argv.slice(2);
+const say = (what) => console.log(JSON.stringify(what));
+
+const client = new Centrifuge(url, { token, websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 200 });
+client.on("error", (ctx) => say({ error: ctx.error.message }));
+
+const subscription = client.newSubscription("conv:r", { joinLeave: true });
+subscription.on("subscribed", (ctx) => say({ subscribed: { wasRecovering: ctx.wasRecovering, recovered: ctx.recovered } }));
+subscription.on("publication", (ctx) => {
+  if (ctx.data.type === "message") say({ message: ctx.data.message.content, offset: ctx.offset });
+});
+subscription.on("join", (ctx) => say({ join: ctx.info.user }));
+subscription.on("unsubscribed", (ctx) => say({ unsubscribed: ctx.code }));
+
+async function main() {
+  subscription.subscribe();
+  client.connect();
+  await subscription.ready();
+  await subscription.publish({ content: "published", clientId: "p1" });
+  const sent = await client.rpc("send", { conversationId: "r", content: "called", clientId: "c1" });
+  const presence = await subscription.presence();
+  const stats = await subscription.presenceStats();
+  const history = await subscription.history({ limit: 2, reverse: true });
+  say({
+    sent: sent.data.content,
+    present: Object.values(presence.clients).map((info) => info.user).sort(),
+    stats: [stats.numClients, stats.numUsers],
+    history: history.publications.map((publication) => publication.data.message.content),
+  });
+  const refused = await client.newSubscription("conv:other");
+  refused.on("unsubscribed", (ctx) => say({ refused: ctx.code }));
+  refused.subscribe();
+}
+
+readline.createInterface({ input: process.stdin }).on("close", () => process.exit(0));
+main().catch((error) => {
+  say({ failed: String(error.message ?? error) });
+  process.exit(1);
+});

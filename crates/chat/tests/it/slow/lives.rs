@@ -1,0 +1,250 @@
+//! Random lives of a chat against a small model.
+
+use std::collections::BTreeMap;
+
+use hob_chat::keys::{ConversationId, UserId};
+use hob_chat::{Chat, Progress, Wish};
+use hob_house::House;
+use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, budget, wait_for};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::Value;
+
+use crate::client::{Client, message_of};
+use crate::world::{Doomed, NEEDS, done, get, keys, message, open, room, user};
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    Send {
+        room: usize,
+        who: usize,
+        on: Node,
+    },
+    Read {
+        room: usize,
+        who: usize,
+    },
+    Leave {
+        room: usize,
+        who: usize,
+    },
+    Join {
+        room: usize,
+        who: usize,
+    },
+    Block {
+        who: usize,
+    },
+    Unblock {
+        who: usize,
+    },
+    /// The watcher's connection is cut; it comes back and recovers.
+    Cut,
+    KillNode,
+    Flush,
+}
+
+/// Which node does it.
+#[derive(Clone, Copy, Debug)]
+enum Node {
+    Lasting,
+    Doomed,
+}
+
+const ROOMS: [&str; 2] = ["one", "two"];
+/// The watcher stays in both rooms and is connected; the others come and go.
+const USERS: [&str; 4] = ["watcher", "anna", "bert", "carl"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let (room, other) = (0..ROOMS.len(), 1..USERS.len());
+    let node = prop_oneof![Just(Node::Lasting), Just(Node::Doomed)];
+    prop_oneof![
+        6 => (room.clone(), 0..USERS.len(), node).prop_map(|(room, who, on)| Step::Send { room, who, on }),
+        3 => (room.clone(), 0..USERS.len()).prop_map(|(room, who)| Step::Read { room, who }),
+        1 => (room.clone(), other.clone()).prop_map(|(room, who)| Step::Leave { room, who }),
+        1 => (room, other).prop_map(|(room, who)| Step::Join { room, who }),
+        1 => (2..USERS.len()).prop_map(|who| Step::Block { who }),
+        1 => (2..USERS.len()).prop_map(|who| Step::Unblock { who }),
+        1 => Just(Step::Cut),
+        1 => Just(Step::KillNode),
+        1 => Just(Step::Flush),
+    ]
+}
+
+struct World {
+    house: TestHouse,
+    chat: Chat,
+    app: TestApp,
+    doomed: Doomed,
+    rooms: Vec<ConversationId>,
+    watcher: Client,
+    /// What the watcher holds, by room and offset.
+    held: Vec<BTreeMap<u64, String>>,
+    acknowledged: Vec<BTreeMap<u64, String>>,
+    sent: usize,
+}
+
+impl World {
+    async fn new() -> Self {
+        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let chat = open(&house);
+        let app = TestApp::start(house.house(), chat.routes()).await;
+        let doomed = Doomed::start(&house).await;
+        wait_for("two nodes", LIMIT, async || chat.nodes().await.is_ok_and(|nodes| nodes.len() == 2)).await;
+        let mut rooms = Vec::new();
+        for id in ROOMS {
+            rooms.push(room(&chat, id, &USERS).await);
+        }
+        let watcher = Client::connect(&app, &chat, "watcher").await;
+        let empty = vec![BTreeMap::new(); ROOMS.len()];
+        let mut world = Self {
+            house,
+            chat,
+            app,
+            doomed,
+            rooms,
+            watcher,
+            held: empty.clone(),
+            acknowledged: empty,
+            sent: 0,
+        };
+        world.subscribe().await;
+        world
+    }
+
+    /// Subscribes from where the watcher left off, and takes what it missed.
+    async fn subscribe(&mut self) {
+        for (index, id) in ROOMS.iter().enumerate() {
+            let offset = self.held[index].keys().last().copied().unwrap_or(0);
+            let reply = self.watcher.recover(&format!("conv:{id}"), offset, &Value::from("")).await;
+            assert_eq!(reply["subscribe"]["recovered"], true, "{reply}");
+            for publication in reply["subscribe"]["publications"].as_array().into_iter().flatten() {
+                hold(&mut self.held[index], publication);
+            }
+        }
+    }
+
+    async fn drain(&mut self) {
+        for frame in self.watcher.flush().await {
+            let push = &frame["push"];
+            let index = ROOMS.iter().position(|id| push["channel"] == format!("conv:{id}"));
+            if let (Some(index), true) = (index, push["pub"]["offset"].is_u64()) {
+                hold(&mut self.held[index], &push["pub"]);
+            }
+        }
+    }
+
+    async fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Send { room, who, on } => {
+                self.sent += 1;
+                let chat = match on {
+                    Node::Lasting => &self.chat,
+                    Node::Doomed => &self.doomed.chat,
+                };
+                let new = message(&self.rooms[room], USERS[who], &format!("message {}", self.sent));
+                if let Ok(message) = chat.send(&new).await.unwrap() {
+                    self.acknowledged[room].insert(message.sequence, message.content);
+                }
+            }
+            Step::Read { room, who } => {
+                let up_to = i64::MAX as u64;
+                let _ = self
+                    .chat
+                    .progress(&self.rooms[room], &user(USERS[who]), up_to, Progress::Read)
+                    .await
+                    .unwrap();
+            }
+            Step::Leave { room, who } => {
+                let _ = self.chat.remove_member(&self.rooms[room], &user(USERS[who]), None).await.unwrap();
+            }
+            Step::Join { room, who } => {
+                let _ = self.chat.add_member(&self.rooms[room], &user(USERS[who]), None).await.unwrap();
+            }
+            Step::Block { who } => drop(done(self.block(who, Wish::Block).await)),
+            Step::Unblock { who } => drop(done(self.block(who, Wish::Unblock).await)),
+            Step::Cut => {
+                self.drain().await;
+                self.watcher = Client::connect(&self.app, &self.chat, "watcher").await;
+                self.subscribe().await;
+            }
+            Step::KillNode => {
+                let next = Doomed::start(&self.house).await;
+                std::mem::replace(&mut self.doomed, next).kill();
+            }
+            Step::Flush => self.house.store().flush_all().await,
+        }
+    }
+
+    /// `anna` and another one: never the watcher.
+    async fn block(&self, who: usize, wish: Wish) -> hob_chat::Answer<bool> {
+        self.chat.block(&user("anna"), &user(USERS[who]), wish).await
+    }
+
+    /// Waits until the counters of everybody say what a recount says.
+    async fn counters_agree(&self) {
+        for who in USERS {
+            counter_agrees(self.house.house(), &self.chat, &user(who)).await;
+        }
+    }
+
+    async fn everything_arrived(&mut self) {
+        for _ in 0..500 {
+            self.drain().await;
+            if self.held == self.acknowledged {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(self.held, self.acknowledged);
+    }
+}
+
+async fn counter_agrees(house: &House, chat: &Chat, who: &UserId) {
+    wait_for(format_args!("the counters of {who} to agree"), LIMIT, async || {
+        let (counts, total) = chat.unread(who).await.unwrap();
+        let held = get(house, &keys(house).unread_total(who)).await.map_or(0, |held| held.parse().unwrap());
+        let mut agree = held == total;
+        for count in counts {
+            let held = get(house, &keys(house).unread(who, &count.conversation_id)).await;
+            agree &= held.map_or(0, |held| held.parse().unwrap()) == count.unread;
+        }
+        agree
+    })
+    .await;
+}
+
+/// Takes a message in. None comes twice, and none out of order.
+fn hold(held: &mut BTreeMap<u64, String>, publication: &Value) {
+    if publication["data"]["type"] == "message" {
+        let (offset, content) = message_of(publication);
+        assert!(held.keys().last().is_none_or(|last| *last < offset), "{offset} after {held:?}");
+        held.insert(offset, content);
+    }
+}
+
+/// Whatever happens, counters agree with the records, and a client that recovers holds exactly what was acknowledged.
+#[test]
+fn random_lives_lose_nothing_and_count_right() {
+    let cases = budget(6, 100);
+    let mut runner = TestRunner::new(Config {
+        cases,
+        max_shrink_iters: 8,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let lives = prop::collection::vec(step(), 10..30);
+    let outcome = runner.run(&lives, |steps| {
+        hob_testkit::run(async {
+            let mut world = World::new().await;
+            for step in &steps {
+                world.take(step).await;
+                world.counters_agree().await;
+            }
+            world.everything_arrived().await;
+        });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}

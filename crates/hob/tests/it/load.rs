@@ -1,0 +1,228 @@
+//! `hob load`, and load tests on servers that die.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::program::{complaint, hob};
+
+/// A site that answers everything with 200, and counts.
+struct Target {
+    address: SocketAddr,
+    served: Arc<AtomicU64>,
+}
+
+impl Target {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&served);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, counter) = (stream.unwrap(), Arc::clone(&counter));
+                thread::spawn(move || serve(stream, &counter));
+            }
+        });
+        Self { address, served }
+    }
+
+    fn served(&self) -> u64 {
+        self.served.load(Ordering::SeqCst)
+    }
+
+    fn plan(&self, load: &str, threshold: &str) -> String {
+        format!(
+            "name = \"Site\"\ntarget = \"http://{}\"\nthresholds = [\"{threshold}\"]\n[[scenario]]\nname = \"s\"\n\
+             load = {load}\n[[scenario.step]]\nname = \"home\"\nrequest = \"GET /\"\nexpect = {{ contains = \"ok\" }}\n",
+            self.address
+        )
+    }
+}
+
+/// Requests without a body, one after the other, until the client leaves.
+fn serve(mut stream: TcpStream, counter: &AtomicU64) {
+    let (mut buffer, mut filled) = ([0; 4096], 0);
+    loop {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(read) if read > 0 => filled += read,
+            _ => return,
+        }
+        if buffer[..filled].ends_with(b"\r\n\r\n") {
+            filled = 0;
+            counter.fetch_add(1, Ordering::SeqCst);
+            if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn load(arguments: &[&str]) -> Output {
+    hob().arg("load").args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_plan_is_run_and_reported_in_every_form() {
+    let (target, folder) = (Target::start(), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (plan, html, json, junit) = (path("plan.toml"), path("r.html"), path("r.json"), path("r.xml"));
+    fs::write(&plan, target.plan("{ rate = 40, for = \"1s\" }", "error_rate < 1%")).unwrap();
+    let output = load(&["run", &plan, "--out", &html, "--json", &json, "--junit", &junit]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("40 requests, 40.0/s") && text.contains("✓ error_rate < 1%"), "{text}");
+    assert_eq!(target.served(), 40);
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!((&report["requests"], &report["failed"]), (&40.into(), &0.into()));
+    assert!(fs::read_to_string(&html).unwrap().contains("<svg"));
+    assert!(fs::read_to_string(&junit).unwrap().contains("tests=\"1\" failures=\"0\""));
+}
+
+#[test]
+fn a_missed_threshold_is_told_by_the_exit_code() {
+    let (target, folder) = (Target::start(), tempfile::tempdir().unwrap());
+    let plan = folder.path().join("plan.toml");
+    fs::write(&plan, target.plan("{ users = 2, for = \"1s\" }", "rate > 10000000/s")).unwrap();
+    let output = load(&["run", plan.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("✗ rate > 10000000/s"));
+}
+
+#[test]
+fn a_url_is_requested_over_and_over() {
+    let target = Target::start();
+    let output = load(&["quick", &format!("http://{}/", target.address), "-c", "4", "-d", "1s"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("p99.9") && text.contains('█') && target.served() > 10, "{text}");
+}
+
+#[test]
+fn what_cannot_be_run_is_one_line_that_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    fs::write(&plan, Target::start().plan("{ rate = 1, for = \"soon\" }", "p99 < 1s")).unwrap();
+    let said = complaint(&load(&["check", plan.to_str().unwrap()]));
+    assert!(said.contains("plan.toml:6: scenario[0].load.for: "), "{said}");
+    let said = complaint(&load(&["quick", "http://example.com/", "-d", "1s"]));
+    assert!(said.contains("example.com is neither this machine"), "{said}");
+}
+
+/// Whatever is killed, runs end, and nothing is counted twice.
+mod slow {
+    use std::time::{Duration, Instant};
+
+    use hob_testkit::{LIMIT, Postgres, RedisServer, budget, wait_for};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::program::Server;
+
+    /// A run must have come to an end this long after whatever it needed was killed.
+    const END_WITHIN: Duration = Duration::from_secs(15);
+
+    struct Cluster {
+        redis: RedisServer,
+        postgres: Postgres,
+        nodes: Vec<Server>,
+    }
+
+    impl Cluster {
+        fn start() -> Self {
+            let mut cluster =
+                Self { redis: RedisServer::start(), postgres: Postgres::start(), nodes: Vec::new() };
+            cluster.nodes = vec![cluster.node(), cluster.node()];
+            cluster
+        }
+
+        fn node(&self) -> Server {
+            let (hot, records) = (self.redis.url(), self.postgres.url());
+            Server::start(&["--hot", &hot, "--records", &records, "--only", "loadtest"])
+        }
+
+        /// Asks any node.
+        fn ask(&self, request: &str, body: &Value) -> Option<Value> {
+            self.nodes.iter().find_map(|node| ask(node.listen, request, body))
+        }
+
+        fn state(&self, run: &str) -> Option<String> {
+            let run = self.ask(&format!("GET /api/v1/load/runs/{run}"), &Value::Null)?;
+            Some(run["state"].as_str()?.to_owned())
+        }
+    }
+
+    fn ask(address: SocketAddr, request: &str, body: &Value) -> Option<Value> {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let head = format!("host: {address}\r\nconnection: close\r\ncontent-type: application/json");
+        write!(stream, "{request} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+            .ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let is_good = head.starts_with("HTTP/1.1 2");
+        serde_json::from_str(body).ok().filter(|_| is_good)
+    }
+
+    fn is_final(state: &str) -> bool {
+        ["COMPLETED", "FAILED", "CANCELLED", "LOST"].contains(&state)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn runs_come_to_an_end_whatever_is_killed() {
+        let target = Target::start();
+        let mut cluster = Cluster::start();
+        let plan = json!({ "source": target.plan("{ rate = 100, for = \"4s\" }", "error_rate < 1%") });
+        let plan = cluster.ask("POST /api/v1/load/plans", &plan).expect("a plan")["id"].clone();
+        for round in 0..budget(4, 100) {
+            let before = target.served();
+            let queue = format!("POST /api/v1/load/plans/{plan}/runs");
+            let run =
+                wait_for("a run to be queued", LIMIT, async || cluster.ask(&queue, &json!({ "runners": 2 })))
+                    .await;
+            let run = run["id"].as_str().unwrap().to_owned();
+            tokio::time::sleep(Duration::from_millis(rand_ms(round))).await;
+            let killed = Instant::now();
+            match round % 4 {
+                0 => drop(cluster.nodes.remove(0)),
+                1 => drop(cluster.nodes.remove(1)),
+                2 => {
+                    cluster.redis.kill();
+                    cluster.redis.restart();
+                }
+                _ => cluster.nodes.clear(),
+            }
+            while cluster.nodes.len() < 2 {
+                let node = cluster.node();
+                cluster.nodes.push(node);
+            }
+            let state = wait_for(format!("{run} to end in round {round}"), LIMIT * 2, async || {
+                cluster.state(&run).filter(|state| is_final(state))
+            })
+            .await;
+            // Four seconds of work, where it survived; a queued run may begin only after the kill.
+            let limit = END_WITHIN + Duration::from_secs(10);
+            assert!(killed.elapsed() < limit, "{run} took {:?} to be {state}", killed.elapsed());
+            let report = cluster.ask(&format!("GET /api/v1/load/runs/{run}/report"), &Value::Null);
+            let counted = report.map_or(0, |report| report["requests"].as_u64().unwrap());
+            let served = target.served() - before;
+            assert!(counted <= served, "{counted} were counted of {served} in round {round}");
+            assert!(state != "COMPLETED" || counted == 400, "{counted} of 400 in a whole run");
+        }
+        let rows = cluster
+            .postgres
+            .psql("SELECT count(*) - count(DISTINCT (run_id, runner, epoch, step, second)) FROM load_second");
+        assert_eq!(rows, "0");
+    }
+
+    /// Somewhere between being queued and being nearly done.
+    fn rand_ms(round: u32) -> u64 {
+        u64::from(round.wrapping_mul(2_654_435_761) % 5000)
+    }
+}

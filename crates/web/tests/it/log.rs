@@ -1,0 +1,54 @@
+//! What the log says, and what it never does.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use hob_testkit::{Layout, TestHouse};
+use http::header::HeaderName;
+
+use crate::door::{ADMIN, Locked, NEEDS, token};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn requests_are_in_the_log_and_secrets_are_not() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .init();
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&house).await;
+    let (secret, _) = token(&house, "garden:read").await;
+    door.with_token(&secret);
+    door.app.use_header(HeaderName::from_static("x-request-id"), "the-first");
+    assert_eq!(door.app.get("/api/v1/garden/gnomes?min_height_cm=7&secret=in-the-query").await.status, 200);
+    let cookie = door.sign_in(ADMIN).await;
+    assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 200);
+    assert_eq!(door.with_token("hob_mistyped-token").get("/api/v1/tokens").await.status, 401);
+
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.contains("hob::access") && line.contains("the-first"))
+        .expect("a line for the request");
+    assert!(line.contains("/api/v1/garden/gnomes") && line.contains("status=200"), "{line}");
+    let session = cookie.split_once('=').unwrap().1;
+    for secret in [&*secret, session, ADMIN, "hob_mistyped-token", "in-the-query"] {
+        assert!(!text.contains(secret), "{secret} is in the log:\n{text}");
+    }
+}
