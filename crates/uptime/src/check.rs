@@ -31,6 +31,7 @@ pub enum Check {
 /// The kinds of checks, by the names that users write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = MonitorKind)]
 pub enum Kind {
     Http,
     Tcp,

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 /// What people see of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
+#[schema(as = MonitorState)]
 pub enum State {
     /// Never checked since it was added, or since hot state was lost.
     Pending,

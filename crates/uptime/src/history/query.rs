@@ -15,6 +15,7 @@ use crate::monitor::Monitor;
 
 /// A length of time that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = HistoryPeriod)]
 pub enum Period {
     #[default]
     #[serde(rename = "24h")]
@@ -36,6 +37,7 @@ pub enum Span {
 
 /// One piece of a history.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = HistoryPoint)]
 pub struct Point {
     /// Unix milliseconds.
     pub start_ms: i64,
