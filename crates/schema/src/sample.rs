@@ -29,7 +29,9 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
         }
         Content::Hash(fields) => {
             let mut hset = command(&["HSET", &key]);
-            for field in fields.iter().filter(|field| shown(field.presence, &field.name)) {
+            // A hash may have none of its fields for sure; an example shows what it may have.
+            let all = !fields.iter().any(|field| shown(field.presence, &field.name));
+            for field in fields.iter().filter(|field| all || shown(field.presence, &field.name)) {
                 let name = field_name(&field.name, schema);
                 let text = given(Some(&name)).unwrap_or_else(|| example_value(&field.value, schema));
                 hset.extend([name, text]);
