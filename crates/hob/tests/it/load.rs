@@ -142,7 +142,7 @@ mod slow {
 
         fn node(&self) -> Server {
             let (hot, records) = (self.redis.url(), self.postgres.url());
-            Server::start(&["--hot", &hot, "--records", &records, "--only", "loadtest"])
+            Server::start(&["--hot", &hot, "--records", &records, "--only", "load"])
         }
 
         /// Asks any node.
