@@ -10,7 +10,7 @@ use hob_loadtest::LoadTests;
 use hob_pipeline::Pipelines;
 use hob_records::outbox::Event;
 use hob_uptime::Uptime;
-use hob_web::{Card, Routes, Stage, Web};
+use hob_web::{Card, Changes, Routes, Stage, Web};
 
 use crate::config::LiveConfig;
 use crate::pages::Overview;
@@ -37,11 +37,17 @@ pub(crate) struct Systems {
 /// systems it runs.
 pub(crate) struct Outlets {
     chat: Chat,
+    changes: Changes,
 }
 
 impl Outlets {
     pub(crate) async fn publish(&self, events: &[Event]) -> Result<()> {
-        Ok(self.chat.relay(events).await?)
+        self.chat.relay(events).await?;
+        // All of one topic: whoever waits for it, on whatever node, looks at once.
+        if let Some(event) = events.first() {
+            self.changes.tell(&event.topic);
+        }
+        Ok(())
     }
 }
 
@@ -59,7 +65,7 @@ impl Systems {
             running: Vec::new(),
             routes: Routes::new(),
             overview: Overview::new(house),
-            outlets: Outlets { chat: chat.clone() },
+            outlets: Outlets { chat: chat.clone(), changes: web.changes().clone() },
         };
         let asked_for = |system| only.is_empty() || only.contains(&system);
         if asked_for(System::Gateway) {
