@@ -223,6 +223,7 @@ pub(crate) struct TokenBody {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ChatToken)]
 pub(crate) struct Token {
     token: String,
 }

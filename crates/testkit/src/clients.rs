@@ -27,10 +27,8 @@ pub async fn examine_api(document_url: &str, token: &str, examples: u32, argumen
     let report = examination.output().await.unwrap_or_else(|error| panic!("schemathesis: {error}"));
     let text = String::from_utf8_lossy(&report.stdout);
     assert!(report.status.success(), "{text}");
-    assert!(
-        !text.contains("returned only 401/403"),
-        "the token opens too little to examine anything: {text}"
-    );
+    // A token that may do everything is still refused what is not for everybody, with 403.
+    assert!(!text.contains("401 Unauthorized ("), "the token is not known: {text}");
 }
 
 /// A `node_modules` with ioredis and node-redis, to be given to `node` as `NODE_PATH`.

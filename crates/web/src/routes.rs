@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use utoipa::openapi::{OpenApi, RefOr, Schema};
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -59,7 +60,8 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
                     access: access.clone(),
                 });
             }
-            self.router = self.router.route(&path, guard(handlers.clone(), access.clone()));
+            let guarded = guard(handlers.clone(), access.clone()).route_layer(map_response(for_programs));
+            self.router = self.router.route(&path, guarded);
             match self.document.paths.paths.get_mut(&path) {
                 Some(known) => known.merge_operations(item),
                 None => drop(self.document.paths.paths.insert(path, item)),
@@ -172,6 +174,15 @@ impl<S> std::fmt::Debug for Routes<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.entries).finish()
     }
+}
+
+/// Says of an answer that it is for programs, wherever its route is: what fails there is never made a page.
+#[derive(Clone, Copy)]
+pub(crate) struct ForPrograms;
+
+async fn for_programs(mut response: Response) -> Response {
+    response.extensions_mut().insert(ForPrograms);
+    response
 }
 
 /// Only for methods that there are: others are refused without asking who is calling.

@@ -1,5 +1,6 @@
 //! The real binary, as a person runs it.
 
+mod api;
 mod config;
 mod doctor;
 mod load;

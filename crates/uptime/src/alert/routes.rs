@@ -9,7 +9,9 @@ use utoipa_axum::routes;
 
 use super::channel::{self, Written};
 use super::delivery::{self, DeliveryState};
-use super::{Alerts, Attempt, Channel, ChannelId, ChannelPatch, ChannelSpec, Delivery, NoticeKind};
+use super::{
+    Alerts, Attempt, Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Delivery, NoticeKind,
+};
 use crate::routes::invalid;
 
 const READ: Access = Access::read("uptime");
@@ -31,8 +33,14 @@ pub(super) fn routes() -> Routes<Alerts> {
 #[schema(as = AlertChannel)]
 pub(super) struct ChannelView {
     pub(super) id: ChannelId,
-    #[serde(flatten)]
-    spec: ChannelSpec,
+    name: String,
+    kind: ChannelKind,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    url: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    secret: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    to: Vec<String>,
     created_at: Time,
     changed_at: Time,
 }
@@ -173,9 +181,14 @@ pub(super) fn unknown() -> Problem {
 
 impl From<Channel> for ChannelView {
     fn from(channel: Channel) -> Self {
+        let ChannelSpec { name, kind, url, secret, to } = channel.spec;
         Self {
             id: channel.id,
-            spec: channel.spec,
+            name,
+            kind,
+            url,
+            secret,
+            to,
             created_at: channel.created_at.into(),
             changed_at: channel.changed_at.into(),
         }

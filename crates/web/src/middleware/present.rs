@@ -12,6 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::RequestId;
 use crate::console::Frame;
+use crate::routes::ForPrograms;
 use crate::{Console, FieldError, Problem};
 
 /// As much as anybody says in plain text.
@@ -32,7 +33,9 @@ pub(crate) async fn present(request: Request, next: Next) -> Response {
         (request.extensions().get::<Frame>().cloned(), request.extensions().get::<RequestId>().cloned());
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let person = for_people(&uri, request.headers());
-    let (response, problem) = problem_of(next.run(request).await).await;
+    let response = next.run(request).await;
+    let person = person && response.extensions().get::<ForPrograms>().is_none();
+    let (response, problem) = problem_of(response).await;
     let Some(problem) = problem else { return response };
     let id = id.as_ref().map_or("", RequestId::as_str);
     let shown = match frame {
