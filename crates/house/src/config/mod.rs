@@ -1,5 +1,23 @@
 //! Typed sections of `hob.toml`: declared once, with their defaults and the words that explain them.
 
+/// Writes a value into the configuration as its text, and reads it from that.
+macro_rules! as_text {
+    ($kind:ty) => {
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
 mod layers;
 mod live;
 mod period;
