@@ -13,13 +13,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use hob_expression::{JsonPath, Mistake};
 use hob_house::Period;
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-pub use json::{JsonPath, JsonTest, Scalar, Step};
+pub use json::{JsonTest, Scalar};
 pub use judge::{Facts, judge};
-pub use parse::BadAssertion;
 pub use text::{Pattern, TextTest};
 
 /// The longest expression, in bytes.
@@ -78,9 +78,9 @@ impl Comparison {
 }
 
 impl FromStr for Assertion {
-    type Err = BadAssertion;
+    type Err = Mistake;
 
-    fn from_str(text: &str) -> Result<Self, BadAssertion> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         parse::parse(text)
     }
 }
@@ -140,6 +140,7 @@ impl<'de> Deserialize<'de> for Assertion {
 
 #[cfg(test)]
 mod tests {
+    use hob_expression::Step;
     use proptest::prelude::*;
 
     use super::*;

@@ -1,27 +1,13 @@
-//! Where to look in a JSON document, and what should be there.
-//!
-//! A path is `$` and steps: `.name`, `["any name"]`, `[0]`, `[-1]` from the end, `[*]` for each. There are no
-//! filters and no descents: a path visits every value once at most, so nobody can write one that is slow.
+//! What should be found at a place in a JSON document.
 
 use std::cmp::Ordering;
 use std::fmt;
 
+use hob_expression::Quoted;
 use serde_json::Value;
 
 use super::Comparison;
-use super::text::{Quoted, TextTest};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JsonPath(pub Vec<Step>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    Field(String),
-    /// Negative ones count from the end.
-    Element(i64),
-    /// Each element of an array, each value of an object.
-    Each,
-}
+use super::text::TextTest;
 
 /// What is expected of what a path finds. If it finds several values, each has to pass; none passes only
 /// [`JsonTest::Absent`].
@@ -41,33 +27,6 @@ pub enum Scalar {
     Number(f64),
     Bool(bool),
     Null,
-}
-
-impl JsonPath {
-    pub(super) fn find<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
-        let mut found = vec![document];
-        for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.take(value)).collect();
-        }
-        found
-    }
-}
-
-impl Step {
-    fn take<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
-        match (self, value) {
-            (Self::Field(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
-            (Self::Element(place), Value::Array(elements)) => {
-                let from_end = usize::try_from(place.unsigned_abs()).ok();
-                let index =
-                    if *place < 0 { from_end.and_then(|n| elements.len().checked_sub(n)) } else { from_end };
-                index.and_then(|index| elements.get(index)).into_iter().collect()
-            }
-            (Self::Each, Value::Array(elements)) => elements.iter().collect(),
-            (Self::Each, Value::Object(fields)) => fields.values().collect(),
-            _ => Vec::new(),
-        }
-    }
 }
 
 impl JsonTest {
@@ -108,30 +67,6 @@ impl Scalar {
             None => comparison == Comparison::Unequal,
         }
     }
-}
-
-impl fmt::Display for JsonPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("$")?;
-        for step in &self.0 {
-            match step {
-                Step::Field(name) if is_plain(name) => write!(f, ".{name}")?,
-                Step::Field(name) => write!(f, "[{}]", Quoted(name))?,
-                Step::Element(index) => write!(f, "[{index}]")?,
-                Step::Each => f.write_str("[*]")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether a field can be written behind a dot.
-fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(in_plain_name)
-}
-
-pub(super) fn in_plain_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '-'
 }
 
 impl fmt::Display for JsonTest {

@@ -2,28 +2,16 @@
 
 use std::ops::RangeInclusive;
 
+use hob_expression::{JsonPath, Mistake, Reader};
 use http::HeaderName;
 
-use super::json::in_plain_name;
-use super::{
-    Assertion, Comparison, HeaderTest, JsonPath, JsonTest, LONGEST, Pattern, Scalar, Step, TextTest,
-};
-
-/// What is wrong with an expression, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column {column}: {message}")]
-pub struct BadAssertion {
-    /// The character at which it goes wrong, counted from 1.
-    pub column: usize,
-    pub message: String,
-}
+use super::{Assertion, Comparison, HeaderTest, JsonTest, LONGEST, Pattern, Scalar, TextTest};
 
 const MOST_RANGES: usize = 16;
-const MOST_STEPS: usize = 32;
 const STATUSES: RangeInclusive<u16> = 100..=999;
 
-pub(super) fn parse(text: &str) -> Result<Assertion, BadAssertion> {
-    let mut reader = Reader { text, at: 0 };
+pub(super) fn parse(text: &str) -> Result<Assertion, Mistake> {
+    let mut reader = Reader::new(text);
     if text.len() > LONGEST {
         return Err(reader.mistake(format!("an assertion has at most {LONGEST} bytes")));
     }
@@ -36,16 +24,21 @@ pub(super) fn parse(text: &str) -> Result<Assertion, BadAssertion> {
         "latency" => latency(&mut reader)?,
         "certificate" => certificate(&mut reader)?,
         _ => {
-            reader.at = begin;
+            reader.go_back(begin);
             return Err(reader.expected("status, body, header, json, latency or certificate"));
         }
     };
-    reader.skip_space();
-    if reader.rest().is_empty() { Ok(assertion) } else { Err(reader.expected("the end")) }
+    reader.end()?;
+    Ok(assertion)
 }
 
-fn status(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
-    if let Some(comparison) = reader.comparison() {
+fn comparison(reader: &mut Reader<'_>) -> Option<Comparison> {
+    let comparisons = Comparison::SIGNS;
+    comparisons.iter().find(|(sign, _)| reader.symbol(sign)).map(|(_, comparison)| *comparison)
+}
+
+fn status(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
+    if let Some(comparison) = comparison(reader) {
         return Ok(Assertion::Status(comparison, status_code(reader)?));
     }
     if !reader.keyword("in") {
@@ -61,7 +54,7 @@ fn status(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
     Ok(Assertion::StatusIn(ranges))
 }
 
-fn status_range(reader: &mut Reader<'_>) -> Result<RangeInclusive<u16>, BadAssertion> {
+fn status_range(reader: &mut Reader<'_>) -> Result<RangeInclusive<u16>, Mistake> {
     let first = status_code(reader)?;
     if !reader.symbol("..") {
         return Ok(first..=first);
@@ -69,29 +62,29 @@ fn status_range(reader: &mut Reader<'_>) -> Result<RangeInclusive<u16>, BadAsser
     let begin = reader.skip_space();
     let last = status_code(reader)?;
     if last < first {
-        reader.at = begin;
+        reader.go_back(begin);
         return Err(reader.mistake(format!("the range is empty: {last} is less than {first}")));
     }
     Ok(first..=last)
 }
 
-fn status_code(reader: &mut Reader<'_>) -> Result<u16, BadAssertion> {
+fn status_code(reader: &mut Reader<'_>) -> Result<u16, Mistake> {
     let begin = reader.skip_space();
     let digits = reader.take_while(|c| c.is_ascii_digit());
     match digits.parse() {
         Ok(code) if STATUSES.contains(&code) => Ok(code),
         _ => {
-            reader.at = begin;
+            reader.go_back(begin);
             Err(reader.expected("a status code from 100 to 999"))
         }
     }
 }
 
-fn header(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
+fn header(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
     let begin = reader.skip_space();
     let name = reader.take_while(|c| !c.is_whitespace() && !"=!<>\"/".contains(c));
     let Ok(name) = name.parse::<HeaderName>() else {
-        reader.at = begin;
+        reader.go_back(begin);
         return Err(reader.expected("the name of a header"));
     };
     let test = match presence(reader) {
@@ -109,21 +102,21 @@ enum Presence {
 
 /// `exists` or `not exists`, if that is what comes.
 fn presence(reader: &mut Reader<'_>) -> Option<Presence> {
-    let begin = reader.at;
+    let begin = reader.place();
     let presence = if reader.keyword("not") { Presence::Absent } else { Presence::Exists };
     if reader.keyword("exists") {
         return Some(presence);
     }
-    reader.at = begin;
+    reader.go_back(begin);
     None
 }
 
-fn text_test(reader: &mut Reader<'_>) -> Result<TextTest, BadAssertion> {
+fn text_test(reader: &mut Reader<'_>) -> Result<TextTest, Mistake> {
     if reader.symbol("==") {
-        return Ok(TextTest::Equals(quoted(reader)?));
+        return Ok(TextTest::Equals(reader.quoted()?));
     }
     if reader.symbol("!=") {
-        return Ok(TextTest::Differs(quoted(reader)?));
+        return Ok(TextTest::Differs(reader.quoted()?));
     }
     match found_in_text(reader)? {
         Some(test) => Ok(test),
@@ -132,10 +125,10 @@ fn text_test(reader: &mut Reader<'_>) -> Result<TextTest, BadAssertion> {
 }
 
 /// `[not] contains "…"` or `[not] matches /…/`, if that is what comes.
-fn found_in_text(reader: &mut Reader<'_>) -> Result<Option<TextTest>, BadAssertion> {
+fn found_in_text(reader: &mut Reader<'_>) -> Result<Option<TextTest>, Mistake> {
     let negated = reader.keyword("not");
     if reader.keyword("contains") {
-        let part = quoted(reader)?;
+        let part = reader.quoted()?;
         return Ok(Some(if negated { TextTest::Lacks(part) } else { TextTest::Contains(part) }));
     }
     if reader.keyword("matches") {
@@ -145,14 +138,14 @@ fn found_in_text(reader: &mut Reader<'_>) -> Result<Option<TextTest>, BadAsserti
     if negated { Err(reader.expected("contains, matches or exists")) } else { Ok(None) }
 }
 
-fn json(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
-    let path = json_path(reader)?;
+fn json(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
+    let path = JsonPath::read(reader)?;
     let test = if let Some(presence) = presence(reader) {
         match presence {
             Presence::Exists => JsonTest::Exists,
             Presence::Absent => JsonTest::Absent,
         }
-    } else if let Some(comparison) = reader.comparison() {
+    } else if let Some(comparison) = comparison(reader) {
         JsonTest::Compare(comparison, scalar(reader)?)
     } else if let Some(test) = found_in_text(reader)? {
         JsonTest::Text(test)
@@ -162,59 +155,10 @@ fn json(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
     Ok(Assertion::Json(path, test))
 }
 
-fn json_path(reader: &mut Reader<'_>) -> Result<JsonPath, BadAssertion> {
-    if !reader.symbol("$") {
-        return Err(reader.expected("a path that begins with $"));
-    }
-    let mut steps = Vec::new();
-    loop {
-        // No space within a path, except in brackets.
-        let step = match reader.rest().chars().next() {
-            Some('.') => {
-                reader.at += 1;
-                match reader.take_while(in_plain_name) {
-                    "" => return Err(reader.expected("the name of a field")),
-                    name => Step::Field(name.to_owned()),
-                }
-            }
-            Some('[') => {
-                reader.at += 1;
-                let step = in_brackets(reader)?;
-                if !reader.symbol("]") {
-                    return Err(reader.expected("]"));
-                }
-                step
-            }
-            _ => return Ok(JsonPath(steps)),
-        };
-        if steps.len() == MOST_STEPS {
-            return Err(reader.mistake(format!("a path has at most {MOST_STEPS} steps")));
-        }
-        steps.push(step);
-    }
-}
-
-fn in_brackets(reader: &mut Reader<'_>) -> Result<Step, BadAssertion> {
-    if reader.symbol("*") {
-        return Ok(Step::Each);
-    }
+fn scalar(reader: &mut Reader<'_>) -> Result<Scalar, Mistake> {
     let begin = reader.skip_space();
     if reader.rest().starts_with('"') {
-        return quoted(reader).map(Step::Field);
-    }
-    match reader.take_while(|c| c == '-' || c.is_ascii_digit()).parse() {
-        Ok(index) => Ok(Step::Element(index)),
-        Err(_) => {
-            reader.at = begin;
-            Err(reader.expected("a number, a name in quotes, or *"))
-        }
-    }
-}
-
-fn scalar(reader: &mut Reader<'_>) -> Result<Scalar, BadAssertion> {
-    let begin = reader.skip_space();
-    if reader.rest().starts_with('"') {
-        return quoted(reader).map(Scalar::Text);
+        return reader.quoted().map(Scalar::Text);
     }
     let word = reader.take_while(|c| !c.is_whitespace());
     match word {
@@ -230,162 +174,59 @@ fn scalar(reader: &mut Reader<'_>) -> Result<Scalar, BadAssertion> {
     if let Some(scalar) = integer.or_else(double) {
         return Ok(scalar);
     }
-    reader.at = begin;
+    reader.go_back(begin);
     Err(reader.expected("a text in quotes, a number, true, false or null"))
 }
 
-fn latency(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
-    let Some(comparison) = reader.comparison() else {
+fn latency(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
+    let Some(comparison) = comparison(reader) else {
         return Err(reader.expected("a comparison such as <"));
     };
     let begin = reader.skip_space();
     match reader.take_while(|_| true).parse() {
         Ok(limit) => Ok(Assertion::Latency(comparison, limit)),
         Err(_) => {
-            reader.at = begin;
+            reader.go_back(begin);
             Err(reader.expected("a duration such as 500ms or 2s"))
         }
     }
 }
 
-fn certificate(reader: &mut Reader<'_>) -> Result<Assertion, BadAssertion> {
+fn certificate(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
     if !reader.keyword("days") {
         return Err(reader.expected("days"));
     }
-    let Some(comparison) = reader.comparison() else {
+    let Some(comparison) = comparison(reader) else {
         return Err(reader.expected("a comparison such as >"));
     };
     let begin = reader.skip_space();
     match reader.take_while(|c| c == '-' || c.is_ascii_digit()).parse() {
         Ok(days) => Ok(Assertion::CertificateDays(comparison, days)),
         Err(_) => {
-            reader.at = begin;
+            reader.go_back(begin);
             Err(reader.expected("a number of days"))
         }
     }
 }
 
-fn quoted(reader: &mut Reader<'_>) -> Result<String, BadAssertion> {
-    if !reader.symbol("\"") {
-        return Err(reader.expected("a text in double quotes"));
-    }
-    let mut text = String::new();
-    while let Some(c) = reader.next() {
-        match c {
-            '"' => return Ok(text),
-            '\\' => {
-                let begin = reader.at;
-                text.push(match reader.next() {
-                    Some(c @ ('"' | '\\')) => c,
-                    Some('n') => '\n',
-                    Some('r') => '\r',
-                    Some('t') => '\t',
-                    _ => {
-                        reader.at = begin;
-                        return Err(reader.expected(r#"one of " \ n r t behind the backslash"#));
-                    }
-                });
-            }
-            c => text.push(c),
-        }
-    }
-    Err(reader.expected("the closing \""))
-}
-
-fn pattern(reader: &mut Reader<'_>) -> Result<Pattern, BadAssertion> {
+fn pattern(reader: &mut Reader<'_>) -> Result<Pattern, Mistake> {
     if !reader.symbol("/") {
         return Err(reader.expected("a regular expression between slashes"));
     }
-    let begin = reader.at;
+    let begin = reader.place();
     loop {
-        match reader.next() {
+        match reader.next_char() {
             Some('/') => break,
-            Some('\\') => drop(reader.next()),
+            Some('\\') => drop(reader.next_char()),
             Some(_) => {}
             None => return Err(reader.expected("the closing /")),
         }
     }
-    let source = &reader.text[begin..reader.at - 1];
+    let source = reader.since(begin).strip_suffix('/').unwrap_or_default();
     Pattern::new(source).map_err(|message| {
-        reader.at = begin;
+        reader.go_back(begin);
         reader.mistake(message)
     })
-}
-
-/// The expression, and how much of it was read.
-struct Reader<'a> {
-    text: &'a str,
-    /// In bytes, at the border of a character.
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let next = self.rest().chars().next()?;
-        self.at += next.len_utf8();
-        Some(next)
-    }
-
-    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
-        let rest = self.rest();
-        let length = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
-        self.at += length;
-        &rest[..length]
-    }
-
-    /// Answers with where it then is.
-    fn skip_space(&mut self) -> usize {
-        self.take_while(char::is_whitespace);
-        self.at
-    }
-
-    fn word(&mut self) -> &'a str {
-        self.take_while(|c| c.is_ascii_alphabetic())
-    }
-
-    /// Reads `keyword` if it comes next, as a whole word.
-    fn keyword(&mut self, keyword: &str) -> bool {
-        let begin = self.at;
-        self.skip_space();
-        let there = self.word() == keyword;
-        if !there {
-            self.at = begin;
-        }
-        there
-    }
-
-    /// Reads `symbol` if it comes next. The space before it is gone either way, so that a mistake is told at
-    /// what stands there.
-    fn symbol(&mut self, symbol: &str) -> bool {
-        self.skip_space();
-        let there = self.rest().starts_with(symbol);
-        if there {
-            self.at += symbol.len();
-        }
-        there
-    }
-
-    fn comparison(&mut self) -> Option<Comparison> {
-        let comparisons = Comparison::SIGNS;
-        comparisons.iter().find(|(sign, _)| self.symbol(sign)).map(|(_, comparison)| *comparison)
-    }
-
-    fn expected(&mut self, what: &str) -> BadAssertion {
-        self.skip_space();
-        let found: String = self.rest().chars().take_while(|c| !c.is_whitespace()).take(20).collect();
-        self.mistake(match found.as_str() {
-            "" => format!("expected {what}, but the expression ends"),
-            found => format!("expected {what}, found {found:?}"),
-        })
-    }
-
-    fn mistake(&self, message: String) -> BadAssertion {
-        BadAssertion { column: self.text[..self.at].chars().count() + 1, message }
-    }
 }
 
 #[cfg(test)]
@@ -486,7 +327,7 @@ mod tests {
             "body matches /\\w{1000}{1000}/".to_owned(),
             format!("body matches /{}/", "a".repeat(501)),
             format!("body contains \"{}\"", "a".repeat(LONGEST)),
-            format!("json ${} exists", "[*]".repeat(MOST_STEPS + 1)),
+            format!("json ${} exists", "[*]".repeat(33)),
             format!("body matches /{}/", "(".repeat(60) + &")".repeat(60)),
         ];
         for text in huge {

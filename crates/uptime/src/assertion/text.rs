@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use hob_expression::Quoted;
 use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -114,25 +115,5 @@ impl fmt::Display for Pattern {
             f.write_char(c)?;
         }
         f.write_char('/')
-    }
-}
-
-/// A text in quotes, with escapes that the parser knows.
-pub(super) struct Quoted<'a>(pub(super) &'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for c in self.0.chars() {
-            match c {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
-                '\n' => f.write_str("\\n")?,
-                '\r' => f.write_str("\\r")?,
-                '\t' => f.write_str("\\t")?,
-                c => f.write_char(c)?,
-            }
-        }
-        f.write_char('"')
     }
 }

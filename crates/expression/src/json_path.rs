@@ -1,0 +1,294 @@
+//! Where to look in a JSON document.
+//!
+//! A path is `$` and steps: `.name`, `['any name']` or `["any name"]`, `[0]`, `[-1]` from the end, and `[*]` or `.*`
+//! for each. That is the part of RFC 9535 without filters, slices and descents (`..`): the values that a step finds
+//! do not lie within each other, so a path visits every value once at most, and nobody can write one that is slow.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use crate::{Mistake, Quoted, Reader};
+
+/// The longest path that is read, in bytes.
+const LONGEST: usize = 1000;
+const MOST_STEPS: usize = 32;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonPath(pub Vec<Step>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Field(String),
+    /// Negative ones count from the end.
+    Element(i64),
+    /// Each element of an array, each value of an object.
+    Each,
+}
+
+impl JsonPath {
+    /// What is there: nothing, one value, or with [`Step::Each`] several.
+    #[must_use]
+    pub fn find<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
+        let mut found = vec![document];
+        for step in &self.0 {
+            let mut next = Vec::with_capacity(found.len());
+            for value in found {
+                step.take(value, &mut next);
+            }
+            found = next;
+        }
+        found
+    }
+
+    /// Reads a path that stands within a larger expression, as far as it goes.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Mistake> {
+        if !reader.symbol("$") {
+            return Err(reader.expected("a path that begins with $"));
+        }
+        let mut steps = Vec::new();
+        // No space within a path, except in brackets.
+        while let Some(step) = Step::read(reader)? {
+            if steps.len() == MOST_STEPS {
+                return Err(reader.mistake(format!("a path has at most {MOST_STEPS} steps")));
+            }
+            steps.push(step);
+        }
+        Ok(Self(steps))
+    }
+}
+
+impl FromStr for JsonPath {
+    type Err = Mistake;
+
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        let mut reader = Reader::new(text);
+        if text.len() > LONGEST {
+            return Err(reader.mistake(format!("a path has at most {LONGEST} bytes")));
+        }
+        let path = Self::read(&mut reader)?;
+        reader.end()?;
+        Ok(path)
+    }
+}
+
+impl Step {
+    fn take<'a>(&self, value: &'a Value, found: &mut Vec<&'a Value>) {
+        match (self, value) {
+            (Self::Field(name), Value::Object(fields)) => found.extend(fields.get(name)),
+            (Self::Element(place), Value::Array(elements)) => {
+                let index = match usize::try_from(*place) {
+                    Ok(index) => Some(index),
+                    Err(_) => {
+                        let from_end = usize::try_from(place.unsigned_abs()).ok();
+                        from_end.and_then(|n| elements.len().checked_sub(n))
+                    }
+                };
+                found.extend(index.and_then(|index| elements.get(index)));
+            }
+            (Self::Each, Value::Array(elements)) => found.extend(elements),
+            (Self::Each, Value::Object(fields)) => found.extend(fields.values()),
+            _ => {}
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, Mistake> {
+        if reader.directly(".") {
+            if reader.directly("*") {
+                return Ok(Some(Self::Each));
+            }
+            return match reader.take_while(in_plain_name) {
+                "" => Err(reader.expected("the name of a field")),
+                name => Ok(Some(Self::Field(name.to_owned()))),
+            };
+        }
+        if !reader.directly("[") {
+            return Ok(None);
+        }
+        let step = Self::in_brackets(reader)?;
+        if reader.symbol("]") { Ok(Some(step)) } else { Err(reader.expected("]")) }
+    }
+
+    fn in_brackets(reader: &mut Reader<'_>) -> Result<Self, Mistake> {
+        if reader.symbol("*") {
+            return Ok(Self::Each);
+        }
+        for (symbol, quote) in [("\"", '"'), ("'", '\'')] {
+            if reader.symbol(symbol) {
+                return reader.quoted_until(quote).map(Self::Field);
+            }
+        }
+        let begin = reader.place();
+        match reader.take_while(|c| c == '-' || c.is_ascii_digit()).parse() {
+            Ok(index) => Ok(Self::Element(index)),
+            Err(_) => {
+                reader.go_back(begin);
+                Err(reader.expected("a number, a name in quotes, or *"))
+            }
+        }
+    }
+}
+
+/// As it would be written; reads back as the same.
+impl fmt::Display for JsonPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("$")?;
+        for step in &self.0 {
+            match step {
+                Step::Field(name) if is_plain(name) => write!(f, ".{name}")?,
+                Step::Field(name) => write!(f, "[{}]", Quoted(name))?,
+                Step::Element(index) => write!(f, "[{index}]")?,
+                Step::Each => f.write_str("[*]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a field can be written behind a dot.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(in_plain_name)
+}
+
+fn in_plain_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '-'
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn find(path: &str, document: &Value) -> Vec<Value> {
+        path.parse::<JsonPath>().unwrap().find(document).into_iter().cloned().collect()
+    }
+
+    #[test]
+    fn every_step_finds_what_it_names() {
+        let document = json!({"a": {"b c": [1, 2, 3]}, "d": [{"e": true}, {"e": false}, {"f": 0}], "": null});
+        for (path, found) in [
+            ("$", vec![document.clone()]),
+            ("$.a['b c'][0]", vec![json!(1)]),
+            ("$[ 'a' ][\"b c\"][ -1 ]", vec![json!(3)]),
+            ("$.a['b c'][-4]", vec![]),
+            ("$.a['b c'][3]", vec![]),
+            ("$.d[*].e", vec![json!(true), json!(false)]),
+            ("$.d.*.f", vec![json!(0)]),
+            ("$.a.*[*]", vec![json!(1), json!(2), json!(3)]),
+            ("$['']", vec![Value::Null]),
+            ("$.a[0]", vec![]),
+            ("$.d.e", vec![]),
+            ("$.missing.deeper[*]", vec![]),
+            ("$[-9223372036854775808]", vec![]),
+        ] {
+            assert_eq!(find(path, &document), found, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        for (path, told) in [
+            ("", "column 1: expected a path that begins with $, but the expression ends"),
+            ("a.b", "column 1: expected a path that begins with $, found \"a.b\""),
+            ("$.", "column 3: expected the name of a field, but the expression ends"),
+            ("$..a", "column 3: expected the name of a field, found \".a\""),
+            ("$.ä[x]", "column 5: expected a number, a name in quotes, or *, found \"x]\""),
+            ("$[?@.a]", "column 3: expected a number, a name in quotes, or *, found \"?@.a]\""),
+            ("$[0:2]", "column 4: expected ], found \":2]\""),
+            ("$['a", "column 5: expected the closing ', but the expression ends"),
+            ("$.a b", "column 5: expected the end, found \"b\""),
+        ] {
+            assert_eq!(path.parse::<JsonPath>().unwrap_err().to_string(), told, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_an_end() {
+        for path in [format!("${}", "[*]".repeat(MOST_STEPS + 1)), format!("$.{}", "a".repeat(LONGEST))] {
+            assert!(path.parse::<JsonPath>().is_err());
+        }
+        assert!(format!("${}", "[*]".repeat(MOST_STEPS)).parse::<JsonPath>().is_ok());
+    }
+
+    fn name() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-c_-]{1,2}", "[a \"'\\\\\n\r\t\\]]{0,6}", "\\PC{0,4}"]
+    }
+
+    fn path() -> impl Strategy<Value = JsonPath> {
+        let step = prop_oneof![
+            3 => name().prop_map(Step::Field),
+            2 => (-4_i64..4).prop_map(Step::Element),
+            1 => any::<i64>().prop_map(Step::Element),
+            2 => Just(Step::Each),
+        ];
+        prop::collection::vec(step, 0..6).prop_map(JsonPath)
+    }
+
+    fn document() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), name().prop_map(Value::from)];
+        leaf.prop_recursive(4, 40, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// The place of every value in a document, as a path without [`Step::Each`].
+    fn places(value: &Value, here: &JsonPath, into: &mut Vec<JsonPath>) {
+        let mut go_on = |step: Step, value: &Value| {
+            let there = JsonPath(here.0.iter().cloned().chain([step]).collect());
+            places(value, &there, into);
+        };
+        match value {
+            Value::Array(elements) => {
+                for (value, place) in elements.iter().zip(0..) {
+                    go_on(Step::Element(place), value);
+                }
+            }
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    go_on(Step::Field(name.clone()), value);
+                }
+            }
+            _ => {}
+        }
+        into.push(here.clone());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back_as_the_same(path in path()) {
+            let shown = path.to_string();
+            prop_assert_eq!(shown.parse::<JsonPath>(), Ok(path), "{}", shown);
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\$?([.\\[\\]*'\"\\\\a0-]|\\PC){0,20}") {
+            match text.parse::<JsonPath>() {
+                Ok(path) => prop_assert_eq!(path.to_string().parse::<JsonPath>(), Ok(path)),
+                Err(mistake) => prop_assert!(mistake.column <= text.chars().count() + 1),
+            }
+        }
+
+        #[test]
+        fn every_value_is_found_at_its_own_place_and_none_twice(document in document(), path in path()) {
+            let mut all = Vec::new();
+            places(&document, &JsonPath(Vec::new()), &mut all);
+            for place in &all {
+                prop_assert_eq!(place.find(&document).len(), 1);
+            }
+            let mut found: Vec<*const Value> = path.find(&document).into_iter().map(std::ptr::from_ref).collect();
+            prop_assert!(found.len() <= all.len());
+            let count = found.len();
+            found.sort_unstable();
+            found.dedup();
+            prop_assert_eq!(found.len(), count);
+        }
+    }
+}
