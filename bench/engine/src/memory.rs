@@ -3,10 +3,9 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use bench_kit::{output, resident};
 use hob_engine::Engine;
 use hob_testkit::RedisServer;
-
-use crate::process::resident;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -25,10 +24,9 @@ pub(crate) fn compare(keys: usize) -> Result<()> {
         });
         pipeline.exec(&mut connection)?;
     }
-    let redis_rss = resident(redis.pid())? - before;
+    let redis_rss = (resident(redis.pid())? - before) as f64;
     let used: f64 = redis.info("memory").get("used_memory").context("no used_memory")?;
-    let output = Command::new(std::env::current_exe()?).args(["fill", &keys.to_string()]).output()?;
-    let text = String::from_utf8(output.stdout)?;
+    let text = output(Command::new(std::env::current_exe()?).args(["fill", &keys.to_string()]))?;
     let mut numbers = text.split_whitespace().map(str::parse::<f64>);
     let mut next = || numbers.next().context("the child printed too little")?.context("a number");
     let (account, engine_rss) = (next()?, next()?);

@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use bench_kit::{Usage, output};
 use hob_testkit::RedisServer;
 
 use crate::median;
-use crate::process::{EngineProcess, cpu_s};
+use crate::process::EngineProcess;
 
 const TESTS: [&str; 6] = ["set", "get", "incr", "hset", "zadd", "lpush"];
 const SCRIPT: &str = "local n = redis.call('INCR', KEYS[1]) redis.call('PEXPIRE', KEYS[1], ARGV[1]) return n";
@@ -19,7 +20,7 @@ struct Server {
 pub(crate) fn compare(requests: usize) -> Result<()> {
     let (redis, engine) = (RedisServer::start(), EngineProcess::start()?);
     let redis = Server { port: redis.port(), pid: redis.pid() };
-    let engine = Server { port: engine.port, pid: engine.pid() };
+    let engine = Server { port: engine.port, pid: engine.process.id() };
     println!("| command | pipeline | redis/s | engine/s | ratio | redis CPU µs | engine CPU µs |");
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for pipeline in [1, 32] {
@@ -57,14 +58,12 @@ fn measure(server: &Server, test: &str, pipeline: usize, requests: usize) -> Res
     } else {
         command.args(["-t", test]);
     }
-    let before = cpu_s(server.pid)?;
-    let output = command.output().context("redis-benchmark is part of redis-tools")?;
-    let used = cpu_s(server.pid)? - before;
-    ensure!(output.status.success(), "redis-benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
-    let csv = String::from_utf8(output.stdout)?;
+    let usage = Usage::start(vec![server.pid])?;
+    let csv = output(&mut command).context("redis-benchmark is part of redis-tools")?;
+    let used_us = usage.us_each(requests as u64)?;
     // The script's name holds commas, so the columns are counted from the end: six follow the rate.
     let line = csv.lines().last().context("no result")?;
     let columns: Vec<&str> = line.trim().rsplit("\",\"").collect();
     let rate: f64 = columns.get(6).context("no rate")?.trim_matches('"').parse()?;
-    Ok((rate, used * 1e6 / requests as f64))
+    Ok((rate, used_us))
 }

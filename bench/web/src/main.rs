@@ -6,15 +6,18 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
-mod load;
 mod servers;
 
-use anyhow::Result;
+use std::process::Command;
 
-use load::{Figures, measure};
-use servers::{Hob, Nginx};
+use anyhow::Result;
+use bench_kit::{Process, Usage, Wrk, median, wrk};
+
+use servers::{Hob, nginx};
 
 const ROUNDS: usize = 3;
+
+const CONNECTIONS: u32 = 32;
 
 /// What is asked of Hob.
 const PATHS: [(&str, &str); 2] = [("Overview page", "/"), ("JSON read", "/api/v1/uptime/monitors")];
@@ -27,26 +30,41 @@ fn main() -> Result<()> {
     );
     for (name, path) in PATHS {
         let body = hob.get(path)?;
-        let nginx = Nginx::start(&body)?;
+        let nginx = nginx(&body)?;
+        let file = format!("http://{}/file", nginx.address);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            ours.push(measure(&hob.url(path), &hob.processes(), seconds)?);
-            theirs.push(measure(&nginx.url(), &nginx.processes(), seconds)?);
+            ours.push(measure(&hob.process, &hob.url(path), seconds)?);
+            theirs.push(measure(&nginx.process, &file, seconds)?);
         }
-        let (ours, theirs) = (median(ours), median(theirs));
-        let ratio = 100.0 * ours.per_second / theirs.per_second;
+        let (ours, theirs) = (median(ours, Figures::rate), median(theirs, Figures::rate));
+        let ratio = 100.0 * ours.rate() / theirs.rate();
         print_row(&format!("Hob: {name}"), body.len(), &ours, &format!("{ratio:.0} %"));
         print_row("nginx: a file of that size", body.len(), &theirs, "");
     }
     Ok(())
 }
 
-fn print_row(name: &str, bytes: usize, figures: &Figures, ratio: &str) {
-    let Figures { per_second, p99_ms, cpu_us } = figures;
-    println!("| {name} | {bytes} | {per_second:.0} | {p99_ms:.2} ms | {cpu_us:.0} | {ratio} |");
+/// What a round gave.
+struct Figures {
+    wrk: Wrk,
+    cpu_us: f64,
 }
 
-fn median(mut rounds: Vec<Figures>) -> Figures {
-    rounds.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
-    rounds.swap_remove(rounds.len() / 2)
+impl Figures {
+    fn rate(&self) -> f64 {
+        self.wrk.per_second
+    }
+}
+
+fn measure(server: &Process, url: &str, seconds: u32) -> Result<Figures> {
+    let usage = Usage::start(server.family())?;
+    let wrk = wrk(&mut Command::new("wrk"), url, CONNECTIONS, seconds)?;
+    Ok(Figures { wrk, cpu_us: usage.us_each(wrk.requests)? })
+}
+
+fn print_row(name: &str, bytes: usize, figures: &Figures, ratio: &str) {
+    let Figures { wrk: Wrk { per_second, p99, .. }, cpu_us } = figures;
+    let p99_ms = p99.as_secs_f64() * 1e3;
+    println!("| {name} | {bytes} | {per_second:.0} | {p99_ms:.2} ms | {cpu_us:.0} | {ratio} |");
 }

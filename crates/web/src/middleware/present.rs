@@ -32,14 +32,18 @@ pub(crate) async fn present(request: Request, next: Next) -> Response {
     let (frame, id) =
         (request.extensions().get::<Frame>().cloned(), request.extensions().get::<RequestId>().cloned());
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let person = for_people(&uri, request.headers());
+    let person = for_people(&uri, request.headers()).then(|| request.headers().clone());
     let response = next.run(request).await;
-    let person = person && response.extensions().get::<ForPrograms>().is_none();
+    let person = person.filter(|_| response.extensions().get::<ForPrograms>().is_none());
     let (response, problem) = problem_of(response).await;
     let Some(problem) = problem else { return response };
     let id = id.as_ref().map_or("", RequestId::as_str);
-    let shown = match frame {
-        Some(frame) if person => page(&problem, &frame.console(&uri, None), &method, id),
+    let shown = match (frame, person) {
+        (Some(frame), Some(headers)) => {
+            // Who is lost finds the way on, as far as they may go; who cannot be identified now is nobody.
+            let caller = frame.web().door().identify(&headers).await.unwrap_or_default();
+            page(&problem, &frame.console(&uri, caller), &method, id)
+        }
         _ => None,
     };
     let mut shown = shown.unwrap_or_else(|| problem.respond(Some(id)));

@@ -57,6 +57,11 @@ every_house! {
         let cookie = door.sign_in(&secret).await;
         assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 200);
         assert_eq!(door.with_cookie(&cookie).submit("/garden", &[]).await.status, 403, "only to read");
+        let lost = door.with_cookie(&cookie).get("/garden/nowhere").await;
+        assert_eq!(lost.status, 404);
+        assert!(lost.text().contains("href=\"/garden\""), "who is inside is shown the way on: {}", lost.text());
+        let lost = door.as_nobody().get("/garden/nowhere").await.text();
+        assert!(!lost.contains("href=\"/garden\""), "who is outside is not: {lost}");
 
         let out = door.with_cookie(&cookie).submit("/sign-out", &[]).await;
         assert_eq!((out.status.as_u16(), out.header("location")), (303, "/sign-in"));

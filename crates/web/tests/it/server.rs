@@ -6,8 +6,13 @@ use hob_house::{Live, Period};
 use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, wait_for};
 use hob_web::Config;
 use http::header::HeaderName;
+use http::{Request, Version};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::door::NEEDS;
@@ -28,6 +33,34 @@ async fn talk(app: &TestApp, bytes: &[u8]) -> String {
     // A connection that is cut may end with a reset.
     let _ = read;
     String::from_utf8_lossy(&heard).into_owned()
+}
+
+/// Has one HTTP/2 connection carry many requests at a time, and sees each of them answered.
+pub(crate) async fn ask_many_at_once<I>(io: I, origin: &str)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(io)).await.expect("an HTTP/2 connection");
+    tokio::spawn(connection);
+    let ask = |n: u32| {
+        let mut sender = sender.clone();
+        let request = Request::get(format!("{origin}/garden?n={n}")).body(Empty::<Bytes>::new()).unwrap();
+        async move {
+            let answer = sender.send_request(request).await.expect("an answer");
+            assert_eq!((answer.status().as_u16(), answer.version()), (200, Version::HTTP_2));
+            answer.into_body().collect().await.expect("a whole body").to_bytes().len()
+        }
+    };
+    let lengths = futures_util::future::join_all((0..50).map(ask)).await;
+    assert!(lengths.iter().all(|length| *length > 0), "{lengths:?}");
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_to_who_begins_with_it() {
+    let (_house, app) = app(Config::default()).await;
+    let stream = TcpStream::connect(app.address()).await.unwrap();
+    ask_many_at_once(stream, &format!("http://{}", app.address())).await;
 }
 
 #[tokio::test]

@@ -12,9 +12,11 @@ use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::door::NEEDS;
 use crate::garden::{Garden, routes};
+use crate::server::ask_many_at_once;
 
 /// Writes a new certificate and its key, and answers with a configuration that names them.
 fn certify(folder: &Path) -> Config {
@@ -25,17 +27,25 @@ fn certify(folder: &Path) -> Config {
     Config { tls_certificate: Some(certificate), tls_key: Some(key), ..Config::default() }
 }
 
-/// Asks over TLS, trusting what the file holds; an error if the server shows another certificate.
-async fn ask(app: &TestApp, config: &Config, path: &str) -> std::io::Result<String> {
+/// Connects, trusting what the file holds; an error if the server shows another certificate.
+async fn connect(
+    app: &TestApp,
+    config: &Config,
+    protocols: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     let file = config.tls_certificate.as_ref().unwrap();
     roots.add(CertificateDer::from_pem_file(file).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let client = client.with_root_certificates(roots).with_no_client_auth();
+    let mut client = client.with_root_certificates(roots).with_no_client_auth();
+    client.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let stream = TcpStream::connect(app.address()).await?;
-    let name = "localhost".try_into().unwrap();
-    let mut stream = TlsConnector::from(Arc::new(client)).connect(name, stream).await?;
+    TlsConnector::from(Arc::new(client)).connect("localhost".try_into().unwrap(), stream).await
+}
+
+async fn ask(app: &TestApp, config: &Config, path: &str) -> std::io::Result<String> {
+    let mut stream = connect(app, config, &[]).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut heard = Vec::new();
@@ -62,6 +72,17 @@ async fn a_certificate_is_used_and_replaced_without_a_restart() {
     std::fs::write(config.tls_key.as_ref().unwrap(), "no key").unwrap();
     replace.replace(config.clone());
     ask(&app, &config, "/garden").await.expect("what cannot be read leaves the last one in use");
+}
+
+#[tokio::test]
+async fn http_2_is_agreed_on_over_tls() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = certify(folder.path());
+    let app = TestApp::configured(&house, Live::fixed(config.clone()), |_| routes(Garden::default())).await;
+    let stream = connect(&app, &config, &["h2", "http/1.1"]).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+    ask_many_at_once(stream, "https://localhost").await;
 }
 
 #[tokio::test]

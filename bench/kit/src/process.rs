@@ -1,0 +1,148 @@
+//! Child processes on free ports of loopback, gone when dropped.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How long a peer may take to listen.
+const START: Duration = Duration::from_secs(30);
+
+/// A child that is gone when this is, with its children.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+/// One of the cores, to keep what is measured apart from what measures it.
+#[derive(Clone, Copy, Debug)]
+pub enum Core {
+    First,
+    Second,
+}
+
+impl Core {
+    /// `program`, kept on this core.
+    pub fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["-c", self.number()]).arg(program);
+        command
+    }
+
+    /// Keeps this process on it, with all its threads, and the processes that it starts from now on.
+    pub fn keep_this_process(self) -> Result<()> {
+        let pid = std::process::id().to_string();
+        output(Command::new("taskset").args(["-acp", self.number(), &pid])).map(drop)
+    }
+
+    fn number(self) -> &'static str {
+        match self {
+            Self::First => "0",
+            Self::Second => "1",
+        }
+    }
+}
+
+impl Process {
+    /// This program once more, in another role.
+    pub fn own(arguments: &[&str]) -> Result<Self> {
+        Self::start(Command::new(std::env::current_exe()?).args(arguments).stdout(Stdio::piped()))
+    }
+
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { child })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The first line that it prints, its output being a pipe. What it prints later is lost.
+    pub fn first_line(&mut self) -> Result<String> {
+        self.line(|line| Some(line.to_owned()))
+    }
+
+    /// What `find` makes of the first line that it wants.
+    pub fn line<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let mut reader = BufReader::new(self.child.stdout.take().context("its output is no pipe")?);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            ensure!(reader.read_line(&mut line)? > 0, "a process ended without the line that was waited for");
+            if let Some(found) = find(line.trim()) {
+                // Read on, or the process would talk into a pipe that nobody empties.
+                std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+                return Ok(found);
+            }
+        }
+    }
+
+    /// It and its children, such as the workers of a master.
+    pub fn family(&self) -> Vec<u32> {
+        let mut family = vec![self.id()];
+        let mut listed = 0;
+        while let Some(process) = family.get(listed).copied() {
+            let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+            family.extend(
+                children.unwrap_or_default().split_whitespace().filter_map(|id| id.parse::<u32>().ok()),
+            );
+            listed += 1;
+        }
+        family
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Asked first: a master that is killed leaves its workers behind.
+        let family: Vec<String> = self.family().iter().map(u32::to_string).collect();
+        let _ = Command::new("kill").args(&family).stderr(Stdio::null()).status();
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_secs(5) {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address of loopback that nobody has right now.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Waits until somebody listens there.
+pub fn wait_for(address: SocketAddr) -> Result<()> {
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        if begun.elapsed() > START {
+            bail!("nobody listens at {address}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Runs a program to its end and gives back what it printed.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", error.lines().last().unwrap_or_default());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The `hob` of the same build as this program, quiet, to be given its arguments.
+pub fn hob() -> Result<Command> {
+    let beside = std::env::current_exe()?.with_file_name("hob");
+    ensure!(beside.exists(), "build it first: cargo build --release -p hob");
+    let mut command = Command::new(beside);
+    command.env("HOB_LOG", "error").stdout(Stdio::piped());
+    Ok(command)
+}
