@@ -108,6 +108,12 @@ impl Hot {
         Self { deadline, ..self.clone() }
     }
 
+    /// How long a call may take.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// The same store with another source of time for scripts; for tests.
     #[must_use]
     pub fn with_clock(&self, clock: Clock) -> Self {

@@ -1,5 +1,6 @@
 //! Rate limits (G16 G17 C6): one script per algorithm, several windows all or nothing, on the store's clock.
 
+mod loan;
 mod rule;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::hot::Hot;
 use crate::reply::Reply;
 use crate::script::{Call, Script};
+pub use loan::{Lent, Loan};
 pub use rule::{Algorithm, Rule, Window};
 
 const VERDICT: &str = include_str!("limit/verdict.lua");
@@ -38,7 +40,7 @@ pub enum Decision {
 }
 
 /// The state of the window that a client is told about: of several the one that binds most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// How many requests the window lets pass.
     pub limit: u32,
@@ -77,6 +79,10 @@ impl Rule {
 
     /// The call behind [`take`](Self::take), for a batch; its answer goes through [`read`](Self::read).
     pub fn call<K: AsRef<[u8]>>(&self, hot: &Hot, keys: &[K], cost: u32) -> Result<Call> {
+        self.call_for(hot, keys, cost, Least::All)
+    }
+
+    fn call_for<K: AsRef<[u8]>>(&self, hot: &Hot, keys: &[K], cost: u32, least: Least) -> Result<Call> {
         let (script, wanted) = match self.algorithm() {
             Algorithm::FixedCounter => (&FIXED_COUNTER, 2),
             Algorithm::FixedLog => (&FIXED_LOG, 1),
@@ -97,7 +103,14 @@ impl Rule {
                 "a cost of {cost} can never pass; at most {most} can at once"
             )));
         }
-        let mut call = script.on(keys).arg(cost).arg(hot.clock().us());
+        let mut call = script.on(keys).arg(cost);
+        if self.can_lend() {
+            call = match least {
+                Least::All => call.arg(""),
+                Least::This(least) => call.arg(least),
+            };
+        }
+        call = call.arg(hot.clock().us());
         for window in self.windows() {
             call = match self.algorithm() {
                 Algorithm::Gcra => {
@@ -112,7 +125,10 @@ impl Rule {
 
     /// Reads the answer to [`call`](Self::call).
     pub fn read(&self, value: Value) -> Result<Decision> {
-        let mut reply = Reply::from_redis_value(value).map_err(Error::reply)?;
+        self.read_next(&mut Reply::from_redis_value(value).map_err(Error::reply)?)
+    }
+
+    fn read_next(&self, reply: &mut Reply) -> Result<Decision> {
         let index: usize = reply.next()?;
         let window = index.checked_sub(1).and_then(|index| self.windows().get(index));
         let window = window.ok_or_else(|| Error::reply(format!("there is no window {index}")))?;
@@ -126,10 +142,18 @@ impl Rule {
             remaining,
             reset_after: unit(reply.next()?),
         };
+        let retry_after = unit(reply.next()?);
         match reply.word() {
             "allowed" => Ok(Decision::Allowed(quota)),
-            "denied" => Ok(Decision::Denied { quota, retry_after: unit(reply.next()?) }),
+            "denied" => Ok(Decision::Denied { quota, retry_after }),
             _ => Err(reply.unexpected()),
         }
     }
+}
+
+/// How much of a cost must pass, or nothing does.
+#[derive(Clone, Copy, Debug)]
+enum Least {
+    All,
+    This(u32),
 }

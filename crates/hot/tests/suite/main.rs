@@ -10,6 +10,7 @@ mod failure;
 mod lease;
 mod limit;
 mod limit_model;
+mod loan;
 mod log;
 mod members;
 mod sentinel;
