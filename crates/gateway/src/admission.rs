@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::RwLock;
@@ -90,9 +90,9 @@ impl Admission {
         Self { inner: Arc::new(Inner { policy, limiter, meter, endpoints }) }
     }
 
-    /// Puts another policy in force, for the next request.
-    pub fn replace(&self, policy: Policy) {
-        self.inner.limiter.replace(&policy);
+    /// Puts another policy in force, for the next request. `store_within` is how long that may wait for the store.
+    pub fn replace(&self, policy: Policy, store_within: Duration) {
+        self.inner.limiter.replace(&policy, store_within);
         *self.inner.policy.write() = Arc::new(policy);
     }
 

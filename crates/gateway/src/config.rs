@@ -15,8 +15,11 @@ hob_house::section! {
     pub struct Config("gateway") {
         /// Where clients connect.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7080)),
-        /// Where requests go: one or more addresses as in "http://127.0.0.1:3000". Without one, nothing listens.
+        /// Where requests go: one or more addresses as in "http://127.0.0.1:3000" or "https://shop.example". Without
+        /// one, nothing listens.
         pub upstream: Vec<String> = Vec::new(),
+        /// The authorities that https upstreams are trusted by, a PEM file; where it is not said, those of the web.
+        pub upstream_roots: Option<String> = None,
         /// A path that a healthy upstream answers below 500; asked every `health_every`. Empty: never asked.
         pub health_path: String = String::new(),
         /// How often each upstream is asked for `health_path`.

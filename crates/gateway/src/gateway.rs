@@ -20,6 +20,7 @@ use crate::limiter::Limiter;
 use crate::meter::Meter;
 use crate::picture::Picture;
 use crate::policy::Policy;
+use crate::prometheus;
 use crate::proxy::Proxy;
 use crate::publish::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
 use crate::route::Endpoints;
@@ -59,6 +60,7 @@ struct Door {
 impl Gateway {
     /// Checks the configuration and opens the listener, if there is an upstream. Nothing runs yet.
     pub async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+        prometheus::describe();
         let now = config.now();
         let policy = Policy::new(&now)?;
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
@@ -147,11 +149,11 @@ impl Gateway {
     }
 
     async fn examine(self, task: Task) {
-        let config = self.inner.config.now();
-        let path = config.health_path.parse::<PathAndQuery>().ok().filter(|_| !config.health_path.is_empty());
-        let (Some(path), Some(door)) = (path, &self.inner.door) else { return task.stopped().await };
-        while task.pause(config.health_every.get()).await {
-            door.proxy.examine(&path).await;
+        let Some(door) = &self.inner.door else { return task.stopped().await };
+        while task.pause(self.inner.config.now().health_every.get()).await {
+            let path = self.inner.config.now().health_path.clone();
+            let path = path.parse::<PathAndQuery>().ok().filter(|_| !path.is_empty());
+            door.proxy.examine(path.as_ref()).await;
             task.beat();
         }
     }
@@ -184,6 +186,7 @@ impl Gateway {
         }
         // Requests that end while the proxy drains are counted too.
         self.inner.drained.cancelled().await;
+        self.inner.admission.limiter().give_back().await;
         if let Err(error) = self.inner.publisher.lock().await.finish().await {
             tracing::warn!(%error, "the last metrics could not be written");
         }
@@ -195,13 +198,26 @@ impl Gateway {
         loop {
             tokio::select! {
                 () = task.stopped() => return,
-                changed = config.changed() => match Policy::new(&changed) {
-                    Ok(policy) => self.inner.admission.replace(policy),
-                    Err(error) => tracing::error!(%error, "the gateway keeps its old rules"),
-                },
+                changed = config.changed() => {
+                    if let Err(error) = self.replace(&changed) {
+                        tracing::error!(%error, "the gateway keeps its old rules and upstreams");
+                    }
+                }
             }
             task.beat();
         }
+    }
+}
+
+impl Gateway {
+    /// Rules, lists, routes and upstreams change at once, or not at all. Where it listens does not.
+    fn replace(&self, config: &Config) -> Result<(), Error> {
+        let policy = Policy::new(config)?;
+        if let Some(door) = &self.inner.door {
+            door.proxy.replace(config)?;
+        }
+        self.inner.admission.replace(policy, config.store_within.get());
+        Ok(())
     }
 }
 

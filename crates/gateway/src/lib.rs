@@ -23,6 +23,7 @@ mod meter;
 mod pages;
 mod picture;
 mod policy;
+mod prometheus;
 mod proxy;
 mod publish;
 mod refusal;

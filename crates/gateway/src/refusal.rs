@@ -1,7 +1,6 @@
 //! What a client is told about its limit: `RateLimit`, `RateLimit-Policy` (draft 11), `Retry-After`, and the older
 //! `X-RateLimit-*` where wanted.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use hob_hot::limit::{Decision, Quota, Window};
@@ -9,7 +8,7 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::limiter::Verdict;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleName};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -18,13 +17,41 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Header fields about a limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
-    pub policy: String,
-    pub limit: String,
+    pub policy: HeaderValue,
+    pub limit: Option<HeaderValue>,
     pub quota: Option<Quota>,
     /// Whole seconds, at least one.
     pub retry_after_s: Option<u64>,
+}
+
+/// What a rule says of itself in every answer, made once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    /// `"api-1s";q=20;w=1, "api-1m";q=500;w=60`
+    policy: HeaderValue,
+    /// What each window is called.
+    names: Vec<String>,
+}
+
+impl Advertised {
+    pub(crate) fn new(name: &RuleName, windows: &[Window]) -> Self {
+        let called = |window: &Window| match windows {
+            [_] => name.to_string(),
+            _ => {
+                let period = Window { burst: None, ..*window }.to_string();
+                format!("{name}-{}", period.split_once('/').map_or("", |(_, period)| period))
+            }
+        };
+        let names: Vec<String> = windows.iter().map(called).collect();
+        let policy = |(window, name): (&Window, &String)| {
+            format!("\"{name}\";q={};w={}", window.limit, whole_seconds(window.period))
+        };
+        let policies: Vec<String> = windows.iter().zip(&names).map(policy).collect();
+        let policy = HeaderValue::try_from(policies.join(", ")).expect("letters, digits and signs");
+        Self { policy, names }
+    }
 }
 
 impl Fields {
@@ -37,32 +64,28 @@ impl Fields {
             Verdict::Unlimited => (None, None),
             Verdict::Unknown { retry_after } => (None, Some(*retry_after)),
         };
-        let limit = quota.map_or_else(String::new, |quota| {
-            let name = told(rule, quota).map_or_else(String::new, |window| policy_name(rule, window));
-            format!("\"{name}\";r={};t={}", quota.remaining, whole_seconds(quota.reset_after))
+        let limit = quota.and_then(|quota| {
+            let name = rule.advertised.names.get(told(rule, quota))?;
+            let (left, reset_s) = (quota.remaining, whole_seconds(quota.reset_after));
+            HeaderValue::try_from(format!("\"{name}\";r={left};t={reset_s}")).ok()
         });
         let retry_after_s = retry_after.map(|after| whole_seconds(after).max(1));
-        Self { policy: policy(rule), limit, quota, retry_after_s }
+        Self { policy: rule.advertised.policy.clone(), limit, quota, retry_after_s }
     }
 
     /// Writes them into a response's headers.
     pub fn write(&self, headers: &mut HeaderMap, x_ratelimit: XRateLimit) {
-        let mut set = |name: HeaderName, text: &str| {
-            if let Ok(value) = HeaderValue::from_str(text)
-                && !text.is_empty()
-            {
-                headers.insert(name, value);
-            }
-        };
-        set(RATELIMIT_POLICY, &self.policy);
-        set(RATELIMIT, &self.limit);
+        headers.insert(RATELIMIT_POLICY, self.policy.clone());
+        if let Some(limit) = &self.limit {
+            headers.insert(RATELIMIT, limit.clone());
+        }
         if let Some(seconds) = self.retry_after_s {
-            set(RETRY_AFTER, &seconds.to_string());
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         if let (XRateLimit::Sent, Some(quota)) = (x_ratelimit, self.quota) {
-            set(X_LIMIT, &quota.limit.to_string());
-            set(X_REMAINING, &quota.remaining.to_string());
-            set(X_RESET, &whole_seconds(quota.reset_after).to_string());
+            headers.insert(X_LIMIT, quota.limit.into());
+            headers.insert(X_REMAINING, quota.remaining.into());
+            headers.insert(X_RESET, whole_seconds(quota.reset_after).into());
         }
     }
 }
@@ -79,31 +102,11 @@ fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
-/// `"api-1s";q=20;w=1, "api-1m";q=500;w=60`
-fn policy(rule: &Rule) -> String {
-    let mut text = String::new();
-    for window in rule.limit().windows() {
-        let gap = if text.is_empty() { "" } else { ", " };
-        let (name, seconds) = (policy_name(rule, window), whole_seconds(window.period));
-        let _ = write!(text, "{gap}\"{name}\";q={};w={seconds}", window.limit);
-    }
-    text
-}
-
-fn policy_name(rule: &Rule, window: &Window) -> String {
-    match rule.limit().windows() {
-        [_] => rule.name().to_string(),
-        _ => {
-            let period = Window { burst: None, ..*window }.to_string();
-            format!("{}-{}", rule.name(), period.split_once('/').map_or("", |(_, period)| period))
-        }
-    }
-}
-
-/// The window that a quota is about.
-fn told(rule: &Rule, quota: Quota) -> Option<&Window> {
-    let (windows, algorithm) = (rule.limit().windows(), rule.limit().algorithm());
-    windows.iter().find(|window| window.most_at_once(algorithm) == quota.limit).or(windows.first())
+/// Which window a quota is about, which is said in terms of what the store keeps.
+fn told(rule: &Rule, quota: Quota) -> usize {
+    let kept = rule.kept();
+    let is_told = |window: &Window| window.most_at_once(kept.algorithm()) == quota.limit;
+    kept.windows().iter().position(is_told).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -147,6 +150,6 @@ mod tests {
     fn a_limit_that_nobody_knows_is_not_told() {
         let rule = rule("name = \"api\"\nwindows = \"20/1s\"");
         let fields = Fields::new(&rule, &Verdict::Unlimited);
-        assert_eq!((fields.limit.as_str(), fields.retry_after_s), ("", None));
+        assert_eq!((fields.limit, fields.retry_after_s), (None, None));
     }
 }

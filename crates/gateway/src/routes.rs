@@ -1,8 +1,11 @@
 //! The API: limits for services in any language, and what the gateway counted.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use hob_hot::limit::Decision;
 use hob_web::{Access, Json, Problem, Query, Routes};
+use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -10,7 +13,7 @@ use utoipa_axum::routes;
 use crate::gateway::Gateway;
 use crate::identity::Identity;
 use crate::keys::Endpoint;
-use crate::limiter::Verdict;
+use crate::limiter::{LiveRule, Verdict};
 use crate::picture::merged;
 use crate::refusal::Fields;
 use crate::rule::Mode;
@@ -104,7 +107,7 @@ async fn check(
     State(gateway): State<Gateway>,
     Json(check): Json<LimitCheck>,
 ) -> Result<Json<LimitDecision>, Problem> {
-    Ok(Json(decide(&gateway, &check, "").await?))
+    Ok(Json(decide(&gateway, &ask(&gateway, &check, "")?).await))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -131,28 +134,39 @@ async fn check_batch(
     if checks.is_empty() || checks.len() > MOST_CHECKS {
         return Err(Problem::invalid("checks", format!("1 to {MOST_CHECKS} checks, not {}", checks.len())));
     }
-    let decided = checks.iter().enumerate().map(|(index, check)| {
-        let gateway = &gateway;
-        async move { decide(gateway, check, &format!("checks[{index}].")).await }
-    });
-    let results = futures_util::future::join_all(decided).await;
-    Ok(Json(LimitDecisions { results: results.into_iter().collect::<Result<_, _>>()? }))
+    // All are looked at before the first counts.
+    let asked =
+        checks.iter().enumerate().map(|(index, check)| ask(&gateway, check, &format!("checks[{index}].")));
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    let results = futures_util::future::join_all(asked.iter().map(|asked| decide(&gateway, asked))).await;
+    Ok(Json(LimitDecisions { results }))
 }
 
-async fn decide(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<LimitDecision, Problem> {
-    let limiter = gateway.admission().limiter();
-    let Some(live) = limiter.rule(&check.rule) else {
+/// A question that can be answered.
+struct Asked {
+    live: Arc<LiveRule>,
+    identity: Identity,
+    cost: u32,
+}
+
+fn ask(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<Asked, Problem> {
+    let Some(live) = gateway.admission().limiter().rule(&check.rule) else {
         return Err(Problem::invalid(format!("{at}rule"), "There is no such rule."));
     };
     let Some(identity) = Identity::new(&check.key) else {
         return Err(Problem::invalid(format!("{at}key"), "A key has 1 to 256 bytes."));
     };
     let rule = live.rule();
-    let (cost, most) = (check.cost.unwrap_or(rule.cost), rule.limit().most_at_once());
+    let (cost, most) = (check.cost.unwrap_or(rule.cost), rule.most_at_once());
     if cost > most {
         return Err(Problem::invalid(format!("{at}cost"), format!("At most {most} can pass at once.")));
     }
-    let verdict = limiter.ask(&live, &identity, cost).await;
+    Ok(Asked { live, identity, cost })
+}
+
+async fn decide(gateway: &Gateway, Asked { live, identity, cost }: &Asked) -> LimitDecision {
+    let rule = live.rule();
+    let verdict = gateway.admission().limiter().ask(live, identity, *cost).await;
     let fields = Fields::new(rule, &verdict);
     let retry_after = match &verdict {
         Verdict::Decided(Decision::Denied { retry_after, .. }) | Verdict::Unknown { retry_after } => {
@@ -161,7 +175,7 @@ async fn decide(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<Limit
         _ => None,
     };
     let (said, shadow) = (verdict.lets_pass(), rule.mode() == Mode::Shadow);
-    Ok(LimitDecision {
+    LimitDecision {
         allowed: said || shadow,
         shadow: shadow.then_some(said),
         limit: fields.quota.map(|quota| quota.limit),
@@ -169,11 +183,15 @@ async fn decide(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<Limit
         reset_after_ms: fields.quota.map(|quota| quota.reset_after.as_millis() as u64),
         retry_after_ms: retry_after,
         headers: LimitHeaders {
-            limit: fields.limit,
-            policy: fields.policy,
+            limit: fields.limit.as_ref().map_or_else(String::new, text),
+            policy: text(&fields.policy),
             retry_after: fields.retry_after_s.map(|seconds| seconds.to_string()),
         },
-    })
+    }
+}
+
+fn text(value: &HeaderValue) -> String {
+    value.to_str().unwrap_or_default().to_owned()
 }
 
 /// Totals and gauges over all instances.

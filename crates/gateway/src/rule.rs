@@ -10,6 +10,7 @@ use http::{HeaderMap, Method};
 use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
 use crate::identity::By;
 use crate::keys::{self, Keys};
+use crate::refusal::Advertised;
 use crate::route::Template;
 
 /// How long leased tokens are held where a rule does not say.
@@ -33,6 +34,7 @@ pub struct Rule {
     pub(crate) cost: u32,
     /// What clients are promised.
     pub(crate) limit: limit::Rule,
+    pub(crate) advertised: Advertised,
     pub(crate) keeping: Keeping,
     pub(crate) keyspace: Keyspace,
     pub(crate) mode: Mode,
@@ -85,13 +87,6 @@ impl Rule {
         let bad = |problem: String| BadRule { rule: config.name.clone(), problem };
         let name = RuleName::new(&config.name).map_err(bad)?;
         let limit = read_windows(config).map_err(bad)?;
-        if config.cost == 0 || config.cost > limit.most_at_once() {
-            return Err(bad(format!(
-                "a cost of {} never passes; it is 1 to {}",
-                config.cost,
-                limit.most_at_once()
-            )));
-        }
         let keyspace = if config.public { Keyspace::Public } else { Keyspace::Own };
         if config.public {
             check_public(&limit).map_err(bad)?;
@@ -105,7 +100,8 @@ impl Rule {
                 lease(&limit, config.lease.map_or(LEASE, hob_house::Period::get)).map_err(bad)?
             }
         };
-        Ok(Self {
+        let rule = Self {
+            advertised: Advertised::new(&name, limit.windows()),
             name,
             scope: Scope::new(config).map_err(bad)?,
             by: read_by(config.by.as_deref().unwrap_or("address")).map_err(bad)?,
@@ -116,7 +112,12 @@ impl Rule {
             mode: if config.shadow { Mode::Shadow } else { Mode::Enforced },
             on_store_failure: config.on_store_failure,
             applies_to: config.applies_to,
-        })
+        };
+        let most = rule.most_at_once();
+        if config.cost == 0 || config.cost > most {
+            return Err(bad(format!("a cost of {} never passes; it is 1 to {most}", config.cost)));
+        }
+        Ok(rule)
     }
 
     #[must_use]
@@ -132,6 +133,20 @@ impl Rule {
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// What the store keeps of it: the limit itself, or as much less as leases need.
+    pub(crate) fn kept(&self) -> &limit::Rule {
+        match &self.keeping {
+            Keeping::Exact => &self.limit,
+            Keeping::Leased { debited, .. } => debited,
+        }
+    }
+
+    /// The largest cost that can ever pass.
+    #[must_use]
+    pub fn most_at_once(&self) -> u32 {
+        self.kept().most_at_once()
     }
 
     /// Whether a request through the gateway is asked about.
@@ -254,7 +269,7 @@ fn read_by(text: &str) -> Result<By, String> {
 }
 
 impl RuleName {
-    fn new(text: &str) -> Result<Self, String> {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
             Ok(Self(text.to_owned()))

@@ -19,9 +19,18 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) totals: Totals,
-    pub(crate) buckets: BTreeMap<Bucket, u64>,
+    pub(crate) buckets: BTreeMap<(Minute, Bucket), u64>,
     /// The newest response times: when, in milliseconds of the meter's life, and how long in microseconds.
     pub(crate) samples: VecDeque<(u32, u32)>,
+}
+
+/// The minute that response times are counted in, by the store's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Minute {
+    /// Minutes since 1970: what was counted before, and was lost.
+    At(u64),
+    /// When the flush arrives.
+    Now,
 }
 
 /// What is kept for ever, also in the records.
@@ -52,12 +61,18 @@ impl Tally {
         }
     }
 
-    /// At most so many endpoints of it; the rest stays.
-    pub(crate) fn take_some(&mut self, most: usize) -> Self {
-        if self.endpoints.len() <= most {
+    /// At most so many endpoints of it, and buckets beyond those of the first; the rest stays.
+    pub(crate) fn take_some(&mut self, most: usize, most_buckets: usize) -> Self {
+        let mut buckets = 0;
+        let fits = |(_, counted): &(&EndpointId, &Counted)| {
+            buckets += counted.buckets.len();
+            buckets <= most_buckets || buckets == counted.buckets.len()
+        };
+        let some: Vec<EndpointId> =
+            self.endpoints.iter().take(most).take_while(fits).map(|(endpoint, _)| *endpoint).collect();
+        if some.len() == self.endpoints.len() {
             return std::mem::take(self);
         }
-        let some: Vec<EndpointId> = self.endpoints.keys().take(most).copied().collect();
         let take = |endpoint| self.endpoints.remove(&endpoint).map(|counted| (endpoint, counted));
         Self { endpoints: some.into_iter().filter_map(take).collect() }
     }
@@ -107,20 +122,20 @@ impl Counted {
             Outcome::Passed => {
                 totals.timed += 1;
                 totals.time_us += u64::from(sample.took_us);
-                *self.buckets.entry(Bucket::of(sample.took_us)).or_default() += 1;
+                *self.buckets.entry((Minute::Now, Bucket::of(sample.took_us))).or_default() += 1;
                 self.sampled(sample.at_ms, sample.took_us);
             }
         }
     }
 
-    fn sampled(&mut self, at_ms: u32, took_us: u32) {
+    pub(crate) fn sampled(&mut self, at_ms: u32, took_us: u32) {
         if self.samples.len() >= MOST_SAMPLES {
             self.samples.pop_front();
         }
         self.samples.push_back((at_ms, took_us));
     }
 
-    fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.totals.merge(&other.totals);
         for (bucket, count) in other.buckets {
             *self.buckets.entry(bucket).or_default() += count;
@@ -163,7 +178,7 @@ mod tests {
         let whole = tally.clone();
         let mut parts = Tally::default();
         while !tally.is_empty() {
-            parts.merge(tally.take_some(3));
+            parts.merge(tally.take_some(3, 1000));
         }
         assert_eq!(parts, whole);
         let sum = whole.sum();

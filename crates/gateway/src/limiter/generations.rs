@@ -29,6 +29,10 @@ impl<K: Hash + Eq + Clone, V> Generations<K, V> {
         self.young.get_mut(key).expect("just inserted")
     }
 
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.young.values().chain(self.old.values())
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()

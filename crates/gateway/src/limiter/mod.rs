@@ -24,7 +24,7 @@ use crate::rule::{Keeping, Keyspace, Mode, Rule};
 
 use availability::Availability;
 pub(crate) use hottest::Hottest;
-use lease::Pools;
+use lease::{Lender, Pools};
 use local::LocalLimits;
 
 /// How long a caller is told to wait when its limit cannot be known.
@@ -56,7 +56,10 @@ impl Verdict {
 #[derive(Debug)]
 pub struct LiveRule {
     rule: Rule,
-    pools: Pools,
+    /// With the deadline that a request can afford.
+    hot: Hot,
+    /// Of a leased rule.
+    pools: Option<Pools>,
     local: LocalLimits,
     pub(crate) counts: Counts,
     pub(crate) hottest: Hottest,
@@ -71,9 +74,19 @@ pub(crate) struct Counts {
 }
 
 impl LiveRule {
-    fn new(rule: Rule) -> Self {
+    fn new(rule: Rule, hot: &Hot, availability: &Arc<Availability>) -> Self {
         let local = LocalLimits::new(&rule.limit);
-        Self { rule, pools: Pools::default(), local, counts: Counts::default(), hottest: Hottest::default() }
+        let pools = match &rule.keeping {
+            Keeping::Exact => None,
+            Keeping::Leased { debited, hold } => Some(Pools::new(Lender {
+                hot: hot.clone(),
+                availability: Arc::clone(availability),
+                rule: debited.clone(),
+                hold: *hold,
+            })),
+        };
+        let hot = hot.clone();
+        Self { rule, hot, pools, local, counts: Counts::default(), hottest: Hottest::default() }
     }
 
     /// What the rule says.
@@ -105,7 +118,7 @@ pub struct Limiter {
 struct Inner {
     hot: Hot,
     keys: Keys,
-    availability: Availability,
+    availability: Arc<Availability>,
     rules: RwLock<Arc<Vec<Arc<LiveRule>>>>,
 }
 
@@ -113,17 +126,20 @@ impl Limiter {
     /// `hot` has the deadline that a request can afford.
     #[must_use]
     pub fn new(hot: Hot, keys: Keys, policy: &Policy) -> Self {
-        let rules = policy.rules.iter().cloned().map(LiveRule::new).map(Arc::new).collect();
-        let availability = Availability::new(&hot);
+        let availability = Arc::new(Availability::new(&hot));
+        let live = |rule: &Rule| Arc::new(LiveRule::new(rule.clone(), &hot, &availability));
+        let rules = policy.rules.iter().map(live).collect();
         Self { inner: Arc::new(Inner { hot, keys, availability, rules: RwLock::new(Arc::new(rules)) }) }
     }
 
     /// Puts other rules in force. A rule that stays as it is keeps the tokens that it holds.
-    pub fn replace(&self, policy: &Policy) {
-        let before = self.rules();
-        let renew = |rule: &Rule| match before.iter().find(|old| old.rule == *rule) {
+    pub fn replace(&self, policy: &Policy, store_within: Duration) {
+        let (before, hot) = (self.rules(), self.inner.hot.with_deadline(store_within));
+        let same =
+            |old: &&Arc<LiveRule>, rule: &Rule| old.rule == *rule && old.hot.deadline() == store_within;
+        let renew = |rule: &Rule| match before.iter().find(|old| same(old, rule)) {
             Some(old) => Arc::clone(old),
-            None => Arc::new(LiveRule::new(rule.clone())),
+            None => Arc::new(LiveRule::new(rule.clone(), &hot, &self.inner.availability)),
         };
         *self.inner.rules.write() = Arc::new(policy.rules.iter().map(renew).collect());
     }
@@ -147,22 +163,24 @@ impl Limiter {
         verdict
     }
 
+    /// Gives back the tokens that are held, for a clean stop.
+    pub async fn give_back(&self) {
+        for live in self.rules().iter() {
+            if let Some(pools) = &live.pools {
+                pools.give_back_all().await;
+            }
+        }
+    }
+
     async fn decide(&self, live: &Arc<LiveRule>, identity: &Identity, cost: u32) -> Verdict {
         let rule = &live.rule;
-        // Tokens that are held are good without the store.
-        if let Keeping::Leased { debited, hold } = &rule.keeping {
-            let lender = lease::Lender {
-                hot: &self.inner.hot,
-                availability: &self.inner.availability,
-                key: || self.key(rule, identity),
-                rule: debited,
-                hold: *hold,
-            };
-            if let Some(decision) = live.pools.take(identity, cost, &lender).await {
+        // Tokens that are held are good without the store. A look takes none.
+        if let Some(pools) = live.pools.as_ref().filter(|_| cost > 0) {
+            if let Some(decision) = pools.take(identity, cost, || self.key(rule, identity)).await {
                 return Verdict::Decided(decision);
             }
         } else if !self.inner.availability.is_away() {
-            match rule.limit.take(&self.inner.hot, &[self.key(rule, identity)], cost).await {
+            match rule.kept().take(&live.hot, &[self.key(rule, identity)], cost).await {
                 Ok(decision) => return Verdict::Decided(decision),
                 Err(error) => self.inner.availability.failed(&error),
             }

@@ -1,75 +1,84 @@
 //! Passing a request on: to an upstream that answers, once, or again where that does no harm.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{Either, Empty, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use parking_lot::RwLock;
 
 use super::headers::{self, Scheme};
-use super::upstream::{Health, InFlight, Upstreams};
+use super::tls;
+use super::upstream::{Health, InFlight, Upstream, Upstreams};
+use super::wire::{Arriving, Sent, Unanswered};
+use crate::Error;
 use crate::admission::Admission;
 use crate::config::Config;
-use crate::identity::Origin;
 
 /// What clients get: an upstream's body as it comes in, or a few words of ours.
-pub(crate) type Answer = Response<Either<Incoming, Full<Bytes>>>;
-/// What upstreams get.
-type Sent = Either<Incoming, Empty<Bytes>>;
-
-const IDLE_FOR: Duration = Duration::from_secs(30);
-const MOST_IDLE: usize = 512;
+pub(crate) type Answer = Response<Either<Arriving, Full<Bytes>>>;
 
 /// Passes requests on. Clones are handles to the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarder {
-    inner: Arc<Inner>,
+    inner: Arc<RwLock<Arc<Settings>>>,
 }
 
+/// Where requests go, and for how long; replaced as a whole.
 #[derive(Debug)]
-struct Inner {
-    client: Client<HttpConnector, Sent>,
+struct Settings {
     upstreams: Upstreams,
+    connect_within: Duration,
     answer_within: Duration,
     retries: u32,
 }
 
-/// A request as it came in.
-#[derive(Clone, Copy, Debug)]
+/// Where a request came in.
+#[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) peer: SocketAddr,
     pub(crate) scheme: Scheme,
+    /// The peer's address in a header.
+    said: HeaderValue,
+}
+
+impl Arrival {
+    pub(crate) fn new(peer: SocketAddr, scheme: Scheme) -> Self {
+        let said = HeaderValue::try_from(peer.ip().to_canonical().to_string()).expect("digits and signs");
+        Self { peer, scheme, said }
+    }
 }
 
 impl Forwarder {
-    pub(crate) fn new(config: &Config) -> Result<Self, super::upstream::BadUpstream> {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(config.connect_within.get()));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_FOR)
-            .pool_max_idle_per_host(MOST_IDLE)
-            .build(connector);
-        let upstreams = Upstreams::new(&config.upstream)?;
-        let (answer_within, retries) = (config.answer_within.get(), config.retries);
-        Ok(Self { inner: Arc::new(Inner { client, upstreams, answer_within, retries }) })
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let none = Upstreams::new(&[], &tls::connector(None).map_err(Error::Config)?).map_err(bad)?;
+        Ok(Self { inner: Arc::new(RwLock::new(Arc::new(Settings::new(config, &none)?))) })
+    }
+
+    /// Sends the next requests where another configuration says.
+    pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
+        let settings = Settings::new(config, &self.settings().upstreams)?;
+        *self.inner.write() = Arc::new(settings);
+        Ok(())
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.inner.read())
     }
 
     /// Passes a request on and answers with what comes back, or with why nothing does.
     pub(crate) async fn forward(
         &self,
         mut request: Request<Incoming>,
-        arrival: Arrival,
+        arrival: &Arrival,
         admission: &Admission,
     ) -> Answer {
         if request.method() == Method::CONNECT {
@@ -86,9 +95,9 @@ impl Forwarder {
             _ => None,
         };
         let (uri, version) = (request.uri().clone(), request.version());
-        let from: (SocketAddr, Origin, _, Scheme) =
-            (arrival.peer, origin, policy.trust.chain, arrival.scheme);
-        headers::prepare(request.headers_mut(), (&uri, version), from);
+        let from =
+            headers::From { peer: &arrival.said, origin, chain: policy.trust.chain, scheme: arrival.scheme };
+        headers::prepare(request.headers_mut(), (&uri, version), &from);
         let mut client_side = None;
         if let Some((on_upgrade, protocol)) = upgrade {
             headers::keep_upgrade(request.headers_mut(), protocol);
@@ -101,66 +110,112 @@ impl Forwarder {
     }
 
     /// Sends a request, again to another upstream if that does no harm.
-    async fn send(&self, request: Request<Incoming>) -> Result<Response<Incoming>, Failure> {
+    async fn send(&self, request: Request<Incoming>) -> Result<Response<Arriving>, Failure> {
+        let settings = self.settings();
         let (mut parts, body) = request.into_parts();
         parts.version = Version::HTTP_11;
-        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let Inner { upstreams, .. } = &*self.inner;
-        if !body.is_end_stream() {
-            // What is streamed cannot be sent twice.
-            let used = upstreams.pick(&[]).ok_or(Failure::NoUpstream)?;
-            parts.uri = used.upstream().target(path);
-            return self.try_once(Request::from_parts(parts, Either::Left(body)), &used).await;
+        // Only the path is for the upstream; who is meant stands in Host.
+        if parts.uri.authority().is_some() {
+            let path = parts.uri.path_and_query().cloned();
+            parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
         }
         let mut tried: Vec<InFlight> = Vec::new();
         let mut last = Failure::NoUpstream;
-        while let Some(used) = upstreams.pick(&tried) {
-            parts.uri = used.upstream().target(path.clone());
-            match self.try_once(Request::from_parts(parts.clone(), Either::Right(Empty::new())), &used).await
-            {
+        // What is streamed cannot be sent twice, and what cannot be sent twice needs no copy.
+        let streamed = !body.is_end_stream();
+        let again = if streamed { 0 } else { settings.retries as usize };
+        let mut whole =
+            Some((parts, if streamed { Either::Left(body) } else { Either::Right(Empty::new()) }));
+        while let Some(used) = settings.upstreams.pick(&tried) {
+            let may_follow = tried.len() < again && settings.upstreams.all().len() > tried.len() + 1;
+            let Some((parts, body)) = whole.take() else { break };
+            if may_follow {
+                whole = Some((parts.clone(), Either::Right(Empty::new())));
+            }
+            let method = parts.method.clone();
+            match settings.try_once(Request::from_parts(parts, body), &used).await {
                 Ok(response) => return Ok(response),
                 Err(failure) => last = failure,
             }
             tried.push(used);
-            if tried.len() > self.inner.retries as usize || !last.may_try_again(&parts.method) {
+            if !last.may_try_again(&method) {
                 break;
             }
         }
         Err(last)
     }
 
-    async fn try_once(&self, request: Request<Sent>, used: &InFlight) -> Result<Response<Incoming>, Failure> {
-        let Inner { client, upstreams, answer_within, .. } = &*self.inner;
-        match tokio::time::timeout(*answer_within, client.request(request)).await {
+    /// Asks every upstream for its health path, and closes connections that nobody needs.
+    pub(crate) async fn examine(&self, path: Option<&PathAndQuery>) {
+        let settings = self.settings();
+        let ask = |upstream: Arc<Upstream>| {
+            let settings = &settings;
+            async move {
+                upstream.wires.sweep();
+                let Some(path) = path else { return };
+                let mut request = Request::new(Either::Right(Empty::new()));
+                *request.uri_mut() = path.clone().into();
+                let within = settings.answer_within.min(Duration::from_secs(5));
+                let answer = tokio::time::timeout(within, settings.send_to(request, &upstream)).await;
+                let well = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
+                upstream.examined(if well { Health::Well } else { Health::Unwell });
+            }
+        };
+        futures_util::future::join_all(settings.upstreams.all().iter().cloned().map(ask)).await;
+    }
+}
+
+impl Settings {
+    fn new(config: &Config, before: &Upstreams) -> Result<Self, Error> {
+        let roots = config.upstream_roots.as_deref().map(Path::new);
+        let tls = tls::connector(roots).map_err(Error::Config)?;
+        Ok(Self {
+            upstreams: before.renewed(&config.upstream, &tls).map_err(bad)?,
+            connect_within: config.connect_within.get(),
+            answer_within: config.answer_within.get(),
+            retries: config.retries,
+        })
+    }
+
+    async fn try_once(&self, request: Request<Sent>, used: &InFlight) -> Result<Response<Arriving>, Failure> {
+        match tokio::time::timeout(self.answer_within, self.send_to(request, used.upstream())).await {
             Ok(Ok(response)) => {
-                upstreams.succeeded(used);
+                self.upstreams.succeeded(used);
                 Ok(response)
             }
             Ok(Err(error)) => {
-                upstreams.failed(used);
+                self.upstreams.failed(used);
                 tracing::debug!(upstream = %used.upstream().authority(), %error, "an upstream failed");
-                Err(if error.is_connect() { Failure::NotReached } else { Failure::BrokeOff })
+                Err(match error {
+                    Unanswered::NotSent(_) => Failure::NotReached,
+                    Unanswered::BrokeOff(_) => Failure::BrokeOff,
+                })
             }
             Err(_) => {
-                upstreams.failed(used);
+                self.upstreams.failed(used);
                 Err(Failure::TooSlow)
             }
         }
     }
 
-    /// Asks every upstream for its health path.
-    pub(crate) async fn examine(&self, path: &PathAndQuery) {
-        let Inner { client, upstreams, answer_within, .. } = &*self.inner;
-        let within = (*answer_within).min(Duration::from_secs(5));
-        let ask = |upstream: Arc<super::upstream::Upstream>| async move {
-            let mut request = Request::new(Either::Right(Empty::new()));
-            *request.uri_mut() = upstream.target(path.clone());
-            let answer = tokio::time::timeout(within, client.request(request)).await;
-            let well = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
-            upstream.examined(if well { Health::Well } else { Health::Unwell });
-        };
-        futures_util::future::join_all(upstreams.all().iter().cloned().map(ask)).await;
+    async fn send_to(
+        &self,
+        mut request: Request<Sent>,
+        upstream: &Upstream,
+    ) -> Result<Response<Arriving>, Unanswered> {
+        // HTTP/1.0 may do without a host, HTTP/1.1 may not.
+        if !request.headers().contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(upstream.authority().as_str())
+        {
+            request.headers_mut().insert(HOST, host);
+        }
+        upstream.wires.send(request, &upstream.target, self.connect_within).await
     }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+fn bad(upstream: super::upstream::BadUpstream) -> Error {
+    Error::Config(upstream.to_string())
 }
 
 /// Why no upstream answered.
@@ -195,7 +250,7 @@ impl Failure {
 }
 
 /// An upstream's response for the client; after a 101 the two talk to each other.
-fn passed_back(mut response: Response<Incoming>, client_side: Option<OnUpgrade>) -> Answer {
+fn passed_back(mut response: Response<Arriving>, client_side: Option<OnUpgrade>) -> Answer {
     let protocol = headers::strip_hop_by_hop(response.headers_mut());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let (Some(client_side), Some(protocol)) = (client_side, protocol) else {
@@ -209,6 +264,9 @@ fn passed_back(mut response: Response<Incoming>, client_side: Option<OnUpgrade>)
             // Either side ends it as it likes, also by vanishing.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
         });
+        let (parts, body) = response.into_parts();
+        body.let_go();
+        return Response::from_parts(parts, Either::Right(Full::default()));
     }
     response.map(Either::Left)
 }

@@ -1,7 +1,5 @@
 //! Which header fields pass: those of one connection do not, and what is said about where a request came from is ours.
 
-use std::net::SocketAddr;
-
 use http::header::{
     CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -73,12 +71,18 @@ pub(crate) fn keep_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(UPGRADE, protocol);
 }
 
+/// What is said about where a request came from.
+pub(crate) struct From<'a> {
+    /// The address of the connection.
+    pub(crate) peer: &'a HeaderValue,
+    pub(crate) origin: Origin,
+    pub(crate) chain: Chain,
+    pub(crate) scheme: Scheme,
+}
+
 /// Makes a client's headers those of the request to the upstream.
-pub(crate) fn prepare(
-    headers: &mut HeaderMap,
-    (uri, version): (&Uri, Version),
-    (peer, origin, chain, scheme): (SocketAddr, Origin, Chain, Scheme),
-) {
+pub(crate) fn prepare(headers: &mut HeaderMap, (uri, version): (&Uri, Version), from: &From<'_>) {
+    let From { peer, origin, chain, scheme } = from;
     headers.remove(EXPECT);
     if version == Version::HTTP_2 {
         join_cookies(headers);
@@ -94,12 +98,13 @@ pub(crate) fn prepare(
             headers.remove(name);
         }
     }
-    let peer = peer.ip().to_canonical();
     match chain {
-        Chain::XForwardedFor => append(headers, X_FORWARDED_FOR, &peer.to_string()),
+        Chain::XForwardedFor => append(headers, X_FORWARDED_FOR, (*peer).clone()),
         Chain::Forwarded => {
-            let node = if peer.is_ipv6() { format!("\"[{peer}]\"") } else { peer.to_string() };
-            append(headers, FORWARDED, &format!("for={node};proto={}", scheme.as_str()));
+            let peer = peer.to_str().unwrap_or_default();
+            let node = if peer.contains(':') { format!("\"[{peer}]\"") } else { peer.to_owned() };
+            let hop = HeaderValue::try_from(format!("for={node};proto={}", scheme.as_str()));
+            append(headers, FORWARDED, hop.expect("letters, digits and signs"));
         }
     }
     if !headers.contains_key(X_FORWARDED_PROTO) {
@@ -110,9 +115,8 @@ pub(crate) fn prepare(
     {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    if let Ok(address) = HeaderValue::from_str(&origin.address.to_string()) {
-        headers.insert(X_REAL_IP, address);
-    }
+    let real = if origin.by_proxy { HeaderValue::try_from(origin.address.to_string()).ok() } else { None };
+    headers.insert(X_REAL_IP, real.unwrap_or_else(|| (*peer).clone()));
     headers
         .append(VIA, HeaderValue::from_static(if version == Version::HTTP_2 { "2 hob" } else { "1.1 hob" }));
 }
@@ -127,10 +131,14 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn append(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+fn append(headers: &mut HeaderMap, name: HeaderName, last: HeaderValue) {
     let before: Vec<&[u8]> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
-    let joined = [before, vec![text.as_bytes()]].concat().join(&b", "[..]);
-    if let Ok(value) = HeaderValue::from_bytes(&joined) {
+    let joined = if before.is_empty() {
+        Ok(last)
+    } else {
+        HeaderValue::from_bytes(&[before, vec![last.as_bytes()]].concat().join(&b", "[..]))
+    };
+    if let Ok(value) = joined {
         headers.insert(name, value);
     }
 }
@@ -148,9 +156,11 @@ mod tests {
 
     fn prepared(lines: &[(&'static str, &'static str)], by_proxy: bool, version: Version) -> HeaderMap {
         let mut headers = headers(lines);
-        let origin = Origin { address: "203.0.113.7".parse().unwrap(), by_proxy };
-        let from = ("198.51.100.1:4711".parse().unwrap(), origin, Chain::XForwardedFor, Scheme::Https);
-        prepare(&mut headers, (&Uri::from_static("/path"), version), from);
+        let address = if by_proxy { "203.0.113.7" } else { "198.51.100.1" }.parse().unwrap();
+        let origin = Origin { address, by_proxy };
+        let peer = HeaderValue::from_static("198.51.100.1");
+        let from = From { peer: &peer, origin, chain: Chain::XForwardedFor, scheme: Scheme::Https };
+        prepare(&mut headers, (&Uri::from_static("/path"), version), &from);
         headers
     }
 
@@ -191,7 +201,7 @@ mod tests {
         ];
         let sent = prepared(&lines, false, Version::HTTP_11);
         assert_eq!(sent["x-forwarded-for"], "198.51.100.1");
-        assert_eq!(sent["x-real-ip"], "203.0.113.7");
+        assert_eq!(sent["x-real-ip"], "198.51.100.1");
         assert_eq!(
             (&sent["x-forwarded-proto"], &sent["x-forwarded-host"]),
             (&"https".parse().unwrap(), &"a".parse().unwrap())

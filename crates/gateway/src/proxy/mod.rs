@@ -5,6 +5,7 @@ mod forward;
 mod headers;
 mod tls;
 mod upstream;
+mod wire;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -57,7 +58,7 @@ struct Inner {
 
 impl Proxy {
     pub(crate) fn new(config: &Config, admission: Admission) -> Result<Self, Error> {
-        let forwarder = Forwarder::new(config).map_err(|bad| Error::Config(bad.to_string()))?;
+        let forwarder = Forwarder::new(config)?;
         let tls = match (&config.tls_certificate, &config.tls_key) {
             (Some(certificate), Some(key)) => {
                 Some(tls::acceptor(Path::new(certificate), Path::new(key)).map_err(Error::Config)?)
@@ -105,10 +106,10 @@ impl Proxy {
         // A client that does not want its packets at once is rare, and one that is gone is seen later.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.inner.tls else {
-            return self.converse(stream, Arrival { peer, scheme: Scheme::Http }, watcher).await;
+            return self.converse(stream, Arrival::new(peer, Scheme::Http), watcher).await;
         };
         if let Ok(Ok(stream)) = tokio::time::timeout(HELLO_WITHIN, tls.accept(stream)).await {
-            self.converse(stream, Arrival { peer, scheme: Scheme::Https }, watcher).await;
+            self.converse(stream, Arrival::new(peer, Scheme::Https), watcher).await;
         }
     }
 
@@ -116,18 +117,19 @@ impl Proxy {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let proxy = self.clone();
+        let (proxy, peer) = (self.clone(), arrival.peer);
+        let arrival = Arc::new(arrival);
         let answer = service_fn(move |request| {
-            let proxy = proxy.clone();
-            async move { Ok::<_, Infallible>(proxy.answer(request, arrival).await) }
+            let (proxy, arrival) = (proxy.clone(), Arc::clone(&arrival));
+            async move { Ok::<_, Infallible>(proxy.answer(request, &arrival).await) }
         });
         let connection = self.inner.http.serve_connection_with_upgrades(TokioIo::new(stream), answer);
         if let Err(error) = watcher.watch(connection).await {
-            tracing::debug!(peer = %arrival.peer, error, "a client's connection ended badly");
+            tracing::debug!(%peer, error, "a client's connection ended badly");
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Answer {
+    async fn answer(&self, request: Request<Incoming>, arrival: &Arrival) -> Answer {
         let admission = &self.inner.admission;
         let admitted =
             admission.admit(arrival.peer, request.method(), request.uri().path(), request.headers()).await;
@@ -140,8 +142,13 @@ impl Proxy {
         response
     }
 
-    /// Asks every upstream for its health path.
-    pub(crate) async fn examine(&self, path: &PathAndQuery) {
+    /// Sends the next requests where another configuration says.
+    pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
+        self.inner.forwarder.replace(config)
+    }
+
+    /// Asks every upstream for its health path, if there is one, and closes connections that nobody needs.
+    pub(crate) async fn examine(&self, path: Option<&PathAndQuery>) {
         self.inner.forwarder.examine(path).await;
     }
 }

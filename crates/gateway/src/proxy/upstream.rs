@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::time::{Duration, Instant};
 
 use http::Uri;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{Authority, Scheme};
+use tokio_rustls::TlsConnector;
+
+use super::wire::{Target, Wires};
 
 /// After so many failures in a row an upstream is left alone for a while.
 const FAILURES: u32 = 3;
@@ -14,7 +17,10 @@ const LEFT_ALONE: Duration = Duration::from_secs(5);
 /// A server that requests are passed on to.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    address: String,
     authority: Authority,
+    pub(crate) target: Target,
+    pub(crate) wires: Arc<Wires>,
     in_flight: AtomicU32,
     failures: AtomicU32,
     /// Milliseconds of the life of the upstreams.
@@ -37,13 +43,24 @@ pub(crate) struct InFlight(Arc<Upstream>);
 
 /// Why a text is no upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no upstream; write http://host:port without a path")]
+#[error("{0:?} is no upstream; write http://host:port or https://host without a path")]
 pub(crate) struct BadUpstream(String);
 
 impl Upstreams {
-    pub(crate) fn new(addresses: &[String]) -> Result<Self, BadUpstream> {
-        let all = addresses.iter().map(|address| read(address).map(Arc::new)).collect::<Result<_, _>>()?;
+    pub(crate) fn new(addresses: &[String], tls: &TlsConnector) -> Result<Self, BadUpstream> {
+        let all =
+            addresses.iter().map(|address| read(address, tls).map(Arc::new)).collect::<Result<_, _>>()?;
         Ok(Self { all, begun: Instant::now(), turn: AtomicUsize::new(0) })
+    }
+
+    /// Others instead. One that stays keeps its connections, and what is known of it.
+    pub(crate) fn renewed(&self, addresses: &[String], tls: &TlsConnector) -> Result<Self, BadUpstream> {
+        let renew = |address: &String| match self.all.iter().find(|known| known.address == *address) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => read(address, tls).map(Arc::new),
+        };
+        let all = addresses.iter().map(renew).collect::<Result<_, _>>()?;
+        Ok(Self { all, begun: self.begun, turn: AtomicUsize::new(0) })
     }
 
     /// The least busy of those that answer and were not tried yet; if none answers, the least busy of all.
@@ -80,15 +97,6 @@ impl Upstreams {
 }
 
 impl Upstream {
-    /// The target of a request here.
-    pub(crate) fn target(&self, path: PathAndQuery) -> Uri {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
-        parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(path);
-        Uri::from_parts(parts).expect("a scheme, an authority and a path")
-    }
-
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -125,14 +133,23 @@ impl Drop for InFlight {
     }
 }
 
-fn read(address: &str) -> Result<Upstream, BadUpstream> {
+fn read(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
     let bad = || BadUpstream(address.to_owned());
     let uri: Uri = address.parse().map_err(|_| bad())?;
-    let plain =
-        uri.scheme() == Some(&Scheme::HTTP) && matches!(uri.path(), "" | "/") && uri.query().is_none();
-    let authority = uri.authority().filter(|authority| plain && !authority.as_str().contains('@'));
+    let (tls, port) = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => (None, 80),
+        Some(scheme) if *scheme == Scheme::HTTPS => (Some(tls.clone()), 443),
+        _ => return Err(bad()),
+    };
+    let bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
+    let authority = uri.authority().filter(|authority| bare && !authority.as_str().contains('@'));
+    let authority = authority.cloned().ok_or_else(bad)?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     Ok(Upstream {
-        authority: authority.cloned().ok_or_else(bad)?,
+        address: address.to_owned(),
+        target: Target { host, port: authority.port_u16().unwrap_or(port), tls },
+        authority,
+        wires: Arc::default(),
         in_flight: AtomicU32::new(0),
         failures: AtomicU32::new(0),
         alone_until_ms: AtomicU64::new(0),
@@ -144,9 +161,13 @@ fn read(address: &str) -> Result<Upstream, BadUpstream> {
 mod tests {
     use super::*;
 
+    fn read_all(addresses: &[String]) -> Result<Upstreams, BadUpstream> {
+        Upstreams::new(addresses, &super::super::tls::connector(None).unwrap())
+    }
+
     fn upstreams(count: u32) -> Upstreams {
         let addresses: Vec<String> = (0..count).map(|number| format!("http://10.0.0.{number}:80")).collect();
-        Upstreams::new(&addresses).unwrap()
+        read_all(&addresses).unwrap()
     }
 
     #[test]
@@ -179,12 +200,24 @@ mod tests {
     }
 
     #[test]
+    fn one_that_stays_keeps_what_is_known_of_it() {
+        let before = upstreams(2);
+        before.all()[1].examined(Health::Unwell);
+        let tls = super::super::tls::connector(None).unwrap();
+        let after =
+            before.renewed(&["http://10.0.0.1:80", "http://10.0.0.9:80"].map(str::to_owned), &tls).unwrap();
+        assert!(Arc::ptr_eq(&before.all()[1], &after.all()[0]));
+        assert_eq!(after.pick(&[]).unwrap().upstream().authority().as_str(), "10.0.0.9:80");
+    }
+
+    #[test]
     fn only_plain_addresses_are_upstreams() {
-        for text in
-            ["", "localhost:3000", "https://a", "http://a/path", "http://a?x", "http://u@a", "ftp://a"]
-        {
-            assert!(Upstreams::new(&[text.to_owned()]).is_err(), "{text:?}");
+        for text in ["", "localhost:3000", "http://a/path", "https://a?x", "http://u@a", "ftp://a"] {
+            assert!(read_all(&[text.to_owned()]).is_err(), "{text:?}");
         }
-        assert!(Upstreams::new(&["http://localhost:3000/".to_owned()]).is_ok());
+        let read = read_all(&["http://localhost:3000/", "https://[::1]"].map(str::to_owned)).unwrap();
+        let targets: Vec<String> =
+            read.all().iter().map(|upstream| format!("{:?}", upstream.target)).collect();
+        assert_eq!(targets, ["localhost:3000", "::1:443"]);
     }
 }

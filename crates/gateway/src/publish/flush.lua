@@ -7,7 +7,7 @@
 -- ARGV  epoch, number, now_us ('' = the store's clock), start of the believed hour in ms, most endpoints, most times,
 --       total, accepted, limited, errors, how many statuses, the count of each, how many endpoints, then of each:
 --       name, requests, errors, count, sum in ms, how many times, of each age_ms and ms, how many buckets, of each
---       its number and count
+--       the minute since 1970 ('' = now), its number and count; a minute is of this hour or the one before, or dropped
 -- Returns {'flushed' | 'repeated', now_ms, hour_ms, the places of endpoints that were counted as `other`…}
 --       {'stray', now_ms} when the hour is none of the three · {'lost', epoch found or ''}
 -- TTL: what belongs to an instance or an hour goes a day after its last write, when nobody asks for it any more; the
@@ -33,12 +33,19 @@ local function add(key, count)
   if count ~= '0' then redis.call('INCRBY', key, count) end
 end
 
-local function add_buckets(key, at, buckets)
-  local minute = string.format('%d:', math.floor((now - hour) / 60000))
-  for bucket = at, at + 2 * buckets - 1, 2 do
-    redis.call('HINCRBY', key, minute .. ARGV[bucket], ARGV[bucket + 1])
+-- `first` is the place of the key of the first of the three hours.
+local function add_buckets(first, at, buckets)
+  local touched = {}
+  for bucket = at, at + 3 * buckets - 1, 3 do
+    local minute = tonumber(ARGV[bucket]) or math.floor(now / 60000)
+    local place = turn + math.floor(minute / 60) - hour / HOUR
+    if place >= 0 and place <= turn then
+      local key = KEYS[first + place]
+      touched[key] = true
+      redis.call('HINCRBY', key, string.format('%d:%s', minute % 60, ARGV[bucket + 1]), ARGV[bucket + 2])
+    end
   end
-  if buckets > 0 then redis.call('EXPIRE', key, 26 * 3600) end
+  for key in pairs(touched) do redis.call('EXPIRE', key, 26 * 3600) end
 end
 
 -- Members stay plain numbers; the last digits of a sequence keep equal ones apart.
@@ -74,10 +81,10 @@ for place = 1, endpoints do
     add_times(KEYS[block + 2], at + 6, times)
     if ARGV[at + 3] ~= '0' then redis.call('INCRBYFLOAT', KEYS[block + 3], ARGV[at + 4]) end
     add(KEYS[block + 4], ARGV[at + 3])
-    add_buckets(KEYS[block + 5 + turn], buckets_at + 1, buckets)
-    add_buckets(KEYS[13 + turn], buckets_at + 1, buckets)
+    add_buckets(block + 5, buckets_at + 1, buckets)
+    add_buckets(13, buckets_at + 1, buckets)
   end
-  at = buckets_at + 1 + 2 * buckets
+  at = buckets_at + 1 + 3 * buckets
 end
 if repeated then return answer end
 

@@ -8,7 +8,7 @@ use super::names::EndpointNames;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::meter::Meter;
 use crate::route::EndpointId;
-use crate::tally::{Counted, Tally};
+use crate::tally::{Counted, Minute, Tally};
 
 static FLUSH: Script = Script::with(&[CLOCK, MARKER], include_str!("flush.lua"));
 
@@ -16,6 +16,9 @@ pub(crate) const HOUR_MS: u64 = 3_600_000;
 
 /// Endpoints of one flush. What has more takes several.
 pub(crate) const MOST_ENDPOINTS: usize = 128;
+
+/// Buckets of one flush, unless one endpoint alone has more: a store does nothing else meanwhile.
+pub(crate) const MOST_BUCKETS: usize = 4000;
 
 /// What one instance sends once, and again until it is answered.
 #[derive(Debug)]
@@ -148,7 +151,11 @@ fn counted_args(mut call: Call, name: &Endpoint, counted: &Counted, meter: &Mete
         call = call.arg(age_ms).arg(millis_text(u64::from(*took_us)));
     }
     call = call.arg(counted.buckets.len());
-    for (bucket, count) in &counted.buckets {
+    for ((minute, bucket), count) in &counted.buckets {
+        call = match minute {
+            Minute::At(minute) => call.arg(*minute),
+            Minute::Now => call.arg(""),
+        };
         call = call.arg(bucket.0).arg(*count);
     }
     call

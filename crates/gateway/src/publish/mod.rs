@@ -6,6 +6,7 @@
 mod beat;
 pub(crate) mod checkpoint;
 mod flush;
+mod kept;
 mod limits;
 mod names;
 mod restore;
@@ -22,13 +23,15 @@ use hob_schema::Shard;
 pub(crate) use beat::gauges;
 use beat::{Beat, Turn};
 use checkpoint::{Checkpoint, Kind, Saved};
-use flush::{Flush, Flushed, MOST_ENDPOINTS};
+use flush::{Flush, Flushed, MOST_BUCKETS, MOST_ENDPOINTS};
 pub(crate) use flush::{HOUR_MS, Place};
+use kept::Kept;
 use names::EndpointNames;
 
 use crate::Error;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
+use crate::prometheus;
 use crate::route::Endpoints;
 use crate::tally::Tally;
 
@@ -65,6 +68,7 @@ pub(crate) struct Publisher {
     unsent: Tally,
     sent: Option<Flush>,
     unsaved: Unsaved,
+    kept: Kept,
     saving: Option<Checkpoint>,
     saves: u64,
     seen: Vec<(Instant, u64)>,
@@ -93,6 +97,7 @@ impl Publisher {
             unsent: Tally::default(),
             sent: None,
             unsaved: Unsaved::default(),
+            kept: Kept::default(),
             saving: None,
             saves: 0,
             seen: Vec::new(),
@@ -169,11 +174,8 @@ impl Publisher {
         if tally.is_empty() {
             return;
         }
-        let sum = tally.sum();
-        metrics::counter!("hob_gateway_requests_total").increment(sum.requests);
-        metrics::counter!("hob_gateway_refused_total").increment(sum.refused);
-        metrics::counter!("hob_gateway_errors_total").increment(sum.errors);
-        self.seen.push((Instant::now(), sum.requests));
+        prometheus::counted(&tally);
+        self.seen.push((Instant::now(), tally.requests()));
         if self.seen.len() > MOST_SEEN {
             self.seen.remove(0);
         }
@@ -203,7 +205,7 @@ impl Publisher {
     /// Adds a beat when there is something to say, or it is time.
     fn beat(&mut self, calls: &mut Vec<Call>) -> bool {
         let (connections, peak) = self.sources.meter.connections();
-        metrics::gauge!("hob_gateway_connections").set(connections);
+        prometheus::connections(connections);
         let due = self.beaten_at.is_none_or(|at| at.elapsed() >= BEAT_EVERY);
         if !due && self.seen.is_empty() && connections == self.connections && peak <= self.connections {
             return false;
@@ -220,7 +222,7 @@ impl Publisher {
         let Some(epoch) = self.epoch else { return false };
         if self.sent.is_none() && !self.unsent.is_empty() {
             self.number += 1;
-            self.sent = Some(Flush::new(self.number, self.unsent.take_some(MOST_ENDPOINTS)));
+            self.sent = Some(Flush::new(self.number, self.unsent.take_some(MOST_ENDPOINTS, MOST_BUCKETS)));
         }
         let Some(flush) = &self.sent else { return false };
         let how = (&self.names, &*self.sources.meter);
@@ -254,6 +256,7 @@ impl Publisher {
                 let mut tally = flush.tally;
                 self.names.settle(&mut tally);
                 self.names.settle(&mut self.unsent);
+                self.kept.keep(&tally, now_ms);
                 *self.unsaved.hours.entry(hour_ms).or_default() += tally.requests();
                 self.unsaved.tally.merge(tally.totals_only());
                 Ok(())
@@ -301,6 +304,7 @@ impl Publisher {
         self.find_epoch().await?;
         let unsaved = std::mem::take(&mut self.unsaved);
         self.unsent.merge(unsaved.tally);
+        self.unsent.merge(self.kept.take());
         if let Some(flush) = self.sent.take() {
             self.unsent.merge(flush.tally);
         }

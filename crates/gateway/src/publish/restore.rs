@@ -84,6 +84,22 @@ impl Counters<'_> {
                 self.set(kind, endpoint, String::new());
             }
         }
+        self.clear_times(endpoints, this_hour);
+    }
+
+    /// Instances send the response times of the last hour again.
+    fn clear_times(&mut self, endpoints: &[String], this_hour: u64) {
+        let (keys, shard) = (self.keys, self.shard);
+        let endpoints = endpoints.iter().map(String::as_str).chain(["other"]);
+        let endpoints: Vec<Endpoint> = endpoints.filter_map(|name| Endpoint::new(name).ok()).collect();
+        let hours = [this_hour.saturating_sub(HOUR_MS), this_hour].into_iter();
+        let hours: Vec<Hour> = hours.filter_map(|start| Hour::new(start).ok()).collect();
+        let mut gone: Vec<Key> = hours.iter().map(|hour| keys.latency_all(hour, shard)).collect();
+        for endpoint in &endpoints {
+            gone.push(keys.response_times(endpoint, shard));
+            gone.extend(hours.iter().map(|hour| keys.latency(hour, endpoint, shard)));
+        }
+        self.wanted.extend(gone.into_iter().map(|key| (key, (String::new(), 0))));
     }
 
     fn fill(&mut self, rows: &Rows) {

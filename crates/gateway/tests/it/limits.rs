@@ -1,9 +1,11 @@
 //! G16 G17: limits on the documented keys, exact and leased limits, and what happens while the store is away.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_gateway::identity::Identity;
 use hob_gateway::keys::{Identifier, Keys};
-use hob_gateway::{Config, Policy};
+use hob_gateway::{Config, Limiter, LiveRule, Policy};
 use hob_hot::{Clock, cmd};
 use hob_testkit::{LIMIT, Layout, TestHouse, every_house, wait_for};
 use http::Method;
@@ -131,25 +133,85 @@ every_house! {
     }
 }
 
+/// A rule alone, without the tasks of a gateway: every command that the store sees is the limit's.
+fn limiter(house: &TestHouse, rule: &str) -> (Limiter, Arc<LiveRule>) {
+    let config = format!("[[rules]]\nname = \"api\"\nexactness = \"leased\"\n{rule}");
+    let policy = Policy::new(&toml::from_str::<Config>(&config).unwrap()).unwrap();
+    let limiter = Limiter::new(house.hot.with_deadline(LIMIT), Keys::new(house.layout), &policy);
+    let rule = limiter.rule("api").unwrap();
+    (limiter, rule)
+}
+
 /// A flood on a hot key costs the store next to nothing: at most 0.02 commands per request, admitted or refused.
 #[test]
 fn a_leased_limit_asks_the_store_rarely() {
     hob_testkit::run(async {
         let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        // Without the tasks of a gateway, every command is a limit's.
-        let config =
-            "[[rules]]\nname = \"api\"\nwindows = \"100000/1s burst 200000\"\nexactness = \"leased\"\n";
-        let policy = Policy::new(&toml::from_str::<Config>(config).unwrap()).unwrap();
-        let keys = Keys::new(Layout::Plain);
-        let limiter = hob_gateway::Limiter::new(house.hot.clone(), keys, &policy);
-        let rule = limiter.rule("api").unwrap();
-        let who = hob_gateway::identity::Identity::new(CLIENT).unwrap();
-        let before = house.hot.health().operations.total;
-        for _ in 0..20_000 {
-            limiter.ask(&rule, &who, 1).await;
+        for windows in ["100000/1s burst 200000", "1000/1s burst 2000"] {
+            let (limiter, rule) = limiter(&house, &format!("windows = \"{windows}\"\n"));
+            let who = Identity::new(windows).unwrap();
+            let before = house.hot.health().operations.total;
+            for _ in 0..20_000 {
+                limiter.ask(&rule, &who, 1).await;
+            }
+            let asked = house.hot.health().operations.total - before;
+            assert!(asked <= 400, "{asked} commands for 20,000 requests, {windows}");
         }
-        let asked = house.hot.health().operations.total - before;
-        assert!(asked <= 400, "{asked} commands for 20,000 requests");
+    });
+}
+
+every_house! {
+    NEEDS;
+
+    /// What is not spent comes back: when everybody has gone, the store holds what passed and hardly more, and another
+    /// instance can have the rest.
+    async fn unused_tokens_are_given_back(house: TestHouse) {
+        let rule = "windows = \"2000/1h\"\nalgorithm = \"sliding_log\"\nlease = \"2s\"\n";
+        let (one, live) = limiter(&house, rule);
+        let who = Identity::new(CLIENT).unwrap();
+        let mut passed = 0_u64;
+        // Enough that batches grow, and an end in the middle of one.
+        while passed < 1050 {
+            passed += u64::from(one.ask(&live, &who, 1).await.lets_pass());
+            tokio::task::yield_now().await;
+        }
+        let name = hob_gateway::keys::Rule::new("api").unwrap();
+        let key = Keys::new(house.layout).limit_log(&name, &Identifier::new(CLIENT).unwrap());
+        let held = async || house.hot.run::<u64>(cmd("ZCARD").arg(key.as_bytes())).await.unwrap();
+        wait_for("the unused to come back", LIMIT, async || {
+            let stranded = held().await - passed;
+            if stranded * 50 <= passed { Ok(()) } else { Err(stranded) }
+        })
+        .await;
+        let (two, live) = limiter(&house, rule);
+        while two.ask(&live, &who, 1).await.lets_pass() {
+            passed += 1;
+        }
+        assert!((1960..=2000).contains(&passed), "{passed}");
+        // A clean stop does not wait for it.
+        two.give_back().await;
+        assert_eq!(held().await, passed);
+    }
+}
+
+/// The next tokens are there before the last are spent: a busy caller does not wait for the store.
+#[test]
+fn a_busy_caller_never_waits_for_the_store() {
+    hob_testkit::run(async {
+        let house = TestHouse::redis(NEEDS).await;
+        let (limiter, rule) = limiter(&house, "windows = \"100000/1s burst 200000\"\n");
+        let who = Identity::new(CLIENT).unwrap();
+        let mut waited = 0;
+        for number in 0..3000 {
+            let mut asked = Box::pin(limiter.ask(&rule, &who, 1));
+            // Whoever has to wait is not ready at once.
+            if futures_util::poll!(&mut asked).is_pending() {
+                asked.await;
+                waited += u32::from(number >= 1000);
+            }
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+        assert!(waited <= 20, "{waited} of 2,000 requests waited");
     });
 }
 
@@ -185,6 +247,64 @@ fn requests_do_not_wait_for_a_store_that_is_away() {
         })
         .await;
     });
+}
+
+mod slow {
+    use super::*;
+
+    /// A store that stands still for five seconds: requests under open and local rules take no longer than they may wait
+    /// for it, nearly all of them no time at all, and none waits behind another.
+    #[test]
+    fn a_stalled_store_makes_nothing_pile_up() {
+        hob_testkit::run(async {
+            let house = TestHouse::redis(NEEDS).await;
+            let rule = |name: &str, more: &str| {
+                format!(
+                    "[[rules]]\nname = \"{name}\"\nroute = \"/{name}\"\nwindows = \"100000/1s burst 200000\"\n{more}\n"
+                )
+            };
+            let rules = [
+                rule("open", "on_store_failure = \"open\""),
+                rule("local", "on_store_failure = \"local\""),
+                rule("leased", "exactness = \"leased\"\non_store_failure = \"local\""),
+            ];
+            let counting =
+                Counting::start(&house, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
+            let counting = Arc::new(counting);
+            let hob_testkit::Server::Redis(server) = house.store().server() else { panic!("no redis") };
+            for path in ["/open", "/local", "/leased"] {
+                assert!(counting.request_from(CLIENT, Method::GET, path, 200).await);
+            }
+            server.freeze();
+            let begun = Instant::now();
+            let mut asking = Vec::new();
+            // Arrivals do not wait for answers, as those of many clients do not.
+            while begun.elapsed() < Duration::from_secs(5) {
+                for path in ["/open", "/local", "/leased"] {
+                    let counting = Arc::clone(&counting);
+                    asking.push(tokio::spawn(async move {
+                        let asked = Instant::now();
+                        let passed = counting.request_from(CLIENT, Method::GET, path, 200).await;
+                        (passed, asked.elapsed())
+                    }));
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let ended = begun.elapsed();
+            let mut took = Vec::new();
+            for asking in asking {
+                let (passed, elapsed) = asking.await.unwrap();
+                assert!(passed);
+                took.push(elapsed);
+            }
+            assert!(begun.elapsed() < ended + Duration::from_secs(1), "requests had piled up");
+            server.thaw();
+            took.sort_unstable();
+            let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+            assert!(median < Duration::from_millis(20), "half of them took {median:?}");
+            assert!(worst < Duration::from_secs(1), "one took {worst:?}");
+        });
+    }
 }
 
 /// New rules are in force with the next request, and a bad configuration changes nothing.

@@ -75,6 +75,39 @@ every_house! {
         second.expect(8, |keys, shard| keys.requests_by_instance(&gw, shard)).await;
     }
 
+    /// G13: instances write the response times of the last hour again, and none of them twice, whatever was lost.
+    async fn response_times_survive_the_loss_of_hot_state(house: TestHouse) {
+        let counting = Counting::start(&house, NEVER_SAVES).await;
+        let a = endpoint("GET /a");
+        for _ in 0..20 {
+            counting.request(Method::GET, "/a", 200).await;
+        }
+        counting.expect(20, |keys, shard| keys.response_count(&a, shard)).await;
+        let timed = async |count: u64| {
+            wait_for(format!("{count} response times"), LIMIT, async || {
+                let picture = counting.gateway.picture();
+                let (all, one) = (picture.latency(None, 60).await.unwrap(), picture.latency(Some(&a), 60).await.unwrap());
+                let sum = |minutes: &[hob_gateway::MinuteLatency]| {
+                    minutes.iter().map(|minute| minute.histogram.count()).sum::<u64>()
+                };
+                let times = counting.find(|keys, shard| keys.response_times(&a, shard)).await;
+                let found = (sum(&all), sum(&one), counting.read::<u64>("ZCARD", &times).await);
+                if found == (count, count, count) { Ok(()) } else { Err(found) }
+            })
+            .await;
+        };
+        timed(20).await;
+        house.store().flush_all().await;
+        counting.request(Method::GET, "/a", 200).await;
+        counting.expect(21, |keys, shard| keys.response_count(&a, shard)).await;
+        timed(21).await;
+        let marker = counting.find(Keys::marker).await;
+        counting.house.hot.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
+        counting.request(Method::GET, "/a", 200).await;
+        counting.expect(22, |keys, shard| keys.response_count(&a, shard)).await;
+        timed(22).await;
+    }
+
     /// Losing hot state again and again, with counts on their way, changes no total.
     async fn losses_in_a_row_neither_lose_nor_repeat_a_count(house: TestHouse) {
         let counting = Counting::start(&house, "checkpoint_every = \"150ms\"").await;

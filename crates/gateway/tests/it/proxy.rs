@@ -131,6 +131,131 @@ async fn tls_comes_in() {
     assert!(String::from_utf8_lossy(&body).contains("x-forwarded-proto: https\n"));
 }
 
+/// An upstream with TLS is trusted by the authorities that the configuration names, and by no others.
+#[tokio::test]
+async fn tls_goes_out() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("roots.pem");
+    std::fs::write(&roots, made.cert.pem()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let key = rustls_pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // A client that does not trust the certificate hangs up.
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let answer = hyper::service::service_fn(async |_| {
+                Ok::<_, std::convert::Infallible>(http::Response::new("over TLS".to_owned()))
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .serve_connection(hyper_util::rt::TokioIo::new(stream), answer);
+            tokio::spawn(served);
+        }
+    });
+    let upstream = format!("https://localhost:{port}");
+    let front = Front::before(&[&upstream], &format!("upstream_roots = {roots:?}")).await;
+    for _ in 0..3 {
+        let (status, _, body) = front.get("/").await;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "over TLS"));
+    }
+    let strict = Front::before(&[&upstream], "").await;
+    assert_eq!(strict.get("/").await.0, StatusCode::BAD_GATEWAY);
+}
+
+/// Other upstreams are in use with the next request after the configuration has changed.
+#[tokio::test]
+async fn upstreams_are_reloaded_live() {
+    let (before, after) = (Upstream::start().await, Upstream::start().await);
+    let read = |upstream: &str| {
+        let toml = format!("listen = \"127.0.0.1:0\"\nupstream = [\"{upstream}\"]");
+        toml::from_str::<hob_gateway::Config>(&toml).unwrap()
+    };
+    let (live, replace) = hob_house::Live::new(read(&format!("http://{}", before.address)));
+    let front = Front::following(live).await;
+    assert_eq!(front.get("/").await.0, StatusCode::OK);
+    // What cannot be used changes nothing.
+    replace.replace(read("nonsense"));
+    replace.replace(read(&format!("http://{}", after.address)));
+    wait_for("the other upstream to be asked", LIMIT, async || {
+        assert_eq!(front.get("/").await.0, StatusCode::OK);
+        after.hits() > 0
+    })
+    .await;
+    let hits = before.hits();
+    front.get("/").await;
+    assert_eq!(before.hits(), hits);
+}
+
+/// Connections to upstreams are used again and again, also after answers without a length, and after a client left.
+#[tokio::test]
+async fn connections_to_upstreams_are_used_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = std::sync::Arc::clone(&connections);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let answer = hyper::service::service_fn(async |request: http::Request<_>| {
+                let chunked = request.uri().path() == "/chunked";
+                let parts = futures_util::stream::iter(["one", "two"].map(|part| {
+                    Ok::<_, std::convert::Infallible>(hyper::body::Frame::data(bytes::Bytes::from(part)))
+                }));
+                let body = if chunked {
+                    http_body_util::Either::Left(http_body_util::StreamBody::new(parts))
+                } else {
+                    http_body_util::Either::Right(http_body_util::Full::new(bytes::Bytes::from("onetwo")))
+                };
+                drop::<http::Request<hyper::body::Incoming>>(request);
+                Ok::<_, std::convert::Infallible>(http::Response::new(body))
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .serve_connection(hyper_util::rt::TokioIo::new(stream), answer);
+            tokio::spawn(served);
+        }
+    });
+    let front = Front::start(&[address], "").await;
+    for path in ["/chunked", "/", "/chunked", "/"] {
+        for _ in 0..5 {
+            assert_eq!(front.get(path).await.2, "onetwo");
+        }
+    }
+    assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+/// An upstream that closes its idle connections is asked over a new one, also for what must not be repeated.
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_not_used() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+            let mut head = [0; 1024];
+            // One answer that promises more, and then the end.
+            let _ = stream.read(&mut head).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        }
+    });
+    let front = Front::start(&[address], "retries = 0").await;
+    for _ in 0..5 {
+        let response = front.send(http::Request::post(front.url("/")), "body").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        response.into_body().collect().await.unwrap();
+        // Until the end of the connection has arrived.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_may_be_repeated_goes_to_another_upstream() {
     let upstream = Upstream::start().await;

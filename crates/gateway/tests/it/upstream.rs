@@ -104,12 +104,18 @@ pub(crate) struct Front {
 
 impl Front {
     pub(crate) async fn start(upstreams: &[SocketAddr], more: &str) -> Self {
-        let upstreams: Vec<String> =
-            upstreams.iter().map(|address| format!("\"http://{address}\"")).collect();
-        let toml = format!("listen = \"127.0.0.1:0\"\nupstream = [{}]\n{more}", upstreams.join(", "));
-        let config: Config = toml::from_str(&toml).unwrap();
+        let upstreams: Vec<String> = upstreams.iter().map(|address| format!("http://{address}")).collect();
+        Self::before(&upstreams.iter().map(String::as_str).collect::<Vec<_>>(), more).await
+    }
+
+    pub(crate) async fn before(upstreams: &[&str], more: &str) -> Self {
+        let toml = format!("listen = \"127.0.0.1:0\"\nupstream = {upstreams:?}\n{more}");
+        Self::following(Live::fixed(toml::from_str::<Config>(&toml).unwrap())).await
+    }
+
+    pub(crate) async fn following(config: Live<Config>) -> Self {
         let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let gateway = Gateway::open(&house, Live::fixed(config)).await.unwrap();
+        let gateway = Gateway::open(&house, config).await.unwrap();
         gateway.start();
         let address = gateway.address().unwrap();
         let client =
