@@ -39,6 +39,16 @@ const NEEDS: &[Need] = &[
         present: || step::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])),
         packages: &["python3", "python3-venv"],
     },
+    Need {
+        name: "faketime, which gives a process a clock of its own",
+        present: || on_path("faketime"),
+        packages: &["faketime"],
+    },
+    Need {
+        name: "promtool, which checks metrics",
+        present: || on_path("promtool"),
+        packages: &["prometheus"],
+    },
     Need { name: "Node.js with npm", present: || runs("node") && runs("npm"), packages: &["nodejs", "npm"] },
 ];
 

@@ -1,10 +1,13 @@
 //! The gateway's contract, on every store: G1–G19, read with plain commands.
 
+mod browser;
 mod counts;
 mod faces;
 mod kit;
 mod limits;
 mod loss;
+mod memory;
 mod oracle;
+mod prometheus;
 mod proxy;
 mod upstream;

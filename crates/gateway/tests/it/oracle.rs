@@ -1,109 +1,251 @@
-//! Eight instances that ask at once, pause and die at random: no window ever holds more than its limit.
+//! Eight instances, each a process of its own, share one Redis. Their clocks are wrong by up to five seconds, and they
+//! are killed and stopped at random: no window ever holds more than its limit.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod slow {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
 
-use hob_gateway::identity::Identity;
-use hob_gateway::keys::Keys;
-use hob_gateway::{Config, Limiter, Policy};
-use hob_testkit::{LIMIT, Layout, Store, TestHouse, budget};
-use parking_lot::Mutex;
+    use hob_gateway::identity::Identity;
+    use hob_gateway::keys::Keys;
+    use hob_gateway::{Config, Limiter, Policy};
+    use hob_hot::{Address, Hot};
+    use hob_testkit::{LIMIT, Layout, RedisServer, budget};
+    use parking_lot::Mutex;
+    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::time::{ClockId, clock_gettime};
 
-use crate::kit::{CLIENT, NEEDS};
+    use crate::kit::CLIENT;
 
-const INSTANCES: u64 = 8;
-const LIMIT_OF_RULE: usize = 30;
-const WINDOW: Duration = Duration::from_millis(300);
+    const INSTANCES: u64 = 8;
+    const LIMIT_OF_RULE: usize = 30;
+    const WINDOW: Duration = Duration::from_millis(300);
+    /// What tells a process that it is an instance: the store, and how exactly it keeps the limit.
+    const STORE: &str = "HOB_TEST_ORACLE_STORE";
+    const EXACTNESS: &str = "HOB_TEST_ORACLE_EXACTNESS";
 
-fn policy(exactness: &str) -> Policy {
-    let rule = format!(
-        "[[rules]]\nname = \"api\"\nwindows = \"{LIMIT_OF_RULE}/{}ms\"\nalgorithm = \"sliding_log\"\n\
-         exactness = \"{exactness}\"\non_store_failure = \"closed\"\n{}",
-        WINDOW.as_millis(),
-        if exactness == "leased" { "lease = \"60ms\"\n" } else { "" }
-    );
-    Policy::new(&toml::from_str::<Config>(&rule).unwrap()).unwrap()
-}
+    /// Exact limits never admit more than one thread would that saw the same arrivals.
+    #[test]
+    fn exact_limits_are_exact_over_processes_that_die() {
+        let server = RedisServer::start();
+        let arrivals = Arrivals::watch(&server);
+        let passed = run(&server, "exact");
+        assert_no_window_overflows(&passed);
+        let admitted = arrivals.admitted_by_one_thread();
+        assert!(passed.len() <= admitted, "{} passed, one thread admits {admitted}", passed.len());
+        assert!(passed.len() * 2 > admitted, "only {} of {admitted} passed", passed.len());
+    }
 
-/// When each request that passed was asked about, and answered.
-type Passed = Arc<Mutex<Vec<(Instant, Instant)>>>;
+    /// Leased ones never overshoot, since tokens that were not spent in time are dropped.
+    #[test]
+    fn leased_limits_never_overshoot_over_processes_that_die() {
+        let server = RedisServer::start();
+        assert_no_window_overflows(&run(&server, "leased"));
+    }
 
-/// Asks as fast as it can; now and then it pauses for longer than a lease, as a stopped process does, or loses all that
-/// it holds, as a killed one does.
-async fn instance(
-    store: hob_hot::Hot,
-    layout: Layout,
-    policy: Arc<Policy>,
-    mut luck: u64,
-    passed: Passed,
-    until: Instant,
-) {
-    let fresh = || Limiter::new(store.clone(), Keys::new(layout), &policy);
-    let mut limiter = fresh();
-    let who = Identity::new(CLIENT).unwrap();
-    while Instant::now() < until {
+    /// The part of one instance. Told about no store it looks after itself: the limit is kept, and reported.
+    #[test]
+    fn an_instance_reports_what_passes() {
+        match (std::env::var(STORE), std::env::var(EXACTNESS)) {
+            (Ok(store), Ok(exactness)) => hob_testkit::run(ask_for_ever(&store, &exactness)),
+            _ => {
+                let server = RedisServer::start();
+                let mut instance = Instance::start(&server, "exact", 0);
+                let (mut out, mut lines) =
+                    (BufReader::new(instance.child.stdout.take().unwrap()), Vec::new());
+                while lines.len() < LIMIT_OF_RULE {
+                    lines.extend(read_passed(&mut out));
+                }
+                assert_no_window_overflows(&lines);
+            }
+        }
+    }
+
+    /// When a request that passed was asked about and answered, in nanoseconds of the machine's clock that nobody sets.
+    type Passed = (u64, u64);
+
+    fn now_ns() -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        u64::try_from(now.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap()
+    }
+
+    /// Asks as fast as it can, and says so of every request that passes.
+    async fn ask_for_ever(store: &str, exactness: &str) {
+        let lease = if exactness == "leased" { "lease = \"60ms\"\n" } else { "" };
+        let rule = format!(
+            "[[rules]]\nname = \"api\"\nwindows = \"{LIMIT_OF_RULE}/{}ms\"\nalgorithm = \"sliding_log\"\n\
+             exactness = \"{exactness}\"\non_store_failure = \"closed\"\n{lease}",
+            WINDOW.as_millis(),
+        );
+        let policy = Policy::new(&toml::from_str::<Config>(&rule).unwrap()).unwrap();
+        let hot = Hot::connect(&store.parse::<Address>().unwrap()).await.unwrap().with_deadline(LIMIT);
+        let limiter = Limiter::new(hot, Keys::new(Layout::Plain), &policy);
+        let (rule, who) = (limiter.rule("api").unwrap(), Identity::new(CLIENT).unwrap());
+        let mut out = std::io::stdout();
+        loop {
+            let asked = now_ns();
+            if limiter.ask(&rule, &who, 1).await.lets_pass() {
+                // One write, so that a kill leaves no half of a line.
+                let line = format!("\npassed {asked} {}\n", now_ns());
+                if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+                    return;
+                }
+            } else {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    /// A process of this program in which only the one test above runs, with a clock of its own.
+    struct Instance {
+        child: Child,
+    }
+
+    impl Instance {
+        fn start(server: &RedisServer, exactness: &str, skew_s: i64) -> Self {
+            let test =
+                format!("{}::an_instance_reports_what_passes", module_path!().split_once("::").unwrap().1);
+            let mut command = Command::new("faketime");
+            command.args(["-f", &format!("{skew_s:+}s")]).arg(std::env::current_exe().unwrap());
+            command.args([test.as_str(), "--exact", "--nocapture"]);
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
+            command.env(STORE, server.url()).env(EXACTNESS, exactness);
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+            Self { child: child.expect("install the Debian package faketime") }
+        }
+
+        fn signal(&self, signal: Signal) {
+            // One that has ended needs no signal.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    impl Drop for Instance {
+        fn drop(&mut self) {
+            self.signal(Signal::CONT);
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn read_passed(out: &mut impl std::io::BufRead) -> Option<Passed> {
+        let mut line = String::new();
+        if out.read_line(&mut line).is_err() || line.is_empty() {
+            return None;
+        }
+        let mut words = line.strip_prefix("passed ")?.trim().split(' ').map(|word| word.parse().ok());
+        Some((words.next()??, words.next()??))
+    }
+
+    fn run(server: &RedisServer, exactness: &str) -> Vec<Passed> {
+        let passed: Arc<Mutex<Vec<Passed>>> = Arc::default();
+        let start = |number: u64| {
+            // From five seconds behind to five ahead.
+            let skew_s = i64::try_from(number).unwrap() * 10 / (i64::try_from(INSTANCES).unwrap() - 1) - 5;
+            let mut instance = Instance::start(server, exactness, skew_s);
+            let (out, passed) = (instance.child.stdout.take().unwrap(), Arc::clone(&passed));
+            std::thread::spawn(move || {
+                let mut out = BufReader::new(out);
+                while !out.fill_buf().unwrap_or_default().is_empty() {
+                    if let Some(line) = read_passed(&mut out) {
+                        passed.lock().push(line);
+                    }
+                }
+            });
+            instance
+        };
+        let mut instances: Vec<Instance> = (0..INSTANCES).map(start).collect();
+        let begun = Instant::now();
+        while passed.lock().is_empty() {
+            assert!(begun.elapsed() < LIMIT, "nothing passes");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let until = Instant::now() + budget(Duration::from_secs(4), Duration::from_secs(120));
         // A small generator, so that a run can be had again.
-        luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        match luck >> 56 {
-            0 => limiter = fresh(),
-            1 => tokio::time::sleep(Duration::from_millis(80)).await,
-            2..40 => tokio::task::yield_now().await,
-            _ => {}
+        let mut luck = 42_u64;
+        while Instant::now() < until {
+            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = (luck >> 33) % INSTANCES;
+            let pause = Duration::from_millis((luck >> 40) % 100 + 20);
+            let instance = &mut instances[usize::try_from(number).unwrap()];
+            if luck >> 62 == 0 {
+                instance.signal(Signal::KILL);
+                *instance = start(number);
+                std::thread::sleep(pause);
+            } else {
+                // Longer than a lease, often.
+                instance.signal(Signal::STOP);
+                std::thread::sleep(pause);
+                instance.signal(Signal::CONT);
+            }
         }
-        let rule = limiter.rule("api").unwrap();
-        let asked = Instant::now();
-        if limiter.ask(&rule, &who, 1).await.lets_pass() {
-            passed.lock().push((asked, Instant::now()));
+        drop(instances);
+        let mut passed = std::mem::take(&mut *passed.lock());
+        passed.sort_unstable();
+        assert!(passed.len() > LIMIT_OF_RULE, "only {} passed", passed.len());
+        passed
+    }
+
+    fn assert_no_window_overflows(passed: &[Passed]) {
+        for (index, (asked, _)) in passed.iter().enumerate() {
+            // Those that certainly fell into the window that begins here, by a clock that counts milliseconds.
+            let end = asked + u64::try_from((WINDOW - Duration::from_millis(1)).as_nanos()).unwrap();
+            let inside =
+                passed[index..].iter().take_while(|(from, _)| *from <= end).filter(|(_, to)| *to <= end);
+            let inside = inside.count();
+            assert!(inside <= LIMIT_OF_RULE, "{inside} in {WINDOW:?}");
         }
     }
-}
 
-async fn never_more_than_the_limit(store: &Store, exactness: &str) {
-    let policy = Arc::new(policy(exactness));
-    let passed = Passed::default();
-    let until = Instant::now() + budget(Duration::from_secs(2), Duration::from_secs(30));
-    let hot = store.hot().with_deadline(LIMIT);
-    let instances = (0..INSTANCES).map(|luck| {
-        tokio::spawn(instance(
-            hot.clone(),
-            store.layout(),
-            Arc::clone(&policy),
-            luck,
-            Arc::clone(&passed),
-            until,
-        ))
-    });
-    for ended in futures_util::future::join_all(instances).await {
-        ended.unwrap();
+    /// When each question reached the store, by the store's clock.
+    struct Arrivals {
+        seen_us: Arc<Mutex<Vec<u64>>>,
     }
-    let mut passed = std::mem::take(&mut *passed.lock());
-    passed.sort_unstable();
-    assert!(passed.len() > LIMIT_OF_RULE, "only {} passed", passed.len());
-    for (index, (asked, _)) in passed.iter().enumerate() {
-        // Those that certainly fell into the window that begins here, by a clock that counts milliseconds.
-        let end = *asked + WINDOW - Duration::from_millis(1);
-        let within =
-            passed[index..].iter().take_while(|(from, _)| *from <= end).filter(|(_, to)| *to <= end).count();
-        assert!(within <= LIMIT_OF_RULE, "{within} in {WINDOW:?}, {exactness}");
+
+    impl Arrivals {
+        fn watch(server: &RedisServer) -> Self {
+            let seen_us = Arc::<Mutex<Vec<u64>>>::default();
+            let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+            stream.write_all(b"MONITOR\r\n").unwrap();
+            let mut welcome = [0; 5];
+            stream.read_exact(&mut welcome).unwrap();
+            assert_eq!(&welcome, b"+OK\r\n");
+            let seen = Arc::clone(&seen_us);
+            std::thread::spawn(move || {
+                // +1800000000.123456 [0 127.0.0.1:4711] "EVALSHA" "…" "1" "ha:…"
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    let asks = line.contains("\"EVALSHA\"") || line.contains("\"EVAL\"");
+                    if let Some((seconds, micros)) =
+                        line[1..].split(' ').next().and_then(|time| time.split_once('.'))
+                        && asks
+                        && !line.contains("lua]")
+                    {
+                        let (seconds, micros): (u64, u64) =
+                            (seconds.parse().unwrap(), micros.parse().unwrap());
+                        seen.lock().push(seconds * 1_000_000 + micros);
+                    }
+                }
+            });
+            Self { seen_us }
+        }
+
+        /// How many of them one thread with one log lets pass. Its window is a millisecond shorter, since the store
+        /// looks at its clock a moment before it writes down the arrival.
+        fn admitted_by_one_thread(&self) -> usize {
+            let window_us = u64::try_from((WINDOW - Duration::from_millis(1)).as_micros()).unwrap();
+            let (mut log, mut admitted) = (std::collections::VecDeque::new(), 0);
+            for arrived_us in self.seen_us.lock().iter() {
+                while log.front().is_some_and(|first| *first + window_us <= *arrived_us) {
+                    log.pop_front();
+                }
+                if log.len() < LIMIT_OF_RULE {
+                    log.push_back(*arrived_us);
+                    admitted += 1;
+                }
+            }
+            admitted
+        }
     }
-}
-
-/// G17: exact limits never admit more, whatever becomes of the instances.
-#[test]
-fn exact_limits_are_exact_over_instances_that_die() {
-    hob_testkit::run(async {
-        let house = TestHouse::embedded(NEEDS, Layout::Tagged).await;
-        never_more_than_the_limit(house.store(), "exact").await;
-        never_more_than_the_limit(&Store::redis().await, "exact").await;
-    });
-}
-
-/// Leased ones neither, since tokens that were not spent in time are dropped.
-#[test]
-fn leased_limits_never_overshoot_over_instances_that_die() {
-    hob_testkit::run(async {
-        let house = TestHouse::embedded(NEEDS, Layout::Tagged).await;
-        never_more_than_the_limit(house.store(), "leased").await;
-        never_more_than_the_limit(&Store::redis().await, "leased").await;
-    });
 }

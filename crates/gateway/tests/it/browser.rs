@@ -1,0 +1,128 @@
+//! The console's pages in a real browser: numbers move by themselves, the table is sorted and searched, limits show whom
+//! they refuse.
+
+use hob_testkit::fantoccini::{Client, Locator};
+use hob_testkit::{
+    Browser, LIMIT, Layout, Scheme, Scripts, TestApp, TestHouse, Window, assert_readable, screenshot,
+    wait_for,
+};
+use http::Method;
+
+use crate::kit::{CLIENT, Counting, NEEDS};
+
+const RULES: &str = "instance = \"gw-1\"\n\
+    [[rules]]\nname = \"few\"\nwindows = \"6/1h\"\nroute = \"/api/*\"\n\
+    [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n";
+
+async fn text(window: &Client, css: &str) -> String {
+    match window.find(Locator::Css(css)).await {
+        Ok(element) => element.text().await.unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+async fn shows(window: &Client, css: &str, words: &str) {
+    wait_for(format_args!("{css} to show {words:?}"), LIMIT, async || {
+        let text = text(window, css).await;
+        if text.contains(words) { Ok(()) } else { Err(text) }
+    })
+    .await;
+}
+
+/// The first column of the table of endpoints.
+async fn endpoints(window: &Client) -> Vec<String> {
+    let mut names = Vec::new();
+    for row in window.find_all(Locator::Css("#endpoints tbody th")).await.unwrap_or_default() {
+        names.push(row.text().await.unwrap_or_default());
+    }
+    names
+}
+
+async fn start() -> (TestHouse, Counting, TestApp) {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let counting = Counting::start(&house, RULES).await;
+    let app = TestApp::start(&house, counting.gateway.routes()).await;
+    counting.gateway.keep_pages_current(app.web().changes());
+    for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
+        for _ in 0..count {
+            counting.request(Method::GET, path, status).await;
+        }
+    }
+    (house, counting, app)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_move_and_the_table_is_sorted_and_searched() {
+    let (_house, counting, app) = start().await;
+    let browser = Browser::start();
+    let window = browser.open(Window::default()).await;
+    window.goto(&app.url("/gateway")).await.unwrap();
+    shows(&window, "#now", "12").await;
+    wait_for("the busiest endpoint first", LIMIT, async || {
+        endpoints(&window).await == ["GET /api/users", "GET /about", "GET /slow"]
+    })
+    .await;
+    // Nobody reloads the page.
+    for _ in 0..30 {
+        counting.request(Method::GET, "/about", 200).await;
+    }
+    shows(&window, "#now", "42").await;
+    wait_for("the order to follow", LIMIT, async || {
+        endpoints(&window).await.first().is_some_and(|name| name == "GET /about")
+    })
+    .await;
+    shows(&window, "#instances", "gw-1").await;
+    shows(&window, "#statuses", "500").await;
+
+    window.find(Locator::LinkText("Errors")).await.unwrap().click().await.unwrap();
+    wait_for("the worst first", LIMIT, async || {
+        endpoints(&window).await.first().is_some_and(|name| name == "GET /slow")
+    })
+    .await;
+    window.find(Locator::Css("input[name=q]")).await.unwrap().send_keys("users\u{e007}").await.unwrap();
+    wait_for("only what was searched for", LIMIT, async || endpoints(&window).await == ["GET /api/users"])
+        .await;
+    window.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
+    let (_house, counting, app) = start().await;
+    let browser = Browser::start();
+    let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    window.goto(&app.url("/gateway")).await.unwrap();
+    window.find(Locator::LinkText("Limits")).await.unwrap().click().await.unwrap();
+    for _ in 0..3 {
+        counting.request(Method::GET, "/api/users", 200).await;
+    }
+    // Without scripts a page is as good as its last load.
+    wait_for("the refusals", LIMIT, async || {
+        window.refresh().await.unwrap();
+        let (rules, hottest) = (text(&window, "#rules").await, text(&window, "#hottest").await);
+        let all = rules.contains("few") && rules.contains("shadow") && rules.contains("12");
+        if all && hottest.contains(CLIENT) { Ok(()) } else { Err((rules, hottest)) }
+    })
+    .await;
+    window.close().await.unwrap();
+}
+
+/// Wide, narrow and dark: nothing is too faint or too wide. `HOB_TEST_SCREENSHOTS` names a folder for pictures.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_are_readable_in_every_window() {
+    let (_house, _counting, app) = start().await;
+    let browser = Browser::start();
+    for (name, width, scheme) in
+        [("wide", 1280, Scheme::Light), ("narrow", 390, Scheme::Light), ("dark", 1280, Scheme::Dark)]
+    {
+        let window = browser.open(Window { width, scheme, ..Window::default() }).await;
+        for (page, path) in [("traffic", "/gateway"), ("limits", "/gateway/limits")] {
+            window.goto(&app.url(path)).await.unwrap();
+            assert_readable(&window, &format!("{page}, {name}")).await;
+            if let Some(folder) = std::env::var_os("HOB_TEST_SCREENSHOTS") {
+                let file = std::path::Path::new(&folder).join(format!("gateway-{page}-{name}.png"));
+                screenshot(&window, &file).await;
+            }
+        }
+        window.close().await.unwrap();
+    }
+}

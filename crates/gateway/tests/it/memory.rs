@@ -1,0 +1,76 @@
+//! Memory stays as it is, whoever makes up identities and paths.
+
+mod slow {
+    use std::net::SocketAddr;
+
+    use hob_gateway::keys::Keys;
+    use hob_testkit::{Layout, TestHouse, budget};
+    use http::{HeaderMap, Method};
+
+    use crate::kit::{Counting, NEEDS};
+
+    /// An instance may grow by so much while it learns how much it has to bear, and no more after that.
+    const ROOM_MIB: u64 = 96;
+
+    fn resident_mib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    }
+
+    /// Ten million spoofed identities and a million paths (fewer every day): a tenth of them fills all there is to fill,
+    /// and the rest changes nothing.
+    #[test]
+    #[expect(clippy::print_stdout, reason = "whoever runs the full count wants to see it")]
+    fn spoofed_identities_and_made_up_paths_do_not_fill_the_memory() {
+        hob_testkit::run(async {
+            // A store of its own process: what it keeps for each caller expires, and is not the instance's memory.
+            let house = TestHouse::redis(NEEDS).await;
+            let rules = "trusted_proxies = [\"10.0.0.0/8\"]\n\
+                [[rules]]\nname = \"leased\"\nwindows = \"1000/1s burst 2000\"\nexactness = \"leased\"\n\
+                on_store_failure = \"local\"\nlease = \"100ms\"\n";
+            let counting = Counting::start(&house, &format!("store_within = \"50ms\"\n{rules}")).await;
+            let hob_testkit::Server::Redis(server) = house.store().server() else { panic!("no redis") };
+            // Away, so that every caller is kept in the instance itself; a store would take hours for all of them.
+            server.freeze();
+            let identities = budget(300_000_u32, 10_000_000);
+            let paths = identities / 10;
+            let proxy = SocketAddr::from(([10, 0, 0, 1], 1));
+            let mut early = 0;
+            for number in 0..identities {
+                let mut headers = HeaderMap::new();
+                let claimed = std::net::Ipv4Addr::from_bits(0x1400_0000 + number);
+                headers.insert("x-forwarded-for", claimed.to_string().parse().unwrap());
+                let path = format!("/made/up/{}", number % paths);
+                let admission = counting.gateway.admission();
+                admission.admit(proxy, &Method::GET, &path, &headers).await.answered(http::StatusCode::OK);
+                if number == identities / 3 {
+                    early = resident_mib();
+                }
+            }
+            let late = resident_mib();
+            println!(
+                "{identities} identities, {paths} paths: {early} MiB after a third, {late} MiB in the end"
+            );
+            assert!(late <= early + ROOM_MIB, "{early} MiB grew to {late} MiB");
+            server.thaw();
+            // And they were all counted, under a thousand names and `other`.
+            counting.expect(u64::from(identities), Keys::requests_total).await;
+            assert!(counting.gateway.picture().endpoints().await.unwrap().len() <= 1001);
+        });
+    }
+
+    /// The layout that a Cluster needs bounds them as well.
+    #[test]
+    fn the_tagged_layout_is_bounded_too() {
+        hob_testkit::run(async {
+            let house = TestHouse::embedded(NEEDS, Layout::Tagged).await;
+            let counting = Counting::start(&house, "").await;
+            for number in 0..3000 {
+                counting.request(Method::GET, &format!("/made/up/{number}"), 200).await;
+            }
+            counting.expect(3000, Keys::requests_total).await;
+            assert!(counting.gateway.picture().endpoints().await.unwrap().len() <= 1001);
+        });
+    }
+}
