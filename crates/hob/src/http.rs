@@ -24,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) store: Option<SocketAddr>,
     pub(crate) hot: String,
     pub(crate) records: String,
+    /// Where the gateway's clients come in, if it has an upstream.
+    pub(crate) gateway: Option<String>,
 }
 
 /// What the faces look at.
@@ -44,7 +46,7 @@ pub(crate) fn routes(parts: Parts) -> Routes {
 }
 
 impl Place {
-    pub(crate) fn new(config: &Config, foundation: &Foundation) -> Place {
+    pub(crate) fn new(config: &Config, foundation: &Foundation, gateway: Option<SocketAddr>) -> Place {
         let address = config.hot.address().map(|address| address.to_string());
         Place {
             listen: config.server.listen,
@@ -52,6 +54,10 @@ impl Place {
             store: foundation.store.as_ref().and_then(|store| store.listener.address()),
             hot: address.unwrap_or_default(),
             records: foundation.house.records.address().to_string(),
+            gateway: gateway.map(|address| {
+                let scheme = if config.gateway.tls_certificate.is_some() { "https" } else { "http" };
+                format!("{scheme}://{address}")
+            }),
         }
     }
 
@@ -59,6 +65,9 @@ impl Place {
     pub(crate) fn announce(&self) {
         let Place { listen, scheme, .. } = self;
         println!("Hob is on {scheme}://{listen}");
+        if let Some(gateway) = &self.gateway {
+            println!("  gateway     {gateway}");
+        }
         println!("  hot state   {}", self.hot);
         println!("  records     {}", self.records);
         if let Some(store) = self.store {

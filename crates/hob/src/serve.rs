@@ -60,7 +60,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let systems = Systems::open(&web, &live, &options.only, stage).await?;
     let roles = systems.roles();
     relay::start(&house, systems.outlets);
-    let place = Place::new(&config, &foundation);
+    let place = Place::new(&config, &foundation, systems.gateway);
     let stopping = CancellationToken::new();
     let parts = Parts {
         house: house.clone(),

@@ -1,6 +1,7 @@
 //! The systems that this process runs, as the rest of the program sees them.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -28,6 +29,8 @@ pub(crate) enum System {
 /// The systems that were asked for.
 pub(crate) struct Systems {
     running: Vec<System>,
+    /// Where the gateway's clients come in.
+    pub(crate) gateway: Option<SocketAddr>,
     pub(crate) routes: Routes,
     pub(crate) overview: Overview,
     pub(crate) outlets: Outlets,
@@ -63,6 +66,7 @@ impl Systems {
         let chat = Chat::open(house, config.chat.clone()).context("chat")?;
         let mut systems = Systems {
             running: Vec::new(),
+            gateway: None,
             routes: Routes::new(),
             overview: Overview::new(house),
             outlets: Outlets { chat: chat.clone(), changes: web.changes().clone() },
@@ -91,6 +95,7 @@ impl Systems {
             Stage::Real => Gateway::open(web.house(), config.gateway.clone()).await?,
             Stage::Demo => Gateway::open_demo(web.house(), &config.gateway.now()).await?,
         };
+        self.gateway = gateway.address();
         gateway.start();
         gateway.keep_pages_current(web.changes());
         self.show(System::Gateway, "Gateway", "/gateway", gateway.routes(), move || {

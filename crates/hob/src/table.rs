@@ -42,6 +42,7 @@ async fn routes(house: &House, web: &Web) -> Routes {
         store: None,
         hot: String::new(),
         records: String::new(),
+        gateway: None,
     };
     let metrics = PrometheusBuilder::new().build_recorder().handle();
     let parts = Parts { house: house.clone(), store: None, stopping: CancellationToken::new(), metrics };

@@ -23,6 +23,7 @@ fn place() -> Place {
         store: None,
         hot: String::new(),
         records: String::new(),
+        gateway: None,
     }
 }
 
