@@ -12,7 +12,8 @@ use crate::process::{Process, free_address, wait_for};
 pub struct Nginx {
     pub process: Process,
     pub address: SocketAddr,
-    _folder: TempDir,
+    /// Where its files are, for as long as it runs.
+    pub folder: TempDir,
 }
 
 impl Nginx {
@@ -39,6 +40,6 @@ impl Nginx {
         let process = Process::start(command.args(["-e", "stderr", "-c"]).arg(&configuration))
             .context("apt-get install nginx-light")?;
         wait_for(address)?;
-        Ok(Self { process, address, _folder: folder })
+        Ok(Self { process, address, folder })
     }
 }

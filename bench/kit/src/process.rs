@@ -38,6 +38,14 @@ impl Core {
         output(Command::new("taskset").args(["-acp", self.number(), &pid])).map(drop)
     }
 
+    /// Keeps a process that runs already on it, and its children.
+    pub fn keep(self, process: &Process) -> Result<()> {
+        for id in process.family() {
+            output(Command::new("taskset").args(["-acp", self.number(), &id.to_string()]))?;
+        }
+        Ok(())
+    }
+
     fn number(self) -> &'static str {
         match self {
             Self::First => "0",

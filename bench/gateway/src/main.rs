@@ -1,0 +1,110 @@
+//! The gateway beside nginx, HAProxy and Express: `cargo run --release -p bench-gateway [SECONDS]`.
+//!
+//! Needs `nginx`, `haproxy`, `redis-server`, `node` with `npm`, `wrk` and `taskset` on the PATH (Debian packages
+//! `nginx-light`, `haproxy`, `redis-server`, `nodejs`, `npm`, `wrk`, `util-linux`), and two cores: each proxy has the
+//! first for itself, with one worker; the upstream, Redis and whoever asks share the second. All proxies limit by the
+//! caller's address, with limits that nobody reaches, and keep their connections to the upstream alive. Hob counts
+//! every request, too.
+//!
+//! Three rounds, in turns. First as many requests as each can take over 64 connections; then half as many, at an even
+//! pace, and as many straight to the upstream: the difference of the two p99s is what the proxy adds.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+mod hob;
+mod paced;
+mod peers;
+mod record;
+mod store;
+mod upstream;
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use bench_kit::{Core, Usage, median, wrk};
+
+use peers::Peer;
+use store::Store;
+
+const ROUNDS: usize = 3;
+const CONNECTIONS: u32 = 64;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, toml, store] = arguments.as_slice()
+        && word == "gateway"
+    {
+        return hob::run(toml, store);
+    }
+    let seconds: u32 = arguments.first().and_then(|text| text.parse().ok()).unwrap_or(2);
+    Core::Second.keep_this_process()?;
+    let (upstream, store) = (upstream::start()?, Store::start()?);
+    let peers = Peer::all(upstream, &store)?;
+    for peer in &peers {
+        Core::First.keep(&peer.process)?;
+    }
+    let mut rounds: Vec<Vec<Figures>> = peers.iter().map(|_| Vec::new()).collect();
+    for _ in 0..ROUNDS {
+        for (peer, rounds) in peers.iter().zip(&mut rounds) {
+            rounds.push(measure(peer, upstream, &store, seconds)?);
+        }
+    }
+    print(&peers, rounds);
+    println!("\nRecording a request takes {:.1} ns of CPU time, folding included.", record::measure());
+    Ok(())
+}
+
+/// What a round gave.
+struct Figures {
+    per_second: f64,
+    cpu_us: f64,
+    p99: Duration,
+    /// At half of that: the p99, and that of going straight to the upstream.
+    half: Duration,
+    straight: Duration,
+    /// Of scripts and commands that were sent, and of commands that the store ran, each for one request.
+    sent: f64,
+    ran: f64,
+}
+
+fn measure(peer: &Peer, upstream: std::net::SocketAddr, store: &Store, seconds: u32) -> Result<Figures> {
+    let url = format!("http://{}/api/things/7", peer.address);
+    wrk(&mut Command::new("wrk"), &url, CONNECTIONS, 1)?;
+    let (before, usage) = (store.counts()?, Usage::start(peer.process.family())?);
+    let full = wrk(&mut Command::new("wrk"), &url, CONNECTIONS, seconds)?;
+    let cpu_us = usage.us_each(full.requests)?;
+    let counts = store.counts()?;
+    let each = |count: u64| count as f64 / full.requests as f64;
+    let lasting = Duration::from_secs(u64::from(seconds));
+    let half = paced::p99(peer.address, full.per_second / 2.0, lasting)?;
+    let straight = paced::p99(upstream, full.per_second / 2.0, lasting)?;
+    Ok(Figures {
+        per_second: full.per_second,
+        cpu_us,
+        p99: full.p99,
+        half,
+        straight,
+        sent: each(counts.sent - before.sent),
+        ran: each(counts.ran - before.ran),
+    })
+}
+
+fn print(peers: &[Peer], rounds: Vec<Vec<Figures>>) {
+    println!(
+        "| | requests/s | CPU µs per request | p99 | p99 at half load | added to the upstream's | sent to the store \
+         per request | commands that it ran |\n|---|---|---|---|---|---|---|---|"
+    );
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    for (peer, rounds) in peers.iter().zip(rounds) {
+        let added =
+            median(rounds.iter().map(|round| us(round.half) - us(round.straight)).collect(), |us| *us);
+        let half = median(rounds.iter().map(|round| us(round.half)).collect(), |us| *us);
+        let Figures { per_second, cpu_us, p99, sent, ran, .. } = median(rounds, |round| round.per_second);
+        println!(
+            "| {} | {per_second:.0} | {cpu_us:.1} | {:.2} ms | {half:.0} µs | {added:.0} µs | {sent:.3} | {ran:.3} |",
+            peer.name,
+            us(p99) / 1e3,
+        );
+    }
+}
