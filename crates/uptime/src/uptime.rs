@@ -124,7 +124,7 @@ impl Uptime {
     pub fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         crate::tend::start(self);
-        self.inner.alerts.start();
+        self.inner.alerts.start(changes);
     }
 
     #[must_use]
