@@ -13,7 +13,7 @@ use hob_uptime::Uptime;
 use hob_web::{Card, Changes, Routes, Stage, Web};
 
 use crate::config::LiveConfig;
-use crate::pages::Overview;
+use crate::pages::{Footprints, Overview};
 
 /// The systems, by the names that `--only` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,6 +30,7 @@ pub(crate) struct Systems {
     running: Vec<System>,
     pub(crate) routes: Routes,
     pub(crate) overview: Overview,
+    pub(crate) footprints: Footprints,
     pub(crate) outlets: Outlets,
 }
 
@@ -65,6 +66,7 @@ impl Systems {
             running: Vec::new(),
             routes: Routes::new(),
             overview: Overview::new(house),
+            footprints: Footprints::default(),
             outlets: Outlets { chat: chat.clone(), changes: web.changes().clone() },
         };
         let asked_for = |system| only.is_empty() || only.contains(&system);
@@ -106,6 +108,8 @@ impl Systems {
         if stage == Stage::Demo {
             uptime.start_demo().await.context("the demo")?;
         }
+        let measured = uptime.clone();
+        self.footprints.add(move || measured.footprint());
         self.show(System::Uptime, "Uptime", "/uptime", uptime.routes(), move || {
             let uptime = uptime.clone();
             async move { uptime.card().await }
