@@ -80,11 +80,12 @@ where
     });
 }
 
-/// Reconciles when the records have other monitors than they had.
+/// Reconciles when the records have other monitors than they had, and the first time: they may have changed since they
+/// were read at the start.
 async fn look(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
     let now = monitor::edition(uptime.records()).await?;
     let before = seen.lock().replace(now);
-    if before.is_some_and(|before| before != now) {
+    if before != Some(now) {
         reconcile(uptime).await?;
         uptime.inner.wake.notify_one();
         uptime.tell_pages(None);
