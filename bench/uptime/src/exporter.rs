@@ -1,10 +1,11 @@
 //! prometheus-blackbox-exporter, asked over connections that stay open.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use bench_kit::{Process, cpu, free_address, wait_for};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -16,7 +17,6 @@ use tokio::task::JoinSet;
 
 use crate::CONCURRENCY;
 use crate::figures::Figures;
-use crate::process::Process;
 
 /// What Hob's check asks for too: a good status, over a connection of its own.
 const CONFIG: &str = "modules:\n  http_2xx:\n    prober: http\n    timeout: 10s\n";
@@ -32,23 +32,17 @@ impl Exporter {
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("blackbox.yml");
         std::fs::write(&config, CONFIG)?;
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = free_address()?;
         let mut command = Command::new("prometheus-blackbox-exporter");
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--web.listen-address={address}")).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::start(&mut command).context("apt-get install prometheus-blackbox-exporter")?;
-        let begun = Instant::now();
-        while std::net::TcpStream::connect(address).is_err() {
-            if begun.elapsed() > Duration::from_secs(30) {
-                bail!("the exporter does not listen");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(address)?;
         Ok(Self { process, address, _folder: folder })
     }
 
     pub(crate) async fn measure(&self, target: &str, seconds: u64) -> Result<Figures> {
-        let before = self.process.cpu()?;
+        let before = cpu(self.process.id())?;
         let begun = Instant::now();
         let end = begun + Duration::from_secs(seconds);
         let mut askers = JoinSet::new();
@@ -59,7 +53,7 @@ impl Exporter {
         while let Some(asked) = askers.join_next().await {
             latencies.extend(asked??);
         }
-        Figures::new(latencies, begun.elapsed(), self.process.cpu()? - before)
+        Figures::new(latencies, begun.elapsed(), cpu(self.process.id())? - before)
     }
 }
 

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 
 #[derive(Debug)]
 pub(crate) struct Figures {
-    per_second: f64,
+    pub(crate) per_second: f64,
     p50_us: f64,
     p99_us: f64,
     /// Of the process that checks, without the target's and without whoever asks it to.
-    pub(crate) cpu_us: f64,
+    cpu_us: f64,
 }
 
 impl Figures {
@@ -37,11 +37,6 @@ impl Figures {
 
     pub(crate) fn line(&self) -> String {
         format!("{} {} {} {}", self.per_second, self.p50_us, self.p99_us, self.cpu_us)
-    }
-
-    pub(crate) fn median(mut rounds: Vec<Self>) -> Self {
-        rounds.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
-        rounds.swap_remove(rounds.len() / 2)
     }
 
     pub(crate) fn print(&self, name: &str) {

@@ -1,7 +1,8 @@
 //! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --release -p bench-uptime [SECONDS]`.
 //!
 //! `cargo run --release -p bench-uptime service [SECONDS]` measures the whole service instead: claims, checks, results in
-//! the records, and how late checks begin.
+//! the records, how late checks begin, and how long it takes after a FLUSHALL until hot state is back. Another word is
+//! the address of a Redis to use instead of the embedded store; it is emptied.
 //!
 //! Needs `prometheus-blackbox-exporter` on the PATH (the Debian package of that name). Everything listens on loopback.
 //! The target, the probe and the exporter are processes of their own, so that what each of them costs can be told
@@ -12,20 +13,20 @@
 mod exporter;
 mod figures;
 mod prober;
-mod process;
 mod target;
 mod worker;
 
 use anyhow::{Result, bail};
+use bench_kit::{Process, median};
 
 use exporter::Exporter;
-use figures::Figures;
-use process::Process;
 use worker::Load;
 
 const ROUNDS: usize = 3;
 
-/// How many checks are under way at a time.
+const EMBEDDED: &str = "embedded://";
+
+/// How many checks of the bare probe are under way at a time.
 const CONCURRENCY: usize = 64;
 
 fn main() -> Result<()> {
@@ -33,15 +34,18 @@ fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["target"] => runtime()?.block_on(target::serve()),
-        ["worker", url, monitors, interval_s, seconds] => {
-            let load = Load { monitors: monitors.parse()?, interval_s: interval_s.parse()? };
-            runtime()?.block_on(worker::run(url, load, seconds.parse()?))
+        ["worker", url, hot, monitors, interval_s, seconds] => {
+            let (monitors, interval_s) = (monitors.parse()?, interval_s.parse()?);
+            let load = Load { monitors, interval_s, seconds: seconds.parse()? };
+            runtime()?.block_on(load.run(url, hot))
         }
-        ["service", seconds] => service(seconds.parse()?),
+        ["service"] => service(70, EMBEDDED),
+        ["service", seconds] => service(seconds.parse()?, EMBEDDED),
+        ["service", seconds, hot] => service(seconds.parse()?, hot),
         ["probe", url, seconds] => runtime()?.block_on(prober::run(url, seconds.parse()?)),
         [] => compare(5),
         [seconds] => compare(seconds.parse()?),
-        _ => bail!("at most a number of seconds, or `service` and a number of seconds"),
+        _ => bail!("at most a number of seconds, or `service`, a number of seconds and a store"),
     }
 }
 
@@ -56,19 +60,20 @@ fn compare(seconds: u64) -> Result<()> {
         theirs.push(runtime.block_on(exporter.measure(&url, seconds))?);
     }
     println!("| {CONCURRENCY} at a time | checks/s | p50 | p99 | CPU µs per check |\n|---|---|---|---|---|");
-    Figures::median(ours).print("Hob's probe");
-    Figures::median(theirs).print("prometheus-blackbox-exporter");
+    median(ours, |round| round.per_second).print("Hob's probe");
+    median(theirs, |round| round.per_second).print("prometheus-blackbox-exporter");
     Ok(())
 }
 
-/// The whole service: as much as it can, and what it was made for.
-fn service(seconds: u64) -> Result<()> {
+/// The whole service: what it was made for, for so many seconds, and as much as it can.
+fn service(seconds: u64, hot: &str) -> Result<()> {
     let mut target = Process::own(&["target"])?;
     let url = target.first_line()?;
-    println!("| monitors | checks/s | late p50 | late p99 | late p99.9 | CPU µs per check | resident |");
-    println!("|---|---|---|---|---|---|---|");
-    for (monitors, interval_s) in [(1_000, 1), (10_000, 1), (1_000, 60), (10_000, 60)] {
-        worker::measure(&url, Load { monitors, interval_s }, seconds)?;
+    println!("{}", worker::HEAD);
+    for (monitors, interval_s, seconds) in
+        [(1_000, 1, 10), (10_000, 60, seconds), (10_000, 10, 20), (10_000, 1, 10)]
+    {
+        Load { monitors, interval_s, seconds }.measure(&url, hot)?;
     }
     Ok(())
 }

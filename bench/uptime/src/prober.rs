@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use bench_kit::{Process, cpu};
 use hob_house::config::Secrets;
 use hob_uptime::assertion::Assertion;
 use hob_uptime::check::{Check, CheckSpec, Kind};
@@ -11,7 +12,6 @@ use tokio::task::JoinSet;
 
 use crate::CONCURRENCY;
 use crate::figures::Figures;
-use crate::process::{self, Process};
 
 /// A round in a new process.
 pub(crate) fn measure(url: &str, seconds: u64) -> Result<Figures> {
@@ -34,7 +34,7 @@ pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
     while let Some(worked) = workers.join_next().await {
         latencies.extend(worked??);
     }
-    println!("{}", Figures::new(latencies, begun.elapsed(), process::cpu("self")?)?.line());
+    println!("{}", Figures::new(latencies, begun.elapsed(), cpu(std::process::id())?)?.line());
     Ok(())
 }
 

@@ -1,9 +1,10 @@
-//! The whole service: monitors that are claimed, checked, recorded and written down, on the embedded store and SQLite.
+//! The whole service: monitors that are claimed, checked, recorded and written down, with the records in SQLite.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use hob_hot::{Address, Hot};
+use anyhow::{Context, Result, bail};
+use bench_kit::{Process, Usage, median, resident};
+use hob_hot::{Address, Hot, cmd};
 use hob_house::config::Secrets;
 use hob_house::{House, Live, NodeName, Tasks};
 use hob_records::{Records, Transaction, sql};
@@ -14,100 +15,145 @@ use hob_uptime::{Config, Uptime};
 use hob_web::Web;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-use crate::process::{self, Process};
-
-/// What is left out of the figures, so that the first sweep does not count.
+/// What is left out of the rates. How late checks begin counts from the start.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// How many monitors, and how often each is checked.
+/// Lost hot state that takes longer to come back ends the program.
+const LONGEST_REBUILD: Duration = Duration::from_secs(60);
+
+pub(crate) const HEAD: &str = "\
+| monitors | checks/s | late p50 | p99 | p99.9 | worst | missed | CPU µs per check | resident | seen | rebuilt |
+|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// How many monitors, how often each is checked, and for how long that is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) monitors: usize,
     pub(crate) interval_s: u32,
+    pub(crate) seconds: u64,
 }
 
-/// Measures a load in a process of its own, and prints a row of the table.
-pub(crate) fn measure(url: &str, load: Load, seconds: u64) -> Result<()> {
-    let Load { monitors, interval_s } = load;
-    let words = [url, &monitors.to_string(), &interval_s.to_string(), &seconds.to_string()];
-    let mut child = Process::own(&[&["worker"], &words[..]].concat())?;
-    println!("| {monitors} every {interval_s} s | {} |", child.first_line()?);
-    Ok(())
+impl Load {
+    /// Measures in a process of its own, and prints a row of the table.
+    pub(crate) fn measure(self, url: &str, hot: &str) -> Result<()> {
+        let Self { monitors, interval_s, seconds } = self;
+        let numbers = [monitors.to_string(), interval_s.to_string(), seconds.to_string()];
+        let [a, b, c] = numbers.each_ref().map(String::as_str);
+        let mut child = Process::own(&["worker", url, hot, a, b, c])?;
+        println!("| {monitors} every {interval_s} s | {} |", child.first_line()?);
+        Ok(())
+    }
+
+    /// The child's part.
+    pub(crate) async fn run(self, url: &str, hot: &str) -> Result<()> {
+        // One window for the whole run: what was late once is in the figures.
+        let window = WARM_UP + Duration::from_secs(self.seconds) + Duration::from_secs(600);
+        let recorder = PrometheusBuilder::new().set_bucket_duration(window)?;
+        let metrics = recorder.install_recorder().context("no recorder")?;
+        let folder = tempfile::tempdir()?;
+        let house = house(&folder.path().join("hob.db").display().to_string(), hot).await?;
+        // What an earlier row left belongs to other records.
+        house.hot.run::<()>(cmd("FLUSHALL")).await?;
+        self.fill(&house.records, url).await?;
+        let uptime = Uptime::open(&house, Live::fixed(Config::default())).await?;
+        let web = Web::open(&house, Live::fixed(hob_web::Config::default()))?;
+        uptime.start(web.changes());
+
+        tokio::time::sleep(WARM_UP).await;
+        let (checks, cpu) = (sum(&metrics, CHECKS), Usage::start(vec![std::process::id()])?);
+        tokio::time::sleep(Duration::from_secs(self.seconds)).await;
+        let done = sum(&metrics, CHECKS) - checks;
+        let cpu_us = cpu.us_each(done as u64)?;
+        let late = |quantile: &str| sum(&metrics, &format!("{LATE}{{quantile=\"{quantile}\"}}")) * 1e3;
+        let figures = format!(
+            "{:.0} | {:.0} ms | {:.0} ms | {:.0} ms | {:.0} ms | {:.0} | {cpu_us:.0} | {} MiB",
+            done / self.seconds as f64,
+            late("0.5"),
+            late("0.99"),
+            late("0.999"),
+            late("1"),
+            sum(&metrics, MISSED),
+            resident(std::process::id())? >> 20
+        );
+        let (seen, rebuilt) = (look(&uptime).await?, self.rebuild(&house.hot, &uptime).await?);
+        println!("{figures} | {:.0} ms | {:.0} ms", seen.as_secs_f64() * 1e3, rebuilt.as_secs_f64() * 1e3);
+        house.tasks.stop(Duration::from_secs(10)).await;
+        Ok(())
+    }
+
+    /// All monitors in one transaction: adding them is not what is measured.
+    async fn fill(self, records: &Records, url: &str) -> Result<()> {
+        let mut spec = MonitorSpec::new("bench", Kind::Http, url);
+        spec.interval_s = self.interval_s;
+        spec.assertions = vec!["status == 200".to_owned()];
+        let text = &serde_json::to_string(&spec)?;
+        let work = |tx: Transaction| async move {
+            for n in 0..self.monitors {
+                let insert = sql("INSERT INTO uptime_monitor (id, generation, spec, created_at, changed_at)
+                                  VALUES ($1, 1, $2, $3, $3)");
+                tx.execute(insert.bind(format!("m{n}")).bind(text.as_str()).bind(tx.now())).await?;
+            }
+            Ok::<_, hob_records::Error>(())
+        };
+        Ok(records.write(work).await?)
+    }
+
+    /// Empties the store while the service checks, and answers with how long it takes until every monitor has its turn
+    /// again.
+    async fn rebuild(self, hot: &Hot, uptime: &Uptime) -> Result<Duration> {
+        hot.run::<()>(cmd("FLUSHALL")).await?;
+        let begun = Instant::now();
+        while begun.elapsed() < LONGEST_REBUILD {
+            let mut planned = 0;
+            for shard in uptime.schedule().shards() {
+                let keys = uptime.schedule().keys();
+                planned += hot.run::<usize>(cmd("ZCARD").arg(keys.schedule(shard))).await?;
+                planned += hot.run::<usize>(cmd("ZCARD").arg(keys.leases(shard))).await?;
+            }
+            if planned >= self.monitors {
+                return Ok(begun.elapsed());
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        bail!("hot state did not come back")
+    }
 }
 
-/// The child's part.
-pub(crate) async fn run(url: &str, load: Load, seconds: u64) -> Result<()> {
-    let metrics = PrometheusBuilder::new().install_recorder().context("no recorder")?;
-    let folder = tempfile::tempdir()?;
-    let house = house(&folder.path().join("hob.db").display().to_string()).await?;
-    fill(&house.records, url, load).await?;
-    let uptime = Uptime::open(&house, Live::fixed(Config::default())).await?;
-    let web = Web::open(&house, Live::fixed(hob_web::Config::default()))?;
-    uptime.start(web.changes());
-    tokio::time::sleep(WARM_UP).await;
-    let (before, cpu) = (checks(&metrics), process::cpu("self")?);
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let done = checks(&metrics) - before;
-    let cpu_us = (process::cpu("self")? - cpu).as_secs_f64() * 1e6 / done.max(1.0);
-    let late = |quantile| late_ms(&metrics, quantile);
-    println!(
-        "{:.0} | {:.1} ms | {:.1} ms | {:.1} ms | {cpu_us:.0} | {} MiB",
-        done / seconds as f64,
-        late("0.5"),
-        late("0.99"),
-        late("0.999"),
-        resident_mib()?
-    );
-    house.tasks.stop(Duration::from_secs(10)).await;
-    Ok(())
+/// How long it takes to read what the dashboard shows: the states of all monitors, and a page of rows.
+async fn look(uptime: &Uptime) -> Result<Duration> {
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        // A board is shown again for a moment; this asks for a new one.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let begun = Instant::now();
+        let board = uptime.board().await?;
+        let monitors = uptime.monitors();
+        uptime.rows(&board, &monitors[..monitors.len().min(100)]).await?;
+        rounds.push(begun.elapsed());
+    }
+    Ok(median(rounds, Duration::as_secs_f64))
 }
 
-async fn house(path: &str) -> Result<House> {
+const CHECKS: &str = "hob_uptime_checks_total";
+const LATE: &str = "hob_uptime_late_seconds";
+const MISSED: &str = "hob_uptime_missed_total";
+
+/// All values of a metric together, or the one with these labels.
+fn sum(metrics: &PrometheusHandle, name: &str) -> f64 {
+    let text = metrics.render();
+    let values =
+        text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit(' ').next());
+    values.filter_map(|value| value.parse::<f64>().ok()).sum()
+}
+
+async fn house(path: &str, hot: &str) -> Result<House> {
     let sets = [hob_web::MIGRATIONS, hob_uptime::MIGRATIONS];
     Ok(House {
-        hot: Hot::connect(&"embedded://".parse::<Address>()?).await?,
+        hot: Hot::connect(&hot.parse::<Address>()?).await?,
         layout: Layout::Plain,
         records: Records::open(&path.parse()?, &sets).await?,
         node: NodeName::random(),
         secrets: Secrets::none(),
         tasks: Tasks::new(),
     })
-}
-
-/// All monitors in one transaction: adding them is not what is measured.
-async fn fill(records: &Records, url: &str, load: Load) -> Result<()> {
-    let mut spec = MonitorSpec::new("bench", Kind::Http, url);
-    spec.interval_s = load.interval_s;
-    spec.assertions = vec!["status == 200".to_owned()];
-    let text = &serde_json::to_string(&spec)?;
-    let work = |tx: Transaction| async move {
-        for n in 0..load.monitors {
-            let insert = sql("INSERT INTO uptime_monitor (id, generation, spec, created_at, changed_at)
-                              VALUES ($1, 1, $2, $3, $3)");
-            tx.execute(insert.bind(format!("m{n}")).bind(text.as_str()).bind(tx.now())).await?;
-        }
-        Ok::<_, hob_records::Error>(())
-    };
-    Ok(records.write(work).await?)
-}
-
-fn checks(metrics: &PrometheusHandle) -> f64 {
-    values(metrics, "hob_uptime_checks_total").sum()
-}
-
-fn late_ms(metrics: &PrometheusHandle, quantile: &str) -> f64 {
-    values(metrics, &format!("hob_uptime_late_seconds{{quantile=\"{quantile}\"}}")).sum::<f64>() * 1e3
-}
-
-fn values(metrics: &PrometheusHandle, name: &str) -> impl Iterator<Item = f64> {
-    let lines: Vec<String> =
-        metrics.render().lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect();
-    lines.into_iter().filter_map(|line| line.rsplit(' ').next()?.parse().ok())
-}
-
-fn resident_mib() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("a strange /proc")?;
-    let kib: u64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
-    Ok(kib / 1024)
 }

@@ -185,7 +185,10 @@ pub(crate) enum UptimeCommand {
     ///
     /// Works in the records: servers that run see it within seconds. Carrying it out again changes nothing.
     Apply(ApplyArgs),
-    /// List the monitors, and which of them are down
+    /// List the monitors, and how they are
+    ///
+    /// Reads the records, and the states from hot state: from Redis, or from the store of the server that runs here.
+    /// Exits with 0 when nothing is down, 4 when something is.
     List,
 }
 

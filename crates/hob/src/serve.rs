@@ -68,7 +68,8 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
         stopping: stopping.clone(),
         metrics,
     };
-    let pages = pages::around(systems.routes, &web, &foundation.keys, &place, systems.overview)?;
+    let pages =
+        pages::around(systems.routes, &web, &foundation.keys, &place, systems.overview, systems.footprints)?;
     let app = App::new(&web, pages.merge(http::routes(parts)), stage);
 
     // Before anybody is told where it is, and could ask it to stop.

@@ -14,7 +14,7 @@ use hob_uptime::Uptime;
 use hob_web::{Card, Changes, Routes, Stage, Web};
 
 use crate::config::LiveConfig;
-use crate::pages::Overview;
+use crate::pages::{Footprints, Overview};
 
 /// The systems, by the names that `--only` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,6 +33,7 @@ pub(crate) struct Systems {
     pub(crate) gateway: Option<SocketAddr>,
     pub(crate) routes: Routes,
     pub(crate) overview: Overview,
+    pub(crate) footprints: Footprints,
     pub(crate) outlets: Outlets,
 }
 
@@ -69,6 +70,7 @@ impl Systems {
             gateway: None,
             routes: Routes::new(),
             overview: Overview::new(house),
+            footprints: Footprints::default(),
             outlets: Outlets { chat: chat.clone(), changes: web.changes().clone() },
         };
         let asked_for = |system| only.is_empty() || only.contains(&system);
@@ -111,6 +113,8 @@ impl Systems {
         if stage == Stage::Demo {
             uptime.start_demo().await.context("the demo")?;
         }
+        let measured = uptime.clone();
+        self.footprints.add(move || measured.footprint());
         self.show(System::Uptime, "Uptime", "/uptime", uptime.routes(), move || {
             let uptime = uptime.clone();
             async move { uptime.card().await }

@@ -46,7 +46,8 @@ async fn routes(house: &House, web: &Web) -> Routes {
     };
     let metrics = PrometheusBuilder::new().build_recorder().handle();
     let parts = Parts { house: house.clone(), store: None, stopping: CancellationToken::new(), metrics };
-    let pages = pages::around(systems.routes, web, &keys, &place, systems.overview).unwrap();
+    let pages =
+        pages::around(systems.routes, web, &keys, &place, systems.overview, systems.footprints).unwrap();
     pages.merge(http::routes(parts))
 }
 

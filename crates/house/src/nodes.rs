@@ -43,13 +43,17 @@ pub enum Claim {
 pub async fn claim(hot: &Hot, keys: &Keys, records: RecordsId) -> hob_hot::Result<Claim> {
     let (key, ours) = (keys.records(), records.to_string());
     hot.run::<Option<String>>(cmd("SET").arg(&key).arg(&ours).arg("NX").clone()).await?;
-    let holder: Option<String> = hot.run(cmd("GET").arg(&key).clone()).await?;
-    match holder {
+    match holder(hot, keys).await? {
         // Lost between the two commands: the next beat claims it again.
         None => Ok(Claim::Ours),
         Some(holder) if holder == ours => Ok(Claim::Ours),
         Some(holder) => Ok(Claim::Taken(holder)),
     }
+}
+
+/// The id of the records that hot state is claimed for.
+pub async fn holder(hot: &Hot, keys: &Keys) -> hob_hot::Result<Option<String>> {
+    hot.run(cmd("GET").arg(keys.records()).clone()).await
 }
 
 /// Lists the nodes that live.

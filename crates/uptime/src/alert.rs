@@ -2,8 +2,9 @@
 //!
 //! Incidents say what happened through the outbox. What is taken in from there becomes a [`delivery`] for each channel
 //! of the monitor, a row that is unique, and couriers carry those that are due: some at a time for each channel, so that
-//! one that swallows everything delays no other, and no check. A delivery that fails is tried again, a bounded number
-//! of times and with growing pauses, and every attempt is kept to be looked at.
+//! one that swallows everything delays no other, and no check. What a channel is told of one incident it is told in its
+//! order: the end waits until the beginning has arrived, or was tried often enough. A delivery that fails is tried again,
+//! a bounded number of times and with growing pauses, and every attempt is kept to be looked at.
 //!
 //! Any node may take in and carry. A node that dies in the middle holds a delivery until its lease runs out; then
 //! another carries it, perhaps for the second time, under the same idempotency key.
@@ -12,6 +13,7 @@ pub mod channel;
 mod courier;
 pub mod delivery;
 mod intake;
+mod mail;
 mod message;
 mod notice;
 mod pages;
@@ -19,11 +21,13 @@ mod routes;
 mod send;
 pub mod signature;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hob_house::{House, Live};
 use hob_records::Records;
-use hob_web::Routes;
+use hob_web::{Changes, Routes};
+use tokio::sync::Notify;
 
 pub use channel::{Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Means};
 pub use delivery::{Attempt, Delivery, DeliveryState};
@@ -31,6 +35,7 @@ pub use notice::{Notice, NoticeKind};
 
 use crate::Config;
 use crate::error::Result;
+use crate::incident::INCIDENTS;
 use crate::probe::Probe;
 use delivery::Patience;
 
@@ -40,19 +45,23 @@ pub struct Alerts {
     house: House,
     probe: Probe,
     config: Live<Config>,
+    /// Told when there are new deliveries.
+    entered: Arc<Notify>,
 }
 
 impl Alerts {
     /// Webhooks go the same guarded way as the probe's checks.
     #[must_use]
     pub fn new(house: &House, probe: &Probe, config: Live<Config>) -> Self {
-        Self { house: house.clone(), probe: probe.clone(), config }
+        Self { house: house.clone(), probe: probe.clone(), config, entered: Arc::default() }
     }
 
-    /// Takes in and carries from now on.
-    pub fn start(&self) {
-        let alerts = self.clone();
-        self.house.tasks.spawn("uptime alerts intake", move |task| intake::run(alerts.clone(), task));
+    /// Takes in and carries from now on; `changes` tell when there is something to take in.
+    pub fn start(&self, changes: &Changes) {
+        let (alerts, changes) = (self.clone(), changes.clone());
+        self.house.tasks.spawn("uptime alerts intake", move |task| {
+            intake::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
+        });
         let alerts = self.clone();
         self.house.tasks.spawn("uptime alerts couriers", move |task| courier::run(alerts.clone(), task));
     }

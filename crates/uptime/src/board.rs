@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_hot::cmd;
+use hob_schema::Shard;
 use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
+use crate::schedule::Schedule;
 use crate::state::{Standing, State};
 use crate::uptime::Uptime;
 
@@ -53,10 +55,17 @@ pub struct Status {
     pub last_us: Option<u64>,
     /// Name, connect, TLS, first byte.
     pub phases_us: [Option<u64>; 4],
-    /// Which of the monitor's assertions held.
-    pub assertions: Vec<bool>,
+    /// Of the last result, in the order of the monitor's assertions.
+    pub assertions: Vec<Finding>,
     pub error: Option<String>,
     pub recent: Vec<Beat>,
+}
+
+/// What came of one assertion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub holds: bool,
+    pub found: String,
 }
 
 /// One of the newest results.
@@ -80,30 +89,8 @@ impl Uptime {
         {
             return Ok(Arc::clone(board));
         }
-        let board = Arc::new(self.read_board().await?);
+        let board = Arc::new(self.schedule().board().await?);
         *cache.0.lock() = Some((Instant::now(), Arc::clone(&board)));
-        Ok(board)
-    }
-
-    async fn read_board(&self) -> Result<Board> {
-        let keys = self.schedule().keys();
-        let shards: Vec<_> = self.schedule().shards().collect();
-        let calls: Vec<_> =
-            shards.iter().map(|shard| cmd("HGETALL").arg(keys.standing(*shard)).clone().into()).collect();
-        let mut board = Board::default();
-        for answer in self.inner.house.hot.batch(&calls).await {
-            let fields: Vec<(String, String)> = read(answer?)?;
-            for (id, text) in fields {
-                let standing = text.splitn(5, ' ').nth(4).and_then(|rest| rest.parse().ok());
-                if let (Ok(id), Some(standing)) = (MonitorId::new(id), standing) {
-                    board.standings.insert(id, standing);
-                }
-            }
-        }
-        board.now_ms = match shards.first() {
-            Some(shard) => self.schedule().now_ms(*shard).await?,
-            None => 0,
-        };
         Ok(board)
     }
 
@@ -133,6 +120,30 @@ impl Uptime {
         let board = self.board().await?;
         let mut rows = self.rows(&board, std::slice::from_ref(monitor)).await?;
         Ok(rows.remove(0))
+    }
+}
+
+impl Schedule {
+    /// The states of all monitors, as the store has them.
+    pub async fn board(&self) -> Result<Board> {
+        let shards: Vec<_> = self.shards().collect();
+        let call = |shard: &Shard| cmd("HGETALL").arg(self.keys.standing(*shard)).clone().into();
+        let calls: Vec<_> = shards.iter().map(call).collect();
+        let mut board = Board::default();
+        for answer in self.hot.batch(&calls).await {
+            let fields: Vec<(String, String)> = read(answer?)?;
+            for (id, text) in fields {
+                let standing = text.splitn(5, ' ').nth(4).and_then(|rest| rest.parse().ok());
+                if let (Ok(id), Some(standing)) = (MonitorId::new(id), standing) {
+                    board.standings.insert(id, standing);
+                }
+            }
+        }
+        board.now_ms = match shards.first() {
+            Some(shard) => self.now_ms(*shard).await?,
+            None => 0,
+        };
+        Ok(board)
     }
 }
 
@@ -201,10 +212,17 @@ impl Status {
             last_at_ms: number("last_at"),
             last_us: number("last_us"),
             phases_us: std::array::from_fn(|_| phases.next().flatten()),
-            assertions: text("assertions").unwrap_or_default().chars().map(|held| held == '1').collect(),
+            assertions: text("assertions").unwrap_or_default().lines().filter_map(Finding::read).collect(),
             error: text("error").map(str::to_owned),
             recent: text("recent").unwrap_or_default().split(' ').filter_map(Beat::read).collect(),
         }
+    }
+}
+
+impl Finding {
+    fn read(line: &str) -> Option<Self> {
+        let holds = line.starts_with('1');
+        Some(Self { holds, found: line.get(1..)?.to_owned() })
     }
 }
 

@@ -14,9 +14,8 @@ use utoipa::ToSchema;
 pub use observation::{AssertionResult, Failure, FailureClass, Observation, Outcome, Phases};
 pub use spec::{AuthSpec, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec};
 
-/// A check whose every part has been looked at. It is written and read as a [`CheckSpec`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "CheckSpec", into = "CheckSpec")]
+/// A check whose every part has been looked at.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     Http(HttpCheck),
     /// A connection is accepted.

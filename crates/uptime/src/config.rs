@@ -70,7 +70,8 @@ impl Config {
         })
     }
 
-    fn read_roots(&self) -> Result<Vec<CertificateDer<'static>>> {
+    /// Authorities that are trusted besides the public ones.
+    pub(crate) fn read_roots(&self) -> Result<Vec<CertificateDer<'static>>> {
         let Some(path) = &self.roots else { return Ok(Vec::new()) };
         let refuse = |reason: String| Error::Roots { path: path.clone(), reason };
         let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;

@@ -7,7 +7,7 @@ mod table;
 
 use hob_records::{Read, Records, Transaction, UnixMs, sql};
 
-pub use event::{IncidentEvent, OPENED, REMINDED, RESOLVED, What};
+pub use event::{INCIDENTS, IncidentEvent, What};
 pub use table::{Filter, Incident, Note, Resolution, by_id, newest, notes, open, overlapping};
 
 use crate::error::Result;

@@ -37,7 +37,6 @@ mod worker;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use heartbeat::Signal;
-pub use memory::Memory;
 pub use schedule::Schedule;
 pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
 

@@ -1,6 +1,7 @@
 //! How much memory monitors take in hot state (U9).
 
 use hob_hot::{Call, cmd};
+use hob_web::Footprint;
 
 use crate::error::Result;
 use crate::uptime::Uptime;
@@ -8,32 +9,26 @@ use crate::uptime::Uptime;
 /// As many monitors are measured; the others are taken to be like them.
 const MEASURED: usize = 200;
 
-/// What hot state takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    pub monitors: usize,
-    pub bytes: u64,
-}
-
-impl Memory {
-    #[must_use]
-    pub fn per_monitor(&self) -> u64 {
-        self.bytes / (self.monitors as u64).max(1)
-    }
-}
-
 impl Uptime {
-    /// Measures, for the dashboard and the metrics.
+    /// What monitors take in hot state, as it was measured last.
+    #[must_use]
+    pub fn footprint(&self) -> Option<Footprint> {
+        *self.inner.footprint.lock()
+    }
+
+    /// Measures, for the pages and the metrics.
     pub(crate) async fn measure(&self) -> Result<()> {
-        let memory = self.memory().await?;
-        metrics::gauge!("hob_uptime_memory_bytes").set(memory.bytes as f64);
-        metrics::gauge!("hob_uptime_memory_bytes_per_monitor").set(memory.per_monitor() as f64);
-        *self.inner.memory.lock() = Some(memory);
+        let footprint = self.measure_footprint().await?;
+        metrics::gauge!("hob_uptime_memory_bytes").set(footprint.bytes as f64);
+        if let Some(bytes) = footprint.per_thing() {
+            metrics::gauge!("hob_uptime_memory_bytes_per_monitor").set(bytes as f64);
+        }
+        *self.inner.footprint.lock() = Some(footprint);
         Ok(())
     }
 
     /// Asks the store how large the shared keys are, and the keys of some monitors, evenly chosen.
-    pub async fn memory(&self) -> Result<Memory> {
+    pub async fn measure_footprint(&self) -> Result<Footprint> {
         let monitors = self.monitors();
         let keys = self.schedule().keys();
         let usage = |key: hob_schema::Key| -> Call {
@@ -49,7 +44,7 @@ impl Uptime {
         let own: Vec<Call> = own.map(usage).collect();
         let (shared, own) = (self.sum(&shared).await?, self.sum(&own).await?);
         let own = own * monitors.len() as u64 / (measured.len() as u64).max(1);
-        Ok(Memory { monitors: monitors.len(), bytes: shared + own })
+        Ok(Footprint { system: "Uptime", things: "monitors", count: monitors.len(), bytes: shared + own })
     }
 
     async fn sum(&self, calls: &[Call]) -> Result<u64> {

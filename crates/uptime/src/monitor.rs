@@ -61,6 +61,17 @@ impl Monitor {
         Grid::of(self.id.as_str(), interval).next_after(now_ms)
     }
 
+    /// How many turns nobody took between the one at `slot_ms` and the next at `next_ms`, of a monitor that is up.
+    #[must_use]
+    pub(crate) fn missed_turns(&self, slot_ms: u64, next_ms: u64) -> u64 {
+        match &self.check {
+            Check::Heartbeat(_) => 0,
+            _ => {
+                (next_ms.saturating_sub(slot_ms) / (u64::from(self.spec.interval_s) * 1000)).saturating_sub(1)
+            }
+        }
+    }
+
     /// How long a result is news: after twice the interval and a timeout without another, something is wrong.
     #[must_use]
     pub fn stale_after(&self) -> Duration {

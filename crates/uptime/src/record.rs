@@ -7,7 +7,7 @@ use hob_hot::epoch::{Fence, MARKER, Outcome};
 use hob_hot::{CLOCK, Reply, Script};
 use hob_schema::Shard;
 
-use crate::check::{FailureClass, Observation, Phases};
+use crate::check::{AssertionResult, FailureClass, Observation, Phases};
 use crate::error::Result;
 use crate::keys::{Keys, MonitorId};
 use crate::monitor::Monitor;
@@ -204,13 +204,12 @@ impl Unsettled {
 fn status_fields(entry: &Entry<'_>) -> Vec<(&'static str, String)> {
     let (observation, standing) = (entry.observation, &entry.standing);
     let total = observation.phases.total.unwrap_or_default();
-    let assertions = observation.assertions.iter().map(|one| if one.holds { '1' } else { '0' });
     let mut fields = vec![
         ("state", standing.state.to_string()),
         ("last_at", standing.last_ms.to_string()),
         ("last_us", total.as_micros().to_string()),
         ("phases", phases(&observation.phases)),
-        ("assertions", assertions.collect()),
+        ("assertions", assertions(observation)),
         ("error", observation.failure().map(ToString::to_string).unwrap_or_default()),
     ];
     if let crate::check::Outcome::Ok { status_code } = observation.outcome {
@@ -219,6 +218,12 @@ fn status_fields(entry: &Entry<'_>) -> Vec<(&'static str, String)> {
         fields.push(("checked_at", (standing.last_ms / 1000).to_string()));
     }
     fields
+}
+
+/// Whether each held and what was found, one a line: what was found has no line ends.
+fn assertions(observation: &Observation) -> String {
+    let line = |one: &AssertionResult| format!("{}{}", if one.holds { '1' } else { '0' }, one.found);
+    observation.assertions.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Microseconds of name, connect, TLS and first byte; `-` where there was none.

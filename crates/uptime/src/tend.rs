@@ -27,6 +27,7 @@ const SETTLE_EVERY: Duration = Duration::from_secs(2);
 const HELP_AFTER_MS: u64 = 3_000;
 const REMIND_EVERY: Duration = Duration::from_secs(10);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const SUMMARIZE_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn start(uptime: &Uptime) {
@@ -50,10 +51,8 @@ pub(crate) fn start(uptime: &Uptime) {
     });
     every(uptime, "uptime: settle incidents", SETTLE_EVERY, async |uptime| settle_all(&uptime).await);
     every(uptime, "uptime: remind", REMIND_EVERY, async |uptime| remind_all(&uptime).await);
-    every(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| {
-        reconcile(&uptime).await?;
-        uptime.measure().await
-    });
+    every(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| reconcile(&uptime).await);
+    every(uptime, "uptime: measure", MEASURE_EVERY, async |uptime| uptime.measure().await);
     every(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
         history::summarize(uptime.records(), &monitors, now()).await?;
@@ -81,11 +80,12 @@ where
     });
 }
 
-/// Reconciles when the records have other monitors than they had.
+/// Reconciles when the records have other monitors than they had, and the first time: they may have changed since they
+/// were read at the start.
 async fn look(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
     let now = monitor::edition(uptime.records()).await?;
     let before = seen.lock().replace(now);
-    if before.is_some_and(|before| before != now) {
+    if before != Some(now) {
         reconcile(uptime).await?;
         uptime.inner.wake.notify_one();
         uptime.tell_pages(None);

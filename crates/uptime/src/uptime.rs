@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use hob_house::{House, Live};
 use hob_records::{Records, UnixMs};
 use hob_schema::Shard;
-use hob_web::Changes;
+use hob_web::{Changes, Footprint};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
@@ -18,7 +18,6 @@ use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
 use crate::keys::MonitorId;
 use crate::maintenance::{self, Maintenance, MaintenanceSpec};
-use crate::memory::Memory;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
 use crate::pages::StatusCache;
@@ -53,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) board: BoardCache,
     pub(crate) status: StatusCache,
     /// As it was measured last.
-    pub(crate) memory: parking_lot::Mutex<Option<Memory>>,
+    pub(crate) footprint: parking_lot::Mutex<Option<Footprint>>,
     /// One rebuild at a time.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -111,7 +110,7 @@ impl Uptime {
             wake: Notify::new(),
             board: BoardCache::default(),
             status: StatusCache::default(),
-            memory: parking_lot::Mutex::default(),
+            footprint: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             house: house.clone(),
@@ -124,7 +123,7 @@ impl Uptime {
     pub fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         crate::tend::start(self);
-        self.inner.alerts.start();
+        self.inner.alerts.start(changes);
     }
 
     #[must_use]

@@ -91,8 +91,6 @@ fn start(uptime: &Uptime, slots: &Arc<Semaphore>, claims: Claims) {
     let claimed = Instant::now();
     for claim in claims.claims {
         let Ok(slot) = Arc::clone(slots).try_acquire_owned() else { return };
-        let late_ms = claim.claimed_ms.saturating_sub(claim.slot_ms);
-        metrics::histogram!("hob_uptime_late_seconds").record(late_ms as f64 / 1000.0);
         tokio::spawn(check(uptime.clone(), claim, claimed, slot));
     }
 }
@@ -116,6 +114,8 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
         uptime.take_up(&monitor).await;
         return Ok(());
     }
+    let late_ms = now_ms(claim, claimed).saturating_sub(claim.slot_ms);
+    metrics::histogram!("hob_uptime_late_seconds").record(late_ms as f64 / 1000.0);
     let observation = match &monitor.check {
         Check::Heartbeat(_) => Observation::failed(FailureClass::Silent, "the job did not call in time"),
         check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
@@ -123,7 +123,7 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
     let anchors = &uptime.config().anchors;
     if may_be_ours(&observation) && uptime.inner.network.health(anchors).await == Health::Gone {
         metrics::counter!("hob_uptime_unjudged_total").increment(1);
-        let again_ms = ended_ms(claim, claimed) + UNJUDGED_AGAIN_MS;
+        let again_ms = now_ms(claim, claimed) + UNJUDGED_AGAIN_MS;
         return uptime.schedule().release(claim, again_ms).await;
     }
     uptime.finish(&monitor, claim, &observation, claimed).await?;
@@ -131,7 +131,7 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
 }
 
 /// The store's time, as far as this node can tell without asking.
-fn ended_ms(claim: &Claim, claimed: Instant) -> u64 {
+fn now_ms(claim: &Claim, claimed: Instant) -> u64 {
     claim.claimed_ms + u64::try_from(claimed.elapsed().as_millis()).unwrap_or(0)
 }
 
@@ -144,7 +144,7 @@ impl Uptime {
         observation: &Observation,
         claimed: Instant,
     ) -> Result<Option<State>> {
-        let entry = Entry::judge(monitor, claim, observation, ended_ms(claim, claimed));
+        let entry = Entry::judge(monitor, claim, observation, now_ms(claim, claimed));
         match self.schedule().record(&entry).await? {
             Outcome::Lost { .. } => {
                 self.rebuild(self.schedule().shard_of(&claim.id)).await?;
@@ -159,6 +159,10 @@ impl Uptime {
         }
         let outcome = observation.failure().map_or("ok", |failure| failure.class.as_str());
         metrics::counter!("hob_uptime_checks_total", "outcome" => outcome).increment(1);
+        if entry.standing.state == State::Up {
+            let missed = monitor.missed_turns(claim.slot_ms, entry.next_ms);
+            metrics::counter!("hob_uptime_missed_total").increment(missed);
+        }
         self.inner.intake.put(finding(&entry));
         if let Some(change) = entry.unsettled() {
             tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "changed");

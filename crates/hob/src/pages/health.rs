@@ -1,6 +1,8 @@
 //! `/health`: what Hob stands on, and how it is.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use askama::Template;
@@ -11,7 +13,7 @@ use hob_house::nodes::{self, NodeFacts};
 use hob_house::{House, TaskState};
 use hob_records::outbox::{self, Backlog};
 use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
-use hob_web::{Console, Page, Problem, Trouble};
+use hob_web::{Console, Footprint, Page, Problem, Trouble};
 use tokio::time::timeout;
 
 use crate::http::Place;
@@ -32,6 +34,30 @@ pub(crate) struct Desk {
     pub(crate) house: House,
     pub(crate) keys: Keys,
     pub(crate) place: Place,
+    pub(crate) footprints: Footprints,
+}
+
+type FootprintOf = dyn Fn() -> Option<Footprint> + Send + Sync;
+
+/// The systems that say what they take of hot state.
+#[derive(Clone, Default)]
+pub(crate) struct Footprints(Vec<Arc<FootprintOf>>);
+
+impl Footprints {
+    /// Adds a system; it tells what it measured last, if it has.
+    pub(crate) fn add(&mut self, footprint: impl Fn() -> Option<Footprint> + Send + Sync + 'static) {
+        self.0.push(Arc::new(footprint));
+    }
+
+    fn now(&self) -> Vec<Footprint> {
+        self.0.iter().filter_map(|footprint| footprint()).collect()
+    }
+}
+
+impl fmt::Debug for Footprints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.now()).finish()
+    }
 }
 
 /// How everything is, at one moment.
@@ -228,6 +254,7 @@ struct HealthPage {
     name: String,
     place: Place,
     nodes: Vec<NodeFacts>,
+    footprints: Vec<Footprint>,
 }
 
 impl HealthPage {
@@ -251,9 +278,10 @@ impl HealthPage {
 }
 
 pub(crate) async fn page(console: Console, State(desk): State<Desk>) -> Result<Page, Problem> {
-    let Desk { house, keys, place } = desk;
+    let Desk { house, keys, place, footprints } = desk;
     let living = timeout(PATIENCE, nodes::live(&house.hot, &keys));
     let (checkup, nodes) = tokio::join!(Checkup::of(&house), living);
     let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
-    console.page("Health", &HealthPage { checkup, name: house.node.to_string(), place, nodes })
+    let (name, footprints) = (house.node.to_string(), footprints.now());
+    console.page("Health", &HealthPage { checkup, name, place, nodes, footprints })
 }

@@ -15,6 +15,7 @@ use hob_house::keys::Keys;
 use hob_schema::Catalog;
 use hob_web::{Access, Changes, Routes, Web};
 
+pub(crate) use health::Footprints;
 pub(crate) use overview::Overview;
 use survey::Survey;
 
@@ -34,6 +35,7 @@ pub(crate) fn around(
     keys: &Keys,
     place: &Place,
     overview: Overview,
+    footprints: Footprints,
 ) -> Result<Routes> {
     let house = web.house();
     let mut schemas = schema::own()?;
@@ -52,7 +54,7 @@ pub(crate) fn around(
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
         .action(Access::write(SCOPE), "/keys/audit", keys::audit_now)
         .with_state(survey);
-    let health = health::Desk { house: house.clone(), keys: keys.clone(), place: place.clone() };
+    let health = health::Desk { house: house.clone(), keys: keys.clone(), place: place.clone(), footprints };
     let health = Routes::new()
         .nav("Health", "/health")
         .page(Access::read(SCOPE), "/health", health::page)

@@ -8,9 +8,9 @@ use hob_house::keys::Keys;
 use hob_house::{Live, SecretRef};
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Config, Creation, Figure, NewToken, Routes, Scope, Scopes, Tokens, Trouble};
+use hob_web::{Card, Config, Creation, Figure, Footprint, NewToken, Routes, Scope, Scopes, Tokens, Trouble};
 
-use super::{Overview, around};
+use super::{Footprints, Overview, around};
 use crate::http::Place;
 use crate::schema;
 
@@ -25,6 +25,15 @@ fn place() -> Place {
         records: String::new(),
         gateway: None,
     }
+}
+
+/// A system that has measured what it takes, and one that has not yet.
+fn footprints() -> Footprints {
+    let mut footprints = Footprints::default();
+    let garden = Footprint { system: "Garden", things: "gnomes", count: 40, bytes: 40 * 1_500 };
+    footprints.add(move || Some(garden));
+    footprints.add(|| None);
+    footprints
 }
 
 fn card(troubles: Vec<Trouble>) -> Card {
@@ -46,7 +55,7 @@ async fn app(house: &TestHouse, overview: Overview) -> TestApp {
 async fn configured(house: &TestHouse, config: Config, overview: Overview) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
     TestApp::configured(house, Live::fixed(config), |web| {
-        around(Routes::new(), web, &keys, &place(), overview).unwrap()
+        around(Routes::new(), web, &keys, &place(), overview, footprints()).unwrap()
     })
     .await
 }
@@ -58,7 +67,7 @@ every_house! {
         let app = app(&house, Overview::new(&house)).await;
         let page = app.get("/health").await;
         assert_eq!(page.status, 200, "{}", page.text());
-        for part in ["connected", "answers", "audit of the keys", house.node.as_str(), "waiting"] {
+        for part in ["connected", "answers", "audit of the keys", house.node.as_str(), "waiting", "gnomes", "1.5"] {
             assert!(page.text().contains(part), "{part} is missing in {}", page.text());
         }
         app.stop().await;

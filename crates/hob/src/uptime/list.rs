@@ -1,16 +1,28 @@
-//! `hob uptime list`: the monitors as the records have them.
+//! `hob uptime list`: the monitors as the records have them, and how they are as hot state has it.
 #![expect(clippy::print_stdout, reason = "the answer of a command")]
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use hob_hot::{Access, Address, Host, Hot, Secret};
+use hob_house::keys::Keys;
+use hob_house::nodes;
+use hob_records::Records;
+use hob_schema::Layout;
+use hob_uptime::board::Board;
+use hob_uptime::incident::Incident;
 use hob_uptime::monitor::Monitor;
-use hob_uptime::{incident, monitor};
+use hob_uptime::state::State;
+use hob_uptime::{Schedule, incident, monitor};
 use hob_web::Time;
 
-use crate::config;
+use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::records;
+
+/// Hot state that does not answer within this is away.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Exits with 4 when something is down.
 pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
@@ -20,29 +32,80 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
         let records = records::open_existing(&config.records).await?;
         let monitors = monitor::all(&records).await?;
         let open = incident::open(&records).await?;
-        println!("{:24}  {:24}  {:11}  {:8}  target", "id", "name", "kind", "every");
+        let asked = tokio::time::timeout(PATIENCE, board(&config, &records)).await;
+        let board = told(asked.unwrap_or_else(|_| Err(anyhow::anyhow!("it does not answer"))));
+        println!("{:10}  {:24}  {:24}  {:11}  {:8}  target", "state", "id", "name", "kind", "every");
+        let mut exit = Exit::Clean;
         for monitor in &monitors {
-            let down = open.iter().find(|incident| incident.monitor_id == monitor.id);
-            let state = match down {
-                Some(incident) => format!("  DOWN since {}: {}", Time(incident.opened_at), incident.message),
-                None if monitor.spec.paused => "  paused".to_owned(),
-                None => String::new(),
-            };
-            println!("{}{state}", line(monitor));
+            let outage = open.iter().find(|incident| incident.monitor_id == monitor.id);
+            let state = state(monitor, outage, board.as_ref());
+            if outage.is_some() || state == Some(State::Down) {
+                exit = Exit::Errors;
+            }
+            println!("{}", line(monitor, state, outage));
         }
         records.close().await;
-        Ok(if open.is_empty() { Exit::Clean } else { Exit::Errors })
+        Ok(exit)
     })
 }
 
-fn line(monitor: &Monitor) -> String {
+/// The states as whoever checks leaves them in hot state: that of a server with its own store, or a Redis.
+async fn board(config: &Config, records: &Records) -> Result<Board> {
+    let address = match config.hot.address()? {
+        Address::Embedded => embedded(config)?,
+        address => address,
+    };
+    let layout = if address.is_cluster() { Layout::Tagged } else { Layout::Plain };
+    let hot = Hot::connect(&address).await.with_context(|| address.to_string())?;
+    let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
+    match nodes::holder(&hot, &keys).await? {
+        Some(holder) if holder == records.id().to_string() => {}
+        Some(_) => bail!("{address} belongs to other records"),
+        None => bail!("{address} is empty: no server uses it"),
+    }
+    Ok(Schedule::new(&hot, layout)?.board().await?)
+}
+
+/// Where a server lets Redis clients into its store, with the password that it asks of them.
+fn embedded(config: &Config) -> Result<Address> {
+    let listen = config.hot.store_listen;
+    let host = Host { name: listen.ip().to_string(), port: listen.port() };
+    let password = config.server.admin()?.map(|password| Secret::new(password.reveal()));
+    Ok(Address::Server { host, db: 0, access: Access { password, ..Access::default() } })
+}
+
+#[expect(clippy::print_stderr, reason = "beside the answer")]
+fn told(board: Result<Board>) -> Option<Board> {
+    match board {
+        Ok(board) => Some(board),
+        Err(error) => {
+            eprintln!(
+                "hob: only the records could be asked, which know of outages and nothing else: {error:#}"
+            );
+            None
+        }
+    }
+}
+
+/// `None` where nobody knows.
+fn state(monitor: &Monitor, outage: Option<&Incident>, board: Option<&Board>) -> Option<State> {
+    match (board, outage) {
+        (Some(board), _) => Some(board.state(monitor)),
+        (None, _) if monitor.spec.paused => Some(State::Paused),
+        (None, Some(_)) => Some(State::Down),
+        (None, None) => None,
+    }
+}
+
+fn line(monitor: &Monitor, state: Option<State>, outage: Option<&Incident>) -> String {
     let spec = &monitor.spec;
-    let every = format!("{} s", spec.interval_s);
-    format!(
-        "{:24}  {:24}  {:11}  {every:8}  {}",
-        monitor.id.as_str(),
-        spec.name,
-        spec.kind.as_str(),
-        spec.target
-    )
+    let (state, every) = (state.map_or("?", State::as_str), format!("{} s", spec.interval_s));
+    let (id, kind, target) = (monitor.id.as_str(), spec.kind.as_str(), &spec.target);
+    let line = format!("{state:10}  {id:24}  {:24}  {kind:11}  {every:8}  {target}", spec.name);
+    match outage {
+        Some(incident) => {
+            format!("{line}  down since {}: {}", Time(incident.opened_at), incident.message)
+        }
+        None => line,
+    }
 }

@@ -14,8 +14,8 @@ use crate::error::Result;
 /// How many deliveries of one channel are on their way at the same time.
 const AT_ONCE: u16 = 4;
 
-/// How soon a delivery that is due is carried.
-const POLL: Duration = Duration::from_millis(250);
+/// How soon a delivery is carried that is due again, or that another node has entered.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 
@@ -34,7 +34,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
                         couriers.spawn(serve(alerts.clone(), channel_id));
                     }
                 }
-                POLL
+                LOOK_EVERY
             }
             Err(error) => {
                 tracing::warn!(%error, "deliveries that are due cannot be read");
@@ -46,7 +46,11 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
             forgot = Some(Instant::now());
         }
         task.beat();
-        if !task.pause(pause).await {
+        let go_on = tokio::select! {
+            go_on = task.pause(pause) => go_on,
+            () = alerts.entered.notified() => true,
+        };
+        if !go_on {
             break;
         }
     }

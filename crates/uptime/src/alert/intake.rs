@@ -3,66 +3,67 @@
 use std::time::Duration;
 
 use hob_house::Task;
-use hob_records::outbox::{Consumer, Event, Replay, Start, Topic};
+use hob_records::outbox::{Consumer, Event, Replay, Start};
 use hob_records::{Records, Transaction};
+use hob_web::live::Hint;
 
 use super::delivery::{self, Key};
 use super::{Alerts, Notice, channel};
 use crate::error::Result;
-use crate::incident::{IncidentEvent, OPENED, REMINDED, RESOLVED};
+use crate::incident::{INCIDENTS, IncidentEvent};
 
 const NAME: &str = "uptime.alerts";
-const TOPICS: [Topic; 3] = [OPENED, REMINDED, RESOLVED];
 const AT_ONCE: u16 = 100;
 
-/// How soon something new is seen.
-const POLL: Duration = Duration::from_millis(500);
+/// How soon something new is seen that nobody told of.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long the records are left alone after they did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-pub(super) async fn run(alerts: Alerts, task: Task) {
-    let mut consumers = Vec::new();
+/// Takes in what is new when the hint comes, and now and then without one.
+pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
+    let mut consumer = None;
     loop {
-        let pause = match round(alerts.records(), &mut consumers).await {
-            Ok(0) => POLL,
-            Ok(_) => Duration::ZERO,
+        let pause = match round(alerts.records(), &mut consumer).await {
+            Ok(0) => LOOK_EVERY,
+            Ok(_) => {
+                alerts.entered.notify_one();
+                Duration::ZERO
+            }
             Err(error) => {
                 tracing::warn!(%error, "what happened to incidents cannot be read");
                 AFTER_FAILURE
             }
         };
         task.beat();
-        if !task.pause(pause).await {
+        let go_on = tokio::select! {
+            go_on = task.pause(pause) => go_on,
+            Some(()) = hint.heard() => true,
+        };
+        if !go_on {
             return;
         }
     }
 }
 
-/// Takes in what is new of each topic, and says how many events that were.
-async fn round(records: &Records, consumers: &mut Vec<Consumer>) -> Result<usize> {
-    while let Some(topic) = TOPICS.get(consumers.len()) {
-        consumers.push(Consumer::open(records, NAME, *topic, Start::Oldest).await?);
-    }
-    let mut count = 0;
-    for (consumer, topic) in consumers.iter().zip(TOPICS) {
-        match consumer.next_batch(AT_ONCE).await? {
-            Replay::Events(events) => {
-                take_in(records, consumer, &events).await?;
-                count += events.len();
-            }
-            Replay::Missed { oldest, newest } => {
-                tracing::error!(
-                    topic = topic.0,
-                    oldest,
-                    newest,
-                    "nobody was told of some incidents: their events are gone"
-                );
-                consumer.ack(oldest - 1).await?;
-            }
+/// Takes in what is new, and says how many events that were.
+async fn round(records: &Records, consumer: &mut Option<Consumer>) -> Result<usize> {
+    let consumer = match consumer {
+        Some(consumer) => consumer,
+        None => consumer.insert(Consumer::open(records, NAME, INCIDENTS, Start::Oldest).await?),
+    };
+    match consumer.next_batch(AT_ONCE).await? {
+        Replay::Events(events) => {
+            take_in(records, consumer, &events).await?;
+            Ok(events.len())
+        }
+        Replay::Missed { oldest, newest } => {
+            tracing::error!(oldest, newest, "nobody was told of some incidents: their events are gone");
+            consumer.ack(oldest - 1).await?;
+            Ok(1)
         }
     }
-    Ok(count)
 }
 
 /// Several nodes may do this with the same events: a delivery is entered once, and the place only moves on.

@@ -5,11 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hob_house::config::{Secret, SecretName};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
-use lettre::message::{Mailbox, header::ContentType};
-use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use url::Url;
 
 use super::delivery::{Arrival, Held};
+use super::mail::email;
 use super::{Alerts, Channel, Means, message, signature};
 use crate::probe::Post;
 
@@ -19,7 +18,7 @@ const EVENT: HeaderName = HeaderName::from_static("x-hob-event");
 const SIGNATURE: HeaderName = HeaderName::from_static(signature::HEADER);
 
 /// Why a message was not even sent. It is tried again: a person may mend the configuration meanwhile.
-struct Unsent(String);
+pub(super) struct Unsent(pub(super) String);
 
 pub(super) async fn send(alerts: &Alerts, channel: &Channel, held: &Held) -> Arrival {
     let sent = match &channel.means {
@@ -66,43 +65,6 @@ async fn post(alerts: &Alerts, url: &Url, headers: &[(HeaderName, HeaderValue)],
         Ok(status) => Arrival::Failed(format!("status {}", status.as_u16())),
         Err(failure) => Arrival::Failed(failure.to_string()),
     }
-}
-
-async fn email(alerts: &Alerts, to: &[Mailbox], held: &Held) -> Result<Arrival, Unsent> {
-    let config = alerts.config.now();
-    let Some(server) = &config.smtp else {
-        return Err(Unsent("no mail server is configured: see uptime.smtp in hob.toml".to_owned()));
-    };
-    let server = server.read().map_err(|error| {
-        tracing::warn!(%error, "the address of the mail server");
-        Unsent("the address of the mail server cannot be read".to_owned())
-    })?;
-    let message = letter(&config.mail_from, to, held)?;
-    // Its errors repeat the address, which holds a password.
-    let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(server.reveal()).map_err(|_| {
-        Unsent("the address of the mail server is none: smtps://user:password@host".to_owned())
-    })?;
-    let timeout = alerts.timeout();
-    let transport = transport.timeout(Some(timeout)).build();
-    Ok(match tokio::time::timeout(timeout, transport.send(message)).await {
-        Ok(Ok(response)) => Arrival::Delivered(format!("status {}", response.code())),
-        Ok(Err(error)) => Arrival::Failed(error.to_string()),
-        Err(_) => Arrival::Failed(format!("the mail server did not take it within {timeout:?}")),
-    })
-}
-
-fn letter(from: &str, to: &[Mailbox], held: &Held) -> Result<Message, Unsent> {
-    let from: Mailbox =
-        from.parse().map_err(|_| Unsent("uptime.mail_from in hob.toml is no address".to_owned()))?;
-    let subject: String = held.notice.title().chars().filter(|c| !c.is_control()).collect();
-    // The same for every attempt, so that mail programs show it once.
-    let id = format!("<{}@{}>", held.id, from.email.domain());
-    let mut builder = Message::builder().from(from).subject(subject).message_id(Some(id));
-    for recipient in to {
-        builder = builder.to(recipient.clone());
-    }
-    let letter = builder.header(ContentType::TEXT_PLAIN).body(message::text(&held.notice));
-    letter.map_err(|error| Unsent(format!("the message cannot be written: {error}")))
 }
 
 fn read(alerts: &Alerts, name: &SecretName) -> Result<Secret, Unsent> {

@@ -19,20 +19,13 @@ const MAX_REDIRECTS: u8 = 20;
 const MAX_EXPECTED: usize = 16;
 const MAX_GRACE_S: u32 = 7 * 86_400;
 
-/// What to check. Only the options of its own kind may be given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+/// What to check, of all that a monitor says. Only the options of its own kind may be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSpec {
     pub kind: Kind,
-    /// A URL for `http`; `host:port` for `tcp` and `certificate`; a name for `dns`; nothing for `heartbeat`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schema(max_length = 2048, example = "https://example.com/health")]
     pub target: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSpec>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsSpec>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<HeartbeatSpec>,
 }
 
@@ -106,25 +99,6 @@ impl Default for HttpSpec {
 impl Default for HeartbeatSpec {
     fn default() -> Self {
         Self { cron: None, grace_s: 60 }
-    }
-}
-
-impl TryFrom<CheckSpec> for Check {
-    type Error = Wrong;
-
-    fn try_from(spec: CheckSpec) -> Result<Self, Wrong> {
-        spec.check().map_err(Wrong)
-    }
-}
-
-/// All that is wrong with a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong(pub Vec<Invalid>);
-
-impl std::fmt::Display for Wrong {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let all: Vec<String> = self.0.iter().map(Invalid::to_string).collect();
-        f.write_str(&all.join("; "))
     }
 }
 
@@ -310,74 +284,55 @@ fn headers(
     headers
 }
 
-impl From<Check> for CheckSpec {
-    fn from(check: Check) -> Self {
-        let kind = check.kind();
-        let target = check.target();
-        let (mut http, mut dns, mut heartbeat) = (None, None, None);
-        match check {
-            Check::Http(check) => http = Some(HttpSpec::from(check)),
-            Check::Dns(check) => {
-                dns = Some(DnsSpec {
-                    record: check.record,
-                    expected: check.expected,
-                    server: check.server.map(|server| server.to_string()),
-                });
-            }
-            Check::Heartbeat(check) => {
-                let cron = check.cron.map(|cron| cron.pattern.to_string());
-                heartbeat = Some(HeartbeatSpec { cron, grace_s: check.grace_s });
-            }
-            Check::Tcp(_) | Check::Certificate(_) => {}
-        }
-        Self { kind, target, http, dns, heartbeat }
-    }
-}
-
-impl From<HttpCheck> for HttpSpec {
-    fn from(check: HttpCheck) -> Self {
-        let header = |(name, value): &(http::HeaderName, http::HeaderValue)| {
-            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        Self {
-            method: check.method.to_string(),
-            headers: check.headers.iter().map(header).collect(),
-            body: check.body,
-            redirects: check.redirects,
-            auth: check.auth.map(|auth| match auth {
-                Auth::Basic { user, password } => AuthSpec::Basic { user, password: password.to_string() },
-                Auth::Bearer { token } => AuthSpec::Bearer { token: token.to_string() },
-            }),
-            version: check.version,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitor::MonitorSpec;
 
-    fn spec(json: &str) -> CheckSpec {
-        serde_json::from_str(json).unwrap()
+    /// What a monitor asks for that is written so, but for its name.
+    fn check(json: &str) -> Result<Check, Vec<Invalid>> {
+        let mut monitor: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
+        monitor.insert("name".to_owned(), "x".into());
+        let monitor: MonitorSpec = serde_json::from_value(monitor.into()).unwrap();
+        monitor.read().map(|(check, _)| check)
     }
 
     fn fields(json: &str) -> Vec<String> {
-        spec(json).check().unwrap_err().into_iter().map(|wrong| wrong.field).collect()
+        check(json).unwrap_err().into_iter().map(|wrong| wrong.field).collect()
     }
 
     #[test]
-    fn a_check_reads_as_it_is_written() {
-        for json in [
+    fn a_check_is_read_as_it_is_written() {
+        let http = check(
             r#"{"kind":"http","target":"https://example.com/","http":{"method":"POST","headers":{"x-a":"b"},"body":"{}",
                 "redirects":0,"auth":{"basic":{"user":"ann","password":"db_password"}},"version":"2"}}"#,
-            r#"{"kind":"tcp","target":"[::1]:5432"}"#,
-            r#"{"kind":"certificate","target":"example.com:443"}"#,
+        );
+        let Ok(Check::Http(http)) = http else { panic!("{http:?}") };
+        assert_eq!((http.method, http.url.as_str()), (http::Method::POST, "https://example.com/"));
+        assert_eq!((http.headers[0].0.as_str(), http.headers[0].1.as_bytes()), ("x-a", &b"b"[..]));
+        assert_eq!((http.body.as_deref(), http.redirects, http.version), (Some("{}"), 0, HttpVersion::Http2));
+        let Some(Auth::Basic { user, password }) = http.auth else { panic!("{:?}", http.auth) };
+        assert_eq!((user.as_str(), password.as_str()), ("ann", "db_password"));
+
+        let host = |host| url::Host::parse(host).unwrap();
+        let tcp = check(r#"{"kind":"tcp","target":"[::1]:5432"}"#);
+        assert_eq!(tcp, Ok(Check::Tcp(Endpoint { host: host("[::1]"), port: 5432 })));
+        let certificate = check(r#"{"kind":"certificate","target":"example.com:443"}"#);
+        assert_eq!(certificate, Ok(Check::Certificate(Endpoint { host: host("example.com"), port: 443 })));
+        let dns = check(
             r#"{"kind":"dns","target":"example.com","dns":{"record":"MX","expected":["a"],"server":"9.9.9.9:53"}}"#,
-            r#"{"kind":"heartbeat","heartbeat":{"cron":"0 3 * * *","grace_s":300}}"#,
-        ] {
-            let spec = spec(json);
-            assert_eq!(CheckSpec::from(spec.check().unwrap()), spec);
-        }
+        );
+        let asked = DnsCheck {
+            name: "example.com".to_owned(),
+            record: RecordType::Mx,
+            expected: vec!["a".to_owned()],
+            server: Some(([9, 9, 9, 9], 53).into()),
+        };
+        assert_eq!(dns, Ok(Check::Dns(asked)));
+        let heartbeat = check(r#"{"kind":"heartbeat","heartbeat":{"cron":"0 3 * * *","grace_s":300}}"#);
+        let Ok(Check::Heartbeat(heartbeat)) = heartbeat else { panic!("{heartbeat:?}") };
+        let pattern = heartbeat.cron.unwrap().pattern.to_string();
+        assert_eq!((pattern.as_str(), heartbeat.grace_s), ("0 3 * * *", 300));
     }
 
     #[test]
@@ -410,7 +365,7 @@ mod tests {
             let json = format!(
                 r#"{{"kind":"http","target":"http://x/","http":{{"auth":{{"bearer":{{"token":"{token}"}}}}}}}}"#
             );
-            let wrong = spec(&json).check().unwrap_err();
+            let wrong = check(&json).unwrap_err();
             assert!(!wrong[0].message.contains(token), "{wrong:?}");
         }
     }

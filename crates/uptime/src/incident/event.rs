@@ -8,11 +8,10 @@ use super::{Incident, Resolution};
 use crate::error::Result;
 use crate::monitor::Monitor;
 
-pub const OPENED: Topic = Topic("uptime.incident.opened");
-pub const REMINDED: Topic = Topic("uptime.incident.reminded");
-pub const RESOLVED: Topic = Topic("uptime.incident.resolved");
+/// What happens to incidents, in its order: one topic, so that nobody hears of an end before its beginning.
+pub const INCIDENTS: Topic = Topic("uptime.incidents");
 
-/// The payload of all three topics; their key is the incident's id.
+/// The payload of that topic; its key is the incident's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncidentEvent {
     pub incident: String,
@@ -72,18 +71,9 @@ impl IncidentEvent {
         }
     }
 
-    #[must_use]
-    pub fn topic(&self) -> Topic {
-        match self.what {
-            What::Opened => OPENED,
-            What::Reminded => REMINDED,
-            What::Resolved => RESOLVED,
-        }
-    }
-
     pub(super) fn emit(&self, tx: &Transaction) -> Result<()> {
         let payload = serde_json::to_string(self);
         let payload = payload.unwrap_or_else(|error| unreachable!("an event is plain data: {error}"));
-        Ok(tx.emit(self.topic(), &self.incident, payload)?)
+        Ok(tx.emit(INCIDENTS, &self.incident, payload)?)
     }
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::incidents::Shown as ShownIncident;
 use super::{MAY_WRITE, badge, beats, millis, path, share};
-use crate::board::Row;
+use crate::board::{Finding, Row};
 use crate::check::Kind;
 use crate::history::{self, Downtime, Period, Points, ResultRow};
 use crate::monitor::Monitor;
@@ -33,7 +33,7 @@ struct Detail {
     beats: Markup,
     now: Facts,
     phases: Vec<Phase>,
-    assertions: Vec<(Badge, String)>,
+    assertions: Vec<ShownAssertion>,
     shares: Vec<(&'static str, String)>,
     period: &'static str,
     periods: Vec<(&'static str, bool)>,
@@ -49,6 +49,13 @@ struct Phase {
     name: &'static str,
     took: Quantity,
     per_cent: u64,
+}
+
+struct ShownAssertion {
+    badge: Badge,
+    text: String,
+    /// Empty where nothing was judged.
+    found: String,
 }
 
 struct ShownResult {
@@ -135,15 +142,16 @@ fn phases(row: &Row) -> Vec<Phase> {
     known.map(phase).collect()
 }
 
-fn assertions(row: &Row) -> Vec<(Badge, String)> {
+fn assertions(row: &Row) -> Vec<ShownAssertion> {
     let results = row.status.assertions.iter().map(Some).chain(std::iter::repeat(None));
-    let shown = |(text, held): (&String, Option<&bool>)| {
-        let badge = match held {
+    let shown = |(text, finding): (&String, Option<&Finding>)| {
+        let badge = match finding.map(|finding| finding.holds) {
             Some(true) => Tone::Good.badge("holds"),
             Some(false) => Tone::Bad.badge("does not hold"),
             None => Tone::Idle.badge("not judged"),
         };
-        (badge, text.clone())
+        let found = finding.map(|finding| finding.found.clone()).unwrap_or_default();
+        ShownAssertion { badge, text: text.clone(), found }
     };
     row.monitor.spec.assertions.iter().zip(results).map(shown).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use hob_web::look::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, When};
-use hob_web::{Console, Page, Problem, Query};
+use hob_web::{Console, Footprint, Page, Problem, Query};
 
 use super::{MAY_WRITE, badge, beats, encoded, millis, share};
 use crate::board::Row;
@@ -29,8 +29,7 @@ struct Dashboard {
     only_failing: Field,
     rows: Vec<Shown>,
     pager: Pager,
-    /// What all monitors take in hot state, and each of them (U9).
-    memory: Option<(Quantity, Quantity)>,
+    footprint: Option<Footprint>,
     may_write: bool,
 }
 
@@ -80,11 +79,7 @@ pub(super) async fn show(
             first: wanted.after.is_some().then(|| link(&wanted, None)),
             next: next.map(|next| link(&wanted, Some(&next))),
         },
-        memory: uptime
-            .inner
-            .memory
-            .lock()
-            .map(|memory| (Quantity::bytes(memory.bytes), Quantity::bytes(memory.per_monitor()))),
+        footprint: uptime.footprint(),
         may_write: console.may(&MAY_WRITE),
     };
     console.page("Uptime", &body)

@@ -11,8 +11,9 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hob_records::UnixMs;
 use hob_web::look::{Badge, Escaped, Icon, Markup, Tone};
-use hob_web::{Problem, Time};
+use hob_web::{Problem, Query, Time};
 use parking_lot::Mutex;
+use serde::Deserialize;
 
 use super::{badge, share};
 use crate::board::Board;
@@ -28,6 +29,8 @@ const DAYS: i64 = 90;
 /// How far back incidents are listed.
 const LISTED_MS: i64 = 14 * DAY_MS;
 const MOST_LISTED: usize = 50;
+/// Systems of one page.
+const SHOWN: usize = 100;
 /// Strangers may ask as often as they like: the page is made at most so often.
 const FRESH: Duration = Duration::from_secs(5);
 const CACHE: HeaderValue = HeaderValue::from_static("public, max-age=15");
@@ -43,6 +46,19 @@ struct StatusPage {
     groups: Vec<Group>,
     incidents: Vec<Listed>,
     as_of: String,
+    page: usize,
+    pages: usize,
+}
+
+/// Which page of the systems, from 1.
+#[derive(Debug, Deserialize)]
+pub(super) struct Turned {
+    #[serde(default = "first")]
+    page: usize,
+}
+
+fn first() -> usize {
+    1
 }
 
 struct Window {
@@ -75,14 +91,24 @@ pub(crate) struct StatusCache(Mutex<Option<(Instant, Arc<Faces>)>>);
 
 #[derive(Debug)]
 struct Faces {
+    sight: Sight,
+    /// The first page, which most ask for; the others are made when they are.
     html: String,
     rss: String,
 }
 
-pub(super) async fn page(State(uptime): State<Uptime>) -> Result<Response, Problem> {
+pub(super) async fn page(
+    State(uptime): State<Uptime>,
+    Query(turned): Query<Turned>,
+) -> Result<Response, Problem> {
     let faces = faces(&uptime).await?;
+    let html = match turned.page {
+        1 => faces.html.clone(),
+        page if (2..=faces.sight.pages()).contains(&page) => faces.sight.html(page)?,
+        _ => return Err(Problem::not_found("page")),
+    };
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], faces.html.clone()).into_response())
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], html).into_response())
 }
 
 pub(super) async fn rss(State(uptime): State<Uptime>) -> Result<Response, Problem> {
@@ -102,26 +128,34 @@ async fn faces(uptime: &Uptime) -> Result<Arc<Faces>, Problem> {
     let ids: Vec<MonitorId> = published.iter().map(|monitor| monitor.id.clone()).collect();
     let board = uptime.board().await?;
     let downtime = history::availability(uptime.records(), &ids, now()).await?;
-    let sight = Sight { published: &published, board: &board, downtime: &downtime, now: now() };
-    let title = uptime.config().status_title.clone();
-    let faces = Arc::new(Faces {
-        rss: sight.rss(&title),
-        html: sight.page(title, &uptime.windows()).render().map_err(Problem::internal)?,
-    });
+    let (title, windows) = (uptime.config().status_title.clone(), uptime.windows());
+    let sight = Sight { title, published, windows, board, downtime, now: now() };
+    let faces = Arc::new(Faces { html: sight.html(1)?, rss: sight.rss(), sight });
     *uptime.inner.status.0.lock() = Some((Instant::now(), Arc::clone(&faces)));
     Ok(faces)
 }
 
 /// What there is to see.
-struct Sight<'a> {
-    published: &'a [Arc<Monitor>],
-    board: &'a Board,
-    downtime: &'a Downtime,
+#[derive(Debug)]
+struct Sight {
+    title: String,
+    published: Vec<Arc<Monitor>>,
+    windows: Arc<[Maintenance]>,
+    board: Arc<Board>,
+    downtime: Downtime,
     now: UnixMs,
 }
 
-impl Sight<'_> {
-    fn page(&self, title: String, windows: &[Maintenance]) -> StatusPage {
+impl Sight {
+    fn pages(&self) -> usize {
+        self.published.len().div_ceil(SHOWN).max(1)
+    }
+
+    fn html(&self, page: usize) -> Result<String, Problem> {
+        self.page(page).render().map_err(Problem::internal)
+    }
+
+    fn page(&self, page: usize) -> StatusPage {
         let (tone, banner) = self.banner();
         let shown = |window: &&Maintenance| {
             let spec = &window.spec;
@@ -135,14 +169,16 @@ impl Sight<'_> {
             to: time(window.spec.ends_at_ms),
         };
         StatusPage {
-            title,
+            title: self.title.clone(),
             tone,
             banner,
             busy_icon: Tone::Busy.icon(),
-            windows: windows.iter().filter(shown).map(window).collect(),
-            groups: self.groups(),
+            windows: self.windows.iter().filter(shown).map(window).collect(),
+            groups: self.groups(page),
             incidents: self.incidents().map(|(monitor, incident)| Listed::new(monitor, incident)).collect(),
             as_of: time(self.now.0),
+            page,
+            pages: self.pages(),
         }
     }
 
@@ -160,9 +196,9 @@ impl Sight<'_> {
         }
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn groups(&self, page: usize) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
-        for monitor in self.published {
+        for monitor in self.published.iter().skip((page - 1) * SHOWN).take(SHOWN) {
             let published = Published {
                 name: monitor.spec.name.clone(),
                 badge: badge(self.board.state(monitor)),
@@ -230,10 +266,10 @@ impl Sight<'_> {
         all.into_iter().take(MOST_LISTED)
     }
 
-    fn rss(&self, title: &str) -> String {
+    fn rss(&self) -> String {
         let mut xml = format!(
             r#"<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>{0}</title><link>/status</link><description>{0}</description>"#,
-            Escaped(title)
+            Escaped(&self.title)
         );
         for (monitor, incident) in self.incidents() {
             let words = Listed::new(monitor, incident).words;

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use hob_records::outbox::{self, Replay, Topic};
+use hob_records::outbox::{self, Replay};
 use hob_records::{Address, Options, PageRequest, Records, UnixMs};
 use hob_testkit::{Database, LIMIT, every_database};
 use hob_uptime::check::Kind;
-use hob_uptime::incident::{
-    self, Acknowledged, Filter, IncidentEvent, News, OPENED, REMINDED, RESOLVED, Resolution,
-};
+use hob_uptime::incident::{self, Acknowledged, Filter, INCIDENTS, IncidentEvent, News, Resolution, What};
 use hob_uptime::keys::MonitorId;
 use hob_uptime::maintenance::{self, MaintenanceSpec};
 use hob_uptime::monitor::{self, Monitor, MonitorSpec};
@@ -42,15 +40,17 @@ fn change(monitor: &Monitor, change: Change, fence: u64) -> Unsettled {
     }
 }
 
-/// The events of a topic, once the relay has numbered them.
-async fn events(records: &Records, topic: Topic) -> Vec<IncidentEvent> {
+/// The events of a kind, once the relay has numbered them.
+async fn events(records: &Records, what: What) -> Vec<IncidentEvent> {
     let mut relay = outbox::Relay::new(records, outbox::Retention::default());
     let publish = |_| async { Ok::<_, std::convert::Infallible>(()) };
     while !matches!(relay.turn(publish).await.unwrap(), outbox::Turn::Idle) {}
     relay.release().await.unwrap();
-    match outbox::after(records, topic, 0, 100).await.unwrap() {
+    match outbox::after(records, INCIDENTS, 0, 100).await.unwrap() {
         Replay::Events(events) => {
-            events.iter().map(|event| serde_json::from_str(&event.payload).unwrap()).collect()
+            let all =
+                events.iter().map(|event| serde_json::from_str::<IncidentEvent>(&event.payload).unwrap());
+            all.filter(|event| event.what == what).collect()
         }
         missed @ Replay::Missed { .. } => panic!("{missed:?}"),
     }
@@ -79,7 +79,7 @@ every_database! {
         assert_eq!(kept.rows.len(), 1);
         assert_eq!((kept.rows[0].resolved_at, kept.rows[0].resolution), (Some(UnixMs(1_009_000)), Some(Resolution::Recovered)));
 
-        let (opened, resolved) = (events(&records, OPENED).await, events(&records, RESOLVED).await);
+        let (opened, resolved) = (events(&records, What::Opened).await, events(&records, What::Resolved).await);
         assert_eq!((opened.len(), resolved.len()), (1, 1));
         assert_eq!((opened[0].name.as_str(), &opened[0].channels), ("Shop", &vec!["ops".to_owned()]));
         assert_eq!((resolved[0].incident.as_str(), resolved[0].opened_at_ms), (kept.rows[0].id.as_str(), 990_000));
@@ -104,11 +104,11 @@ every_database! {
         let open = incident::open(&records).await.unwrap().remove(0);
         assert!(open.maintenance && open.told_at.is_none());
         incident::remind(&records, &monitor, &open, News::Maintenance).await.unwrap();
-        assert_eq!(events(&records, OPENED).await.len(), 0);
+        assert_eq!(events(&records, What::Opened).await.len(), 0);
         for _ in 0..2 {
             incident::remind(&records, &monitor, &open, News::Yes).await.unwrap();
         }
-        assert_eq!(events(&records, OPENED).await.len(), 1);
+        assert_eq!(events(&records, What::Opened).await.len(), 1);
     }
 
     /// U8
@@ -124,7 +124,7 @@ every_database! {
             open.reminders == 1
         })
         .await;
-        assert_eq!(events(&records, REMINDED).await[0].number, 1);
+        assert_eq!(events(&records, What::Reminded).await[0].number, 1);
 
         let taken = incident::acknowledge(&records, &open.id, "ann").await.unwrap();
         assert!(matches!(taken, Acknowledged::Acknowledged(_)));

@@ -10,13 +10,15 @@ use hob_records::outbox::{Event, Relay, Retention};
 use hob_records::{Query, Read as _, sql};
 use hob_testkit::{Database, LIMIT, Layout, Needs, Store, TestApp, TestHouse, every_database, wait_for};
 use hob_uptime::alert::{Alerts, channel, signature};
-use hob_uptime::incident::{IncidentEvent, What};
+use hob_uptime::incident::{INCIDENTS, IncidentEvent, What};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, MIGRATIONS, Uptime};
+use hob_web::Web;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use crate::mail::MailServer;
+use crate::identity::{Authority, Flaw};
+use crate::mail::{MailServer, Security};
 use crate::target::{Target, answer};
 
 pub(crate) const NEEDS: Needs = Needs {
@@ -60,6 +62,13 @@ impl Office {
         self.house.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
     }
 
+    /// Sends letters through this server.
+    fn send_through(&mut self, address: &str) {
+        let path = self.folder.path().join("smtp");
+        std::fs::write(&path, address).unwrap();
+        self.config.smtp = Some(SecretRef::File(path));
+    }
+
     fn alerts(&self) -> Alerts {
         self.alerts_in(&self.house)
     }
@@ -67,6 +76,12 @@ impl Office {
     fn alerts_in(&self, house: &House) -> Alerts {
         let probe = Probe::new(Limits::default(), self.house.secrets.clone());
         Alerts::new(house, &probe, Live::fixed(self.config.clone()))
+    }
+
+    /// Takes in and carries from now on.
+    fn start(&self) {
+        let web = Web::open(&self.house, Live::fixed(hob_web::Config::default())).unwrap();
+        self.alerts().start(web.changes());
     }
 
     /// Adds a channel, and answers with its id.
@@ -85,10 +100,14 @@ impl Office {
 
     /// Says that an incident was opened, as incidents do, and lets the outbox number it.
     async fn open(&self, incident: &str, channels: &[&str]) {
-        let event = event(incident, channels);
-        let payload = serde_json::to_string(&event).unwrap();
-        let (topic, payload) = (event.topic(), payload.as_str());
-        let emit = |tx: hob_records::Transaction| async move { tx.emit(topic, incident, payload) };
+        self.tell(&event(incident, channels)).await;
+    }
+
+    async fn tell(&self, event: &IncidentEvent) {
+        let payload = &serde_json::to_string(event).unwrap();
+        let incident = event.incident.as_str();
+        let emit =
+            |tx: hob_records::Transaction| async move { tx.emit(INCIDENTS, incident, payload.as_str()) };
         self.house.records.write(emit).await.unwrap();
         let mut relay = Relay::new(&self.house.records, Retention::default());
         relay.turn(async |_: Vec<Event>| Ok::<(), String>(())).await.unwrap();
@@ -158,7 +177,7 @@ every_database! {
         // By its id and by its name is still one channel.
         office.open("i1", &[&id, "Operations", "nobody"]).await;
         office.open("i1", &[&id]).await;
-        office.alerts().start();
+        office.start();
         office.ends("delivered", 1).await;
 
         let heard = target.heard();
@@ -184,7 +203,7 @@ every_database! {
         .await;
         let id = office.webhook("Operations", &target).await;
         office.open("i1", &[&id]).await;
-        office.alerts().start();
+        office.start();
         office.ends("delivered", 3).await;
         let tries: Query<(u32, bool, String)> =
             sql("SELECT number, delivered, message FROM uptime_attempt ORDER BY number");
@@ -195,6 +214,30 @@ every_database! {
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
 
+    /// U9: what a channel is told of an incident has an order, also while the channel does not work.
+    async fn the_end_of_an_incident_does_not_overtake_its_beginning(database: Database) {
+        let office = Office::new(database).await;
+        let tries = Arc::new(AtomicUsize::new(0));
+        let target = Target::saying(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => answer(500, "", ""),
+            _ => answer(200, "", ""),
+        })
+        .await;
+        let id = office.webhook("Operations", &target).await;
+        let opened = event("i1", &[&id]);
+        office.tell(&opened).await;
+        office.tell(&IncidentEvent { what: What::Reminded, ..opened.clone() }).await;
+        office.tell(&IncidentEvent { what: What::Resolved, ..opened }).await;
+        office.start();
+        wait_for("all of them to arrive", LIMIT, async || {
+            let all = office.deliveries().await;
+            if all.len() == 3 && all.iter().all(|(_, state, _)| state == "delivered") { Ok(()) } else { Err(all) }
+        })
+        .await;
+        let told: Vec<_> = target.heard().iter().map(|request| header(request, "x-hob-event").unwrap().to_owned()).collect();
+        assert_eq!(told, ["opened", "opened", "opened", "reminded", "resolved"]);
+    }
+
     /// U9: retries are bounded.
     async fn a_channel_that_never_works_is_given_up(database: Database) {
         let mut office = Office::new(database).await;
@@ -202,7 +245,7 @@ every_database! {
         let target = Target::saying(|_| answer(503, "", "")).await;
         let id = office.webhook("Operations", &target).await;
         office.open("i1", &[&id]).await;
-        office.alerts().start();
+        office.start();
         office.ends("failed", 3).await;
         assert_eq!(target.visits(), 3);
     }
@@ -233,15 +276,17 @@ every_database! {
 
         let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let first = office.test.another_node().await;
-        let alerts = office.alerts_in(&House { secrets: office.house.secrets.clone(), ..first });
+        let first = House { secrets: office.house.secrets.clone(), ..first };
+        let alerts = office.alerts_in(&first);
+        let web = Web::open(&first, Live::fixed(hob_web::Config::default())).unwrap();
         doomed.spawn(async move {
-            alerts.start();
+            alerts.start(web.changes());
             std::future::pending::<()>().await;
         });
         wait_for("the first visit", LIMIT, async || visits.load(Ordering::SeqCst) > 0).await;
         doomed.shutdown_background();
 
-        office.alerts().start();
+        office.start();
         wait_for("the delivery", LIMIT, async || {
             let all = office.deliveries().await;
             if all[0].1 == "delivered" { Ok(()) } else { Err(all) }
@@ -259,7 +304,7 @@ every_database! {
         let target = Target::saying(|_| answer(500, "", "")).await;
         let id = office.webhook("Operations", &target).await;
         office.open("i1", &[&id]).await;
-        office.alerts().start();
+        office.start();
         office.ends("waiting", 1).await;
         assert!(channel::remove(&office.house.records, &id.as_str().into()).await.unwrap());
         office.house.records.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
@@ -280,7 +325,7 @@ async fn a_black_hole_delays_no_other_channel() {
     for n in 0..INCIDENTS {
         office.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
     }
-    office.alerts().start();
+    office.start();
     wait_for("all that can arrive", LIMIT, async || {
         let all = office.deliveries().await;
         all.iter().filter(|(id, state, _)| id.contains(&good_id) && state == "delivered").count() == INCIDENTS
@@ -334,7 +379,7 @@ async fn slack_and_discord_are_posted_to_where_a_secret_says() {
     office.channel(json!({"name": "Slack", "kind": "slack", "secret": "slack_url"})).await;
     office.channel(json!({"name": "Discord", "kind": "discord", "secret": "discord_url"})).await;
     office.open("i1", &["Slack", "Discord"]).await;
-    office.alerts().start();
+    office.start();
     wait_for("both", LIMIT, async || {
         office.deliveries().await.iter().filter(|(_, state, _)| state == "delivered").count() == 2
     })
@@ -352,15 +397,13 @@ async fn slack_and_discord_are_posted_to_where_a_secret_says() {
 #[tokio::test]
 async fn a_letter_reaches_all_recipients() {
     let mut office = Office::new(Database::sqlite()).await;
-    let server = MailServer::start().await;
-    let path = office.folder.path().join("smtp");
-    std::fs::write(&path, format!("smtp://{}", server.address)).unwrap();
-    office.config.smtp = Some(SecretRef::File(path));
+    let server = MailServer::start(Security::None).await;
+    office.send_through(&format!("smtp://{}", server.address));
     office.config.mail_from = "Hob <hob@status.example>".to_owned();
     let to = ["Ann <ann@example.com>", "bob@example.com"];
     let id = office.channel(json!({"name": "Mail", "kind": "email", "to": to})).await;
     office.open("i1", &[&id]).await;
-    office.alerts().start();
+    office.start();
     office.ends("delivered", 1).await;
     let letters = server.letters();
     assert_eq!(letters.len(), 1);
@@ -374,15 +417,49 @@ async fn a_letter_reaches_all_recipients() {
     }
 }
 
+/// Letters go through TLS where they are asked to, or not at all.
+#[tokio::test]
+async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
+    let mut office = Office::new(Database::sqlite()).await;
+    let authority = Authority::new();
+    let acceptor = || authority.acceptor(Flaw::None, &[]);
+    let roots = office.folder.path().join("roots.pem");
+    std::fs::write(&roots, authority.pem()).unwrap();
+    let id = office.channel(json!({"name": "Mail", "kind": "email", "to": ["ann@example.com"]})).await;
+    let id = &id.as_str().into();
+    for (security, scheme, query) in [
+        (Security::StartTls(acceptor()), "smtp", "?tls=required"),
+        (Security::StartTls(acceptor()), "smtp", "?tls=opportunistic"),
+        (Security::Implicit(acceptor()), "smtps", ""),
+    ] {
+        let server = MailServer::start(security).await;
+        let url = format!("{scheme}://ann:{SECRET}@{}{query}", server.address);
+        office.send_through(&url);
+        office.config.roots = None;
+        let refused = office.alerts().test(id).await.unwrap().unwrap();
+        assert!(!refused.delivered && refused.message.contains("certificate"), "{url}: {refused:?}");
+        assert!(server.letters().is_empty());
+
+        office.config.roots = Some(roots.clone());
+        let attempt = office.alerts().test(id).await.unwrap().unwrap();
+        assert!(attempt.delivered, "{url}: {attempt:?}");
+        let letters = server.letters();
+        assert!(letters.len() == 1 && letters[0].secured, "{letters:?}");
+    }
+
+    let plain = MailServer::start(Security::None).await;
+    office.send_through(&format!("smtp://{}?tls=required", plain.address));
+    let refused = office.alerts().test(id).await.unwrap().unwrap();
+    assert!(!refused.delivered && plain.letters().is_empty(), "{refused:?}");
+}
+
 #[tokio::test]
 async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
     let mut office = Office::new(Database::sqlite()).await;
-    let path = office.folder.path().join("smtp");
     for (address, told) in
         [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is none")]
     {
-        std::fs::write(&path, address).unwrap();
-        office.config.smtp = Some(SecretRef::File(path.clone()));
+        office.send_through(&address);
         let to = ["ann@example.com"];
         let name = told;
         let id = office.channel(json!({"name": name, "kind": "email", "to": to})).await;
@@ -435,7 +512,7 @@ async fn a_test_is_sent_at_once_and_only_once() {
     let target = Target::saying(|_| answer(418, "", "")).await;
     let id = office.webhook("Ops", &target).await;
     let app = app(&office).await;
-    office.alerts().start();
+    office.start();
     let tested = app.post(&format!("/api/v1/uptime/channels/{id}/test"), &json!({})).await;
     let tested: Value = serde_json::from_slice(&tested.body).unwrap();
     assert_eq!((&tested["delivered"], &tested["message"]), (&json!(false), &json!("status 418")));

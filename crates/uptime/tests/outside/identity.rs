@@ -31,6 +31,11 @@ impl Authority {
         self.0.der().clone()
     }
 
+    /// The same as a file has it.
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
     /// A server's side of handshakes, with a certificate for 127.0.0.1 and `good.example` unless that is its flaw.
     pub(crate) fn acceptor(&self, flaw: Flaw, protocols: &[&str]) -> TlsAcceptor {
         let names = match flaw {

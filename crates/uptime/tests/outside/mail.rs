@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 pub(crate) struct MailServer {
     pub(crate) address: SocketAddr,
@@ -13,10 +14,22 @@ pub(crate) struct MailServer {
     task: JoinHandle<()>,
 }
 
+/// How the server hides what it is told.
+#[derive(Clone)]
+pub(crate) enum Security {
+    None,
+    /// It waits to be asked.
+    StartTls(TlsAcceptor),
+    /// From the first byte on.
+    Implicit(TlsAcceptor),
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Letter {
     pub(crate) recipients: Vec<String>,
     pub(crate) text: String,
+    /// Whether it came through TLS.
+    pub(crate) secured: bool,
 }
 
 impl Drop for MailServer {
@@ -26,14 +39,14 @@ impl Drop for MailServer {
 }
 
 impl MailServer {
-    pub(crate) async fn start() -> Self {
+    pub(crate) async fn start(security: Security) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let letters: Arc<Mutex<Vec<Letter>>> = Arc::default();
-        let inbox = Arc::clone(&letters);
+        let inbox = Inbox(Arc::clone(&letters));
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(receive(stream, Arc::clone(&inbox)));
+                tokio::spawn(inbox.clone().serve(stream, security.clone()));
             }
         });
         Self { address, letters, task }
@@ -44,33 +57,79 @@ impl MailServer {
     }
 }
 
-/// Just enough of SMTP for a client that has nothing to hide.
-async fn receive(stream: TcpStream, inbox: Arc<Mutex<Vec<Letter>>>) -> Option<()> {
-    let (reader, mut writer) = stream.into_split();
-    let mut lines = BufReader::new(reader).lines();
-    writer.write_all(b"220 mail.example\r\n").await.ok()?;
-    let mut letter = Letter::default();
-    while let Some(line) = lines.next_line().await.ok()? {
-        let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
-        let reply = match verb.as_str() {
-            "EHLO" | "HELO" => "250 mail.example",
-            "RCPT" => {
-                letter.recipients.push(line);
-                "250 fine"
+#[derive(Clone)]
+struct Inbox(Arc<Mutex<Vec<Letter>>>);
+
+/// Why a conversation ended.
+enum Ended {
+    Said,
+    WantsTls,
+}
+
+impl Inbox {
+    async fn serve(self, mut stream: TcpStream, security: Security) -> Option<()> {
+        const GREETING: &[u8] = b"220 mail.example\r\n";
+        const OFFER: [&str; 2] = ["250-mail.example", "250 AUTH PLAIN"];
+        let secured = Letter { secured: true, ..Letter::default() };
+        match security {
+            Security::None => {
+                stream.write_all(GREETING).await.ok()?;
+                self.talk(&mut stream, &OFFER, Letter::default()).await?;
             }
-            "DATA" => {
-                writer.write_all(b"354 go on\r\n").await.ok()?;
-                while let Some(line) = lines.next_line().await.ok()?.filter(|line| line != ".") {
-                    letter.text.push_str(&line);
-                    letter.text.push('\n');
+            Security::StartTls(acceptor) => {
+                stream.write_all(GREETING).await.ok()?;
+                let offer = ["250-mail.example", "250 STARTTLS"];
+                if let Ended::WantsTls = self.talk(&mut stream, &offer, Letter::default()).await? {
+                    let mut stream = acceptor.accept(stream).await.ok()?;
+                    self.talk(&mut stream, &OFFER, secured.clone()).await?;
                 }
-                inbox.lock().unwrap().push(std::mem::take(&mut letter));
-                "250 taken"
             }
-            "QUIT" => "221 bye",
-            _ => "250 fine",
-        };
-        writer.write_all(format!("{reply}\r\n").as_bytes()).await.ok()?;
+            Security::Implicit(acceptor) => {
+                let mut stream = acceptor.accept(stream).await.ok()?;
+                stream.write_all(GREETING).await.ok()?;
+                self.talk(&mut stream, &OFFER, secured.clone()).await?;
+            }
+        }
+        Some(())
     }
-    Some(())
+
+    /// Just enough of SMTP for one client.
+    async fn talk(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        offers: &[&str],
+        blank: Letter,
+    ) -> Option<Ended> {
+        let (reader, mut writer) = tokio::io::split(stream);
+        let mut lines = BufReader::new(reader).lines();
+        let mut letter = blank.clone();
+        while let Some(line) = lines.next_line().await.ok()? {
+            let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+            let reply = match verb.as_str() {
+                "EHLO" | "HELO" => offers.join("\r\n"),
+                "STARTTLS" => {
+                    writer.write_all(b"220 go on\r\n").await.ok()?;
+                    return Some(Ended::WantsTls);
+                }
+                "RCPT" => {
+                    letter.recipients.push(line);
+                    "250 fine".to_owned()
+                }
+                "DATA" => {
+                    writer.write_all(b"354 go on\r\n").await.ok()?;
+                    while let Some(line) = lines.next_line().await.ok()?.filter(|line| line != ".") {
+                        letter.text.push_str(&line);
+                        letter.text.push('\n');
+                    }
+                    self.0.lock().unwrap().push(std::mem::replace(&mut letter, blank.clone()));
+                    "250 taken".to_owned()
+                }
+                "AUTH" => "235 welcome".to_owned(),
+                "QUIT" => "221 bye".to_owned(),
+                _ => "250 fine".to_owned(),
+            };
+            writer.write_all(format!("{reply}\r\n").as_bytes()).await.ok()?;
+        }
+        Some(Ended::Said)
+    }
 }

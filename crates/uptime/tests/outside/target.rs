@@ -8,7 +8,8 @@ use std::time::Duration;
 use hob_house::config::Secrets;
 use hob_testkit::LIMIT;
 use hob_uptime::assertion::Assertion;
-use hob_uptime::check::{Check, CheckSpec, Observation, Outcome};
+use hob_uptime::check::{Check, Observation, Outcome};
+use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::probe::{Limits, Probe};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -139,8 +140,10 @@ pub(crate) fn answer(status: u16, headers: &str, body: &str) -> String {
 }
 
 pub(crate) fn check(json: &str) -> Check {
-    let spec: CheckSpec = serde_json::from_str(json).unwrap();
-    spec.check().unwrap()
+    let mut monitor: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
+    monitor.insert("name".to_owned(), "x".into());
+    let monitor: MonitorSpec = serde_json::from_value(monitor.into()).unwrap();
+    monitor.read().unwrap().0
 }
 
 pub(crate) fn get(url: &str) -> Check {

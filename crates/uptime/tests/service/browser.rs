@@ -75,3 +75,28 @@ async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
         client.close().await.unwrap();
     }
 }
+
+/// U9: somebody wants to know whether a channel works, and sees that it does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_is_added_and_its_test_is_seen_to_arrive() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let (hook, service) = (Target::start().await, Service::start(&house).await);
+    let browser = Browser::start();
+    let client = browser.open(Window::default()).await;
+    client.goto(&service.app.url("/uptime/channels")).await.unwrap();
+    fill(&client, "name", "Operations").await;
+    fill(&client, "url", &hook.url).await;
+    press(&client, "form.form > button").await;
+    wait_to_see(&client, "#deliveries", "nothing yet").await;
+    press(&client, ".page-head button.primary").await;
+    wait_to_see(&client, "#deliveries", "delivered").await;
+    wait_to_see(&client, "#deliveries", "status 200").await;
+    assert_eq!(hook.asked(), 1);
+
+    hook.answer_with(500);
+    press(&client, ".page-head button.primary").await;
+    wait_to_see(&client, "#deliveries", "status 500").await;
+    client.goto(&service.app.url("/uptime/channels")).await.unwrap();
+    wait_to_see(&client, "main", "operations").await;
+    client.close().await.unwrap();
+}

@@ -26,7 +26,7 @@ async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
         tally.of(hob_uptime::state::State::Pending) == 0
     })
     .await;
-    let estimate = service.uptime.memory().await.unwrap();
+    let estimate = service.uptime.measure_footprint().await.unwrap();
     let mut exact = 0;
     let keys: Vec<String> = house.hot.run(cmd("KEYS").arg("monitor:*")).await.unwrap();
     for key in keys {

@@ -17,12 +17,19 @@ async fn a_monitor_is_added_and_edited_by_form_and_shown() {
     let (_house, service) = service().await;
     let (app, target) = (&service.app, Target::start().await);
     assert!(app.get("/uptime").await.text().contains("No monitors yet"));
-    let fields = [("name", "<Shop>"), ("kind", "http"), ("target", &target.url), ("interval_s", "1")];
+    let fields = [
+        ("name", "<Shop>"),
+        ("kind", "http"),
+        ("target", &target.url),
+        ("interval_s", "1"),
+        ("assertions", "status == 200"),
+    ];
     let added = app.submit("/uptime/new", &fields).await;
     assert_eq!(added.status, 303, "{}", added.text());
     let page = added.header("location").to_owned();
     let id = page.rsplit('/').next().unwrap().to_owned();
     service.wait_for_state(&id, "UP").await;
+    assert!(app.get(&page).await.text().contains("found 200"));
     let shown = app.get("/uptime?search=shop&tag=&failing=false").await.text();
     assert!(shown.contains("&#60;Shop&#62;") || shown.contains("&lt;Shop&gt;"), "{shown}");
     assert!(!shown.contains("<Shop>") && shown.contains("class=\"heartbeat\""), "{shown}");
@@ -93,17 +100,42 @@ async fn the_status_page_shows_what_was_published_and_nothing_else() {
     service.wait_for_state(&id, "UP").await;
     target.answer_with(500);
     service.wait_for_state(&id, "DOWN").await;
+    // The incident is in the records a moment after the state is in hot state.
     wait_for("the public to know", LIMIT, async || {
-        service.app.get("/status").await.text().contains("All systems are down")
+        service.app.get("/status").await.text().contains("is down since")
     })
     .await;
     let page = service.app.get("/status").await;
     let text = page.text();
     assert_eq!(page.header("cache-control"), "public, max-age=15");
-    assert!(text.contains("Website") && text.contains("is down since"), "{text}");
+    assert!(text.contains("Website") && text.contains("All systems are down"), "{text}");
     for hidden in ["Internal", "Secret", "<script", "500", &target.url, &id] {
         assert!(!text.contains(hidden), "{hidden} is shown: {text}");
     }
     let feed = service.app.get("/status.rss").await;
     assert!(feed.text().contains("<title>Website: is down since"), "{}", feed.text());
+}
+
+/// However much is published, a page is bounded.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_page_of_many_systems_has_several_pages() {
+    let (_house, service) = service().await;
+    for n in 0..101 {
+        let monitor = json!({"name": format!("System {n:03}"), "kind": "tcp", "target": "127.0.0.1:1",
+                             "interval_s": 3600, "published": true});
+        assert_eq!(service.app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
+    }
+    wait_for("all to be published", LIMIT, async || {
+        service.app.get("/status").await.text().contains("Page 1 of 2")
+    })
+    .await;
+    let first = service.app.get("/status").await.text();
+    assert!(first.contains("System 099") && !first.contains("System 100"), "{first}");
+    let second = service.app.get("/status?page=2").await;
+    assert_eq!(second.header("cache-control"), "public, max-age=15");
+    assert!(second.text().contains("System 100") && !second.text().contains("System 099"));
+    for page in ["0", "3", "-1", "x"] {
+        let status = service.app.get(&format!("/status?page={page}")).await.status;
+        assert!(status.is_client_error(), "{page}: {status}");
+    }
 }

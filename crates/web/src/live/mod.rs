@@ -3,10 +3,12 @@
 mod changes;
 mod client;
 mod feed;
+mod hint;
 mod outbox;
 mod routes;
 
 pub use changes::Changes;
 pub use client::Client;
 pub use feed::Feed;
+pub use hint::Hint;
 pub(crate) use routes::routes;

@@ -9,13 +9,11 @@ use axum::response::Response;
 use futures_util::stream::{self, Stream};
 use hob_records::Records;
 use hob_records::outbox::{self, Replay, Topic};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{GREETING, HEARTBEAT, HEARTBEAT_BYTES};
-use super::feed::{Event, RESET, wire};
-use super::{Changes, Client};
+use super::feed::{RESET, wire};
+use super::{Changes, Client, Hint};
 use crate::Problem;
 
 /// How often new events are looked for when nobody says that there are any.
@@ -29,8 +27,7 @@ struct Place {
     /// The number that was sent last.
     last: u64,
     ready: VecDeque<Bytes>,
-    news: Receiver<Event>,
-    hint: &'static str,
+    hint: Hint,
     beat: Instant,
 }
 
@@ -48,14 +45,14 @@ impl Client {
         changes: &Changes,
         hint: &'static str,
     ) -> Result<Response, Problem> {
-        let news = changes.feed().attach(None).news;
+        let hint = changes.hint(hint);
         let last = match self.last().and_then(|last| last.parse().ok()) {
             Some(number) => number,
             None => newest(records, topic).await?,
         };
         let ready = VecDeque::from([Bytes::from_static(GREETING)]);
         let beat = Instant::now() + HEARTBEAT;
-        let place = Place { records: records.clone(), topic, last, ready, news, hint, beat };
+        let place = Place { records: records.clone(), topic, last, ready, hint, beat };
         Ok(self.respond(place.events()))
     }
 }
@@ -106,14 +103,9 @@ impl Place {
             return Some(());
         }
         let look = self.beat.min(Instant::now() + LOOK_EVERY);
-        while let Ok(heard) = timeout_at(look, self.news.recv()).await {
-            match heard {
-                Ok(event) if event.topic.as_deref().is_some_and(|topic| topic != self.hint) => {}
-                Err(RecvError::Closed) => return None,
-                // What was lost may have been the hint.
-                Ok(_) | Err(RecvError::Lagged(_)) => break,
-            }
+        match timeout_at(look, self.hint.heard()).await {
+            Ok(None) => None,
+            Ok(Some(())) | Err(_) => Some(()),
         }
-        Some(())
     }
 }

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use futures_util::FutureExt;
 use hob_house::{House, Live};
 use hob_records::outbox::{Relay, Retention, Topic};
 use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, every_house, wait_for};
@@ -39,6 +40,22 @@ impl Events {
         };
         tokio::time::timeout(LIMIT, read).await.expect("an event in time")
     }
+}
+
+#[tokio::test]
+async fn a_hint_is_heard_for_its_own_topic_alone() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let web = Web::open(&house, Live::fixed(Config::default())).unwrap();
+    web.start();
+    let mut hint = web.changes().hint("garden");
+    for topic in ["pond", "garden", "orchard"] {
+        web.changes().tell(topic);
+    }
+    assert_eq!(tokio::time::timeout(LIMIT, hint.heard()).await, Ok(Some(())));
+    let mut last = web.changes().hint("shed");
+    web.changes().tell("shed");
+    assert_eq!(tokio::time::timeout(LIMIT, last.heard()).await, Ok(Some(())));
+    assert_eq!(hint.heard().now_or_never(), None, "others were told of, not its own");
 }
 
 /// The id of the last event of a text.

@@ -82,11 +82,25 @@ async fn insert(tx: &Transaction, key: &Key, notice: &Notice, held_until: UnixMs
     Ok(())
 }
 
-/// Channels for which something is due that nobody holds.
+/// What may be carried now ($1): it is due, nobody holds it, and what the channel was to hear of the incident before
+/// has arrived or was given up. By their names, kinds are in the order in which they happen.
+macro_rules! ready {
+    () => {
+        "d.state = 'waiting' AND d.due_at <= $1 AND d.held_until < $1 AND NOT EXISTS (
+             SELECT 1 FROM uptime_delivery e
+             WHERE e.incident_id = d.incident_id AND e.channel_id = d.channel_id AND e.state = 'waiting'
+               AND (e.kind, e.number) < (d.kind, d.number))"
+    };
+}
+
+/// Channels for which something can be carried.
 pub(in crate::alert) async fn due_channels(records: &Records) -> Result<Vec<ChannelId>> {
     let work = |snapshot: hob_records::Snapshot| async move {
-        let due: Query<(ChannelId,)> = sql("SELECT DISTINCT channel_id FROM uptime_delivery
-                                            WHERE state = 'waiting' AND due_at <= $1 AND held_until < $1 LIMIT 500");
+        let due: Query<(ChannelId,)> = sql(concat!(
+            "SELECT DISTINCT d.channel_id FROM uptime_delivery d WHERE ",
+            ready!(),
+            " LIMIT 500"
+        ));
         snapshot.all(due.bind(snapshot.now())).await
     };
     let due: Vec<(ChannelId,)> = records.read(work).await?;
@@ -102,13 +116,15 @@ pub(in crate::alert) async fn claim(
 ) -> Result<Vec<Held>> {
     let work = |tx: Transaction| async move {
         // Asked again outside: another may have taken one while we waited for its row.
-        let claim: Query<Claimed> = sql("UPDATE uptime_delivery SET held_until = $3, fence = fence + 1
-                         WHERE state = 'waiting' AND held_until < $2 AND id IN (
-                             SELECT id FROM uptime_delivery
-                             WHERE channel_id = $1 AND state = 'waiting' AND due_at <= $2 AND held_until < $2
-                             ORDER BY created_at, id LIMIT $4)
-                         RETURNING id, channel_id, notice, attempts, fence");
-        let claim = claim.bind(channel_id).bind(tx.now()).bind(tx.now().plus(lease)).bind(most);
+        let claim: Query<Claimed> = sql(concat!(
+            "UPDATE uptime_delivery SET held_until = $3, fence = fence + 1
+             WHERE state = 'waiting' AND held_until < $1 AND id IN (
+                 SELECT d.id FROM uptime_delivery d WHERE d.channel_id = $2 AND ",
+            ready!(),
+            " ORDER BY d.created_at, d.id LIMIT $4)
+             RETURNING id, channel_id, notice, attempts, fence"
+        ));
+        let claim = claim.bind(tx.now()).bind(channel_id).bind(tx.now().plus(lease)).bind(most);
         tx.all(claim).await
     };
     let claimed: Vec<Claimed> = records.write_with(Isolation::Committed, work).await?;
