@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::charts::Charts;
 use crate::load_tests::{LoadTests, Wish};
 use crate::logs::{Level, Line, Ring};
-use crate::plan::{Format, Mistake, Plan};
+use crate::plan::{Files, Format, Mistake, Plan, Written};
 use crate::plans::{Edited, PlanEntry, PlanId};
 use crate::report::Report;
 use crate::routes::{Act, SERVICE, act, find, queue, run_id};
@@ -22,7 +22,7 @@ use crate::spread::Summary;
 
 const EXAMPLE: &str = include_str!("pages/example.toml");
 const RUNS: u16 = 20;
-const LINES: u32 = 100;
+const LINES: usize = 100;
 
 pub(crate) fn routes(tests: &LoadTests) -> Routes {
     let (read, write) = (Access::read(SERVICE), Access::write(SERVICE));
@@ -86,6 +86,9 @@ struct Editor {
     action: String,
     source: Field,
     format: Field,
+    files: Files,
+    file_name: Field,
+    file: Field,
     run_type: Field,
     priority: Field,
     runners: Field,
@@ -100,10 +103,26 @@ struct Draft {
     source: String,
     format: Format,
     version: Option<u32>,
+    /// A file to be put beside those that the plan has, if it has a name.
+    #[serde(default)]
+    file_name: String,
+    #[serde(default)]
+    file: String,
+}
+
+impl Draft {
+    /// The plan that it makes of one with these files.
+    fn written(&self, mut files: Files) -> Written {
+        let name = self.file_name.trim();
+        if !name.is_empty() {
+            files.put(name, &self.file);
+        }
+        Written { source: self.source.clone(), format: self.format, files }
+    }
 }
 
 impl Editor {
-    fn new(source: &str, format: Format, mistake: Option<Mistake>) -> Self {
+    fn new(draft: &Written, mistake: Option<Mistake>) -> Self {
         let line = mistake.as_ref().map(|mistake| format!("line {}", mistake.line));
         let choices = [("toml", "TOML"), ("json", "JSON")].map(|(value, label)| choice(value, label)).into();
         Self {
@@ -112,11 +131,16 @@ impl Editor {
             mistake,
             action: "/load/plans".to_owned(),
             source: Field::lines("source", "Plan")
-                .value(source)
+                .value(&draft.source)
                 .error(line)
                 .most(Plan::MOST_BYTES)
                 .required(),
-            format: Field::choice("format", "Language", choices).value(format),
+            format: Field::choice("format", "Language", choices).value(draft.format),
+            files: draft.files.clone(),
+            file_name: Field::text("file_name", "Name of a file").placeholder("users.csv"),
+            file: Field::lines("file", "What is in it").most(Files::MOST_BYTES).hint(
+                "Put beside the plan, or in the place of the file of that name; an empty one is taken away.",
+            ),
             run_type: Field::text("run_type", "Kind"),
             priority: Field::number("priority", "Priority").value(0).between(-1000, 1000),
             runners: Field::number("runners", "Runners").value(1).between(1, 64),
@@ -130,16 +154,17 @@ impl Editor {
     async fn of(
         tests: &LoadTests,
         id: PlanId,
-        draft: Draft,
+        version: Option<u32>,
+        draft: &Written,
         mistake: Option<Mistake>,
     ) -> Result<Self, Problem> {
         let entry = tests.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
-        let kinds = Plan::read(&draft.source, draft.format).map(|plan| plan.run_types).unwrap_or_default();
+        let kinds = draft.read().map(|plan| plan.run_types).unwrap_or_default();
         let kinds: Vec<Choice> = kinds.iter().map(|kind| choice(&kind.name, &kind.name)).collect();
-        let mut editor = Self::new(&draft.source, draft.format, mistake);
+        let mut editor = Self::new(draft, mistake);
         editor.action = format!("/load/plans/{id}");
         editor.run_type = Field::choice("run_type", "Kind", kinds);
-        editor.version = draft.version.unwrap_or(entry.version);
+        editor.version = version.unwrap_or(entry.version);
         editor.versions = tests.plan_versions(id).await?;
         editor.runs = tests.runs(Some(id), &PageRequest::first(RUNS)).await?.rows;
         editor.plan = Some(entry);
@@ -156,7 +181,7 @@ fn choice(value: &str, label: &str) -> Choice {
 }
 
 async fn new_plan(console: Console) -> Result<Page, Problem> {
-    console.page("New plan", &Editor::new(EXAMPLE, Format::Toml, None))
+    console.page("New plan", &Editor::new(&Written::toml(EXAMPLE), None))
 }
 
 async fn add_plan(
@@ -164,10 +189,11 @@ async fn add_plan(
     AxumState(tests): AxumState<LoadTests>,
     Form(draft): Form<Draft>,
 ) -> Result<Response, Problem> {
-    match tests.add_plan(&draft.source, draft.format).await {
+    let draft = draft.written(Files::default());
+    match tests.add_plan(&draft).await {
         Ok(id) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
         Err(crate::Error::Plan(mistake)) => {
-            let editor = Editor::new(&draft.source, draft.format, Some(mistake));
+            let editor = Editor::new(&draft, Some(mistake));
             Ok(console.page("New plan", &editor)?.into_response())
         }
         Err(error) => Err(error.into()),
@@ -188,9 +214,8 @@ async fn plan(
     let id = PlanId(id);
     let entry = tests.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
     let version = wanted.version.unwrap_or(entry.version);
-    let text = tests.plan_text(id, version).await?.ok_or_else(|| Problem::not_found("version"))?;
-    let draft = Draft { source: text.source, format: text.format, version: Some(version) };
-    let editor = Editor::of(&tests, id, draft, None).await?;
+    let draft = tests.plan_version(id, version).await?.ok_or_else(|| Problem::not_found("version"))?;
+    let editor = Editor::of(&tests, id, Some(version), &draft, None).await?;
     console.page(editor.title(), &editor)
 }
 
@@ -201,14 +226,20 @@ async fn edit_plan(
     Form(draft): Form<Draft>,
 ) -> Result<Response, Problem> {
     let id = PlanId(id);
-    match tests.edit_plan(id, None, &draft.source, draft.format).await {
+    // The version that was opened gives the files, though it may not be the newest.
+    let before = match draft.version {
+        Some(version) => tests.plan_version(id, version).await?.map(|plan| plan.files),
+        None => tests.plan(id).await?.map(|plan| plan.files),
+    };
+    let (version, draft) = (draft.version, draft.written(before.unwrap_or_default()));
+    match tests.edit_plan(id, None, &draft).await {
         Ok(Edited::Version(_)) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
         Ok(Edited::Gone) => Err(Problem::not_found("plan")),
         Ok(Edited::Outdated(version)) => {
             Err(Problem::conflict(format!("The plan has the version {version} by now.")))
         }
         Err(crate::Error::Plan(mistake)) => {
-            let editor = Editor::of(&tests, id, draft, Some(mistake)).await?;
+            let editor = Editor::of(&tests, id, version, &draft, Some(mistake)).await?;
             Ok(console.page(editor.title(), &editor)?.into_response())
         }
         Err(error) => Err(error.into()),
@@ -259,7 +290,8 @@ struct RunPage {
     body: String,
     runners: Vec<Runner>,
     lines: Vec<Line>,
-    only_errors: bool,
+    /// The level that is looked at; all, if none.
+    level: Option<Level>,
     progress: Option<f64>,
 }
 
@@ -286,6 +318,25 @@ struct LevelWanted {
     level: Option<String>,
 }
 
+/// The levels of the log, as links name them.
+const LEVELS: [(&str, &str, Option<Level>); 4] = [
+    ("", "All", None),
+    ("?level=info", "Info", Some(Level::Info)),
+    ("?level=warn", "Warnings", Some(Level::Warn)),
+    ("?level=error", "Errors", Some(Level::Error)),
+];
+
+impl LevelWanted {
+    fn level(&self) -> Option<Level> {
+        match self.level.as_deref() {
+            Some("info") => Some(Level::Info),
+            Some("warn") => Some(Level::Warn),
+            Some("error") => Some(Level::Error),
+            _ => None,
+        }
+    }
+}
+
 async fn run(
     console: Console,
     AxumState(tests): AxumState<LoadTests>,
@@ -293,8 +344,9 @@ async fn run(
     Query(wanted): Query<LevelWanted>,
 ) -> Result<Page, Problem> {
     let run = find(&tests, &run_id(&id)?).await?;
-    let only_errors = wanted.level.as_deref() == Some("error");
-    let ring = if only_errors { Ring::Errors } else { Ring::All };
+    let level = wanted.level();
+    // Errors have a ring of their own, from which no other line pushes them out.
+    let ring = if level == Some(Level::Error) { Ring::Errors } else { Ring::All };
     let report = tests.report(&run).await?.filter(|report| report.requests > 0 || run.state.is_final());
     let body = match &report {
         Some(report) => report.body().render().map_err(Problem::internal)?,
@@ -307,14 +359,14 @@ async fn run(
         .await
         .map(|entries| entries.entries)
         .unwrap_or_default();
-    let lines =
-        entries.iter().rev().take(LINES as usize).filter_map(|entry| serde_json::from_slice(entry).ok());
+    let lines = entries.iter().rev().filter_map(|entry| serde_json::from_slice::<Line>(entry).ok());
+    let lines = lines.filter(|line| level.is_none_or(|level| line.level == level)).take(LINES);
     let current = tests.views().current(&run.id).await.ok().flatten();
     let page = RunPage {
         runners: tests.runners(&run).await?,
         lines: lines.collect(),
         body,
-        only_errors,
+        level,
         progress: current.map(|current| current.progress),
         run,
     };

@@ -1,5 +1,7 @@
 //! The API: `/api/v1/load/…`.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -13,7 +15,7 @@ use crate::cache::CachedGroup;
 use crate::keys::TestId;
 use crate::load_tests::{Accepted, LoadTests, Wish};
 use crate::logs::{Line, Ring};
-use crate::plan::{Format, Plan};
+use crate::plan::{Files, Format, Written};
 use crate::plans::{Edited, PlanEntry, PlanId};
 use crate::report::Report;
 use crate::run::{Run, State as RunState};
@@ -85,6 +87,8 @@ struct PlanView {
     version: u32,
     format: Format,
     source: String,
+    /// The files that the source names, with what is in them.
+    files: BTreeMap<String, String>,
     run_types: Vec<RunTypeView>,
 }
 
@@ -106,8 +110,17 @@ struct PlanBody {
     source: String,
     /// TOML, if not said.
     format: Option<Format>,
+    /// The files that the plan names, with what is in them, 16 at most; those of the version before, if not said.
+    files: Option<BTreeMap<String, String>>,
     /// The version that was edited: if the plan has another by now, nothing is changed.
     version: Option<u32>,
+}
+
+impl PlanBody {
+    fn written(self, files: Files) -> Written {
+        let files = self.files.map_or(files, Files::new);
+        Written { source: self.source, format: self.format.unwrap_or(Format::Toml), files }
+    }
 }
 
 /// What a new run shall be.
@@ -189,7 +202,7 @@ async fn add_plan(
     State(tests): State<LoadTests>,
     Json(body): Json<PlanBody>,
 ) -> Result<impl IntoResponse, Problem> {
-    let id = tests.add_plan(&body.source, body.format.unwrap_or(Format::Toml)).await?;
+    let id = tests.add_plan(&body.written(Files::default())).await?;
     Ok((StatusCode::CREATED, Json(plan_view(&tests, id).await?)))
 }
 
@@ -208,8 +221,9 @@ async fn edit_plan(
     Path(id): Path<i64>,
     Json(body): Json<PlanBody>,
 ) -> Result<Json<PlanView>, Problem> {
-    let format = body.format.unwrap_or(Format::Toml);
-    match tests.edit_plan(PlanId(id), body.version, &body.source, format).await? {
+    let before = tests.plan(PlanId(id)).await?.ok_or_else(|| Problem::not_found("plan"))?;
+    let seen = body.version;
+    match tests.edit_plan(PlanId(id), seen, &body.written(before.files)).await? {
         Edited::Version(_) => Ok(Json(plan_view(&tests, PlanId(id)).await?)),
         Edited::Outdated(version) => {
             Err(Problem::conflict(format!("The plan has the version {version} by now.")))
@@ -428,7 +442,7 @@ pub(crate) async fn find(tests: &LoadTests, id: &TestId) -> Result<Run, Problem>
 
 async fn plan_view(tests: &LoadTests, id: PlanId) -> Result<PlanView, Problem> {
     let plan = tests.plan(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
-    let read = Plan::read(&plan.source, plan.format).map_err(crate::Error::from)?;
+    let read = plan.read().map_err(crate::Error::from)?;
     let mut run_types = Vec::new();
     for run_type in read.run_types {
         let groups = tests.cache().groups(id, &run_type.name).await?;
@@ -440,6 +454,7 @@ async fn plan_view(tests: &LoadTests, id: PlanId) -> Result<PlanView, Problem> {
         version: plan.version,
         format: plan.format,
         source: plan.source,
+        files: plan.files.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
         run_types,
     })
 }

@@ -29,7 +29,10 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 type Refusal = (String, String);
 type Result<T> = std::result::Result<T, Refusal>;
 
-pub(super) fn plan(text: &str, format: Format) -> std::result::Result<Plan, Mistake> {
+/// Finds what is in a file that the plan names.
+type File<'a> = &'a dyn Fn(&str) -> std::result::Result<String, String>;
+
+pub(super) fn plan(text: &str, format: Format, file: File<'_>) -> std::result::Result<Plan, Mistake> {
     let mistake = |line, field: &str, message: String| Mistake { line, field: field.to_owned(), message };
     if text.len() > Plan::MOST_BYTES {
         return Err(mistake(1, "", format!("a plan has at most {} KiB", Plan::MOST_BYTES >> 10)));
@@ -46,7 +49,7 @@ pub(super) fn plan(text: &str, format: Format) -> std::result::Result<Plan, Mist
     };
     let source =
         source.map_err(|(at, message)| mistake(line_at(text, at), outline().path_at(at), message))?;
-    build(&source).map_err(|(field, message)| {
+    build(&source, file).map_err(|(field, message)| {
         let line = line_at(text, outline().start(&field));
         mistake(line, &field, message)
     })
@@ -83,14 +86,14 @@ pub(super) fn quick(url: &str, load: Load) -> std::result::Result<Plan, String> 
     })
 }
 
-fn build(source: &Source) -> Result<Plan> {
+fn build(source: &Source, file: File<'_>) -> Result<Plan> {
     check_name("name", &source.name)?;
     let mut names = Names::new();
     let mut values = Vec::new();
     for (name, value) in &source.vars {
         set(&mut values, names.declare(name), value.0.clone());
     }
-    let run_types = run_types(source, &mut names)?;
+    let run_types = run_types(source, file, &mut names)?;
     let mut plan = Plan {
         name: source.name.clone(),
         scenarios: vec![],
@@ -125,7 +128,7 @@ struct Defaults<'a> {
     headers: &'a BTreeMap<String, String>,
 }
 
-fn run_types(source: &Source, names: &mut Names) -> Result<Vec<RunType>> {
+fn run_types(source: &Source, file: File<'_>, names: &mut Names) -> Result<Vec<RunType>> {
     if source.run.len() > MOST_RUN_TYPES {
         return Err(wrong("run", format!("there are at most {MOST_RUN_TYPES} kinds of runs")));
     }
@@ -138,14 +141,7 @@ fn run_types(source: &Source, names: &mut Names) -> Result<Vec<RunType>> {
         if !(scale > 0.0 && scale <= 1000.0) {
             return Err(wrong(format!("{path}.scale"), "a scale is more than 0 and at most 1000"));
         }
-        let (field, rows) = match (&run.csv, run.users.is_empty()) {
-            (Some(csv), true) => (format!("{path}.csv"), Rows::from_csv(csv)),
-            (None, _) => (format!("{path}.users"), Rows::from_tables(&run.users)),
-            (Some(_), false) => {
-                return Err(wrong(format!("{path}.csv"), "users are given as `users` or as `csv`, not both"));
-            }
-        };
-        let rows = rows.map_err(at(&field))?;
+        let (field, rows) = users(&path, run, file)?;
         if rows.rows.len() > Plan::MOST_ROWS {
             return Err(wrong(field, format!("there are at most {} users", Plan::MOST_ROWS)));
         }
@@ -160,6 +156,26 @@ fn run_types(source: &Source, names: &mut Names) -> Result<Vec<RunType>> {
         run_types.push(default_run_type());
     }
     Ok(run_types)
+}
+
+/// The users of a kind of run, and the field that they stand in.
+fn users(path: &str, run: &source::RunType, file: File<'_>) -> Result<(String, Rows)> {
+    let (field, rows) = match (&run.csv, &run.csv_file, run.users.is_empty()) {
+        (Some(csv), None, true) => (format!("{path}.csv"), Rows::from_csv(csv)),
+        (None, Some(name), true) => {
+            (format!("{path}.csv_file"), file(name).and_then(|text| Rows::from_csv(&text)))
+        }
+        (None, None, _) => (format!("{path}.users"), Rows::from_tables(&run.users)),
+        (csv, ..) => {
+            let field = if csv.is_some() { "csv" } else { "csv_file" };
+            return Err(wrong(
+                format!("{path}.{field}"),
+                "users are given as one of `users`, `csv` and `csv_file`",
+            ));
+        }
+    };
+    let rows = rows.map_err(at(&field))?;
+    Ok((field, rows))
 }
 
 fn default_run_type() -> RunType {
