@@ -15,6 +15,8 @@ use crate::routes::{Act, act, find, run_id};
 use crate::run::{Run, Runner, State};
 
 const LINES: usize = 100;
+/// A report carries its style within it, as the console's pages must not, and nothing else.
+const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[derive(Template)]
 #[template(path = "run.html")]
@@ -113,8 +115,11 @@ pub(super) async fn report_file(
 ) -> Result<Response, Problem> {
     let run = find(&tests, &run_id(&id)?).await?;
     let report = tests.report(&run).await?.ok_or_else(|| Problem::not_found("report"))?;
-    let kind = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    Ok((kind, report.html()).into_response())
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, REPORT_POLICY),
+    ];
+    Ok((headers, report.html()).into_response())
 }
 
 pub(super) async fn pause(tests: AxumState<LoadTests>, id: Path<String>) -> Result<Redirect, Problem> {
