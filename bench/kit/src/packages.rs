@@ -1,4 +1,4 @@
-//! Peers from npm and PyPI, of fixed versions, installed once under `target/bench`.
+//! Peers from npm, PyPI and cargo, of fixed versions, installed once under `target/bench`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,16 @@ pub fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
         output(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages))
     })?;
     Ok(folder.join("bin/python"))
+}
+
+/// The program of the cargo package of that name.
+pub fn installed_by_cargo(name: &str, version: &str) -> Result<PathBuf> {
+    let package = format!("{name}@{version}");
+    let folder = installed(name, &[&package], |folder| {
+        let mut cargo = Command::new("cargo");
+        output(cargo.args(["install", "--quiet", "--locked", "--root"]).arg(folder).arg(&package))
+    })?;
+    Ok(folder.join("bin").join(name))
 }
 
 /// Fills a folder with `install`, unless it has been filled with the same packages before.

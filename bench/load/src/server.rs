@@ -1,8 +1,8 @@
-//! Answers every request with the same bytes, as fast as it can, or not at all for a while.
+//! Answers every request with the same bytes, at once or as late as it is told to, and keeps the truth about it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -13,14 +13,34 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnectio
                         Content-Length: 64\r\n\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
     served: AtomicU64,
-    frozen: Mutex<Option<(Instant, Instant)>>,
+    received: AtomicU64,
+    moods: Mutex<Moods>,
+}
+
+/// How the server behaves, and what it has seen since it was told to.
+#[derive(Default)]
+struct Moods {
+    mood: Mood,
+    first: Option<Instant>,
+    /// From a request's last byte to its answer's.
+    took: Vec<Duration>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Mood {
+    #[default]
+    Prompt,
+    /// One request in so many takes so long.
+    RarelySlow { one_in: u64, taking: Duration },
+    /// Stands still, so long after the first request.
+    Freezing { after: Duration, lasting: Duration },
 }
 
 impl Server {
@@ -47,14 +67,45 @@ impl Server {
     }
 
     pub(crate) fn served(&self) -> u64 {
-        self.shared.served.load(Ordering::Relaxed)
+        self.shared.served.load(Relaxed)
     }
 
-    /// Stands still later on.
-    pub(crate) fn freeze_after(&self, after: Duration, lasting: Duration) {
-        let begin = Instant::now() + after;
-        *self.shared.frozen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            Some((begin, begin + lasting));
+    /// Bytes that were sent to it.
+    pub(crate) fn received(&self) -> u64 {
+        self.shared.received.load(Relaxed)
+    }
+
+    /// Behaves like this from now on, and forgets what it has seen.
+    pub(crate) fn set(&self, mood: Mood) {
+        *self.shared.moods() = Moods { mood, ..Moods::default() };
+    }
+
+    /// A quantile of how long it took since then. A prompt server does not look at the clock.
+    pub(crate) fn quantile(&self, quantile: f64) -> Duration {
+        let mut took = self.shared.moods().took.clone();
+        took.sort_unstable();
+        let rank = (took.len() as f64 * quantile).ceil() as usize;
+        took.get(rank.max(1) - 1).copied().unwrap_or_default()
+    }
+}
+
+impl Shared {
+    fn moods(&self) -> MutexGuard<'_, Moods> {
+        self.moods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the `number`-th request is to be answered, if not at once.
+    fn not_before(&self, number: u64, now: Instant) -> Option<Instant> {
+        let mut moods = self.moods();
+        let first = *moods.first.get_or_insert(now);
+        match moods.mood {
+            Mood::Prompt => None,
+            Mood::RarelySlow { one_in, taking } => number.is_multiple_of(one_in).then(|| now + taking),
+            Mood::Freezing { after, lasting } => {
+                let (begin, end) = (first + after, first + after + lasting);
+                (begin..end).contains(&now).then_some(end)
+            }
+        }
     }
 }
 
@@ -70,16 +121,19 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         if !buffer[..filled].ends_with(b"\r\n\r\n") {
             continue;
         }
+        let number = shared.served.fetch_add(1, Relaxed);
+        shared.received.fetch_add(filled as u64, Relaxed);
         filled = 0;
-        let frozen = *shared.frozen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((begin, end)) = frozen
-            && (begin..end).contains(&Instant::now())
-        {
-            tokio::time::sleep_until(end.into()).await;
+        let is_prompt = shared.moods().mood == Mood::Prompt;
+        let begun = (!is_prompt).then(Instant::now);
+        if let Some(until) = begun.and_then(|begun| shared.not_before(number, begun)) {
+            tokio::time::sleep_until(until.into()).await;
         }
-        shared.served.fetch_add(1, Ordering::Relaxed);
         if stream.write_all(ANSWER).await.is_err() {
             return;
+        }
+        if let Some(begun) = begun {
+            shared.moods().took.push(begun.elapsed());
         }
     }
 }

@@ -1,121 +1,213 @@
-//! The generators that are compared.
+//! The generators that are compared, and how each is started.
 
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use hob_loadtest::LocalRun;
-use hob_loadtest::generator::Targets;
-use hob_loadtest::plan::{Format, Plan};
+use anyhow::{Context, Result, ensure};
+use bench_kit::{Core, cpu, cpu_of_ended_children, installed_by_cargo, python};
+use tempfile::TempDir;
 
+use crate::CONNECTIONS;
+use crate::reported::Reported;
 use crate::server::Server;
 
-const CONNECTIONS: &str = "64";
-/// As Linux counts CPU time in `/proc`.
-const TICKS_PER_SECOND: f64 = 100.0;
+/// A tool that has asked for nothing by then is broken.
+const FIRST_REQUEST: Duration = Duration::from_secs(30);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     Hob,
     Wrk,
-    Hey,
     Ab,
+    Hey,
+    Oha,
+    Locust,
 }
 
-/// One round.
+/// How fast requests follow each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
-    pub(crate) per_second: f64,
-    pub(crate) cpu_us: f64,
+pub(crate) enum Pace {
+    AllItCan,
+    /// So many a second, if the tool can be told so.
+    PerSecond(u32),
+}
+
+/// Where the tools are that are no packages of the system.
+pub(crate) struct Tools {
+    oha: PathBuf,
+    python: PathBuf,
+    folder: TempDir,
+}
+
+/// What a tool did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) requests: u64,
+    pub(crate) bytes_each: u64,
+    /// From its first request on.
+    pub(crate) cpu: Duration,
+    pub(crate) reported: Reported,
+}
+
+const LOCUST_FILE: &str = "
+import os
+from locust import FastHttpUser, task, constant_throughput
+RATE = float(os.environ['RATE'])
+class Visitor(FastHttpUser):
+    if RATE > 0:
+        wait_time = constant_throughput(RATE)
+    @task
+    def home(self):
+        self.client.get('/', headers={'User-Agent': 'hob'})
+";
+
+impl Tools {
+    pub(crate) fn install() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("locustfile.py"), LOCUST_FILE)?;
+        let oha = installed_by_cargo("oha", "1.16.0")?;
+        Ok(Self { oha, python: python("locust", &["locust==2.47.0"])?, folder })
+    }
+
+    /// Runs a tool on the second core to its end.
+    pub(crate) fn run(&self, tool: Tool, server: &Server, pace: Pace, seconds: u32) -> Result<Done> {
+        let (served, received, used) = (server.served(), server.received(), cpu_of_ended_children()?);
+        let mut command = self.command(tool, &server.url(), pace, seconds)?;
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("cannot start {command:?}"))?;
+        let starting = cpu_until_first_request(&mut child, server, served)?;
+        let output = child.wait_with_output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        let requests = server.served() - served;
+        ensure!(requests > 0, "{command:?} requested nothing: {text}");
+        Ok(Done {
+            requests,
+            bytes_each: (server.received() - received) / requests.max(1),
+            cpu: (cpu_of_ended_children()? - used).saturating_sub(starting),
+            reported: self.reported(tool, &text)?,
+        })
+    }
+
+    pub(crate) fn command(&self, tool: Tool, url: &str, pace: Pace, seconds: u32) -> Result<Command> {
+        let (connections, rate) = (CONNECTIONS.to_string(), pace.to_string());
+        let (lasting, seconds) = (format!("{seconds}s"), seconds.to_string());
+        let each = match pace {
+            Pace::AllItCan => 0.0,
+            Pace::PerSecond(rate) => f64::from(rate) / f64::from(CONNECTIONS),
+        };
+        let mut command = Core::Second.command(match tool {
+            Tool::Hob => std::env::current_exe()?,
+            Tool::Wrk => "wrk".into(),
+            Tool::Ab => "ab".into(),
+            Tool::Hey => "hey".into(),
+            Tool::Oha => self.oha.clone(),
+            Tool::Locust => self.python.clone(),
+        });
+        match tool {
+            Tool::Hob => command.args(["generate", url, &rate, &seconds]),
+            Tool::Wrk => command.args(["--latency", "-t1", "-c", &connections, "-d", &lasting]).args([
+                "-H",
+                "User-Agent: hob",
+                url,
+            ]),
+            Tool::Ab => {
+                command.args(["-k", "-q", "-c", &connections, "-t", &seconds, "-n", "100000000", url])
+            }
+            Tool::Hey => {
+                command.args([
+                    "-cpus",
+                    "1",
+                    "-disable-compression",
+                    "-H",
+                    "User-Agent: hob",
+                    "-c",
+                    &connections,
+                ]);
+                if each > 0.0 {
+                    command.args(["-q", &each.to_string()]);
+                }
+                command.args(["-z", &lasting, url])
+            }
+            Tool::Oha => {
+                command.args(["--no-tui", "--output-format", "json", "-H", "User-Agent: hob"]);
+                if each > 0.0 {
+                    command.args(["-q", &rate, "--latency-correction"]);
+                }
+                command.args(["-c", &connections, "-z", &lasting, url])
+            }
+            Tool::Locust => {
+                command.current_dir(&self.folder).env("RATE", each.to_string());
+                command.args([
+                    "-m",
+                    "locust",
+                    "--headless",
+                    "--only-summary",
+                    "--csv",
+                    "run",
+                    "-t",
+                    &lasting,
+                ]);
+                command.args(["-u", &connections, "-r", &connections, "-H", url.trim_end_matches('/')])
+            }
+        };
+        Ok(command)
+    }
+
+    fn reported(&self, tool: Tool, text: &str) -> Result<Reported> {
+        let told = match tool {
+            Tool::Hob | Tool::Wrk | Tool::Ab => Reported::from_lines(text),
+            Tool::Hey => Reported::from_seconds(text),
+            Tool::Oha => Reported::from_json(text)?,
+            Tool::Locust => {
+                let path = self.folder.path().join("run_stats.csv");
+                Reported::from_csv(&std::fs::read_to_string(&path)?)
+            }
+        };
+        ensure!(told.p99.is_some(), "{} told no p99: {text}", tool.name());
+        Ok(told)
+    }
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 4] = [Self::Hob, Self::Wrk, Self::Hey, Self::Ab];
+    pub(crate) const ALL: [Self; 6] = [Self::Hob, Self::Wrk, Self::Ab, Self::Hey, Self::Oha, Self::Locust];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hob => "Hob",
             Self::Wrk => "wrk",
-            Self::Hey => "hey",
             Self::Ab => "ab",
+            Self::Hey => "hey",
+            Self::Oha => "oha",
+            Self::Locust => "locust",
         }
     }
 
-    pub(crate) fn is_there(&self) -> bool {
-        matches!(self, Self::Hob)
-            || Command::new("which").arg(self.name()).output().is_ok_and(|found| found.status.success())
+    /// Whether it can be told how many requests a second to make.
+    pub(crate) fn has_pace(self) -> bool {
+        !matches!(self, Self::Wrk | Self::Ab)
     }
+}
 
-    /// Runs the tool on the second core.
-    pub(crate) fn measure(self, server: &Server, seconds: u32) -> Result<Figures> {
-        let (served, cpu, begun) = (server.served(), children_ticks()?, Instant::now());
-        self.run(&server.url(), seconds)?;
-        let requests = (server.served() - served) as f64;
-        let cpu = (children_ticks()? - cpu) as f64 / TICKS_PER_SECOND;
-        Ok(Figures { per_second: requests / begun.elapsed().as_secs_f64(), cpu_us: cpu * 1e6 / requests })
-    }
-
-    /// Ten seconds at a modest pace; answers with the p99 that the tool reports.
-    pub(crate) fn measure_slowly(self, server: &Server) -> Result<String> {
-        let text = match self {
-            Self::Hob => {
-                let exe = std::env::current_exe()?;
-                output(Command::new(exe).args(["generate", &format!("rate {}", server.url()), "10"]))?
-            }
-            _ => self.run(&server.url(), 10)?,
-        };
-        let line = text.lines().find(|line| line.trim_start().starts_with("99%"));
-        Ok(line.map_or_else(|| "not told".to_owned(), |line| line.trim().to_owned()))
-    }
-
-    fn run(self, url: &str, seconds: u32) -> Result<String> {
-        let lasting = format!("{seconds}s");
-        let seconds = seconds.to_string();
-        let mut command = Command::new("taskset");
-        command.args(["-c", "1"]);
+impl std::fmt::Display for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Hob => command.arg(std::env::current_exe()?).args(["generate", url, &seconds]),
-            Self::Wrk => command.args(["wrk", "--latency", "-t1", "-c", CONNECTIONS, "-d", &lasting, url]),
-            Self::Hey => command.args(["hey", "-cpus", "1", "-c", CONNECTIONS, "-z", &lasting, url]),
-            Self::Ab => {
-                command.args(["ab", "-k", "-q", "-c", CONNECTIONS, "-t", &seconds, "-n", "100000000", url])
-            }
-        };
-        output(&mut command)
+            Self::AllItCan => f.write_str("0"),
+            Self::PerSecond(rate) => rate.fmt(f),
+        }
     }
 }
 
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// CPU time of all children that have ended.
-fn children_ticks() -> Result<u64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may hold spaces; what follows it does not.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    Ok(fields[13].parse::<u64>()? + fields[14].parse::<u64>()?)
-}
-
-/// Hob's own generator, in a process of its own. `rate URL` asks for 500 a second instead of all that it can.
-pub(crate) fn generate(url: &str, seconds: u64) -> Result<()> {
-    let (load, url) = match url.strip_prefix("rate ") {
-        Some(url) => (format!("{{ rate = 500, for = \"{seconds}s\", most_users = 64 }}"), url),
-        None => (format!("{{ users = {CONNECTIONS}, for = \"{seconds}s\" }}"), url),
-    };
-    let text = format!(
-        "name = 'bench'\n[[scenario]]\nname = 's'\nload = {load}\n[[scenario.step]]\nname = 'a'\n\
-         request = 'GET {url}'\nexpect = {{ status = 200 }}\n"
-    );
-    let plan = Plan::read(&text, Format::Toml)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(async {
-        let mut run = LocalRun::start(plan, 0, &Targets::default(), 1).await?;
-        while run.next().await.is_some() {}
-        anyhow::Ok(run.report())
-    })?;
-    println!("99% {:?}", Duration::from_secs_f64(report.latency.p99 / 1000.0));
-    anyhow::ensure!(report.failed == 0, "{} requests failed: {:?}", report.failed, report.faults);
-    Ok(())
+/// What it took to get ready: an interpreter's start is not the cost of a request.
+fn cpu_until_first_request(child: &mut Child, server: &Server, served: u64) -> Result<Duration> {
+    let begun = Instant::now();
+    while server.served() == served {
+        if begun.elapsed() > FIRST_REQUEST || child.try_wait()?.is_some() {
+            // What it said tells why.
+            return Ok(Duration::ZERO);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    cpu(child.id())
 }

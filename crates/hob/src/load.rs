@@ -115,7 +115,11 @@ fn read(path: &Path) -> Result<Plan> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let format =
         if path.extension().is_some_and(|ending| ending == "json") { Format::Json } else { Format::Toml };
-    Plan::read(&text, format).map_err(|mistake| {
+    let beside = |name: &str| {
+        let file = path.with_file_name(name);
+        fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    Plan::read_with(&text, format, &beside).map_err(|mistake| {
         anyhow::anyhow!("{}:{}: {}: {}", path.display(), mistake.line, mistake.field, mistake.message)
     })
 }

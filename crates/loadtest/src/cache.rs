@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_hot::{Hot, Reply, Script, cmd};
 use hob_records::{Read, Records};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::keys::{self, Keys, RunType};
-use crate::plan::{Format, Plan};
+use crate::plan::{Files, Format, Mistake, Plan, Written};
 use crate::plans::{self, PlanId};
 
 static FILL: Script = Script::new(include_str!("cache/fill.lua"));
@@ -22,6 +22,11 @@ static DROP: Script = Script::new(include_str!("cache/drop.lua"));
 /// Larger values are not worth it.
 const MOST_BYTES: usize = 256 << 10;
 const TTL: Duration = Keys::PLAN_TTL_MAX;
+/// Whoever loads a plan is believed to be at it for so long.
+const LOADING: Duration = Keys::LOADING_TTL_MAX;
+/// For so long others wait for it.
+const PATIENCE: Duration = Duration::from_millis(300);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A plan with its text, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +37,21 @@ pub struct CachedPlan {
     pub name: String,
     pub format: Format,
     pub source: String,
+    #[serde(default, skip_serializing_if = "Files::is_empty")]
+    pub files: Files,
     pub created_at: i64,
+}
+
+impl CachedPlan {
+    /// The plan as it was written.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        Written { source: self.source.clone(), format: self.format, files: self.files.clone() }
+    }
+
+    pub fn read(&self) -> Result<Plan, Mistake> {
+        self.written().read()
+    }
 }
 
 /// A group of steps, as it is kept.
@@ -51,7 +70,7 @@ pub struct Cache {
     hot: Hot,
     keys: Keys,
     records: Records,
-    /// One loader at a time for each plan; the others wait for what it loads.
+    /// One loader at a time for each plan on this node, as between nodes; the others wait for what it loads.
     loading: Arc<Mutex<HashMap<PlanId, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
@@ -71,11 +90,38 @@ impl Cache {
         let turn = Arc::clone(self.loading.lock().entry(id).or_default());
         let _turn = turn.lock().await;
         let plan = match self.get(&key).await {
-            Some(plan) => Some(plan),
-            None => self.load(id, &key_id, &key).await?,
+            Some(plan) => Ok(Some(plan)),
+            None => self.load_in_turn(id, &key_id, &key).await,
         };
         self.loading.lock().remove(&id);
-        Ok(plan)
+        plan
+    }
+
+    /// Loads a plan, unless another node is about to: then it waits for what that one loads, a moment at most.
+    async fn load_in_turn(
+        &self,
+        id: PlanId,
+        key_id: &keys::PlanId,
+        key: &Key,
+    ) -> Result<Option<CachedPlan>, Error> {
+        let loading = self.keys.loading(key_id);
+        let ask = cmd("SET").arg(&loading).arg("1").arg("NX").arg("PX").arg(millis(LOADING)).clone();
+        // Hot state that is away keeps nobody from loading.
+        let is_first = !matches!(self.hot.run::<Option<String>>(ask).await, Ok(None));
+        if !is_first {
+            let asked = Instant::now();
+            while asked.elapsed() < PATIENCE {
+                tokio::time::sleep(LOOK).await;
+                if let Some(plan) = self.get(key).await {
+                    return Ok(Some(plan));
+                }
+            }
+        }
+        let plan = self.load(id, key_id, key).await;
+        if is_first && let Err(error) = self.hot.run::<()>(cmd("DEL").arg(&loading).clone()).await {
+            tracing::debug!(%error, "a loader is remembered until its time is up");
+        }
+        plan
     }
 
     /// The groups of a plan for one kind of run.
@@ -123,22 +169,23 @@ impl Cache {
 
     async fn read(&self, id: PlanId) -> Result<Option<(CachedPlan, Plan)>, Error> {
         let Some(cached) = self.plan(id).await? else { return Ok(None) };
-        let plan = Plan::read(&cached.source, cached.format)?;
+        let plan = cached.read()?;
         Ok(Some((cached, plan)))
     }
 
     async fn load(&self, id: PlanId, key_id: &keys::PlanId, key: &Key) -> Result<Option<CachedPlan>, Error> {
         let Some(entry) = self.records.optional(plans::by_id(id)).await? else { return Ok(None) };
-        let Some(text) = self.records.optional(plans::text(id, entry.version)).await? else {
+        let Some((plan, created_at)) = plans::version(&self.records, id, entry.version).await? else {
             return Ok(None);
         };
         let plan = CachedPlan {
             plan_id: id.0,
             version: entry.version,
             name: entry.name,
-            format: text.format,
-            source: text.source,
-            created_at: text.created_at.0,
+            format: plan.format,
+            source: plan.source,
+            files: plan.files,
+            created_at: created_at.0,
         };
         self.fill(key_id, key, plan.version, &plan).await;
         Ok(Some(plan))

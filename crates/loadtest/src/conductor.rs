@@ -10,18 +10,21 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::load_tests::LoadTests;
-use crate::logs::Ring;
+use crate::logs::{Level, Line, Ring};
+use crate::meters;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::run::{Ending, Event, Run, Runner, RunnerState, State};
 use crate::runner::take_part;
-use crate::runs::{self, By, Orphan};
+use crate::runs::{self, By, Changed, Orphan};
 use crate::second::Second;
 use crate::tally::{Point, Tally};
 use crate::views::{Sample, Shown};
 
 /// Between the decision to start and the start itself, in which every runner has to learn of it.
 const LEAD: Duration = Duration::from_millis(700);
+/// How long a view may take to be written: two of them fit into a lease.
+const VIEW_PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
 
 /// A second of a run, as those who watch it live see it.
@@ -131,6 +134,8 @@ struct Conductor {
     tally: Tally,
     next: u32,
     claimed: Instant,
+    /// Whether it was told that the generator is the bottleneck.
+    warned: bool,
 }
 
 impl Conductor {
@@ -142,7 +147,16 @@ impl Conductor {
             return Ok(());
         };
         let tally = Tally::new(&plan);
-        let mut conductor = Self { tests, run, plan, kind, tally, next: 0, claimed: Instant::now() };
+        let mut conductor = Self {
+            tests,
+            run,
+            plan,
+            kind,
+            tally,
+            next: 0,
+            claimed: Instant::now(),
+            warned: since == Since::Before,
+        };
         // What was measured under another conductor was shown by it.
         let seen = conductor.merge(since).await;
         if let Err(error) = seen {
@@ -181,6 +195,7 @@ impl Conductor {
             _ => self.merge(Since::Now).await?,
         }
         self.look_after(&runners).await?;
+        self.warn().await;
         self.show_active().await;
         let working = |runner: &Runner| runner.state == RunnerState::Working;
         if self.run.state != State::Starting && !runners.iter().any(working) {
@@ -256,7 +271,10 @@ impl Conductor {
         };
         let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
         let report = serde_json::to_string(&Report::new(&self.plan, self.kind, start, &self.tally))?;
-        runs::end(&self.tests.inner.house.records, &self.run, ending, &message, &report).await?;
+        let ended = runs::end(&self.tests.inner.house.records, &self.run, ending, &message, &report).await?;
+        if let Changed::To(_) = ended {
+            meters::ended(ending);
+        }
         let progress = if ending == Ending::Completed { 100.0 } else { self.shown().progress };
         self.tests.show(&self.run.id, Shown { progress, ..self.shown() }).await;
         Ok(Go::Over)
@@ -318,17 +336,33 @@ impl Conductor {
             point: point.clone(),
         };
         let live = [serde_json::to_string(&live).unwrap_or_default()];
-        let published = self.tests.views().publish(&self.run, shown, &sample).await;
-        let logged = self.tests.logs().append(&self.run.id, Ring::Seconds, &live).await;
+        self.view("a second is not shown", async {
+            self.tests.views().publish(&self.run, shown, &sample).await?;
+            self.tests.logs().append(&self.run.id, Ring::Seconds, &live).await
+        })
+        .await;
         self.tests.changed();
-        if let Some(error) = published.err().or(logged.err()) {
-            tracing::warn!(run = %self.run.id, %error, "a second is not shown");
-        }
+    }
+
+    /// Says once that the numbers are the generator's own, as soon as they are.
+    async fn warn(&mut self) {
+        let Some(reason) = self.tally.generator_limited().filter(|_| !self.warned) else { return };
+        self.warned = true;
+        let at = jiff::Timestamp::now().as_millisecond();
+        let line = [Line::new(at, Level::Warn, format!("The generator is the bottleneck: {reason}"))];
+        self.view("a warning is not logged", self.tests.logs().write(&self.run.id, &line)).await;
     }
 
     async fn show_active(&self) {
-        if let Err(error) = self.tests.views().activate(&self.run.id).await {
-            tracing::debug!(run = %self.run.id, %error, "a run is not listed");
+        self.view("a run is not listed", self.tests.views().activate(&self.run.id)).await;
+    }
+
+    /// Writes a view. A store that is away must not cost the conductor its lease.
+    async fn view(&self, trouble: &str, write: impl Future<Output = Result<(), Error>>) {
+        match tokio::time::timeout(VIEW_PATIENCE, write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(run = %self.run.id, %error, "{trouble}"),
+            Err(_) => tracing::warn!(run = %self.run.id, "{trouble}: the store takes too long"),
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::Error;
 use crate::load_tests::{LoadTests, Wish};
-use crate::plan::Format;
+use crate::plan::Written;
 use crate::plans::PlanId;
 
 const PLAN: &str = include_str!("demo/shop.toml");
@@ -66,7 +66,7 @@ async fn answer(typical_ms: f64, failing: f64) -> (StatusCode, &'static str) {
 
 async fn test_now_and_then(tests: &LoadTests, task: &Task, address: SocketAddr) -> Result<(), Error> {
     let source = PLAN.replace("http://127.0.0.1:8080", &format!("http://{address}"));
-    let plan = tests.add_plan(&source, Format::Toml).await?;
+    let plan = tests.add_plan(&Written::toml(source)).await?;
     loop {
         queue(tests, plan).await?;
         while !rests(tests).await? {

@@ -8,7 +8,7 @@ mod alarm;
 mod connection;
 mod desk;
 mod gather;
-mod meter;
+pub(crate) mod meter;
 mod response;
 mod targets;
 mod user;
@@ -29,7 +29,7 @@ use crate::second::{Fault, Second};
 pub use targets::{Refused, Targets};
 pub use valve::Orders;
 
-/// How many errors may wait for somebody to read them.
+/// How many samples may wait for somebody to read them.
 const MOST_SAMPLES: usize = 256;
 
 /// Which part of a run's load: every `of`-th user or arrival, beginning with `index`.
@@ -72,12 +72,20 @@ pub struct Route {
     most_rate: Option<f64>,
 }
 
-/// A request that failed.
+/// Something that happened to a user, worth a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    pub step: usize,
+    /// The first is 0.
     pub user: u64,
-    pub fault: Fault,
+    pub what: Happening,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// It has a connection of its own.
+    Connected,
+    /// Its request failed.
+    Failed { step: usize, fault: Fault },
 }
 
 /// A generator at work. It stops when this is dropped.
@@ -115,7 +123,7 @@ impl Generator {
         self.gather.next().await
     }
 
-    /// Requests that failed since the last call, a few of each second.
+    /// What happened to users since the last call, a little of each second.
     pub fn samples(&mut self) -> Vec<Sample> {
         std::iter::from_fn(|| self.samples.try_recv().ok()).collect()
     }

@@ -13,6 +13,7 @@ mod live;
 mod load_tests;
 mod local;
 mod logs;
+mod meters;
 mod pages;
 pub mod plan;
 mod plans;
@@ -36,7 +37,7 @@ pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, Sess
 pub use load_tests::{Accepted, LoadTests, Wish};
 pub use local::LocalRun;
 pub use logs::{Level, Line, Logs, Ring};
-pub use plans::{Edited, PlanEntry, PlanId, PlanText};
+pub use plans::{Edited, PlanEntry, PlanId};
 pub use queue::Queue;
 pub use report::{Bar, FaultCount, Report, StepReport};
 pub use run::{Ending, Event, Run, Runner, RunnerState, State};
@@ -48,4 +49,4 @@ pub use views::{Current, Notification, Sample, Shown, Status, Views};
 pub use wire::BadBytes;
 
 /// The tables of load tests.
-pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("load": "0001_load");
+pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("load": "0001_load", "0002_files");

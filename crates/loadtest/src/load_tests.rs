@@ -14,8 +14,8 @@ use crate::cache::{Cache, CachedPlan};
 use crate::config::Config;
 use crate::keys::{Keys, TestId};
 use crate::logs::{Level, Line, Logs};
-use crate::plan::{Format, Plan};
-use crate::plans::{self, Edited, PlanEntry, PlanId, PlanText};
+use crate::plan::{Plan, Written};
+use crate::plans::{self, Edited, PlanEntry, PlanId};
 use crate::queue::{Pushed, Queue};
 use crate::report::Report;
 use crate::routes::SERVICE;
@@ -24,7 +24,7 @@ use crate::runs::{self, By, Changed, NewRun, Queued};
 use crate::second::Second;
 use crate::tally::Tally;
 use crate::views::{Shown, Views};
-use crate::{Error, conductor};
+use crate::{Error, conductor, meters};
 
 /// Load tests. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -115,22 +115,16 @@ impl LoadTests {
         self.inner.config.now()
     }
 
-    pub async fn add_plan(&self, source: &str, format: Format) -> Result<PlanId, Error> {
-        plans::add(&self.inner.house.records, source, format).await
+    pub async fn add_plan(&self, plan: &Written) -> Result<PlanId, Error> {
+        plans::add(&self.inner.house.records, plan).await
     }
 
     /// Makes a new version of a plan; of the one that the caller has seen, if it says which.
-    pub async fn edit_plan(
-        &self,
-        id: PlanId,
-        seen: Option<u32>,
-        source: &str,
-        format: Format,
-    ) -> Result<Edited, Error> {
+    pub async fn edit_plan(&self, id: PlanId, seen: Option<u32>, plan: &Written) -> Result<Edited, Error> {
         let mut kinds = self.kinds(id).await?;
-        let edited = plans::edit(&self.inner.house.records, id, seen, source, format).await?;
+        let edited = plans::edit(&self.inner.house.records, id, seen, plan).await?;
         if let Edited::Version(version) = edited {
-            kinds.extend(Plan::read(source, format)?.run_types.into_iter().map(|kind| kind.name));
+            kinds.extend(plan.read()?.run_types.into_iter().map(|kind| kind.name));
             self.forget(id, version, &kinds).await;
         }
         Ok(edited)
@@ -164,14 +158,15 @@ impl LoadTests {
         Ok(self.inner.house.records.all(plans::versions(id)).await?)
     }
 
-    pub async fn plan_text(&self, id: PlanId, version: u32) -> Result<Option<PlanText>, Error> {
-        Ok(self.inner.house.records.optional(plans::text(id, version)).await?)
+    /// A version of a plan as it was written.
+    pub async fn plan_version(&self, id: PlanId, version: u32) -> Result<Option<Written>, Error> {
+        Ok(plans::version(&self.inner.house.records, id, version).await?.map(|(plan, _)| plan))
     }
 
     /// Queues a run of a plan's newest version.
     pub async fn queue_run(&self, id: PlanId, wish: &Wish) -> Result<Accepted, Error> {
         let Some(cached) = self.plan(id).await? else { return Ok(Accepted::NoPlan) };
-        let plan = Plan::read(&cached.source, cached.format)?;
+        let plan = cached.read()?;
         let kind = match &wish.run_type {
             None => 0,
             Some(name) => match plan.run_type(name) {
@@ -266,9 +261,8 @@ impl LoadTests {
 
     /// The plan that a run was queued with, and its kind of run.
     pub async fn pinned(&self, run: &Run) -> Result<Option<(Plan, usize)>, Error> {
-        let text = self.inner.house.records.optional(plans::text(run.plan_id, run.plan_version)).await?;
-        let Some(text) = text else { return Ok(None) };
-        let plan = Plan::read(&text.source, text.format)?;
+        let Some(plan) = self.plan_version(run.plan_id, run.plan_version).await? else { return Ok(None) };
+        let plan = plan.read()?;
         let kind = plan.run_type(&run.run_type).unwrap_or(0);
         let most = run.max_users.unwrap_or(u32::MAX).min(self.config().most_users);
         Ok(Some((plan.capped(most, kind), kind)))
@@ -337,7 +331,7 @@ impl LoadTests {
 
     async fn kinds(&self, id: PlanId) -> Result<Vec<String>, Error> {
         let Some(cached) = self.plan(id).await? else { return Ok(vec![]) };
-        Ok(Plan::read(&cached.source, cached.format)?.run_types.into_iter().map(|kind| kind.name).collect())
+        Ok(cached.read()?.run_types.into_iter().map(|kind| kind.name).collect())
     }
 
     async fn forget(&self, id: PlanId, version: u32, kinds: &[String]) {
@@ -362,6 +356,7 @@ impl LoadTests {
         let waiting = self.take_in().await?;
         if round.is_multiple_of(SWEEP_EVERY) {
             let held = runs::held(&self.inner.house.records).await?;
+            meters::runs(waiting.len(), &held);
             self.inner.views.sweep_active(&held).await?;
             for run in &waiting {
                 self.inner.views.status(run, Shown::default()).await?;
@@ -401,7 +396,7 @@ impl LoadTests {
             tracing::warn!(run = %id, plan = %run.plan_id, "an entry of the queue names no plan, and was dropped");
             return Ok(());
         };
-        let plan = Plan::read(&cached.source, cached.format)?;
+        let plan = cached.read()?;
         if let Err(refused) = self.config().targets().check(&plan, 0) {
             tracing::warn!(run = %id, %refused, "an entry of the queue was dropped");
             return Ok(());

@@ -6,7 +6,9 @@ use hob_hot::log::{Entries, Log};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::generator::{Happening, Sample};
 use crate::keys::{Keys, TestId};
+use crate::plan::Plan;
 
 /// A line, as it stands in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -98,5 +100,18 @@ impl Line {
     #[must_use]
     pub fn new(timestamp: i64, level: Level, message: impl Into<String>) -> Self {
         Self { timestamp, level, message: message.into(), user_id: None }
+    }
+
+    /// What happened to a user of a run of this plan.
+    #[must_use]
+    pub(crate) fn of(sample: &Sample, plan: &Plan, timestamp: i64) -> Self {
+        let number = sample.user + 1;
+        let (level, message) = match sample.what {
+            Happening::Connected => (Level::Info, format!("User {number} connected successfully")),
+            Happening::Failed { step, fault } => {
+                (Level::Error, format!("{}: {}", plan.steps[step].name, fault.describe(plan, step)))
+            }
+        };
+        Self { user_id: Some(format!("user_{number:03}")), ..Self::new(timestamp, level, message) }
     }
 }

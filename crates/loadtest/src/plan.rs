@@ -10,6 +10,7 @@ mod rows;
 mod source;
 mod template;
 mod threshold;
+mod written;
 
 use std::fmt;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use expect::{Answer, Check, Extract, From};
 pub use request::{Origin, Request, Scheme};
 pub use template::{Names, Template};
 pub use threshold::{Bound, Metric, Threshold};
+pub use written::{Files, Written};
 
 /// A plan that can be run.
 #[derive(Clone, Debug)]
@@ -128,9 +130,18 @@ impl Plan {
     pub const MOST_RATE: f64 = 1_000_000.0;
     pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-    /// Reads and checks a plan.
+    /// Reads and checks a plan that names no files.
     pub fn read(text: &str, format: Format) -> Result<Self, Mistake> {
-        read::plan(text, format)
+        Self::read_with(text, format, &|_| Err("there are no files beside this plan".to_owned()))
+    }
+
+    /// Reads and checks a plan; `file` knows what is in the files that it names, or why it does not.
+    pub fn read_with(
+        text: &str,
+        format: Format,
+        file: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, Mistake> {
+        read::plan(text, format, file)
     }
 
     /// How long it takes, without the iterations that are on their way at the end.

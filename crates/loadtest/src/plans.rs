@@ -1,9 +1,11 @@
 //! Plans in the records. A version never changes; an edit makes a new one.
 
-use hob_records::{Keyset, Kind, Page, PageRequest, Query, Read, Records, UnixMs, column, from_row, sql};
+use hob_records::{
+    Keyset, Kind, Page, PageRequest, Query, Read, Records, Transaction, UnixMs, column, from_row, sql,
+};
 
 use crate::Error;
-use crate::plan::{Format, Plan};
+use crate::plan::{Files, Format, Written};
 
 /// A plan, whatever its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,17 +33,13 @@ pub struct PlanEntry {
 
 from_row!(PlanEntry { id, name, version, created_at, updated_at });
 
-/// One version of a plan, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanText {
-    pub plan_id: PlanId,
-    pub version: u32,
-    pub format: Format,
-    pub source: String,
-    pub created_at: UnixMs,
+struct VersionRow {
+    format: Format,
+    source: String,
+    created_at: UnixMs,
 }
 
-from_row!(PlanText { plan_id, version, format, source, created_at });
+from_row!(VersionRow { format, source, created_at });
 
 /// What became of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +54,15 @@ pub enum Edited {
 
 const BY_ID: Keyset = Keyset::descending(&[("id", Kind::Int)]);
 
-pub(crate) async fn add(records: &Records, source: &str, format: Format) -> Result<PlanId, Error> {
-    let name = &Plan::read(source, format)?.name;
+pub(crate) async fn add(records: &Records, plan: &Written) -> Result<PlanId, Error> {
+    let name = &plan.read()?.name;
     let id = records
         .write(|tx| async move {
             let (id,): (i64,) = tx.one(sql("SELECT COALESCE(MAX(id), 0) + 1 FROM load_plan")).await?;
-            let plan = sql("INSERT INTO load_plan (id, name, version, created_at, updated_at, deleted)
-                            VALUES ($1, $2, 1, $3, $3, $4)");
-            tx.execute(plan.bind(id).bind(name).bind(tx.now()).bind(false)).await?;
-            tx.execute(insert_version(PlanId(id), 1, format, source, tx.now())).await?;
+            let entry = sql("INSERT INTO load_plan (id, name, version, created_at, updated_at, deleted)
+                             VALUES ($1, $2, 1, $3, $3, $4)");
+            tx.execute(entry.bind(id).bind(name).bind(tx.now()).bind(false)).await?;
+            insert_version(&tx, PlanId(id), 1, plan).await?;
             Ok::<_, hob_records::Error>(PlanId(id))
         })
         .await?;
@@ -76,20 +74,19 @@ pub(crate) async fn edit(
     records: &Records,
     id: PlanId,
     seen: Option<u32>,
-    source: &str,
-    format: Format,
+    plan: &Written,
 ) -> Result<Edited, Error> {
-    let name = &Plan::read(source, format)?.name;
+    let name = &plan.read()?.name;
     let edited = records
         .write(|tx| async move {
-            let Some(plan) = tx.optional(by_id(id)).await? else { return Ok(Edited::Gone) };
-            if seen.is_some_and(|seen| seen != plan.version) {
-                return Ok(Edited::Outdated(plan.version));
+            let Some(entry) = tx.optional(by_id(id)).await? else { return Ok(Edited::Gone) };
+            if seen.is_some_and(|seen| seen != entry.version) {
+                return Ok(Edited::Outdated(entry.version));
             }
-            let version = plan.version + 1;
+            let version = entry.version + 1;
             let change = sql("UPDATE load_plan SET name = $2, version = $3, updated_at = $4 WHERE id = $1");
             tx.execute(change.bind(id).bind(name).bind(version).bind(tx.now())).await?;
-            tx.execute(insert_version(id, version, format, source, tx.now())).await?;
+            insert_version(&tx, id, version, plan).await?;
             Ok::<_, hob_records::Error>(Edited::Version(version))
         })
         .await?;
@@ -113,11 +110,21 @@ pub(crate) async fn page(records: &Records, request: &PageRequest) -> Result<Pag
     Ok(records.page(list.bind(false), &BY_ID, request).await?)
 }
 
-pub(crate) fn text(id: PlanId, version: u32) -> Query<PlanText> {
-    sql("SELECT plan_id, version, format, source, created_at FROM load_plan_version
-         WHERE plan_id = $1 AND version = $2")
-    .bind(id)
-    .bind(version)
+/// One version of a plan as it was written, and when.
+pub(crate) async fn version(
+    records: &Records,
+    id: PlanId,
+    version: u32,
+) -> Result<Option<(Written, UnixMs)>, Error> {
+    let text =
+        sql("SELECT format, source, created_at FROM load_plan_version WHERE plan_id = $1 AND version = $2");
+    let files = sql("SELECT name, content FROM load_plan_file WHERE plan_id = $1 AND version = $2");
+    let Some(row): Option<VersionRow> = records.optional(text.bind(id).bind(version)).await? else {
+        return Ok(None);
+    };
+    let files: Vec<(String, String)> = records.all(files.bind(id).bind(version)).await?;
+    let files = Files::new(files.into_iter().collect());
+    Ok(Some((Written { source: row.source, format: row.format, files }, row.created_at)))
 }
 
 /// The versions of a plan, newest first.
@@ -126,11 +133,19 @@ pub(crate) fn versions(id: PlanId) -> Query<(u32, UnixMs)> {
         .bind(id)
 }
 
-fn insert_version(id: PlanId, version: u32, format: Format, source: &str, now: UnixMs) -> Query<()> {
-    sql("INSERT INTO load_plan_version (plan_id, version, format, source, created_at) VALUES ($1, $2, $3, $4, $5)")
-        .bind(id)
-        .bind(version)
-        .bind(format)
-        .bind(source)
-        .bind(now)
+async fn insert_version(
+    tx: &Transaction,
+    id: PlanId,
+    version: u32,
+    plan: &Written,
+) -> Result<(), hob_records::Error> {
+    let text = sql(
+        "INSERT INTO load_plan_version (plan_id, version, format, source, created_at) VALUES ($1, $2, $3, $4, $5)",
+    );
+    let text = text.bind(id).bind(version).bind(plan.format).bind(plan.source.as_str());
+    tx.execute(text.bind(tx.now())).await?;
+    let file = |(name, content): (&str, &str)| (id, version, name.to_owned(), content.to_owned());
+    let files: Vec<_> = plan.files.iter().map(file).collect();
+    tx.insert_all("INSERT INTO load_plan_file (plan_id, version, name, content)", files, "").await?;
+    Ok(())
 }

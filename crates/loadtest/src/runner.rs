@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::Error;
 use crate::generator::{Generator, Job, Route, Share};
 use crate::load_tests::LoadTests;
-use crate::logs::{Level, Line};
+use crate::logs::Line;
+use crate::meters;
 use crate::plan::Plan;
 use crate::run::{Run, RunnerState, State};
 use crate::runs::{self, Seat, Standing};
@@ -18,6 +19,8 @@ use crate::second::Second;
 const LOOK: Duration = Duration::from_millis(250);
 /// While it waits for the start, which must not be missed.
 const LOOK_FOR_START: Duration = Duration::from_millis(50);
+/// How long a view may take to be written.
+const VIEW_PATIENCE: Duration = Duration::from_millis(500);
 /// Without records for so many seconds it gives up.
 const MOST_KEPT: usize = 600;
 
@@ -30,6 +33,7 @@ pub(crate) async fn take_part(tests: LoadTests, run: Run, number: u32) {
     if let Err(error) = part.play(&run).await {
         tracing::error!(run = %run.id, %error, "this node cannot go on with a run");
     }
+    meters::rest();
     tests.inner.busy.lock().remove(&run.id);
     tests.inner.bell.notify_one();
 }
@@ -171,24 +175,19 @@ impl Part {
         };
         let entry = serde_json::to_string(&entry).unwrap_or_default();
         let at = jiff::Timestamp::now().as_millisecond();
-        let line = |sample: crate::generator::Sample| Line {
-            timestamp: at,
-            level: Level::Error,
-            message: format!(
-                "{}: {}",
-                plan.steps[sample.step].name,
-                sample.fault.describe(plan, sample.step)
-            ),
-            user_id: Some(sample.user.to_string()),
-        };
-        let lines: Vec<Line> = generator.samples().into_iter().map(line).collect();
+        let lines: Vec<Line> = generator.samples().iter().map(|sample| Line::of(sample, plan, at)).collect();
+        meters::second(&second);
         self.kept.push(second);
-        // Views only: a store that is away must not hold up the run.
-        if let Err(error) = self.tests.views().buffer(id, &entry).await {
-            tracing::debug!(run = %id, %error, "a second is not shown");
-        }
-        if let Err(error) = self.tests.logs().write(id, &lines).await {
-            tracing::debug!(run = %id, %error, "errors are not logged");
+        let shown = async {
+            self.tests.views().buffer(id, &entry).await?;
+            self.tests.logs().write(id, &lines).await
+        };
+        // Views only: a store that is away must neither keep the run from being cancelled nor its lease from being
+        // renewed.
+        match tokio::time::timeout(VIEW_PATIENCE, shown).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(run = %id, %error, "a second is not shown"),
+            Err(_) => tracing::debug!(run = %id, "a second is not shown: the store takes too long"),
         }
     }
 

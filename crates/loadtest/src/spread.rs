@@ -1,8 +1,6 @@
 //! Latencies, counted in buckets: what an HdrHistogram recorded, in the form in which it is sent, stored and
 //! merged. Merging adds counts bucket by bucket, so that it does not matter who measured what.
 
-use std::cmp::Ordering;
-
 use serde::Serialize;
 
 use crate::wire::{BadBytes, Reader, put};
@@ -93,7 +91,7 @@ impl Spread {
         self.max_us = self.max_us.max(other.max_us);
         self.count += other.count;
         self.sum_us += other.sum_us;
-        self.buckets = merge(&self.buckets, &other.buckets);
+        merge(&mut self.buckets, &other.buckets);
     }
 
     #[must_use]
@@ -135,20 +133,27 @@ impl Spread {
     }
 }
 
-fn merge(mut left: &[(u64, u64)], mut right: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut merged = Vec::with_capacity(left.len().max(right.len()));
-    while let ([a, left_rest @ ..], [b, right_rest @ ..]) = (left, right) {
-        merged.push(match a.0.cmp(&b.0) {
-            Ordering::Less => *a,
-            Ordering::Equal => (a.0, a.1 + b.1),
-            Ordering::Greater => *b,
-        });
-        left = if a.0 <= b.0 { left_rest } else { left };
-        right = if b.0 <= a.0 { right_rest } else { right };
+/// Adds buckets to others where they are, from the last on: this happens every second of a run, and must not leave
+/// holes in memory.
+fn merge(into: &mut Vec<(u64, u64)>, from: &[(u64, u64)]) {
+    let is_new = |value: &u64| into.binary_search_by_key(value, |(known, _)| *known).is_err();
+    let new = from.iter().filter(|(value, _)| is_new(value)).count();
+    let mut left = into.len();
+    into.resize(left + new, (0, 0));
+    let mut place = into.len();
+    for (value, count) in from.iter().rev() {
+        while left > 0 && into[left - 1].0 > *value {
+            (left, place) = (left - 1, place - 1);
+            into[place] = into[left];
+        }
+        let mut all = *count;
+        if left > 0 && into[left - 1].0 == *value {
+            left -= 1;
+            all += into[left].1;
+        }
+        place -= 1;
+        into[place] = (*value, all);
     }
-    merged.extend_from_slice(left);
-    merged.extend_from_slice(right);
-    merged
 }
 
 #[cfg(test)]
@@ -158,7 +163,7 @@ mod tests {
     use super::*;
 
     fn spread() -> impl Strategy<Value = Spread> {
-        prop::collection::btree_map(1..100_000_u64, 1..50_u64, 0..40).prop_map(|buckets| {
+        prop::collection::btree_map(1..200_u64, 1..50_u64, 0..40).prop_map(|buckets| {
             let buckets: Vec<_> = buckets.into_iter().collect();
             let sum = buckets.iter().map(|(value, count)| value * count).sum();
             let (min, max) = (buckets.first().map_or(0, |b| b.0), buckets.last().map_or(0, |b| b.0));
@@ -174,6 +179,18 @@ mod tests {
             let mut reader = Reader::new(&out);
             prop_assert_eq!(Spread::read(&mut reader).unwrap(), spread);
             prop_assert!(reader.is_done());
+        }
+
+        #[test]
+        fn merging_adds_bucket_by_bucket(a in spread(), b in spread()) {
+            let mut sums = std::collections::BTreeMap::new();
+            for (value, count) in a.buckets().iter().chain(b.buckets()) {
+                *sums.entry(*value).or_insert(0) += count;
+            }
+            let mut merged = a;
+            merged.merge(&b);
+            prop_assert_eq!(merged.buckets(), sums.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(merged.count(), merged.buckets().iter().map(|(_, count)| count).sum::<u64>());
         }
 
         #[test]

@@ -1,11 +1,12 @@
 //! `hob load`, and load tests on servers that die.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::program::{complaint, hob};
@@ -14,6 +15,7 @@ use crate::program::{complaint, hob};
 struct Target {
     address: SocketAddr,
     served: Arc<AtomicU64>,
+    paths: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Target {
@@ -21,14 +23,15 @@ impl Target {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let served = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&served);
+        let paths = Arc::new(Mutex::new(BTreeSet::new()));
+        let (counter, seen) = (Arc::clone(&served), Arc::clone(&paths));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, counter) = (stream.unwrap(), Arc::clone(&counter));
-                thread::spawn(move || serve(stream, &counter));
+                let (stream, counter, seen) = (stream.unwrap(), Arc::clone(&counter), Arc::clone(&seen));
+                thread::spawn(move || serve(stream, &counter, &seen));
             }
         });
-        Self { address, served }
+        Self { address, served, paths }
     }
 
     fn served(&self) -> u64 {
@@ -45,7 +48,7 @@ impl Target {
 }
 
 /// Requests without a body, one after the other, until the client leaves.
-fn serve(mut stream: TcpStream, counter: &AtomicU64) {
+fn serve(mut stream: TcpStream, counter: &AtomicU64, paths: &Mutex<BTreeSet<String>>) {
     let (mut buffer, mut filled) = ([0; 4096], 0);
     loop {
         match stream.read(&mut buffer[filled..]) {
@@ -53,6 +56,8 @@ fn serve(mut stream: TcpStream, counter: &AtomicU64) {
             _ => return,
         }
         if buffer[..filled].ends_with(b"\r\n\r\n") {
+            let path = String::from_utf8_lossy(&buffer).split(' ').nth(1).unwrap_or_default().to_owned();
+            paths.lock().unwrap().insert(path);
             filled = 0;
             counter.fetch_add(1, Ordering::SeqCst);
             if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
@@ -81,6 +86,22 @@ fn a_plan_is_run_and_reported_in_every_form() {
     assert_eq!((&report["requests"], &report["failed"]), (&40.into(), &0.into()));
     assert!(fs::read_to_string(&html).unwrap().contains("<svg"));
     assert!(fs::read_to_string(&junit).unwrap().contains("tests=\"1\" failures=\"0\""));
+}
+
+#[test]
+fn users_come_from_a_file_beside_the_plan() {
+    let (target, folder) = (Target::start(), tempfile::tempdir().unwrap());
+    let plan = folder.path().join("plan.toml");
+    let source = target.plan("{ rate = 4, for = \"1s\" }", "error_rate < 1%");
+    let source = source.replace("[[scenario]]", "[run.all]\ncsv_file = \"users.csv\"\n[[scenario]]");
+    fs::write(&plan, source.replace("GET /", "GET /${login}")).unwrap();
+    let said = complaint(&load(&["run", plan.to_str().unwrap()]));
+    assert!(said.contains("plan.toml:5: run.all.csv_file: ") && said.contains("users.csv"), "{said}");
+    fs::write(folder.path().join("users.csv"), "login\nann\nbob\n").unwrap();
+    let output = load(&["run", plan.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let paths = target.paths.lock().unwrap().clone();
+    assert_eq!(paths, ["/ann", "/bob"].map(str::to_owned).into());
 }
 
 #[test]
@@ -123,8 +144,13 @@ mod slow {
     use super::*;
     use crate::program::Server;
 
-    /// A run must have come to an end this long after whatever it needed was killed.
+    /// A run must have come to an end this long after whatever it needed was killed, with the times that are the
+    /// default: five seconds until a lease is over, three to gather runners.
     const END_WITHIN: Duration = Duration::from_secs(15);
+    /// A machine that compiles beside the test is given more; the hundred rounds are for one that does not.
+    const SLACK: Duration = Duration::from_secs(10);
+    /// Longer than a lease.
+    const AWAY: Duration = Duration::from_secs(6);
 
     struct Cluster {
         redis: RedisServer,
@@ -174,12 +200,34 @@ mod slow {
         ["COMPLETED", "FAILED", "CANCELLED", "LOST"].contains(&state)
     }
 
+    /// Kills one of what a run needs, and sees to it that everything is there again.
+    async fn hurt(cluster: &mut Cluster, round: u32) {
+        match round % 8 {
+            0 | 4 => drop(cluster.nodes.remove(0)),
+            1 | 5 => drop(cluster.nodes.remove(1)),
+            3 | 7 => cluster.nodes.clear(),
+            away => {
+                cluster.redis.kill();
+                if away == 2 {
+                    tokio::time::sleep(AWAY).await;
+                }
+                cluster.redis.restart();
+            }
+        }
+        while cluster.nodes.len() < 2 {
+            let node = cluster.node();
+            cluster.nodes.push(node);
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn runs_come_to_an_end_whatever_is_killed() {
         let target = Target::start();
         let mut cluster = Cluster::start();
-        let plan = json!({ "source": target.plan("{ rate = 100, for = \"4s\" }", "error_rate < 1%") });
+        let plan = json!({ "source": target.plan("{ rate = 100, for = \"2s\" }", "error_rate < 1%") });
         let plan = cluster.ask("POST /api/v1/load/plans", &plan).expect("a plan")["id"].clone();
+        let limit = budget(END_WITHIN + SLACK, END_WITHIN);
+        let mut slowest = Duration::ZERO;
         for round in 0..budget(4, 100) {
             let before = target.served();
             let queue = format!("POST /api/v1/load/plans/{plan}/runs");
@@ -189,40 +237,32 @@ mod slow {
             let run = run["id"].as_str().unwrap().to_owned();
             tokio::time::sleep(Duration::from_millis(rand_ms(round))).await;
             let killed = Instant::now();
-            match round % 4 {
-                0 => drop(cluster.nodes.remove(0)),
-                1 => drop(cluster.nodes.remove(1)),
-                2 => {
-                    cluster.redis.kill();
-                    cluster.redis.restart();
-                }
-                _ => cluster.nodes.clear(),
-            }
-            while cluster.nodes.len() < 2 {
-                let node = cluster.node();
-                cluster.nodes.push(node);
-            }
+            hurt(&mut cluster, round).await;
             let state = wait_for(format!("{run} to end in round {round}"), LIMIT * 2, async || {
                 cluster.state(&run).filter(|state| is_final(state))
             })
             .await;
-            // Four seconds of work, where it survived; a queued run may begin only after the kill.
-            let limit = END_WITHIN + Duration::from_secs(10);
-            assert!(killed.elapsed() < limit, "{run} took {:?} to be {state}", killed.elapsed());
+            let took = killed.elapsed();
+            assert!(took < limit, "{run} took {took:?} to be {state} in round {round}");
+            slowest = slowest.max(took);
             let report = cluster.ask(&format!("GET /api/v1/load/runs/{run}/report"), &Value::Null);
             let counted = report.map_or(0, |report| report["requests"].as_u64().unwrap());
             let served = target.served() - before;
             assert!(counted <= served, "{counted} were counted of {served} in round {round}");
-            assert!(state != "COMPLETED" || counted == 400, "{counted} of 400 in a whole run");
+            assert!(state != "COMPLETED" || counted == 200, "{counted} of 200 in a whole run");
         }
         let rows = cluster
             .postgres
             .psql("SELECT count(*) - count(DISTINCT (run_id, runner, epoch, step, second)) FROM load_second");
         assert_eq!(rows, "0");
+        #[expect(clippy::print_stdout, reason = "a long test says how close it was")]
+        {
+            println!("the slowest run ended {slowest:?} after the kill");
+        }
     }
 
     /// Somewhere between being queued and being nearly done.
     fn rand_ms(round: u32) -> u64 {
-        u64::from(round.wrapping_mul(2_654_435_761) % 5000)
+        u64::from(round.wrapping_mul(2_654_435_761) % 3500)
     }
 }

@@ -10,11 +10,11 @@ use tokio::sync::{Notify, mpsc};
 use super::connection::Destination;
 use super::meter::{Meter, Outcome};
 use super::valve::Valve;
-use super::{Job, Sample, Share};
+use super::{Happening, Job, Sample, Share};
 use crate::plan::Plan;
-use crate::second::{Fault, Second};
+use crate::second::Second;
 
-/// Errors told per second and thread; all of them are counted.
+/// Errors told per second and thread, and as many other lines; errors are counted, all of them.
 const MOST_SAMPLES: u64 = 10;
 
 #[derive(Debug)]
@@ -34,7 +34,8 @@ pub(super) struct Desk {
     active_users: AtomicU64,
     idle: Notify,
     samples: mpsc::Sender<Sample>,
-    sampled: AtomicU64,
+    /// Errors told in this second, and other lines.
+    sampled: [AtomicU64; 2],
 }
 
 /// At most so many requests per second.
@@ -57,7 +58,7 @@ impl Desk {
             meter: Mutex::new(Meter::new(start, plan.steps.len())),
             active_users: AtomicU64::new(0),
             idle: Notify::new(),
-            sampled: AtomicU64::new(0),
+            sampled: Default::default(),
             plan,
             run_type,
             share,
@@ -72,8 +73,13 @@ impl Desk {
     pub(super) fn record(&self, now: Instant, step: usize, user: u64, outcome: Outcome) {
         self.meter.lock().record(now, step, outcome, self.active_users.load(Relaxed));
         if let Some(fault) = outcome.fault {
-            self.tell(step, user, fault);
+            self.tell(Sample { user, what: Happening::Failed { step, fault } });
         }
+    }
+
+    /// A user has a connection.
+    pub(super) fn connected(&self, user: u64) {
+        self.tell(Sample { user, what: Happening::Connected });
     }
 
     pub(super) fn slipped(&self, slip: Duration) {
@@ -107,7 +113,7 @@ impl Desk {
 
     /// The seconds that are over.
     pub(super) fn roll(&self) -> Vec<Second> {
-        self.sampled.store(0, Relaxed);
+        self.sampled.iter().for_each(|sampled| sampled.store(0, Relaxed));
         let mut meter = self.meter.lock();
         meter.roll(Instant::now(), self.active_users());
         meter.take()
@@ -117,10 +123,14 @@ impl Desk {
         self.meter.lock().finish(Instant::now(), self.active_users())
     }
 
-    fn tell(&self, step: usize, user: u64, fault: Fault) {
-        if self.sampled.fetch_add(1, Relaxed) < MOST_SAMPLES {
-            // A reader that is too slow misses some; they are counted all the same.
-            let _ = self.samples.try_send(Sample { step, user, fault });
+    fn tell(&self, sample: Sample) {
+        let kind = match sample.what {
+            Happening::Failed { .. } => 0,
+            Happening::Connected => 1,
+        };
+        if self.sampled[kind].fetch_add(1, Relaxed) < MOST_SAMPLES {
+            // A reader that is too slow misses some.
+            let _ = self.samples.try_send(sample);
         }
     }
 }

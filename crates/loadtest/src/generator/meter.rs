@@ -15,17 +15,17 @@ const DIGITS: u8 = 3;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) intended: Duration,
-    pub(super) actual: Duration,
-    pub(super) fault: Option<Fault>,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
+pub(crate) struct Outcome {
+    pub(crate) intended: Duration,
+    pub(crate) actual: Duration,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
 }
 
 /// The second that is being measured.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     start: Instant,
     second: u32,
     steps: Vec<Option<StepMeter>>,
@@ -54,13 +54,13 @@ struct Latencies {
 }
 
 impl Meter {
-    pub(super) fn new(start: Instant, steps: usize) -> Self {
+    pub(crate) fn new(start: Instant, steps: usize) -> Self {
         let steps = (0..steps).map(|_| None).collect();
         Self { start, second: 0, steps, slip: Latencies::new(), waited: 0, done: Vec::new() }
     }
 
     /// Counts a request that ended at `now`.
-    pub(super) fn record(&mut self, now: Instant, step: usize, outcome: Outcome, active_users: u64) {
+    pub(crate) fn record(&mut self, now: Instant, step: usize, outcome: Outcome, active_users: u64) {
         self.roll(now, active_users);
         let meter = self.steps[step].get_or_insert_with(StepMeter::new);
         meter.intended.record(outcome.intended);
@@ -74,17 +74,17 @@ impl Meter {
     }
 
     /// Counts how late the generator was.
-    pub(super) fn slipped(&mut self, slip: Duration) {
+    pub(crate) fn slipped(&mut self, slip: Duration) {
         self.slip.record(slip);
     }
 
     /// Counts an arrival that found all users busy.
-    pub(super) fn waited(&mut self) {
+    pub(crate) fn waited(&mut self) {
         self.waited += 1;
     }
 
     /// Closes the seconds that are over.
-    pub(super) fn roll(&mut self, now: Instant, active_users: u64) {
+    pub(crate) fn roll(&mut self, now: Instant, active_users: u64) {
         let second = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
         while self.second < second {
             self.close(active_users);
@@ -92,12 +92,12 @@ impl Meter {
     }
 
     /// The seconds that were closed since the last call.
-    pub(super) fn take(&mut self) -> Vec<Second> {
+    pub(crate) fn take(&mut self) -> Vec<Second> {
         std::mem::take(&mut self.done)
     }
 
     /// Closes the second that is under way, too.
-    pub(super) fn finish(&mut self, now: Instant, active_users: u64) -> Vec<Second> {
+    pub(crate) fn finish(&mut self, now: Instant, active_users: u64) -> Vec<Second> {
         self.roll(now, active_users);
         self.close(active_users);
         self.take()

@@ -20,6 +20,10 @@ pub(super) struct User {
     cookies: Vec<Vec<(String, String)>>,
     values: Vec<String>,
     request: Vec<u8>,
+    /// Which of the run's users it is at the moment.
+    number: u64,
+    /// The bytes of its last request.
+    sent: usize,
 }
 
 /// Whether the rest of an iteration makes sense.
@@ -40,6 +44,8 @@ impl User {
             cookies: vec![Vec::new(); origins],
             values: desk.plan.values.clone(),
             request: Vec::new(),
+            number: 0,
+            sent: 0,
         }
     }
 
@@ -47,7 +53,8 @@ impl User {
     /// `intended`.
     pub(super) async fn iterate(&mut self, number: u64, iteration: u64, intended: Instant) {
         let desk = Arc::clone(&self.desk);
-        self.become_new(number, iteration);
+        self.number = number;
+        self.become_new(iteration);
         let (steps, plan) = (&desk.steps[self.scenario], &desk.plan);
         let mut intended = Some(intended);
         for index in steps {
@@ -60,7 +67,7 @@ impl User {
                 return;
             }
             // Later steps have no time of their own: they follow the one before.
-            let go = self.request(*index, step, number, intended.take()).await;
+            let go = self.request(*index, step, intended.take()).await;
             if go == Go::Over {
                 return;
             }
@@ -71,7 +78,7 @@ impl User {
         }
     }
 
-    async fn request(&mut self, index: usize, step: &Step, number: u64, intended: Option<Instant>) -> Go {
+    async fn request(&mut self, index: usize, step: &Step, intended: Option<Instant>) -> Go {
         let begun = Instant::now();
         let intended = intended.unwrap_or(begun).min(begun);
         let outcome = self.exchange(step, begun).await;
@@ -86,9 +93,9 @@ impl User {
         if !keep {
             self.connections[origin] = None;
         }
-        let bytes_out = step.request.fixed().map_or(self.request.len(), <[u8]>::len) as u64;
+        let bytes_out = self.sent as u64;
         let measured = Outcome { intended: now - intended, actual: took, fault, bytes_in, bytes_out };
-        self.desk.record(now, index, number, measured);
+        self.desk.record(now, index, self.number, measured);
         match (outcome, fault) {
             (Err(_), _) | (_, Some(Fault::Extract)) => Go::Over,
             _ => Go::On,
@@ -106,6 +113,7 @@ impl User {
             request.write(&mut self.request, &self.values, cookies);
         }
         let bytes = fixed.unwrap_or(&self.request);
+        self.sent = bytes.len();
         let asked = if request.is_head() { Asked::Head } else { Asked::Other };
         let body = if step.needs_body { Body::Keep } else { Body::Skip };
         let place = &mut self.connections[request.origin];
@@ -114,6 +122,7 @@ impl User {
                 Some(connection) => connection,
                 None => {
                     let opened = Connection::open(&self.desk.destinations[request.origin], deadline).await?;
+                    self.desk.connected(self.number);
                     place.insert(opened)
                 }
             };
@@ -160,7 +169,8 @@ impl User {
     }
 
     /// Each iteration is somebody new, with the values of a row of the plan's users.
-    fn become_new(&mut self, number: u64, iteration: u64) {
+    fn become_new(&mut self, iteration: u64) {
+        let number = self.number;
         self.cookies.iter_mut().for_each(Vec::clear);
         if !self.desk.has_variables {
             return;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use hob_expression::JsonPath;
 use regex::bytes::Regex;
-use serde_json_path::JsonPath;
 
 /// A response, as checks see it.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +135,7 @@ impl From {
 }
 
 pub(super) fn parse_path(text: &str) -> Result<JsonPath, String> {
-    JsonPath::parse(text).map_err(|error| format!("{text:?} is no JSON path: {error}"))
+    text.parse().map_err(|mistake| format!("{text:?} is no JSON path: {mistake}"))
 }
 
 pub(super) fn parse_regex(text: &str) -> Result<Regex, String> {
@@ -153,7 +153,7 @@ fn contains(body: &[u8], text: &[u8]) -> bool {
 /// The first value at a path, as text.
 fn json_text(body: &[u8], path: &JsonPath) -> Option<String> {
     let json: serde_json::Value = serde_json::from_slice(body).ok()?;
-    let found = path.query(&json).first()?;
+    let found = *path.find(&json).first()?;
     Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
 }
 
@@ -183,6 +183,7 @@ mod tests {
         }
         assert!(From::parse("xml //a").is_err());
         assert!(From::parse("regex (").is_err());
+        assert!(From::parse("json $..token").unwrap_err().contains("column 3"));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(super) struct RunType {
     #[serde(default)]
     pub(super) users: Vec<BTreeMap<String, Scalar>>,
     pub(super) csv: Option<String>,
+    pub(super) csv_file: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

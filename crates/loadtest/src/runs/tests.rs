@@ -5,8 +5,10 @@ use hob_testkit::{LIMIT, Needs, TestHouse, every_house, wait_for};
 use hob_web::Web;
 
 use super::*;
-use crate::plan::Format;
+use crate::generator::meter::{Meter, Outcome};
+use crate::plan::Written;
 use crate::run::Ending;
+use crate::second::Fault;
 use crate::spread::Spread;
 use crate::{Config, LoadTests, Wish};
 
@@ -21,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(5);
 
 async fn queued(house: &TestHouse) -> (LoadTests, TestId) {
     let tests = LoadTests::open(house.house(), Live::fixed(Config::default())).unwrap();
-    let plan = tests.add_plan(PLAN, Format::Toml).await.unwrap();
+    let plan = tests.add_plan(&Written::toml(PLAN)).await.unwrap();
     let crate::Accepted::Run(id) = tests.queue_run(plan, &Wish::default()).await.unwrap() else {
         panic!("not queued")
     };
@@ -32,6 +34,36 @@ fn second(at: u32) -> Second {
     let latencies = Spread::new(vec![(1000, 3)], 3000, 1000, 1000);
     let step = StepSecond { intended: latencies.clone(), actual: latencies, ..StepSecond::default() };
     Second { second: at, steps: [(0, step)].into(), ..Second::default() }
+}
+
+/// Requests of four seconds and three steps, from a few microseconds to some seconds: when each ended after the start,
+/// its step, and what became of it.
+fn requests() -> impl Iterator<Item = (Duration, usize, Outcome)> {
+    let mut state = 1_u64;
+    let mut draw = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    (0..4_000_u64).map(move |n| {
+        let actual = Duration::from_micros(draw(10_u64.pow(1 + (n % 7) as u32)));
+        let fault = n.is_multiple_of(11).then(|| Fault::Status(500 + (n % 3) as u16));
+        let outcome =
+            Outcome { intended: actual * 2, actual, fault, bytes_in: draw(1000), bytes_out: draw(100) };
+        (Duration::from_millis(n), draw(3) as usize, outcome)
+    })
+}
+
+/// What one of so many runners measures of them, each having every so many-th.
+fn measured(runners: u64, runner: u64) -> Vec<Second> {
+    let start = std::time::Instant::now();
+    let mut meter = Meter::new(start, 3);
+    for (n, (at, step, outcome)) in (0..).zip(requests()) {
+        if n % runners == runner {
+            meter.record(start + at, step, outcome, 7 / runners);
+            meter.slipped(outcome.actual / 10);
+        }
+    }
+    meter.finish(start + Duration::from_secs(4), 7 / runners)
 }
 
 every_house! {
@@ -56,6 +88,37 @@ every_house! {
         let late = write_seconds(&house.records, &seat, &[second(2)], RunnerState::Working, "", LEASE).await;
         assert_eq!(late.unwrap(), Standing::Out, "whoever has left writes nothing more");
         assert_eq!(tests.seconds(&run).await.unwrap().len(), 2);
+    }
+
+    /// L9: the same requests, measured by seven runners and by one, are the same in every bucket of every second and
+    /// step, though each row was handed in twice and late ones before early ones.
+    async fn what_many_runners_measured_is_what_one_would_have(house: TestHouse) {
+        let (tests, id) = queued(&house).await;
+        house.records.execute(sql("UPDATE load_run SET runners = 7")).await.unwrap();
+        let run = claim(&house.records, "node 0", LEASE).await.unwrap().unwrap();
+        let whole = measured(1, 0);
+        for runner in 0..7 {
+            let node = format!("node {runner}");
+            let number = join(&house.records, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
+            let seat = Seat { run: id.clone(), epoch: run.epoch, number, node };
+            let seconds = measured(7, runner);
+            for part in [&seconds[2..], &seconds[..3], &seconds[..]] {
+                let written = write_seconds(&house.records, &seat, part, RunnerState::Working, "", LEASE).await;
+                assert_eq!(written.unwrap(), Standing::In);
+            }
+        }
+        let merged = tests.seconds(&run).await.unwrap();
+        assert_eq!(merged.len(), whole.len());
+        for (merged, whole) in merged.iter().zip(&whole) {
+            assert_eq!(merged, whole);
+        }
+        let mut plain = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 600_000_000, 3).unwrap();
+        requests().for_each(|(_, _, outcome)| plain.record(outcome.actual.as_micros() as u64).unwrap());
+        let mut all = Spread::default();
+        merged.iter().flat_map(|second| second.steps.values()).for_each(|step| all.merge(&step.actual));
+        let buckets: Vec<(u64, u64)> =
+            plain.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect();
+        assert_eq!(all.buckets(), buckets);
     }
 
     /// L7

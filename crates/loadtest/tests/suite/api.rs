@@ -201,6 +201,17 @@ async fn pages_work_without_scripts() {
     assert!(text.contains(&runs[0]) && text.contains("Site check"));
     let text = site.app.get("/load/plans/1").await.text();
     assert!(text.contains(&runs[1]) && text.contains("GET /?who="));
+    let filed =
+        source.replace("users = [{ login = \"ann\" }, { login = \"bob\" }]", "csv_file = \"users.csv\"");
+    let draft = [("source", filed.as_str()), ("format", "toml"), ("version", "1")];
+    let answer = site.app.submit("/load/plans/1", &draft).await;
+    assert!(answer.text().contains("no file") && answer.text().contains("users.csv"), "{}", answer.text());
+    let draft = [&draft[..], &[("file_name", "users.csv"), ("file", "login\r\ncarl\r\n")]].concat();
+    let answer = site.app.submit("/load/plans/1", &draft).await;
+    assert_eq!(answer.header("location"), "/load/plans/1", "{}", answer.text());
+    assert!(site.app.get("/load/plans/1").await.text().contains("users.csv (13 bytes)"));
+    let plan: Value = site.app.get("/api/v1/load/plans/1").await.json();
+    assert_eq!((&plan["version"], &plan["files"]["users.csv"]), (&json!(2), &json!("login\r\ncarl\r\n")));
     let text = site.app.get(&format!("/load/compare?a={}&b={}", runs[0], runs[1])).await.text();
     assert!(text.contains("p99.9"), "{text}");
     let file = site.app.get(&format!("/load/runs/{}/report.html", runs[0])).await;

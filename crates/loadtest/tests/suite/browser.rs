@@ -1,8 +1,10 @@
 //! The console in a real browser: make a plan, run it, watch it live, cancel it, open a report, compare two.
 
+use std::path::Path;
+
 use hob_loadtest::State;
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, LIMIT, Window, wait_for};
+use hob_testkit::{Browser, LIMIT, Scheme, Window, assert_readable, screenshot, wait_for};
 
 use crate::api::Site;
 use crate::site::plan;
@@ -16,6 +18,22 @@ async fn text(client: &Client, css: &str) -> String {
 
 async fn press(client: &Client, css: &str) {
     client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+}
+
+/// Looks at pages wide, dark and at the width of a phone; pictures are left under `target/screenshots`.
+async fn look(browser: &Browser, site: &Site, pages: &[(&str, &str)]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
+    for (kind, width, scheme) in
+        [("light", 1440, Scheme::Light), ("dark", 1440, Scheme::Dark), ("phone", 500, Scheme::Light)]
+    {
+        let client = browser.open(Window { width, height: 2200, scheme, ..Window::default() }).await;
+        for (name, path) in pages {
+            client.goto(&site.app.url(path)).await.unwrap();
+            screenshot(&client, &folder.join(format!("load-{name}-{kind}.png"))).await;
+            assert_readable(&client, &format!("{path}, {kind}")).await;
+        }
+        client.close().await.unwrap();
+    }
 }
 
 /// Fills in a new plan and saves it.
@@ -60,7 +78,13 @@ async fn a_plan_is_written_run_watched_cancelled_and_compared() {
     site.wait_for(&first, State::Cancelled).await;
     wait_for("the end on the page", LIMIT, async || text(&client, "#state").await.contains("cancelled"))
         .await;
-    assert!(client.find(Locator::Css("#download")).await.is_ok());
+    let file = client.find(Locator::Css("#download")).await.unwrap().attr("href").await.unwrap().unwrap();
+    client.goto(&site.app.url(&file)).await.unwrap();
+    let report = text(&client, "body").await;
+    assert!(
+        report.contains("Site check") && report.contains("p99.9") && report.contains("status 404"),
+        "{report}"
+    );
 
     client.goto(&site.app.url("/load/plans/1")).await.unwrap();
     let second = run(&client).await;
@@ -68,8 +92,18 @@ async fn a_plan_is_written_run_watched_cancelled_and_compared() {
         .await;
     press(&client, "#cancel").await;
     site.wait_for(&second, State::Cancelled).await;
-    client.goto(&site.app.url(&format!("/load/compare?a={first}&b={second}"))).await.unwrap();
+    let compared = format!("/load/compare?a={first}&b={second}");
+    client.goto(&site.app.url(&compared)).await.unwrap();
     let page = text(&client, "main").await;
     assert!(page.contains(&first) && page.contains("p99.9"), "{page}");
     client.close().await.unwrap();
+    let run = format!("/load/runs/{first}");
+    let pages = [
+        ("home", "/load"),
+        ("plan", "/load/plans/1"),
+        ("run", run.as_str()),
+        ("report", file.as_str()),
+        ("compare", compared.as_str()),
+    ];
+    look(&browser, &site, &pages).await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hob_hot::{BusEvent, Topic, cmd};
-use hob_loadtest::plan::Format;
+use hob_loadtest::plan::{Files, Format, Written};
 use hob_loadtest::{
     Current, Edited, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status, TestId,
     Wish,
@@ -35,6 +35,22 @@ async fn exists(house: &TestHouse, key: impl AsRef<[u8]>) -> bool {
 
 async fn list(house: &TestHouse, key: impl AsRef<[u8]>) -> Vec<String> {
     house.hot.run(cmd("LRANGE").arg(key.as_ref()).arg(0).arg(-1).clone()).await.unwrap()
+}
+
+/// Waits until requests come.
+async fn goes_on(oracle: &Oracle) {
+    let before = oracle.requests();
+    wait_for("requests", LIMIT, async || oracle.requests() > before + 30).await;
+}
+
+/// Waits until none came for a second; answers how long after `asked` the last one did.
+async fn stops_after(oracle: &Oracle, asked: Instant) -> Duration {
+    let last = wait_for("quiet", LIMIT, async || {
+        let last = oracle.last()?;
+        (last.max(asked).elapsed() > Duration::from_secs(1)).then_some(last)
+    })
+    .await;
+    last.saturating_duration_since(asked)
 }
 
 every_house! {
@@ -221,15 +237,80 @@ every_house! {
         }
         let queued = queue(&tests, id, Wish::default()).await;
         let edited = plan("http://127.0.0.1:2", 1, "1s").replace("\"read\"", "\"look\"");
-        assert_eq!(tests.edit_plan(id, Some(1), &edited, Format::Toml).await.unwrap(), Edited::Version(2));
+        let edited = Written::toml(edited);
+        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), Edited::Version(2));
         assert!(!exists(&house, keys.plan(&key_id)).await && !exists(&house, keys.users(&key_id, &kind)).await);
-        assert_eq!(tests.edit_plan(id, Some(1), &edited, Format::Toml).await.unwrap(), Edited::Outdated(2));
+        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), Edited::Outdated(2));
         assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 2);
         assert_eq!(tests.cache().groups(id, "smoke").await.unwrap()[0].name, "look");
         assert_eq!(run(&tests, &queued).await.plan_version, 1);
         assert!(tests.delete_plan(id).await.unwrap());
         assert!(tests.plan(id).await.unwrap().is_none());
         assert!(tests.plans(&PageRequest::default()).await.unwrap().rows.is_empty());
+    }
+
+    /// L10
+    async fn a_node_waits_for_another_that_loads_the_plan_but_not_for_one_that_died(house: TestHouse) {
+        let tests = clerk(house.house());
+        let id = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+        let key_id = hob_loadtest::KeyPlanId::new(id.0).unwrap();
+        let (loading, cached) = (keys(&house).loading(&key_id), keys(&house).plan(&key_id));
+        house.store().as_outsider(cmd("SET").arg(&loading).arg("1").arg("PX").arg(2000).clone()).await;
+        let asked = Instant::now();
+        assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 1, "nobody loaded it, so this node did");
+        assert!(asked.elapsed() >= Duration::from_millis(300), "but it waited first");
+        house.store().as_outsider(cmd("DEL").arg(&cached).clone()).await;
+        house.store().as_outsider(cmd("SET").arg(&loading).arg("1").arg("PX").arg(2000).clone()).await;
+        let theirs = r#"{"planId":1,"version":1,"name":"by another node","format":"toml","source":"","createdAt":0}"#;
+        let (found, ()) = tokio::join!(tests.plan(id), async {
+            house.store().as_outsider(cmd("SET").arg(&cached).arg(theirs).arg("PX").arg(60_000).clone()).await;
+        });
+        assert_eq!(found.unwrap().unwrap().name, "by another node");
+    }
+
+    /// L10: users come from a file that was handed in with the plan, each kind of run from its own.
+    async fn the_users_of_a_kind_of_run_come_from_a_file(house: TestHouse) {
+        let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
+        let tests = worker(house.house());
+        let source = plan(&oracle.url(""), 4, "1s");
+        let given = "users = [{ login = \"ann\" }, { login = \"bob\" }]";
+        let source = source.replace(given, "csv_file = \"few.csv\"\n[run.full]\ncsv_file = \"many.csv\"");
+        let mut files = Files::default();
+        files.put("many.csv", "login\ncarl\ndora\n");
+        let mut written = Written { source, format: Format::Toml, files };
+        let refused = tests.add_plan(&written).await.unwrap_err();
+        assert!(refused.to_string().contains("no file \"few.csv\""), "{refused}");
+        written.files.put("few.csv", "login\nann\n");
+        let id = tests.add_plan(&written).await.unwrap();
+        for (kind, users) in [("smoke", vec!["ann"]), ("full", vec!["carl", "dora"])] {
+            let cached = tests.cache().users(id, kind).await.unwrap();
+            assert_eq!(cached.iter().map(|user| user["login"].as_str()).collect::<Vec<_>>(), users);
+        }
+        // The run keeps the files of its version.
+        let run = queue(&tests, id, Wish { run_type: Some("full".into()), ..Wish::default() }).await;
+        written.files.put("many.csv", "login\nzoe\n");
+        assert_eq!(tests.edit_plan(id, Some(1), &written).await.unwrap(), Edited::Version(2));
+        assert_eq!(tests.cache().users(id, "full").await.unwrap()[0]["login"], "zoe");
+        let ended = reach(&tests, &run, State::Completed).await;
+        assert_eq!(ended.state, State::Completed, "{}", ended.message);
+        let received = oracle.received();
+        let who = |request: &String| request.split(' ').nth(1).unwrap().to_owned();
+        let asked: BTreeSet<String> = received.iter().map(who).collect();
+        assert_eq!(asked, ["/?who=carl", "/?who=dora"].map(str::to_owned).into());
+    }
+
+    /// L4: as in the document's example.
+    async fn users_that_connect_are_told_of(house: TestHouse) {
+        let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
+        let tests = worker(house.house());
+        let plan = add(&tests, &oracle.url(""), 5, "1s").await;
+        let id = queue(&tests, plan, Wish::default()).await;
+        reach(&tests, &id, State::Completed).await;
+        let lines = list(&house, keys(&house).logs(&id)).await;
+        let line = lines.iter().find(|line| line.contains("connected")).unwrap_or_else(|| panic!("{lines:?}"));
+        let line: Line = serde_json::from_str(line).unwrap();
+        assert_eq!((line.level, line.message.as_str()), (Level::Info, "User 1 connected successfully"));
+        assert_eq!(line.user_id.as_deref(), Some("user_001"));
     }
 
     /// L9: losing hot state in the middle of a run loses nothing of it.
@@ -267,28 +348,32 @@ every_house! {
         others.iter().for_each(|house| house.tasks.stop_token().cancel());
     }
 
-    async fn a_run_is_paused_resumed_and_cancelled_within_a_second(house: TestHouse) {
+    /// At the target, the last request comes at most a second after a run was paused or cancelled. A machine that is
+    /// busy with other things may take longer once, not each time.
+    async fn traffic_stops_within_a_second(house: TestHouse) {
         let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
         let tests = worker(house.house());
         let plan = add(&tests, &oracle.url(""), 100, "10m").await;
-        let id = queue(&tests, plan, Wish::default()).await;
-        wait_for("requests", LIMIT, async || oracle.requests() > 50).await;
-        tests.pause(&id).await.unwrap();
-        let quiet = wait_for("quiet", LIMIT, async || {
-            let (before, asked) = (oracle.requests(), Instant::now());
-            tokio::time::sleep(Duration::from_millis(400)).await;
-            (oracle.requests() == before).then_some(asked)
-        }).await;
-        assert_eq!(run(&tests, &id).await.state, State::Paused, "{:?}", quiet.elapsed());
-        tests.resume(&id).await.unwrap();
-        let before = oracle.requests();
-        wait_for("requests again", LIMIT, async || oracle.requests() > before + 20).await;
-        tests.cancel(&id).await.unwrap();
-        let ended = reach(&tests, &id, State::Cancelled).await;
-        assert_eq!(ended.state, State::Cancelled);
-        let before = oracle.requests();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(oracle.requests(), before);
+        let mut stopped = Vec::new();
+        for _ in 0..3 {
+            let id = queue(&tests, plan, Wish::default()).await;
+            goes_on(&oracle).await;
+            let asked = Instant::now();
+            tests.pause(&id).await.unwrap();
+            let paused = stops_after(&oracle, asked).await;
+            assert_eq!(run(&tests, &id).await.state, State::Paused);
+            tests.resume(&id).await.unwrap();
+            goes_on(&oracle).await;
+            let asked = Instant::now();
+            tests.cancel(&id).await.unwrap();
+            let cancelled = stops_after(&oracle, asked).await;
+            assert_eq!(reach(&tests, &id, State::Cancelled).await.state, State::Cancelled);
+            stopped.push((paused, cancelled));
+            if paused.max(cancelled) <= Duration::from_secs(1) {
+                return;
+            }
+        }
+        panic!("after a pause and after a cancellation, each time: {stopped:?}");
     }
 
     async fn a_target_that_may_not_be_tested_is_refused(house: TestHouse) {

@@ -9,3 +9,4 @@ mod oracle;
 mod plan;
 mod site;
 mod tls;
+mod witness;

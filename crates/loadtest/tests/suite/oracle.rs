@@ -28,8 +28,9 @@ pub(crate) struct Oracle {
 #[derive(Default)]
 struct Log {
     requests: AtomicU64,
-    /// What each request took, from its last byte to the last of its response.
-    took: Mutex<Vec<Duration>>,
+    /// When the last byte of each request was there, and when the last of its response was written.
+    spans: Mutex<Vec<(Instant, Instant)>>,
+    last: Mutex<Option<Instant>>,
     received: Mutex<Vec<String>>,
     frozen_until: Mutex<Option<Instant>>,
 }
@@ -68,12 +69,19 @@ impl Oracle {
         self.log.received.lock().unwrap().clone()
     }
 
-    /// A quantile of what requests took in truth.
-    pub(crate) fn quantile(&self, quantile: f64) -> Duration {
-        let mut took = self.log.took.lock().unwrap().clone();
-        took.sort();
-        let rank = (took.len() as f64 * quantile).ceil() as usize;
-        took[rank.clamp(1, took.len()) - 1]
+    /// What requests took in truth.
+    pub(crate) fn took(&self) -> Vec<Duration> {
+        self.log.spans.lock().unwrap().iter().map(|(begun, answered)| *answered - *begun).collect()
+    }
+
+    /// When requests were answered.
+    pub(crate) fn answered(&self) -> Vec<Instant> {
+        self.log.spans.lock().unwrap().iter().map(|(_, answered)| *answered).collect()
+    }
+
+    /// When the newest request came.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        *self.log.last.lock().unwrap()
     }
 
     /// Answers nothing for a while.
@@ -94,6 +102,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
         filled += read;
         let Some(len) = request_len(&buffer[..filled]) else { continue };
         let begun = Instant::now();
+        *log.last.lock().unwrap() = Some(begun);
         {
             let mut received = log.received.lock().unwrap();
             if received.len() < 1000 {
@@ -108,8 +117,9 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
         }
         match behaviour(log.requests.fetch_add(1, Ordering::SeqCst)) {
             Answer::After(latency) => {
+                // To the millisecond, which is good enough: the truth is what it took, not what was wanted.
                 if !latency.is_zero() {
-                    precise_sleep(begun + latency).await;
+                    tokio::time::sleep_until((begun + latency).into()).await;
                 }
                 let body = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
                 if stream.write_all(body).await.is_err() {
@@ -123,16 +133,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
             }
             Answer::Close => return,
         }
-        log.took.lock().unwrap().push(begun.elapsed());
-    }
-}
-
-/// The runtime's timer counts in milliseconds; the rest is yielded away, so that the truth is what was wanted.
-async fn precise_sleep(until: Instant) {
-    let early = until - Duration::from_millis(1).min(until.saturating_duration_since(Instant::now()));
-    tokio::time::sleep_until(early.into()).await;
-    while Instant::now() < until {
-        tokio::task::yield_now().await;
+        log.spans.lock().unwrap().push((begun, Instant::now()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! A house with load tests in it, and a plan for a site on loopback.
 
 use hob_house::{House, Live};
-use hob_loadtest::plan::Format;
+use hob_loadtest::plan::Written;
 use hob_loadtest::{Accepted, Config, LoadTests, MIGRATIONS, PlanId, Run, State, TestId, Wish};
 use hob_testkit::{LIMIT, Needs, wait_for};
 use hob_web::Web;
@@ -37,7 +37,7 @@ pub(crate) fn plan(url: &str, rate: u32, lasting: &str) -> String {
 }
 
 pub(crate) async fn add(tests: &LoadTests, url: &str, rate: u32, lasting: &str) -> PlanId {
-    tests.add_plan(&plan(url, rate, lasting), Format::Toml).await.unwrap()
+    tests.add_plan(&Written::toml(plan(url, rate, lasting))).await.unwrap()
 }
 
 pub(crate) async fn queue(tests: &LoadTests, plan: PlanId, wish: Wish) -> TestId {

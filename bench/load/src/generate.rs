@@ -1,0 +1,31 @@
+//! Hob's own generator, in a process of its own.
+
+use anyhow::Result;
+use hob_loadtest::LocalRun;
+use hob_loadtest::generator::Targets;
+use hob_loadtest::plan::{Format, Plan};
+
+use crate::CONNECTIONS;
+
+/// So many requests a second; 0 for all that it can.
+pub(crate) fn generate(url: &str, rate: u32, seconds: u64) -> Result<()> {
+    let load = if rate > 0 {
+        format!("{{ rate = {rate}, for = \"{seconds}s\", most_users = {CONNECTIONS} }}")
+    } else {
+        format!("{{ users = {CONNECTIONS}, for = \"{seconds}s\" }}")
+    };
+    let text = format!(
+        "name = 'bench'\n[[scenario]]\nname = 's'\nload = {load}\n[[scenario.step]]\nname = 'a'\n\
+         request = 'GET {url}'\nexpect = {{ status = 200 }}\n"
+    );
+    let plan = Plan::read(&text, Format::Toml)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(async {
+        let mut run = LocalRun::start(plan, 0, &Targets::default(), 1).await?;
+        while run.next().await.is_some() {}
+        anyhow::Ok(run.report())
+    })?;
+    println!("99% {}ms\n99.9% {}ms", report.latency.p99, report.latency.p999);
+    anyhow::ensure!(report.failed == 0, "{} requests failed: {:?}", report.failed, report.faults);
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! A step: its request, what is expected of the response, and what is taken out of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::field::{Result, at, check_name, pause, period, timeout, wrong};
+use crate::plan::expect::{Check, Extract, From, parse_path, parse_regex};
+use crate::plan::request::{Origin, Request};
+use crate::plan::source::{self, Statuses};
+use crate::plan::template::{Names, Template};
+use crate::plan::{Plan, Step};
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+pub(super) struct Defaults<'a> {
+    pub(super) target: Option<Origin>,
+    pub(super) timeout: Duration,
+    pub(super) headers: &'a BTreeMap<String, String>,
+}
+
+pub(super) fn step(
+    plan: &mut Plan,
+    defaults: &Defaults<'_>,
+    path: &str,
+    from: &source::Step,
+) -> Result<Step> {
+    check_name(&format!("{path}.name"), &from.name)?;
+    if plan.steps.iter().any(|step| step.name == from.name) {
+        return Err(wrong(format!("{path}.name"), "another step has this name"));
+    }
+    let request = request(plan, defaults, path, from)?;
+    let checks = checks(&format!("{path}.expect"), &from.expect)?;
+    let mut extract = Vec::new();
+    for (name, text) in &from.extract {
+        let from = From::parse(text).map_err(at(&format!("{path}.extract.{name}")))?;
+        extract.push(Extract { variable: plan.names.declare(name), from });
+    }
+    let needs_body = checks.iter().any(Check::needs_body) || extract.iter().any(Extract::needs_body);
+    Ok(Step {
+        name: from.name.clone(),
+        group: from.group.clone(),
+        request,
+        checks,
+        extract,
+        think: pause(&format!("{path}.think"), from.think.as_deref())?,
+        timeout: timeout(&format!("{path}.timeout"), from.timeout.as_deref())?.unwrap_or(defaults.timeout),
+        needs_body,
+    })
+}
+
+fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::Step) -> Result<Request> {
+    let field = format!("{path}.request");
+    let (method, url) =
+        from.request.split_once(' ').ok_or_else(|| wrong(&field, "write a method and a path: \"GET /\""))?;
+    if !METHODS.contains(&method) {
+        return Err(wrong(field, format!("the method is one of {}", METHODS.join(", "))));
+    }
+    let (origin, url_path) = if url.starts_with('/') {
+        let target = defaults.target.clone();
+        (target.ok_or_else(|| wrong(&field, "the plan has no `target` that this path belongs to"))?, url)
+    } else {
+        let (origin, url_path) = split_url(url).map_err(at(&field))?;
+        (Origin::parse(origin).map_err(at(&field))?, url_path)
+    };
+    let index = plan.origins.iter().position(|known| *known == origin).unwrap_or_else(|| {
+        plan.origins.push(origin.clone());
+        plan.origins.len() - 1
+    });
+    let names = &plan.names;
+    let url_path = Template::parse(url_path, names).map_err(at(&field))?;
+    let (kind, body) = body(path, from, names)?.map_or((None, None), |(kind, body)| (kind, Some(body)));
+    let mut headers: BTreeMap<String, (String, &str)> = BTreeMap::new();
+    let global = defaults.headers.iter().map(|(name, value)| ("headers".to_owned(), name, value));
+    let own = from.headers.iter().map(|(name, value)| (format!("{path}.headers"), name, value));
+    for (table, name, value) in global.chain(own) {
+        check_header(&table, name, value)?;
+        headers.insert(name.to_ascii_lowercase(), (table, value));
+    }
+    if let Some(kind) = kind {
+        headers.entry("content-type".into()).or_insert_with(|| (path.to_owned(), kind));
+    }
+    headers.entry("user-agent".into()).or_insert_with(|| (path.to_owned(), "hob"));
+    let mut read = Vec::new();
+    for (name, (table, value)) in headers {
+        let value = Template::parse(value, names).map_err(at(&format!("{table}.{name}")))?;
+        read.push((name, value));
+    }
+    Ok(Request::new(method.to_owned(), (index, &origin), url_path, read, body))
+}
+
+/// The body, and the type that its form implies.
+fn body(path: &str, from: &source::Step, names: &Names) -> Result<Option<(Option<&'static str>, Template)>> {
+    let parse =
+        |field: &str, text: &str| Template::parse(text, names).map_err(at(&format!("{path}.{field}")));
+    match (&from.body, &from.json, &from.form) {
+        (None, None, None) => Ok(None),
+        (Some(text), None, None) => Ok(Some((None, parse("body", text)?))),
+        (None, Some(json), None) => {
+            Ok(Some((Some("application/json"), parse("json", &json.to_string())?.in_json())))
+        }
+        (None, None, Some(form)) => {
+            let field =
+                |(name, value): (&'_ String, &source::Scalar)| Ok((name.clone(), parse("form", &value.0)?));
+            let fields = form.iter().map(field).collect::<Result<Vec<_>>>()?;
+            let fields = fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            Ok(Some((Some("application/x-www-form-urlencoded"), Template::form(fields))))
+        }
+        _ => Err(wrong(format!("{path}.body"), "a request has one of `body`, `json` and `form`")),
+    }
+}
+
+fn checks(path: &str, from: &source::Expect) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    match &from.status {
+        None => {}
+        Some(Statuses::One(status)) => checks.push(Check::Status(vec![*status])),
+        Some(Statuses::Any(any)) if any.is_empty() => {
+            return Err(wrong(format!("{path}.status"), "no status is expected"));
+        }
+        Some(Statuses::Any(any)) => checks.push(Check::Status(any.clone())),
+    }
+    for (name, contains) in &from.header {
+        checks.push(Check::Header { name: name.clone(), contains: contains.clone() });
+    }
+    checks.extend(from.contains.clone().map(Check::Contains));
+    if let Some(text) = &from.matches {
+        checks.push(Check::Matches(parse_regex(text).map_err(at(&format!("{path}.matches")))?));
+    }
+    for (text, equals) in &from.json {
+        let json_path = parse_path(text).map_err(at(&format!("{path}.json.{text}")))?;
+        checks.push(Check::Json { path: json_path, equals: equals.0.clone() });
+    }
+    if let Some(text) = &from.within {
+        checks.push(Check::Within(period(&format!("{path}.within"), text)?));
+    }
+    Ok(checks)
+}
+
+fn check_header(path: &str, name: &str, value: &str) -> Result<()> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) || value.chars().any(char::is_control) {
+        return Err(wrong(format!("{path}.{name}"), "this cannot be sent as a header"));
+    }
+    if ["host", "content-length", "transfer-encoding", "connection", "cookie"]
+        .contains(&name.to_ascii_lowercase().as_str())
+    {
+        return Err(wrong(format!("{path}.{name}"), "this header is written by the generator itself"));
+    }
+    Ok(())
+}
+
+/// `http://host:port` and the rest, which is a path.
+pub(super) fn split_url(url: &str) -> std::result::Result<(&str, &str), String> {
+    let after =
+        url.find("://").map(|at| at + 3).ok_or_else(|| format!("{url:?} is neither a path nor a URL"))?;
+    let end = url[after..].find(['/', '?', '#']).map_or(url.len(), |at| after + at);
+    let (origin, rest) = url.split_at(end);
+    let path = rest.split('#').next().unwrap_or_default();
+    match path {
+        "" => Ok((origin, "/")),
+        path if path.starts_with('/') => Ok((origin, path)),
+        _ => Err("write a path before the `?`".to_owned()),
+    }
+}
