@@ -81,6 +81,7 @@ pub use error::Error;
 pub use extract::{Form, Json, Path, Query};
 pub use list::{List, Paging, Time};
 pub use live::Changes;
+pub use middleware::Origin;
 pub use problem::{FieldError, Problem};
 pub use routes::{Entry, Routes};
 pub use server::Peer;
