@@ -1,0 +1,148 @@
+//! The chat beside Socket.IO with its Redis adapter: `cargo run --release -p bench-chat [talk|drop|idle]`.
+//!
+//! Needs a release build of `hob`, `redis-server`, `taskset`, `node` and `npm`. The server has one core; Redis and the
+//! generator, which is the same for both, share the other. Everything is on loopback.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+mod crowd;
+mod dialect;
+mod seat;
+mod server;
+mod tally;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use bench_kit::{Usage, median, resident};
+
+use crowd::Crowd;
+use server::{Kind, Server};
+
+const ROOMS: usize = 20;
+const MEMBERS: usize = 50;
+const ROUNDS: usize = 3;
+/// Messages a second in each room.
+const RATES: [u32; 3] = [2, 10, 40];
+const WARM_UP: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(6);
+/// How many connections are cut meanwhile.
+const CUTS: usize = 300;
+const IDLE: usize = 15_000;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    server::OTHERS.keep_this_process()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match words.as_slice() {
+            [] => {
+                talk(&RATES).await?;
+                drops().await?;
+                idle(IDLE).await
+            }
+            ["talk"] => talk(&RATES).await,
+            ["talk", rate] => talk(&[rate.parse()?]).await,
+            ["drop"] => drops().await,
+            ["idle"] => idle(IDLE).await,
+            _ => bail!("nothing, or one of `talk`, `talk RATE`, `drop`, `idle`"),
+        }
+    })
+}
+
+/// A round of talking.
+struct Talk {
+    deliveries_per_s: f64,
+    /// Of the server, for each delivery.
+    cpu_us: f64,
+    /// p50, p99, p99.9.
+    ms: [f64; 3],
+}
+
+async fn talk(rates: &[u32]) -> Result<()> {
+    println!(
+        "| {ROOMS} rooms of {MEMBERS} | messages/s in each | deliveries/s | CPU s per million | p50 | p99 | p99.9 |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for rate in rates {
+        let mut rounds = Kind::BOTH.map(|_| Vec::new());
+        for _ in 0..ROUNDS {
+            for (kind, rounds) in Kind::BOTH.into_iter().zip(&mut rounds) {
+                rounds.push(talk_once(kind, *rate).await?);
+            }
+        }
+        for (kind, rounds) in Kind::BOTH.into_iter().zip(rounds) {
+            let Talk { deliveries_per_s, cpu_us, ms: [p50, p99, p999] } =
+                median(rounds, |round| round.cpu_us);
+            println!(
+                "| {} | {rate} | {deliveries_per_s:.0} | {cpu_us:.2} | {p50:.1} ms | {p99:.1} ms | {p999:.1} ms |",
+                kind.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn talk_once(kind: Kind, rate: u32) -> Result<Talk> {
+    let (server, crowd) = filled(kind, ROOMS).await?;
+    crowd.talk(Some(Duration::from_secs(1) / rate));
+    tokio::time::sleep(WARM_UP).await;
+    crowd.tally.lock().reset();
+    let (usage, begun) = (Usage::start(server.process.family())?, Instant::now());
+    tokio::time::sleep(MEASURED).await;
+    let tally = crowd.tally.lock();
+    let ms = |quantile| tally.latencies.value_at_quantile(quantile) as f64 / 1e3;
+    Ok(Talk {
+        deliveries_per_s: tally.deliveries as f64 / begun.elapsed().as_secs_f64(),
+        cpu_us: usage.us_each(tally.deliveries)?,
+        ms: [0.5, 0.99, 0.999].map(ms),
+    })
+}
+
+async fn filled(kind: Kind, rooms: usize) -> Result<(Server, Crowd)> {
+    let server = Server::start(kind)?;
+    server.open_rooms(rooms, MEMBERS)?;
+    let crowd = Crowd::gather(server.dialect, server.address, rooms, MEMBERS).await?;
+    Ok((server, crowd))
+}
+
+async fn drops() -> Result<()> {
+    println!("| {CUTS} connections cut | delivered | twice |\n|---|---|---|");
+    for kind in Kind::BOTH {
+        let (_server, crowd) = filled(kind, ROOMS).await?;
+        crowd.talk(Some(Duration::from_millis(100)));
+        for which in 0..CUTS {
+            // Another room each time.
+            crowd.cut(which * 37);
+            tokio::time::sleep(MEASURED / CUTS as u32).await;
+        }
+        crowd.talk(None);
+        crowd.settle().await;
+        let tally = crowd.tally.lock();
+        let (came, due) = tally.delivered();
+        let share = came as f64 * 100.0 / due as f64;
+        println!("| {} | {came} of {due}: {share:.2} % | {} |", kind.name(), tally.doubles);
+    }
+    Ok(())
+}
+
+async fn idle(connections: usize) -> Result<()> {
+    println!("| {connections} idle connections | resident bytes each | store commands/s |\n|---|---|---|");
+    for kind in Kind::BOTH {
+        let server = Server::start(kind)?;
+        let rooms = connections / MEMBERS;
+        server.open_rooms(rooms, MEMBERS)?;
+        let before = resident(server.process.id())?;
+        let _crowd = Crowd::gather(server.dialect, server.address, rooms, MEMBERS).await?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let each = (resident(server.process.id())? - before) / connections as u64;
+        let (commands, begun) = (server.redis.commands()?, Instant::now());
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        // Without the question itself.
+        let commands = server.redis.commands()? - commands - 1;
+        let per_second = commands as f64 / begun.elapsed().as_secs_f64();
+        println!("| {} | {each} | {per_second:.1} |", kind.name());
+    }
+    Ok(())
+}
