@@ -159,6 +159,7 @@ impl Member {
                 Heard::Joined(text) => {
                     joined = true;
                     self.tally.lock().joined += 1;
+                    *seen = (*seen).max(self.dialect.entrance(text));
                     text
                 }
                 Heard::Acknowledged(number) => {

@@ -77,12 +77,24 @@ impl Dialect {
 
     /// The place of the message whose content ends where `rest` begins; 0 where the server has no places.
     pub(crate) fn place(&self, rest: &str) -> u64 {
-        let digits = match self {
-            Self::Hob => rest.split_once("\"sequence\":").map_or("", |(_, rest)| rest),
-            Self::SocketIo => "",
-        };
-        digits.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+        match self {
+            Self::Hob => number_after("\"sequence\":", rest),
+            Self::SocketIo => 0,
+        }
     }
+
+    /// The place from which on somebody who was just let in is told everything.
+    pub(crate) fn entrance(&self, joined: &str) -> u64 {
+        match self {
+            Self::Hob => number_after("\"offset\":", joined),
+            Self::SocketIo => 0,
+        }
+    }
+}
+
+fn number_after(name: &str, text: &str) -> u64 {
+    let digits = text.split_once(name).map_or("", |(_, rest)| rest);
+    digits.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// A JSON Web Token that lasts for ever.

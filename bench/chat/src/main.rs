@@ -19,11 +19,26 @@ use bench_kit::{Usage, median, resident};
 use crowd::Crowd;
 use server::{Kind, Server};
 
-const ROOMS: usize = 20;
+/// How much is said, and to how many.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    rooms: usize,
+    members: usize,
+    /// Messages a second in each room.
+    rate: u32,
+}
+
+/// Quiet rooms, busy rooms, large rooms, and what a stage has in front of it.
+const LOADS: [Load; 4] = [
+    Load { rooms: 20, members: 50, rate: 2 },
+    Load { rooms: 20, members: 50, rate: 10 },
+    Load { rooms: 4, members: 500, rate: 5 },
+    Load { rooms: 2, members: 1_000, rate: 30 },
+];
+const DROPPING: Load = Load { rooms: 20, members: 50, rate: 10 };
+/// Of idle rooms.
 const MEMBERS: usize = 50;
 const ROUNDS: usize = 3;
-/// Messages a second in each room.
-const RATES: [u32; 3] = [2, 10, 40];
 const WARM_UP: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(6);
 /// How many connections are cut meanwhile.
@@ -38,15 +53,15 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         match words.as_slice() {
             [] => {
-                talk(&RATES).await?;
+                talk(&LOADS).await?;
                 drops().await?;
                 idle(IDLE).await
             }
-            ["talk"] => talk(&RATES).await,
-            ["talk", rate] => talk(&[rate.parse()?]).await,
+            ["talk"] => talk(&LOADS).await,
+            ["talk", which] => talk(&LOADS[which.parse()?..][..1]).await,
             ["drop"] => drops().await,
             ["idle"] => idle(IDLE).await,
-            _ => bail!("nothing, or one of `talk`, `talk RATE`, `drop`, `idle`"),
+            _ => bail!("nothing, or one of `talk`, `talk WHICH`, `drop`, `idle`"),
         }
     })
 }
@@ -60,23 +75,25 @@ struct Talk {
     ms: [f64; 3],
 }
 
-async fn talk(rates: &[u32]) -> Result<()> {
+async fn talk(loads: &[Load]) -> Result<()> {
     println!(
-        "| {ROOMS} rooms of {MEMBERS} | messages/s in each | deliveries/s | CPU s per million | p50 | p99 | p99.9 |"
+        "| rooms | messages/s in each | server | deliveries/s | CPU s per million | p50 | p99 | p99.9 |"
     );
-    println!("|---|---|---|---|---|---|---|");
-    for rate in rates {
+    println!("|---|---|---|---|---|---|---|---|");
+    for load in loads {
         let mut rounds = Kind::BOTH.map(|_| Vec::new());
         for _ in 0..ROUNDS {
             for (kind, rounds) in Kind::BOTH.into_iter().zip(&mut rounds) {
-                rounds.push(talk_once(kind, *rate).await?);
+                rounds.push(talk_once(kind, *load).await?);
             }
         }
+        let Load { rooms, members, rate } = load;
         for (kind, rounds) in Kind::BOTH.into_iter().zip(rounds) {
             let Talk { deliveries_per_s, cpu_us, ms: [p50, p99, p999] } =
                 median(rounds, |round| round.cpu_us);
             println!(
-                "| {} | {rate} | {deliveries_per_s:.0} | {cpu_us:.2} | {p50:.1} ms | {p99:.1} ms | {p999:.1} ms |",
+                "| {rooms} of {members} | {rate} | {} | {deliveries_per_s:.0} | {cpu_us:.2} | {p50:.1} ms | {p99:.1} ms \
+                 | {p999:.1} ms |",
                 kind.name()
             );
         }
@@ -84,9 +101,9 @@ async fn talk(rates: &[u32]) -> Result<()> {
     Ok(())
 }
 
-async fn talk_once(kind: Kind, rate: u32) -> Result<Talk> {
-    let (server, crowd) = filled(kind, ROOMS).await?;
-    crowd.talk(Some(Duration::from_secs(1) / rate));
+async fn talk_once(kind: Kind, load: Load) -> Result<Talk> {
+    let (server, crowd) = filled(kind, load).await?;
+    crowd.talk(Some(Duration::from_secs(1) / load.rate));
     tokio::time::sleep(WARM_UP).await;
     crowd.tally.lock().reset();
     let (usage, begun) = (Usage::start(server.process.family())?, Instant::now());
@@ -100,18 +117,18 @@ async fn talk_once(kind: Kind, rate: u32) -> Result<Talk> {
     })
 }
 
-async fn filled(kind: Kind, rooms: usize) -> Result<(Server, Crowd)> {
+async fn filled(kind: Kind, load: Load) -> Result<(Server, Crowd)> {
     let server = Server::start(kind)?;
-    server.open_rooms(rooms, MEMBERS)?;
-    let crowd = Crowd::gather(server.dialect, server.address, rooms, MEMBERS).await?;
+    server.open_rooms(load.rooms, load.members)?;
+    let crowd = Crowd::gather(server.dialect, server.address, load.rooms, load.members).await?;
     Ok((server, crowd))
 }
 
 async fn drops() -> Result<()> {
     println!("| {CUTS} connections cut | delivered | twice |\n|---|---|---|");
     for kind in Kind::BOTH {
-        let (_server, crowd) = filled(kind, ROOMS).await?;
-        crowd.talk(Some(Duration::from_millis(100)));
+        let (_server, crowd) = filled(kind, DROPPING).await?;
+        crowd.talk(Some(Duration::from_secs(1) / DROPPING.rate));
         for which in 0..CUTS {
             // Another room each time.
             crowd.cut(which * 37);

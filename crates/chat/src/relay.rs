@@ -18,6 +18,9 @@ use crate::{Error, block, member};
 /// Users whose counters are rebuilt at a time.
 const REBUILD_AT_ONCE: u16 = 200;
 
+/// Counters of more members than these are made anew all at once.
+const ONE_BY_ONE: usize = 8;
+
 /// A new message, as other services are told (C10).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -116,10 +119,14 @@ impl Chat {
                 Advance { user_id, version, after, last: after + messages.len() as u64, more }
             })
             .collect();
-        for (advance, held) in advances.iter().zip(unread.advance_each(id, &advances).await?) {
-            if !matches!(held, Held::Total(_)) {
-                self.settle_one(id, &advance.user_id).await?;
-            }
+        let held = unread.advance_each(id, &advances).await?;
+        let behind = advances.iter().zip(held).filter(|(_, held)| !matches!(held, Held::Total(_)));
+        let behind: Vec<&UserId> = behind.map(|(advance, _)| &advance.user_id).collect();
+        if behind.len() > ONE_BY_ONE {
+            return self.settle_all(id).await;
+        }
+        for user in behind {
+            self.settle_one(id, user).await?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hob_records::Records;
 
 use crate::bucket::Bucket;
 use crate::channel::Channel;
@@ -307,8 +308,8 @@ impl Session {
                 }
                 Activation::Older => {
                     let after = since.unwrap_or(0);
-                    let events = event::after(&inner.records, conversation, after, PAGE).await;
-                    let events = events.map_err(internal)?;
+                    let events =
+                        told_after(&inner.records, room, conversation, after).await.map_err(internal)?;
                     // What the room has told is in the records.
                     since = Some(events.last().ok_or(Code::INTERNAL)?.sequence);
                     older.extend(events);
@@ -336,7 +337,8 @@ impl Session {
             match behind.room.activate(&peer, Some(behind.since), all) {
                 Activation::Older => {
                     let records = &self.chat.inner.records;
-                    let events = event::after(records, &behind.conversation, behind.since, PAGE).await?;
+                    let Behind { room, conversation, since } = &*behind;
+                    let events = told_after(records, room, conversation, *since).await?;
                     behind.since = events.last().map_or(behind.since, |event| event.sequence);
                     for event in events.iter().filter(|event| !peer.hides(&event.actor)) {
                         let push = protocol::publication_push(channel, &Publication::from(event));
@@ -424,6 +426,20 @@ impl Session {
         let data = rpc::call(&self.chat, &peer.user, &call.method, call.data.as_deref()).await?;
         Ok(Answer::Rpc(protocol::RpcAnswer { data }))
     }
+}
+
+/// Events after one, some at a time, up to the last one that the room has told. What the records have beyond it is told to
+/// everybody in a moment.
+async fn told_after(
+    records: &Records,
+    room: &Room,
+    conversation: &ConversationId,
+    after: u64,
+) -> Result<Vec<Event>, Error> {
+    let told = room.top().unwrap_or(0);
+    let mut events = event::after(records, conversation, after, PAGE).await?;
+    events.retain(|event| event.sequence <= told);
+    Ok(events)
 }
 
 fn conversation(channel: &str) -> Result<ConversationId, Code> {
