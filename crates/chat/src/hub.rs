@@ -37,6 +37,8 @@ use crate::{Error, conversation, member};
 
 /// So many events are read from the records at a time.
 const PAGE: u16 = 500;
+/// So many questions are asked at a time where all connections are concerned.
+const AT_ONCE: usize = 16;
 /// The most contacts whose coming and going a feed tells.
 pub(crate) const MOST_CONTACTS: u16 = 1_000;
 
@@ -239,8 +241,9 @@ impl Hub {
 
     /// Looks at everything again that orders may have changed while this node had no lease.
     pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
-        for peer in self.everybody() {
-            peer.read_blocks(&self.records).await?;
+        for peers in self.everybody().chunks(AT_ONCE) {
+            let reading = peers.iter().map(|peer| peer.read_blocks(&self.records));
+            futures_util::future::try_join_all(reading).await?;
         }
         for room in self.all_rooms() {
             self.revalidate(&room).await?;

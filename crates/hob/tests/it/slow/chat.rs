@@ -2,6 +2,7 @@
 //! no ghost, no loss, no double.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -153,7 +154,12 @@ async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
 }
 
 /// Sends to all rooms in turns through whatever door is open, each message until it is acknowledged.
-fn talk(doors: &Doors, rooms: usize, stop: &CancellationToken) -> Vec<BTreeMap<u64, String>> {
+fn talk(
+    doors: &Doors,
+    rooms: usize,
+    count: &AtomicUsize,
+    stop: &CancellationToken,
+) -> Vec<BTreeMap<u64, String>> {
     let mut acknowledged = vec![BTreeMap::new(); rooms];
     for n in 0.. {
         let at = n % rooms;
@@ -169,6 +175,7 @@ fn talk(doors: &Doors, rooms: usize, stop: &CancellationToken) -> Vec<BTreeMap<u
                     let message: Value = serde_json::from_str(&answer.body).unwrap();
                     let sequence = message["sequence"].as_u64().unwrap();
                     acknowledged[at].insert(sequence, format!("message {n}"));
+                    count.fetch_add(1, Ordering::SeqCst);
                     break;
                 }
                 _ => std::thread::sleep(Duration::from_millis(50)),
@@ -204,8 +211,9 @@ async fn processes_are_killed_and_the_store_restarts_under_load() {
     all_are(&world, &everybody, everybody.len()).await;
 
     let stop = CancellationToken::new();
-    let (talking, stopped) = (Arc::clone(&doors), stop.clone());
-    let talking = tokio::task::spawn_blocking(move || talk(&talking, rooms, &stopped));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let (open, counted, stopped) = (Arc::clone(&doors), Arc::clone(&sent), stop.clone());
+    let talking = tokio::task::spawn_blocking(move || talk(&open, rooms, &counted, &stopped));
     for _ in 0..budget(2, 6) {
         let mut dead = nodes.remove(0);
         doors.lock().unwrap().retain(|door| *door != dead.listen);
@@ -217,13 +225,16 @@ async fn processes_are_killed_and_the_store_restarts_under_load() {
         let next = world.node();
         doors.lock().unwrap().push(next.listen);
         nodes.push(next);
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = sent.load(Ordering::SeqCst);
+        wait_for("messages to be acknowledged again", LIMIT * 2, async || {
+            sent.load(Ordering::SeqCst) > before + 10
+        })
+        .await;
     }
     stop.cancel();
     let acknowledged = talking.await.unwrap();
 
-    let sent: usize = acknowledged.iter().map(BTreeMap::len).sum();
-    assert!(sent > 100, "only {sent} messages were acknowledged");
+    let sent = sent.load(Ordering::SeqCst);
     let contents: HashSet<&String> = acknowledged.iter().flat_map(BTreeMap::values).collect();
     assert_eq!(contents.len(), sent, "a repeated message is one message");
     for (at, held) in &held {
