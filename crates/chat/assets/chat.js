@@ -125,8 +125,10 @@ function hear({ data, offset: at }) {
       if (data.userId !== me) showTyping(data.userId, data.typing);
       break;
     case "joined":
+      showMember(data.userId);
+      break;
     case "left":
-      location.reload();
+      findPerson(data.userId)?.remove();
   }
 }
 
@@ -159,9 +161,20 @@ function showTyping(user, typing) {
   typingLine.textContent = names ? `${names} ${typists.size > 1 ? "are" : "is"} typing…` : "";
 }
 
+function findPerson(user) {
+  return document.querySelector(`[data-person="${CSS.escape(user)}"]`);
+}
+
 function showPerson(user, online) {
-  const person = document.querySelector(`[data-person="${CSS.escape(user)}"]`);
-  person?.toggleAttribute("data-online", online);
+  findPerson(user)?.toggleAttribute("data-online", online);
+}
+
+function showMember(user) {
+  if (findPerson(user)) return;
+  const person = document.createElement("span");
+  person.className = "chat-person";
+  person.dataset.person = person.textContent = user;
+  document.getElementById("people").append(person);
 }
 
 function showUnread(room, unread) {

@@ -78,6 +78,20 @@ pub(crate) async fn hidden_from(records: &impl Read, user: &UserId) -> Result<Ha
     Ok(records.all(list.bind(user)).await?.into_iter().map(|(user,)| user).collect())
 }
 
+/// Who has blocked whom, where it concerns any of these users.
+pub(crate) async fn between(
+    records: &impl Read,
+    users: &[&UserId],
+) -> Result<HashSet<(UserId, UserId)>, Error> {
+    let users: HashSet<&UserId> = users.iter().copied().collect();
+    let mut blocks = HashSet::new();
+    for user in users {
+        let list = sql("SELECT blocker, blocked FROM chat_block WHERE blocker = $1 OR blocked = $1");
+        blocks.extend(records.all(list.bind(user)).await?);
+    }
+    Ok(blocks)
+}
+
 /// Those whom a user has blocked.
 pub(crate) async fn blocked_by(records: &impl Read, user: &UserId) -> Result<Vec<UserId>, Error> {
     let list: Query<(UserId,)> = sql("SELECT blocked FROM chat_block WHERE blocker = $1 ORDER BY blocked");

@@ -23,6 +23,9 @@ pub struct MessageCreated {
     pub message_id: String,
     pub sender_id: UserId,
     pub timestamp: At,
+    /// The event that it came with; 0 where that was not written down.
+    #[serde(default)]
+    pub sequence: u64,
 }
 
 /// The payload of [`COUNTS`]; its key is the conversation.
@@ -38,6 +41,7 @@ pub(crate) fn tell_message(tx: &Transaction, message: &Message) -> Result<(), Ha
         message_id: message.id.clone(),
         sender_id: message.sender_id.clone(),
         timestamp: message.timestamp,
+        sequence: message.sequence,
     };
     let key = message.conversation_id.as_str();
     Ok(tx.emit(MESSAGE_CREATED, key, serde_json::to_string(&created)?)?)

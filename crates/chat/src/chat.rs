@@ -215,13 +215,20 @@ impl Chat {
         }
     }
 
-    /// Writes hot state again after it was lost.
+    /// Writes hot state again after it was lost, and takes away what nobody answers for any more.
     async fn rebuild(self, task: Task) {
+        let Inner { hub, hot, keys, presences, .. } = &*self.inner;
         while until(&task, self.inner.rebuild.notified()).await {
             let done = async {
                 self.publish_again().await?;
-                self.inner.hub.refresh_feeds();
-                self.rebuild_unread().await
+                hub.refresh_feeds();
+                self.rebuild_unread().await?;
+                // By then every node that lives has said so, to a store that may have forgotten it.
+                if task.pause(hub.node.lease()).await {
+                    let users = crate::scrub::scrub(hot, keys, &hub.node, presences).await?;
+                    tracing::info!(users, "presence is scrubbed after the loss");
+                }
+                Ok::<_, Error>(())
             };
             if let Err(error) = done.await {
                 tracing::warn!(%error, "hot state is not rebuilt yet");
@@ -237,8 +244,12 @@ impl Chat {
     async fn sweep(self, task: Task) {
         let every = self.config().node_lease.get() / 9;
         while task.pause(every).await {
-            if let Err(error) = self.inner.hub.node.sweep(&self.inner.presences).await {
-                tracing::debug!(%error, "cannot sweep dead nodes for now");
+            let node = &self.inner.hub.node;
+            match node.sweep(&self.inner.presences).await {
+                // Its index may have been lost, and it with it before that was mended.
+                Ok(swept) if swept > 0 && node.lost_lately() => self.inner.rebuild.notify_one(),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "cannot sweep dead nodes for now"),
             }
             task.beat();
         }

@@ -12,6 +12,11 @@ section! {
         pub token_public_keys: Vec<String> = Vec::new(),
         /// What a token's `aud` must name. Not asked for if empty.
         pub token_audience: String = String::new(),
+        /// How long a connection may go on once its token has expired, so that a new token can come.
+        pub token_grace: Period = Period::from_secs(10),
+        /// Other sites whose pages may open sockets, as browsers write them: https://shop.example. This server's own
+        /// pages, and programs that are no browsers, always may.
+        pub origins: Vec<String> = Vec::new(),
         /// How many messages a user may send in a window.
         pub message_rate_limit: u32 = 20 => "MESSAGE_RATE_LIMIT",
         /// How long that window is. If it is not given, MESSAGE_RATE_WINDOW says it, in milliseconds; else it is a minute.
@@ -30,6 +35,9 @@ section! {
         pub max_frame_bytes: u32 = 65_536,
         /// What may wait for a slow client, in bytes, before it is told to come back and recover.
         pub queue_bytes: u32 = 1_048_576,
+        /// A connection that is told much is written to this often at most: what comes meanwhile goes together. Answers,
+        /// and what comes after a quiet moment, never wait.
+        pub write_every: Period = Period::from_millis(20),
         /// How often a quiet connection is asked for a sign of life.
         pub ping_every: Period = Period::from_secs(25),
         /// How long a node may be silent before the others take its users offline.

@@ -5,9 +5,11 @@
 //! receiver whether anything is missing, and what is missing comes from the records. So a message of the bus is a
 //! hint: it may be late, twice, or lost.
 
+mod ear;
 mod orders;
 mod outlet;
 mod peer;
+mod peers;
 mod post;
 mod room;
 
@@ -16,12 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hob_hot::{BusEvent, Hot, Topic};
+use hob_hot::Hot;
 use hob_records::{Read as _, Records};
 use parking_lot::Mutex;
 
 pub(crate) use orders::{Confirmation, Dispatch, Order, Orders};
-pub(crate) use outlet::Next;
+pub(crate) use outlet::{Limits, Next};
 pub(crate) use peer::Peer;
 pub(crate) use post::{Letter, Post};
 pub(crate) use room::{Activation, Joins, Room, Told};
@@ -35,10 +37,10 @@ use crate::{Error, conversation, member};
 
 /// So many events are read from the records at a time.
 const PAGE: u16 = 500;
+/// So many questions are asked at a time where all connections are concerned.
+const AT_ONCE: usize = 16;
 /// The most contacts whose coming and going a feed tells.
 pub(crate) const MOST_CONTACTS: u16 = 1_000;
-/// Before the bus is asked again.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// The connections and channels of this node.
 #[derive(Debug)]
@@ -81,75 +83,6 @@ impl Hub {
             messages: AtomicU64::new(0),
             deliveries: AtomicU64::new(0),
         })
-    }
-
-    /// Adds a connection.
-    pub(crate) fn add(&self, peer: &Arc<Peer>) {
-        self.peers.lock().entry(peer.user.clone()).or_default().push(Arc::clone(peer));
-        let open = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        metrics::gauge!("hob_chat_connections").set(open as f64);
-    }
-
-    /// Takes a connection away; whether it was the user's last one on this node.
-    pub(crate) fn remove(&self, peer: &Peer) -> bool {
-        let mut peers = self.peers.lock();
-        let Some(own) = peers.get_mut(&peer.user) else { return true };
-        let before = own.len();
-        own.retain(|other| other.socket != peer.socket);
-        if own.len() < before {
-            let open = self.connections.fetch_sub(1, Ordering::Relaxed) - 1;
-            metrics::gauge!("hob_chat_connections").set(open as f64);
-        }
-        let last = own.is_empty();
-        if last {
-            peers.remove(&peer.user);
-        }
-        last
-    }
-
-    /// The connections of a user on this node.
-    pub(crate) fn peers_of(&self, user: &UserId) -> Vec<Arc<Peer>> {
-        self.peers.lock().get(user).cloned().unwrap_or_default()
-    }
-
-    /// Answers for a socket that another program holds.
-    pub(crate) fn hold(&self, user: &UserId, socket: &SocketId) {
-        self.held.lock().entry(user.clone()).or_default().insert(socket.clone());
-    }
-
-    /// Does not answer for it any more.
-    pub(crate) fn release(&self, user: &UserId, socket: &SocketId) {
-        let mut held = self.held.lock();
-        if let Some(sockets) = held.get_mut(user) {
-            sockets.remove(socket);
-            if sockets.is_empty() {
-                held.remove(user);
-            }
-        }
-    }
-
-    /// All users with their sockets on this node.
-    pub(crate) fn sockets(&self) -> Vec<(UserId, Vec<SocketId>)> {
-        let mut sockets: HashMap<UserId, Vec<SocketId>> = HashMap::new();
-        for (user, peers) in self.peers.lock().iter() {
-            let own = peers.iter().map(|peer| peer.socket.clone());
-            sockets.entry(user.clone()).or_default().extend(own);
-        }
-        for (user, held) in self.held.lock().iter() {
-            sockets.entry(user.clone()).or_default().extend(held.iter().cloned());
-        }
-        sockets.into_iter().collect()
-    }
-
-    /// The sockets of one user on this node.
-    pub(crate) fn sockets_of(&self, user: &UserId) -> HashSet<SocketId> {
-        let mut sockets = self.held.lock().get(user).cloned().unwrap_or_default();
-        sockets.extend(self.peers_of(user).iter().map(|peer| peer.socket.clone()));
-        sockets
-    }
-
-    pub(crate) fn everybody(&self) -> Vec<Arc<Peer>> {
-        self.peers.lock().values().flatten().cloned().collect()
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -308,8 +241,9 @@ impl Hub {
 
     /// Looks at everything again that orders may have changed while this node had no lease.
     pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
-        for peer in self.everybody() {
-            peer.read_blocks(&self.records).await?;
+        for peers in self.everybody().chunks(AT_ONCE) {
+            let reading = peers.iter().map(|peer| peer.read_blocks(&self.records));
+            futures_util::future::try_join_all(reading).await?;
         }
         for room in self.all_rooms() {
             self.revalidate(&room).await?;
@@ -381,79 +315,6 @@ impl Hub {
         for peer in room.peers() {
             self.exit(&room.channel, &peer.socket);
             peer.outlet.push(crate::protocol::unsubscribe_push(&room.channel, Unsubscribed::INSUFFICIENT));
-        }
-    }
-
-    /// Listens to what other nodes tell of a channel, for as long as it has subscribers here.
-    async fn listen(self: Arc<Self>, room: Arc<Room>) {
-        let closed = room.closed.clone();
-        let topic = match &room.channel {
-            Channel::Conversation(id) => Topic::channel(self.keys.conversation_channel(id)),
-            Channel::Feed(user) => Topic::channel(self.keys.feed_channel(user)),
-        };
-        let listening = async {
-            loop {
-                match self.hot.bus().subscribe(std::slice::from_ref(&topic)).await {
-                    Ok(mut subscription) => {
-                        // From now on nothing is missed; what was before is in the records.
-                        self.retry_catch_up(&room).await;
-                        while let Some(event) = subscription.next().await {
-                            self.hear(&room, event).await;
-                        }
-                        return;
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, channel = %room.channel, "cannot listen yet");
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-            }
-        };
-        tokio::select! {
-            () = listening => {}
-            () = closed.cancelled() => {}
-        }
-    }
-
-    async fn hear(&self, room: &Room, event: BusEvent) {
-        let BusEvent::Message { payload, .. } = event else {
-            return match room.channel {
-                Channel::Conversation(_) => self.retry_catch_up(room).await,
-                Channel::Feed(_) => self.refresh(room),
-            };
-        };
-        let Ok(letter) = serde_json::from_slice::<Letter>(&payload) else {
-            tracing::warn!(channel = %room.channel, "a message on the bus cannot be read");
-            return;
-        };
-        match (letter.sequence, letter.actor, letter.data) {
-            (Some(sequence), Some(actor), Some(data)) => {
-                let event = Event { sequence, actor, payload: data.get().to_owned() };
-                if let Err(error) = self.tell_room(room, &event).await {
-                    tracing::debug!(%error, "an event waits");
-                    self.retry_catch_up(room).await;
-                }
-            }
-            (Some(sequence), ..) if room.hear_of(sequence) => self.retry_catch_up(room).await,
-            (None, Some(actor), Some(data)) if letter.origin != self.origin.as_str() => {
-                self.hear_whisper(room, &actor, data.get());
-            }
-            _ => {}
-        }
-    }
-
-    fn hear_whisper(&self, room: &Room, actor: &UserId, data: &str) {
-        if let Channel::Conversation(_) = &room.channel {
-            crate::live::note(room, data);
-        }
-        self.count_deliveries(room.whisper(actor, data));
-    }
-
-    /// Catches up however long the records take.
-    async fn retry_catch_up(&self, room: &Room) {
-        while let Err(error) = self.catch_up(room).await {
-            tracing::warn!(%error, channel = %room.channel, "cannot catch up yet");
-            tokio::time::sleep(PAUSE).await;
         }
     }
 }

@@ -102,6 +102,15 @@ fn answer_in<T>(answer: Answer<T>) -> Result<T, Halt> {
     }
 }
 
+/// All who are in a conversation, with what their counts hold for.
+pub(crate) async fn versions(
+    records: &impl Read,
+    conversation: &ConversationId,
+) -> Result<Vec<(UserId, u64)>, Error> {
+    let list = sql("SELECT user_id, version FROM chat_member WHERE conversation = $1 AND state = 'in'");
+    Ok(records.all(list.bind(conversation)).await?)
+}
+
 /// All who are in a conversation.
 pub(crate) async fn users(records: &impl Read, conversation: &ConversationId) -> Result<Vec<UserId>, Error> {
     let list: Query<(UserId,)> =
@@ -130,6 +139,19 @@ pub(crate) async fn contacts(records: &impl Read, user: &UserId, limit: u16) -> 
     Ok(records.all(list.bind(user).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
 }
 
+/// The next number, for somebody who is in the conversation, or nobody in particular.
+async fn turn_of(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    by: Option<&UserId>,
+) -> Result<event::Turn, Halt> {
+    let turn = event::next(tx, conversation, Step::Other).await?;
+    if let Some(by) = by {
+        must_be_in(tx, conversation, by).await?;
+    }
+    Ok(turn)
+}
+
 /// Adds a member; `by` is in the conversation, or nobody in particular.
 pub(crate) async fn add(
     records: &Records,
@@ -138,10 +160,7 @@ pub(crate) async fn add(
     by: Option<&UserId>,
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
-        let turn = event::next(&tx, conversation, Step::Other).await?;
-        if let Some(by) = by {
-            must_be_in(&tx, conversation, by).await?;
-        }
+        let turn = turn_of(&tx, conversation, by).await?;
         match tx.optional(standing(conversation, user)).await? {
             Some(standing) if standing.state == State::In => return Err(Refusal::Taken.into()),
             Some(_) => {}
@@ -178,10 +197,7 @@ pub(crate) async fn remove(
     by: Option<&UserId>,
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
-        let turn = event::next(&tx, conversation, Step::Other).await?;
-        if let Some(by) = by {
-            must_be_in(&tx, conversation, by).await?;
-        }
+        let turn = turn_of(&tx, conversation, by).await?;
         let leave = sql("UPDATE chat_member SET state = 'out', version = version + 1
                          WHERE conversation = $1 AND user_id = $2 AND state = 'in'");
         if tx.execute(leave.bind(conversation).bind(user)).await? == 0 {

@@ -62,14 +62,6 @@ pub struct NewMessage {
     pub client_id: Option<String>,
 }
 
-/// What became of a message.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Sent {
-    New(Message, Event),
-    /// It was sent before, under the same id.
-    Before(Message),
-}
-
 /// What a page of messages begins or ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
@@ -91,21 +83,14 @@ macro_rules! select {
     };
 }
 
-/// Sends a message: it is in the records when this answers.
-pub(crate) async fn send(records: &Records, new: &NewMessage) -> Answer<Sent> {
-    if let Err(refusal) = check(&new.content, new.client_id.as_deref()) {
-        return Ok(Err(refusal));
-    }
-    // Looked for before anything is locked: a client that repeats itself is not to slow down the others.
-    if let Some(message) = sent_before(records, new).await? {
-        return Ok(Ok(Sent::Before(message)));
-    }
+/// Sends a message that was [checked](check): it is in the records when this answers.
+pub(crate) async fn send(records: &Records, new: &NewMessage) -> Answer<(Message, Event)> {
     let id = &format!("{:032x}", rand::random::<u128>());
     let work = |tx: Transaction| async move { send_in(&tx, new, id).await };
     answer(records.write_with(Isolation::Committed, work).await)
 }
 
-async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<Sent, Halt> {
+async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Message, Event), Halt> {
     let turn = event::next(tx, &new.conversation, Step::Message).await?;
     member::must_be_in(tx, &new.conversation, &new.sender).await?;
     if block::alone_with_blocked(tx, &new.conversation, &new.sender).await? {
@@ -135,7 +120,7 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<Sent, H
     changes::tell_message(tx, &message)?;
     let happening = Happening::Message { message: message.clone() };
     let event = event::write(tx, &new.conversation, turn.sequence, &new.sender, &happening).await?;
-    Ok(Sent::New(message, event))
+    Ok((message, event))
 }
 
 /// A message that the sender has sent under this id already.
@@ -237,7 +222,8 @@ pub(crate) async fn page(
     Ok(messages)
 }
 
-fn check(content: &str, client_id: Option<&str>) -> Result<(), Refusal> {
+/// Whether this can be a message.
+pub(crate) fn check(content: &str, client_id: Option<&str>) -> Result<(), Refusal> {
     let bad = |field, reason: &str| Err(Refusal::Bad { field, reason: reason.to_owned() });
     if content.trim().is_empty() {
         return bad("content", "must not be empty");

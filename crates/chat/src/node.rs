@@ -22,6 +22,8 @@ static WITNESS: Script = Script::new(include_str!("node/witness.lua"));
 const SWEEP_BATCH: u32 = 256;
 /// A sweeper that does not report back within this time loses its claim.
 const SWEEP_WITHIN: Duration = Duration::from_secs(60);
+/// In so many leases every node has noticed a loss, or is dead and swept.
+const LATELY: u32 = 10;
 /// Witnesses are asked a few at a time: all of them within four beats.
 const WITNESSES_AT_ONCE: usize = 4;
 
@@ -50,6 +52,8 @@ struct Life {
     settled: bool,
     witnesses: Vec<Option<String>>,
     next_witness: usize,
+    /// When a part of the store was last seen to have lost its data.
+    lost: Option<Instant>,
     /// What the node carried when that was last published.
     measured: Option<(Load, Instant)>,
 }
@@ -96,6 +100,7 @@ impl Node {
             settled: false,
             witnesses: vec![None; shards],
             next_witness: 0,
+            lost: None,
             measured: None,
         };
         Self { hot: hot.clone(), keys: keys.clone(), name: name.clone(), lease, life: Mutex::new(life) }
@@ -171,7 +176,15 @@ impl Node {
             life.witnesses[at] = Some(found);
             life.next_witness = (at + 1) % shards.len();
         }
+        if lost {
+            self.life.lock().lost = Some(Instant::now());
+        }
         Ok(lost)
+    }
+
+    /// Whether a node that dies now may have had no time to write its users down again after a loss.
+    pub(crate) fn lost_lately(&self) -> bool {
+        self.life.lock().lost.is_some_and(|lost| lost.elapsed() < self.lease * LATELY)
     }
 
     /// Takes the users of dead nodes offline. Answers with how many nodes were swept.
@@ -186,18 +199,42 @@ impl Node {
     }
 
     async fn sweep_one(&self, presences: &Presences, dead: &Dead) -> Result<(), Error> {
-        let incarnation = own(&dead.incarnation);
+        self.sweep_users(presences, &own(&dead.incarnation)).await?;
+        tracing::info!(node = dead.node, "swept a node that is gone");
+        Ok(())
+    }
+
+    /// Takes all users of a life of a node that is over offline. Answers with how many there were.
+    pub(crate) async fn sweep_users(
+        &self,
+        presences: &Presences,
+        incarnation: &Incarnation,
+    ) -> Result<usize, Error> {
+        let mut swept = 0;
         loop {
-            let users = presences.some_users(&incarnation, SWEEP_BATCH).await?;
+            let users = presences.some_users(incarnation, SWEEP_BATCH).await?;
             if users.is_empty() {
                 break;
             }
-            let sweeps = users.iter().map(|user| presences.sweep(&incarnation, user));
+            swept += users.len();
+            let sweeps = users.iter().map(|user| presences.sweep(incarnation, user));
             futures_util::future::try_join_all(sweeps).await?;
         }
-        tracing::info!(node = dead.node, "swept a node that is gone");
         let load = cmd("HDEL").arg(self.keys.nodes_load(first())).arg(incarnation.as_str()).take();
-        Ok(self.hot.run(load).await?)
+        self.hot.run::<()>(load).await?;
+        Ok(swept)
+    }
+
+    /// The lives of nodes that are live, or that somebody is going to sweep.
+    pub(crate) async fn known(&self) -> Result<HashSet<String>, Error> {
+        let mut known: HashSet<String> =
+            self.live().await?.iter().map(|member| member.incarnation.to_string()).collect();
+        for list in [self.keys.nodes_live(first()), self.keys.nodes_dead(first())] {
+            let all = cmd("ZRANGE").arg(list).arg(0).arg(-1).take();
+            known.extend(self.hot.run::<Vec<String>>(all).await?);
+        }
+        known.insert(self.incarnation().to_string());
+        Ok(known)
     }
 
     /// Who is live, this node among them.

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use hob_hot::Call;
 use hob_hot::limit::{Algorithm, Decision, Rule};
-use hob_records::outbox;
 use hob_records::{Read as _, UnixMs, sql};
-use serde::Serialize;
 
-use crate::changes::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
 use crate::channel::Channel;
 use crate::chat::{Chat, Inner};
 use crate::error::{Answer, Refusal};
@@ -19,23 +15,8 @@ use crate::live::{News, Picture};
 use crate::member;
 use crate::node::NodeLoad;
 use crate::presence::{Change, Occasion, Presence};
-use crate::unread::{self, Count, Counted, Extent, Held};
+use crate::unread::{self, Count};
 use crate::{Error, block};
-
-/// Users whose counters are rebuilt at a time.
-const REBUILD_AT_ONCE: u16 = 200;
-
-/// A new message, as other services are told (C10).
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Announcement<'a> {
-    conversation_id: &'a ConversationId,
-    message_id: &'a str,
-    sender_id: &'a UserId,
-    participant_ids: &'a [UserId],
-    event_id: String,
-    timestamp: String,
-}
 
 impl Chat {
     /// Adds a connection of a user, and counts it as open everywhere.
@@ -209,126 +190,10 @@ impl Chat {
         self.inner.hub.node.loads().await
     }
 
-    /// Does what follows from events of the outbox, on whatever node relays them: publishes new messages (C10), and
-    /// brings the unread counters of hot state up to date (C8 C9). Doing it twice does no harm.
-    pub async fn relay(&self, events: &[outbox::Event]) -> Result<(), Error> {
-        let mut everybodys: Vec<ConversationId> = Vec::new();
-        for event in events {
-            let Ok(conversation) = ConversationId::new(&event.key) else { continue };
-            let whose = if event.topic == MESSAGE_CREATED.0 {
-                self.announce(event).await?;
-                Whose::Everybodys
-            } else if event.topic == COUNTS.0 {
-                serde_json::from_str(&event.payload)?
-            } else {
-                continue;
-            };
-            match whose {
-                Whose::Everybodys if !everybodys.contains(&conversation) => everybodys.push(conversation),
-                Whose::Everybodys => {}
-                Whose::Of(user) => self.settle_one(&conversation, &user).await?,
-            }
-        }
-        for conversation in &everybodys {
-            self.settle_all(conversation).await?;
-        }
-        Ok(())
-    }
-
-    /// Publishes a new message for other services (C10).
-    async fn announce(&self, event: &outbox::Event) -> Result<(), Error> {
-        let announcement = self.announcement(event).await?;
-        self.inner.hot.bus().publish(self.inner.keys.message_created_channel(), announcement).await?;
-        Ok(())
-    }
-
-    /// What other services are told of a new message (C10).
-    pub(crate) async fn announcement(&self, event: &outbox::Event) -> Result<String, Error> {
-        let created: MessageCreated = serde_json::from_str(&event.payload)?;
-        let announcement = Announcement {
-            conversation_id: &created.conversation_id,
-            message_id: &created.message_id,
-            sender_id: &created.sender_id,
-            participant_ids: &self.participants(&created.conversation_id).await?,
-            event_id: event.number.to_string(),
-            timestamp: created.timestamp.to_string(),
-        };
-        Ok(serde_json::to_string(&announcement)?)
-    }
-
-    /// Brings everybody's counters of a conversation up to date.
-    async fn settle_all(&self, id: &ConversationId) -> Result<(), Error> {
-        let Inner { records, participants, .. } = &*self.inner;
-        let read = records.read(|snapshot| async move {
-            let counts = unread::in_conversation(&snapshot, id).await?;
-            Ok::<_, Error>((snapshot.optional(crate::conversation::by_id(id)).await?, counts))
-        });
-        let (conversation, counts) = read.await?;
-        if let Some(conversation) = conversation
-            && participants.get(id).await?.is_some_and(|kept| !same_members(&kept, &counts))
-        {
-            // The change could not drop it then.
-            participants.drop(id, conversation.sequence).await?;
-        }
-        self.settle(&counts).await
-    }
-
-    /// Brings one user's counter of a conversation up to date.
-    pub(crate) async fn settle_one(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
-        match self.inner.records.optional(unread::of_one(id, user)).await? {
-            Some(count) => self.settle(&[count]).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn settle(&self, counts: &[Counted]) -> Result<(), Error> {
-        let Inner { records, unread, .. } = &*self.inner;
-        let held = unread.hold_each(counts).await?;
-        let mut news = Vec::with_capacity(counts.len());
-        for (count, held) in counts.iter().zip(held) {
-            let total = match held {
-                Held::Total(total) => total,
-                Held::Lost => unread.rebuild(records, &count.user_id).await?,
-            };
-            news.push(self.unread_news(count, total));
-        }
-        for answer in self.inner.hot.batch(&news).await {
-            answer?;
-        }
-        Ok(())
-    }
-
-    /// Tells a user's feed, here at once, and elsewhere with the call that is returned.
-    fn unread_news(&self, count: &Counted, total: u64) -> Call {
-        let Counted { user_id, conversation_id, unread, stamp } = count;
-        let news = News::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
-        self.inner.hub.whisper_here(&Channel::Feed(user_id.clone()), user_id, &news);
-        self.inner.hub.post.feed(user_id, &news)
-    }
-
     pub(crate) fn tell_feed(&self, user: &UserId, news: &News<'_>) {
         let news = news.json();
         self.inner.hub.whisper_here(&Channel::Feed(user.clone()), user, &news);
         self.inner.hub.post.errand(self.inner.hub.post.feed(user, &news));
-    }
-
-    /// Writes the unread counters of all users again, after hot state was lost. One node does it for all.
-    pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
-        let Inner { hub, records, unread, .. } = &*self.inner;
-        let first = hub.node.live().await?.into_iter().map(|member| member.incarnation).min();
-        if first.is_none_or(|first| first.as_str() != hub.node.incarnation().as_str()) {
-            return Ok(());
-        }
-        let mut after = String::new();
-        loop {
-            let users = unread::users_after(records, &after, REBUILD_AT_ONCE).await?;
-            let Some(last) = users.last() else { return Ok(()) };
-            after = last.to_string();
-            for user in &users {
-                let counts = unread::of_user(records, user).await?;
-                unread.hold(user, &counts, Extent::All).await?;
-            }
-        }
     }
 
     /// Keeps in the records when a user was last here.
@@ -340,8 +205,4 @@ impl Chat {
         };
         Ok(self.inner.records.write_with(hob_records::Isolation::Committed, work).await?)
     }
-}
-
-fn same_members(kept: &[UserId], counts: &[Counted]) -> bool {
-    kept.iter().all(|user| counts.iter().any(|count| count.user_id == *user))
 }

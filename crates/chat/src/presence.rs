@@ -4,6 +4,8 @@
 //! A socket belongs to one life of a node. What a dead node left behind is swept by the others; what a store
 //! has lost is written again by the nodes, from the sockets that they have, without events.
 
+use std::collections::{HashMap, HashSet};
+
 use hob_hot::{CLOCK, Call, Hot, Reply, Script, cmd};
 use hob_schema::Key;
 
@@ -130,6 +132,19 @@ impl Presences {
         let change = self.parted(self.hot.run(call).await?).await?;
         self.forget(dead, user).await?;
         Ok(change)
+    }
+
+    /// The lives of nodes that the sockets of each of these users belong to, in their order.
+    pub(crate) async fn owners(&self, users: &[UserId]) -> Result<Vec<HashSet<Incarnation>>, Error> {
+        let call = |user| cmd("HGETALL").arg(self.keys.presence(user)).take().into();
+        let calls: Vec<Call> = users.iter().map(call).collect();
+        let read = |answer: Result<hob_hot::Value, hob_hot::Error>| {
+            let fields: HashMap<String, String> =
+                hob_hot::FromRedisValue::from_redis_value(answer?).unwrap_or_default();
+            let sockets = fields.into_iter().filter(|(field, _)| field != "version");
+            Ok(sockets.filter_map(|(_, owner)| Incarnation::new(owner).ok()).collect())
+        };
+        self.hot.batch(&calls).await.into_iter().map(read).collect()
     }
 
     /// Some of the users whom a node's index names; none when it is empty.

@@ -5,20 +5,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hob_records::Records;
 
 use crate::bucket::Bucket;
 use crate::channel::Channel;
 use crate::chat::now_s;
 use crate::event::{self, Event};
-use crate::hub::{Activation, Joins, Peer, Room};
+use crate::hub::{Activation, Joins, Limits, Peer, Room};
 use crate::keys::{ConversationId, UserId};
 use crate::message::Span;
 use crate::protocol::{self, Answer, Code, Command, Disconnect, Publication};
 use crate::token::BadToken;
 use crate::{Chat, Config, Error, Refusal, member, rpc};
 
-/// A client that missed more events than these reads the conversation anew.
-const MOST_RECOVERED: usize = 1_000;
+/// So many events are read at a time for a client that was away.
+const PAGE: u16 = 100;
+/// What the first answer to it holds at most, in bytes; the rest follows as it takes it.
+const MOST_AT_FIRST: usize = 256 * 1024;
+/// No connection lasts longer, whatever its token says: ten years.
+const LONGEST_S: u64 = 10 * 365 * 86_400;
 /// What a subscriber asks for who can do nothing without recovery.
 const REJECT_UNRECOVERED: u64 = 2;
 
@@ -30,10 +35,22 @@ pub(crate) struct Session {
     /// What is to be told to somebody who was not let in.
     refused: Option<Bytes>,
     expires_s: i64,
+    /// When a connection whose token was not renewed is closed.
+    ends: Instant,
     channels: HashSet<Channel>,
+    /// What is still being recovered.
+    behind: Vec<Behind>,
     commands: Bucket,
     subscribes: Bucket,
     typing: Bucket,
+}
+
+/// A channel whose subscriber was away for long: it is told what it missed bit by bit, as fast as it takes it.
+struct Behind {
+    room: Arc<Room>,
+    conversation: ConversationId,
+    /// The last event that it was told.
+    since: u64,
 }
 
 /// What a command came to: an answer, or none because it is queued already, or was not asked for.
@@ -52,7 +69,9 @@ impl Session {
             peer: None,
             refused: None,
             expires_s: 0,
+            ends: now,
             channels: HashSet::new(),
+            behind: Vec::new(),
             commands,
             subscribes,
             typing: Bucket::new(2, 10, now),
@@ -67,8 +86,14 @@ impl Session {
         self.refused.take()
     }
 
-    pub(crate) fn expires_s(&self) -> i64 {
-        self.expires_s
+    pub(crate) fn ends(&self) -> Instant {
+        self.ends
+    }
+
+    fn expire(&mut self, expires_s: i64) {
+        let left = u64::try_from(expires_s.saturating_sub(now_s())).unwrap_or(0).min(LONGEST_S);
+        self.expires_s = expires_s;
+        self.ends = Instant::now() + Duration::from_secs(left) + self.config.token_grace.get();
     }
 
     pub(crate) fn ping_every(&self) -> Duration {
@@ -105,7 +130,7 @@ impl Session {
             Some(Answer::Error(Code::TOO_MANY_REQUESTS))
         };
         if let Some(answer) = answer {
-            peer.outlet.push(protocol::reply(id, &answer));
+            peer.outlet.reply(protocol::reply(id, &answer));
         }
         Ok(())
     }
@@ -152,7 +177,9 @@ impl Session {
                 return Err(Disconnect::EXPIRED);
             }
         };
-        let peer = Arc::new(Peer::new(verified.user, self.config.queue_bytes as usize));
+        let limits =
+            Limits { most_bytes: self.config.queue_bytes as usize, every: self.config.write_every.get() };
+        let peer = Arc::new(Peer::new(verified.user, limits));
         match self.chat.connect(&peer).await {
             Ok(Ok(())) => {}
             Ok(Err(Refusal::TooMany { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
@@ -162,12 +189,12 @@ impl Session {
                 return Err(Disconnect::SERVER_ERROR);
             }
         }
-        self.expires_s = verified.expires_s;
+        self.expire(verified.expires_s);
         let mut connected = self.connected(&peer);
         connected.ping = Some(self.config.ping_every.get().as_secs().max(1));
         connected.pong = Some(true);
         connected.node = Some(self.chat.node_name().to_owned());
-        peer.outlet.push(protocol::reply(id, &Answer::Connect(connected)));
+        peer.outlet.reply(protocol::reply(id, &Answer::Connect(connected)));
         self.peer = Some(peer);
         Ok(())
     }
@@ -186,7 +213,7 @@ impl Session {
     fn refresh(&mut self, peer: &Peer, token: &str) -> Outcome {
         match self.chat.inner.tokens.verify(token, now_s()) {
             Ok(verified) if verified.user == peer.user => {
-                self.expires_s = verified.expires_s;
+                self.expire(verified.expires_s);
                 Ok(Some(Answer::Refresh(self.connected(peer))))
             }
             Ok(_) | Err(BadToken::Invalid) => Err(Disconnect::INVALID_TOKEN),
@@ -229,10 +256,10 @@ impl Session {
     }
 
     async fn join(
-        &self,
+        &mut self,
         peer: &Peer,
         id: u32,
-        room: &Room,
+        room: &Arc<Room>,
         conversation: &ConversationId,
         wish: &protocol::Subscribe,
     ) -> Result<(), Code> {
@@ -249,14 +276,14 @@ impl Session {
             if wish.recover && !recovered && wish.flag & REJECT_UNRECOVERED != 0 {
                 return Err(Code::UNRECOVERABLE_POSITION);
             }
-            let reply = |top, missed: Vec<Publication>| {
+            let reply = |offset, missed: Vec<Publication>| {
                 let seen = older.iter().filter(|event| !peer.hides(&event.actor));
                 let publications = seen.map(Publication::from).chain(missed).collect();
                 let answer = Answer::Subscribe(protocol::Subscribed {
                     recoverable: true,
                     positioned: true,
                     epoch: inner.epoch.clone(),
-                    offset: top,
+                    offset,
                     publications,
                     recovered,
                     was_recovering: wish.recover,
@@ -264,25 +291,65 @@ impl Session {
                 });
                 protocol::reply(id, &answer)
             };
+            if let Some(since) = since
+                && older.iter().map(|event| event.payload.len()).sum::<usize>() > MOST_AT_FIRST
+            {
+                peer.outlet.reply(reply(since, Vec::new()));
+                let (room, conversation) = (Arc::clone(room), conversation.clone());
+                self.behind.push(Behind { room, conversation, since });
+                return Ok(());
+            }
             match room.activate(peer, since, reply) {
                 Activation::Active => return Ok(()),
                 Activation::Revoked => return Err(Code::PERMISSION_DENIED),
-                Activation::Ahead => since = None,
+                Activation::Ahead => {
+                    since = None;
+                    older.clear();
+                }
                 Activation::Older => {
                     let after = since.unwrap_or(0);
                     let events =
-                        event::after(&inner.records, conversation, after, 500).await.map_err(internal)?;
-                    since = events.last().map(|event| event.sequence);
+                        told_after(&inner.records, room, conversation, after).await.map_err(internal)?;
+                    // What the room has told is in the records.
+                    since = Some(events.last().ok_or(Code::INTERNAL)?.sequence);
                     older.extend(events);
-                    if older.len() > MOST_RECOVERED {
-                        since = None;
-                    }
                 }
             }
-            if since.is_none() {
-                older.clear();
+        }
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
+    /// Tells a subscriber that was away more of what it missed, if there is any, once it has taken what came before.
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
+        let Some(peer) = self.peer.clone() else { return Ok(()) };
+        while let Some(behind) = self.behind.last_mut()
+            && peer.outlet.is_idle()
+        {
+            let channel = &behind.room.channel;
+            let all = |_, missed: Vec<Publication>| {
+                let pushes: Vec<Bytes> =
+                    missed.iter().map(|missed| protocol::publication_push(channel, missed)).collect();
+                pushes.join(&b'\n').into()
+            };
+            match behind.room.activate(&peer, Some(behind.since), all) {
+                Activation::Older => {
+                    let records = &self.chat.inner.records;
+                    let Behind { room, conversation, since } = &*behind;
+                    let events = told_after(records, room, conversation, *since).await?;
+                    behind.since = events.last().map_or(behind.since, |event| event.sequence);
+                    for event in events.iter().filter(|event| !peer.hides(&event.actor)) {
+                        let push = protocol::publication_push(channel, &Publication::from(event));
+                        peer.outlet.reply(push);
+                    }
+                }
+                // It is told everything from now on, or was taken away meanwhile.
+                _ => drop(self.behind.pop()),
             }
         }
+        Ok(())
     }
 
     async fn follow(&self, peer: &Peer, id: u32, room: &Room, user: &UserId) -> Result<(), Code> {
@@ -305,6 +372,7 @@ impl Session {
     fn unsubscribe(&mut self, peer: &Peer, channel: &str) -> Result<Answer, Code> {
         let channel = channel.parse().map_err(|()| Code::UNKNOWN_CHANNEL)?;
         self.channels.remove(&channel);
+        self.behind.retain(|behind| behind.room.channel != channel);
         self.chat.inner.hub.exit(&channel, &peer.socket);
         Ok(Answer::Unsubscribe(protocol::Empty {}))
     }
@@ -358,6 +426,20 @@ impl Session {
         let data = rpc::call(&self.chat, &peer.user, &call.method, call.data.as_deref()).await?;
         Ok(Answer::Rpc(protocol::RpcAnswer { data }))
     }
+}
+
+/// Events after one, some at a time, up to the last one that the room has told. What the records have beyond it is told to
+/// everybody in a moment.
+async fn told_after(
+    records: &Records,
+    room: &Room,
+    conversation: &ConversationId,
+    after: u64,
+) -> Result<Vec<Event>, Error> {
+    let told = room.top().unwrap_or(0);
+    let mut events = event::after(records, conversation, after, PAGE).await?;
+    events.retain(|event| event.sequence <= told);
+    Ok(events)
 }
 
 fn conversation(channel: &str) -> Result<ConversationId, Code> {

@@ -1,12 +1,12 @@
 //! One WebSocket connection: reads commands, writes what waits, and ends in order.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 
 use crate::Chat;
-use crate::chat::now_s;
 use crate::hub::Next;
 use crate::protocol::{self, Command, Disconnect};
 use crate::session::Session;
@@ -15,8 +15,6 @@ use crate::session::Session;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A client that takes nothing for so long is gone.
 const WRITE_WITHIN: Duration = Duration::from_secs(15);
-/// How long after its token has expired a connection may go on, so that a new token can come.
-const EXPIRY_GRACE_S: i64 = 10;
 /// The most commands of one frame.
 const MOST_COMMANDS: usize = 256;
 
@@ -44,8 +42,20 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
     }
     let ping_every = session.ping_every();
     let mut rhythm = Rhythm::new(ping_every);
+    // One for as long as the connection lasts: most of what wakes it has nothing to do with the time.
+    let mut alarm = pin!(tokio::time::sleep_until(rhythm.next.into()));
     loop {
+        let due = rhythm.next.min(session.ends()).into();
+        if alarm.deadline() != due {
+            alarm.as_mut().reset(due);
+        }
         let Some(peer) = session.peer() else { return Some(Disconnect::STALE) };
+        if session.is_behind()
+            && let Err(error) = Box::pin(session.catch_up()).await
+        {
+            tracing::warn!(%error, "a client that was away has to come back");
+            return Some(Disconnect::SERVER_ERROR);
+        }
         let outcome = tokio::select! {
             frame = socket.recv() => match frame? {
                 Ok(frame) => {
@@ -59,8 +69,8 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
                 Next::Frames(frames) => write(socket, frames).await,
                 Next::End(why) => Err(Some(why)),
             },
-            () = tokio::time::sleep_until(rhythm.next.into()) => match rhythm.turn() {
-                Turn::Ping if session.expires_s() + EXPIRY_GRACE_S < now_s() => Err(Some(Disconnect::EXPIRED)),
+            () = &mut alarm => match rhythm.turn() {
+                _ if session.ends() <= Instant::now() => Err(Some(Disconnect::EXPIRED)),
                 Turn::Ping => write(socket, protocol::PING.into()).await,
                 Turn::Silence => Err(Some(Disconnect::NO_PONG)),
             },

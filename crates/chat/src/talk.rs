@@ -16,7 +16,7 @@ use crate::hub::Order;
 use crate::keys::{ConversationId, UserId};
 use crate::live::{News, Passing};
 use crate::member::{self, Member, Progress, Receipt, State};
-use crate::message::{self, Message, NewMessage, Sent, Span};
+use crate::message::{self, Message, NewMessage, Span};
 use crate::recent::{self, Effect};
 use crate::{Error, typing};
 
@@ -102,7 +102,10 @@ impl Chat {
 
     /// Sends a message: when this answers `Ok(Ok(…))`, it is in the records.
     pub async fn send(&self, new: &NewMessage) -> Answer<Message> {
-        // A repetition is answered without counting: it sends nothing.
+        if let Err(refusal) = message::check(&new.content, new.client_id.as_deref()) {
+            return Ok(Err(refusal));
+        }
+        // A repetition is answered without counting, and without anything being locked: it sends nothing.
         if let Some(message) = message::sent_before(&self.inner.records, new).await? {
             return Ok(Ok(message));
         }
@@ -110,17 +113,13 @@ impl Chat {
             return Ok(Err(Refusal::TooOften { retry_after }));
         }
         let _turn = self.turn(&new.conversation).await;
-        let sent = match message::send(&self.inner.records, new).await? {
+        let (message, event) = match message::send(&self.inner.records, new).await? {
             Ok(sent) => sent,
             Err(Refusal::Taken) => {
                 let before = message::sent_before(&self.inner.records, new).await?;
                 return Ok(before.ok_or(Refusal::Taken));
             }
             Err(refusal) => return Ok(Err(refusal)),
-        };
-        let (message, event) = match sent {
-            Sent::New(message, event) => (message, event),
-            Sent::Before(message) => return Ok(Ok(message)),
         };
         self.inner.hub.count_message();
         self.stop_typing(&new.conversation, &new.sender).await;

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
 
 static HOLD: Script = Script::with(&[CLOCK], include_str!("unread/hold.lua"));
+static ADVANCE: Script = Script::with(&[CLOCK], include_str!("unread/advance.lua"));
 
 /// What a user has not read in one conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -30,14 +31,28 @@ pub(crate) struct Counted {
     pub(crate) conversation_id: ConversationId,
     pub(crate) unread: u64,
     pub(crate) stamp: u64,
+    /// The last event that is counted.
+    pub(crate) sequence: u64,
 }
 
-from_row!(Counted { user_id, conversation_id, unread, stamp });
+from_row!(Counted { user_id, conversation_id, unread, stamp, sequence });
+
+/// The next messages of a conversation, for one member.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Advance {
+    pub(crate) user_id: UserId,
+    pub(crate) version: u64,
+    /// The event before the messages, and the one that the last of them came with.
+    pub(crate) after: u64,
+    pub(crate) last: u64,
+    /// How many of them this member has to read.
+    pub(crate) more: usize,
+}
 
 macro_rules! recount {
     ($condition:literal) => {
         sql(concat!(
-            "SELECT m.user_id, m.conversation AS conversation_id, c.sequence + m.version AS stamp,
+            "SELECT m.user_id, m.conversation AS conversation_id, c.sequence + m.version AS stamp, c.sequence,
                  CASE WHEN m.state = 'in' THEN (
                      SELECT count(*) FROM chat_message x
                      WHERE x.conversation = m.conversation AND x.sequence > m.read_sequence
@@ -89,6 +104,8 @@ pub(crate) enum Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     Total(u64),
+    /// The count was made at another time: it has to be made anew.
+    Gap,
     /// The user's other counts are gone: all have to come.
     Lost,
 }
@@ -119,7 +136,32 @@ impl Unread {
     pub(crate) async fn hold_each(&self, counts: &[Counted]) -> Result<Vec<Held>, Error> {
         let call = |count: &Counted| self.call(&count.user_id, std::slice::from_ref(count), Extent::Some);
         let calls: Vec<Call> = counts.iter().map(call).collect();
-        let answers = self.hot.batch(&calls).await.into_iter();
+        self.held(&calls).await
+    }
+
+    /// Counts the next messages of a conversation, for each of these members, and tells their feeds.
+    pub(crate) async fn advance_each(
+        &self,
+        conversation: &ConversationId,
+        advances: &[Advance],
+    ) -> Result<Vec<Held>, Error> {
+        let name = serde_json::to_string(conversation)?;
+        let call = |advance: &Advance| {
+            let Advance { user_id, version, after, last, more } = advance;
+            let keys = [
+                self.keys.unread_held(user_id),
+                self.keys.unread_total(user_id),
+                self.keys.unread(user_id, conversation),
+            ];
+            let call =
+                ADVANCE.on(&keys).arg(conversation.as_str()).arg(version).arg(after).arg(last).arg(more);
+            Ok(call.arg(self.keys.feed_channel(user_id)).arg(serde_json::to_string(user_id)?).arg(&name))
+        };
+        self.held(&advances.iter().map(call).collect::<Result<Vec<Call>, Error>>()?).await
+    }
+
+    async fn held(&self, calls: &[Call]) -> Result<Vec<Held>, Error> {
+        let answers = self.hot.batch(calls).await.into_iter();
         answers
             .map(|answer| {
                 let reply = Reply::from_redis_value(answer?);
@@ -136,7 +178,7 @@ impl Unread {
             Extent::All => "all",
         });
         counts.iter().fold(call, |call, count| {
-            call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread)
+            call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread).arg(count.sequence)
         })
     }
 
@@ -145,7 +187,7 @@ impl Unread {
         let counts = of_user(records, user).await?;
         match self.hold(user, &counts, Extent::All).await? {
             Held::Total(total) => Ok(total),
-            Held::Lost => Ok(0),
+            Held::Gap | Held::Lost => Ok(0),
         }
     }
 }
@@ -153,6 +195,7 @@ impl Unread {
 fn read(mut reply: Reply) -> Result<Held, Error> {
     match reply.word() {
         "held" => Ok(Held::Total(reply.next()?)),
+        "gap" => Ok(Held::Gap),
         "lost" => Ok(Held::Lost),
         _ => Err(reply.unexpected().into()),
     }

@@ -276,6 +276,19 @@ pub(crate) enum SchemaCommand {
     },
     /// Print a JSON Schema of the format, for editors
     Json,
+    /// Print a line for Redis's ACL file: a user that may touch what is declared, and nothing else
+    ///
+    /// The user has no password and lets nobody in until one is added, as `>password` or `#sha256`.
+    Acl {
+        /// The files; Hob's own when none is named
+        files: Vec<PathBuf>,
+        /// What the user is called
+        #[arg(long, default_value = "hob")]
+        user: String,
+        /// Keys are written with hash tags, as on a Cluster
+        #[arg(long)]
+        tagged: bool,
+    },
     /// Propose a schema file from a bounded, read-only sample of a server's keys
     Infer(InferArgs),
     /// Compare a server, or every master of a Cluster, with schemas; read-only

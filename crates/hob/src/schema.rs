@@ -32,6 +32,9 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
         SchemaCommand::Explain { id } => explain(id.as_deref()),
         SchemaCommand::Docs { files, out } => docs(files, out.as_deref()),
         SchemaCommand::Json => Ok(say(&hob_schema::json_schema())),
+        SchemaCommand::Acl { files, user, tagged } => {
+            Ok(say(&hob_schema::acl(&catalog(files, *tagged, "")?, user)))
+        }
         SchemaCommand::Infer(arguments) => wait(infer(arguments)),
         SchemaCommand::Audit(arguments) => wait(audit(arguments)),
         SchemaCommand::Clean(arguments) => wait(clean(arguments)),

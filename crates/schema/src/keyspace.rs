@@ -159,6 +159,14 @@ impl Keyspace {
         self.families[family].glob()
     }
 
+    /// The glob of a channel for PSUBSCRIBE.
+    pub fn channel_glob(&self, channel: usize) -> Vec<u8> {
+        match &self.schema.channels[channel].renamed {
+            Some(name) => Template { parts: vec![Part::Literal(name.as_bytes().to_vec())] }.glob(),
+            None => self.channels[channel].glob(),
+        }
+    }
+
     pub(crate) fn templates(&self) -> &[Template] {
         &self.families
     }

@@ -4,6 +4,7 @@
 //! A [`Schema`] is read from a file with [`Schema::parse`]; a [`Keyspace`] builds its keys under a prefix and
 //! a layout; a [`Catalog`] of several schemas tells which family a key belongs to.
 
+mod acl;
 mod catalog;
 pub mod check;
 pub mod docs;
@@ -23,6 +24,7 @@ mod shape;
 mod source;
 mod units;
 
+pub use acl::acl;
 pub use catalog::{Catalog, Clash, FamilyId, Match};
 pub use error::Error;
 pub use id::{Form, IdError, IdRule, Raw, SEPARATOR};

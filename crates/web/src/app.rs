@@ -16,6 +16,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::console::Frame;
 use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
+use crate::routes::Parts;
 use crate::{Access, Entry, Problem, Routes, Web, access, assets, docs, live, openapi, server};
 
 /// Everything that one server answers.
@@ -43,9 +44,9 @@ impl App {
         let routes = routes.merge(own);
         let routes = docs::routes(routes.document()).merge(routes);
         web.learn(services(routes.entries()));
-        let (router, document, entries, nav) = routes.into_parts();
+        let Parts { router, document, entries, nav, sockets } = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = Frame::new(web.clone(), nav, pages(&entries), stage, stopping.clone());
+        let frame = Frame::new(web.clone(), nav, pages(&entries), sockets, stage, stopping.clone());
         let router = dressed(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }

@@ -65,6 +65,8 @@ struct Inside {
     nav: Vec<NavItem>,
     /// What each page asks for.
     pages: HashMap<String, Access>,
+    /// Paths of WebSockets that look at the page behind them themselves.
+    sockets: Vec<String>,
     stage: Stage,
     stopping: CancellationToken,
 }
@@ -171,14 +173,20 @@ impl Frame {
         web: Web,
         nav: Vec<NavItem>,
         pages: HashMap<String, Access>,
+        sockets: Vec<String>,
         stage: Stage,
         stopping: CancellationToken,
     ) -> Self {
-        Self(Arc::new(Inside { web, nav, pages, stage, stopping }))
+        Self(Arc::new(Inside { web, nav, pages, sockets, stage, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {
         &self.0.web
+    }
+
+    /// Whether there is a WebSocket at a path whose handler decides which pages may open it.
+    pub(crate) fn has_open_socket(&self, path: &str) -> bool {
+        self.0.sockets.iter().any(|socket| socket == path)
     }
 
     /// Cancelled when streams should end.

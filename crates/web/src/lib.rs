@@ -83,6 +83,7 @@ pub use extract::{Form, Json, Path, Query};
 pub use footprint::Footprint;
 pub use list::{List, Paging, Time};
 pub use live::Changes;
+pub use middleware::Origin;
 pub use problem::{FieldError, Problem};
 pub use routes::{Entry, Routes};
 pub use server::Peer;

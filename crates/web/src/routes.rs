@@ -22,6 +22,8 @@ pub struct Routes<S = ()> {
     document: OpenApi,
     entries: Vec<Entry>,
     nav: Vec<NavItem>,
+    /// Paths of WebSockets that look at the page behind them themselves.
+    sockets: Vec<String>,
     clashes: Vec<String>,
 }
 
@@ -41,6 +43,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             document: openapi::empty(),
             entries: Vec::new(),
             nav: Vec::new(),
+            sockets: Vec::new(),
             clashes: Vec::new(),
         }
     }
@@ -81,6 +84,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.enter(access, &Method::GET, path, on(MethodFilter::GET, handler))
     }
 
+    /// A WebSocket for pages of other sites, too: the handler takes the [`Origin`](crate::Origin), and decides.
+    #[must_use]
+    pub fn socket<H, T>(mut self, access: Access, path: &str, handler: H) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        self.sockets.push(path.to_owned());
+        self.page(access, path, handler)
+    }
+
     /// What a form on a page does: `POST`, answered with a redirection, not part of the API.
     #[must_use]
     pub fn action<H, T>(self, access: Access, path: &str, handler: H) -> Self
@@ -104,6 +118,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.router = self.router.merge(other.router);
         self.entries.extend(other.entries);
         self.nav.extend(other.nav);
+        self.sockets.extend(other.sockets);
         self.clashes.extend(other.clashes);
         self.document.paths.merge(other.document.paths);
         self.add_schemas(other.document.components.map(|all| all.schemas).unwrap_or_default());
@@ -118,6 +133,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             document: self.document,
             entries: self.entries,
             nav: self.nav,
+            sockets: self.sockets,
             clashes: self.clashes,
         }
     }
@@ -158,9 +174,19 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     }
 }
 
+/// What an app is made of.
+pub(crate) struct Parts {
+    pub(crate) router: Router,
+    pub(crate) document: OpenApi,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) nav: Vec<NavItem>,
+    pub(crate) sockets: Vec<String>,
+}
+
 impl Routes {
-    pub(crate) fn into_parts(self) -> (Router, OpenApi, Vec<Entry>, Vec<NavItem>) {
-        (self.router, self.document, self.entries, self.nav)
+    pub(crate) fn into_parts(self) -> Parts {
+        let Self { router, document, entries, nav, sockets, clashes: _ } = self;
+        Parts { router, document, entries, nav, sockets }
     }
 }
 

@@ -7,7 +7,7 @@ use hob_records::Records;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::outlet::Outlet;
+use super::outlet::{Limits, Outlet};
 use crate::keys::{SocketId, UserId};
 use crate::{Error, block};
 
@@ -24,12 +24,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(user: UserId, queue_bytes: usize) -> Self {
+    pub(crate) fn new(user: UserId, limits: Limits) -> Self {
         let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
         Self {
             socket: socket.expect("32 hexadecimal digits are an id"),
             user,
-            outlet: Outlet::new(queue_bytes),
+            outlet: Outlet::new(limits),
             hidden: RwLock::default(),
             reading: Mutex::default(),
         }

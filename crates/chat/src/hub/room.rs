@@ -156,8 +156,8 @@ impl Room {
         self.state.lock().watched.iter().cloned().collect()
     }
 
-    /// Makes a subscriber active: it gets the reply, made of the last event that was told and what it missed since
-    /// its position, and then everything else, in this order.
+    /// Makes a subscriber active: it gets the reply, if there is any, made of the last event that was told and what it
+    /// missed since its position, and then everything else, in this order.
     pub(crate) fn activate(
         &self,
         peer: &Peer,
@@ -179,7 +179,10 @@ impl Room {
             let events = ring.iter().filter(|event| event.sequence > since && !peer.hides(&event.actor));
             missed = events.map(Publication::from).collect();
         }
-        peer.outlet.push(reply(top, missed));
+        let reply = reply(top, missed);
+        if !reply.is_empty() {
+            peer.outlet.reply(reply);
+        }
         if let Stage::Pending(held) = std::mem::replace(&mut subscriber.stage, Stage::Active) {
             for frame in held {
                 peer.outlet.push(frame);

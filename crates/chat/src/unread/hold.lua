@@ -1,6 +1,6 @@
 -- Hold unread counts of one user, each unless a later one is held, and the total with them.
 -- KEYS  1 held hash · 2 total · 3… unread counter of each conversation
--- ARGV  'some' | 'all', then for each counter: conversation, stamp, count
+-- ARGV  'some' | 'all', then for each counter: conversation, stamp, count, sequence
 -- Returns {'held', total} · {'lost'} some counts came, but the others are gone: all have to come
 -- No TTLs: the counters stay until they are read, and the hash says that they are whole.
 local total = redis.call('HGET', KEYS[1], 'total')
@@ -10,13 +10,13 @@ if not total then
 end
 total = tonumber(total)
 for i = 3, #KEYS do
-  local at = (i - 3) * 3 + 2
+  local at = (i - 3) * 4 + 2
   local conversation, stamp, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local held = redis.call('HGET', KEYS[1], conversation) or '-1:0'
-  local held_stamp, held_count = string.match(held, '^(-?%d+):(%d+)$')
+  local held_stamp, held_count = string.match(held, '^(-?%d+):(%d+)')
   if stamp > tonumber(held_stamp) then
     total = total + count - tonumber(held_count)
-    redis.call('HSET', KEYS[1], conversation, int(stamp) .. ':' .. int(count))
+    redis.call('HSET', KEYS[1], conversation, int(stamp) .. ':' .. int(count) .. ':' .. ARGV[at + 3])
   else
     count = tonumber(held_count)
   end

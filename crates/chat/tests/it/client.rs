@@ -142,6 +142,15 @@ impl Client {
         }
     }
 
+    /// `None` once something comes, or the code with which the connection is closed.
+    pub(crate) async fn first_or_end(&mut self) -> Option<u16> {
+        match tokio::time::timeout(LIMIT, self.socket.next()).await.expect("something in time") {
+            Some(Ok(Message::Close(Some(frame)))) => Some(frame.code.into()),
+            Some(Ok(_)) => None,
+            other => panic!("neither a frame nor an end: {other:?}"),
+        }
+    }
+
     /// Waits until the server closes the connection, and answers with its code.
     pub(crate) async fn end(&mut self) -> u16 {
         loop {

@@ -12,5 +12,6 @@ mod presence;
 mod sdk;
 mod slow;
 mod socket;
+mod tokens;
 mod unread;
 mod world;

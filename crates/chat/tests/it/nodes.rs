@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use hob_chat::{Chat, Wish};
-use hob_hot::{BusEvent, Topic};
+use hob_hot::{BusEvent, Hot, Topic};
 use hob_house::House;
-use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
+use hob_testkit::{LIMIT, Server, TestApp, TestHouse, every_house, wait_for};
 use serde_json::{Value, json};
 
+use crate::cable::Cable;
 use crate::client::Client;
-use crate::world::{Doomed, NEEDS, config, done, keys, open, room, say, start, user};
+use crate::world::{Doomed, NEEDS, beats, config, done, get, keys, open, room, say, start, user};
 
 /// Two nodes that know of each other.
 async fn two(house: &TestHouse) -> (Chat, TestApp, House, Chat, TestApp) {
@@ -120,9 +121,8 @@ every_house! {
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
         wait_for("a node with a lease", LIMIT, async || chat.nodes().await.unwrap().len() == 1).await;
-        // A full round of beats, so that every witness is known.
-        wait_for("the node's load", LIMIT, async || chat.nodes().await.unwrap()[0].load.connections == 1).await;
-        tokio::time::sleep(Duration::from_millis(3_000)).await;
+        // A full round of witnesses, so that all are known.
+        beats(&house, &chat, 5).await;
         let keys = keys(&house);
         let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
         let mut ear = house.hot.bus().subscribe(&topics).await.unwrap();
@@ -133,4 +133,108 @@ every_house! {
         let told = tokio::time::timeout(Duration::from_millis(200), ear.next()).await;
         assert!(told.is_err(), "{told:?}");
     }
+}
+
+/// A house of a node whose way to Redis can be cut.
+async fn cut_off(house: &TestHouse) -> (House, Cable) {
+    let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
+    let cable = Cable::to(([127, 0, 0, 1], redis.port()).into()).await;
+    let hot = Hot::open(&format!("redis://{}/", cable.address()).parse().unwrap()).unwrap();
+    (House { hot, ..house.another_node().await }, cable)
+}
+
+/// C13: a node that has no lease hears of no change, and so it looks into the records before it tells anybody anything.
+#[test]
+fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
+    hob_testkit::run(async {
+        let house = TestHouse::redis(NEEDS).await;
+        let one = open(&house);
+        let (other, cable) = cut_off(&house).await;
+        let two = start(&other, config());
+        let _stop = Stop(other.clone());
+        wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
+        let app = TestApp::start(&other, two.routes()).await;
+        let id = room(&one, "r", &["anna", "bert", "carl", "dave"]).await;
+        let mut clients = Vec::new();
+        for who in ["bert", "carl", "dave"] {
+            let mut client = Client::connect(&app, &two, who).await;
+            client.subscribe("conv:r").await;
+            clients.push(client);
+        }
+        cable.cut();
+        // Acknowledged once the other's lease is over.
+        done(one.remove_member(&id, &user("bert"), None).await);
+        done(one.block(&user("anna"), &user("carl"), Wish::Block).await);
+        say(&two, &id, "anna", "a secret").await;
+        let [bert, carl, dave] = clients.as_mut_slice() else { unreachable!("three came") };
+        dave.push_where(|push| push["pub"]["data"]["message"]["content"] == "a secret").await;
+        for client in [bert, carl] {
+            let heard = client.flush().await;
+            assert!(!heard.iter().any(|frame| frame.to_string().contains("secret")), "{heard:?}");
+        }
+        cable.mend();
+        wait_for("two nodes again", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
+    });
+}
+
+/// Without the store, what is said reaches everybody on the same node; when it is back, everything is as it should be.
+#[test]
+fn delivery_within_a_node_goes_on_without_the_store() {
+    hob_testkit::run(async {
+        let house = TestHouse::redis(NEEDS).await;
+        let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
+        let chat = open(&house);
+        let app = TestApp::start(house.house(), chat.routes()).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        bert.subscribe("conv:r").await;
+        redis.kill();
+        say(&chat, &id, "anna", "anybody there?").await;
+        assert_eq!(bert.messages(1).await, [(3, "anybody there?".to_owned())]);
+        redis.restart();
+        wait_for("bert to be online again", LIMIT, async || {
+            chat.is_user_online(&user("bert")).await.unwrap_or(false)
+        })
+        .await;
+        wait_for("the counter to be right again", LIMIT, async || {
+            get(&house, &keys(&house).unread_total(&user("bert"))).await.as_deref() == Some("1")
+        })
+        .await;
+        say(&chat, &id, "anna", "good").await;
+        assert_eq!(bert.messages(1).await, [(4, "good".to_owned())]);
+    });
+}
+
+/// A node listens to the channels that somebody on it is subscribed to, and to no others.
+#[test]
+fn a_node_listens_only_for_those_who_are_there() {
+    hob_testkit::run(async {
+        let house = TestHouse::redis(NEEDS).await;
+        let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
+        let chat = open(&house);
+        let app = TestApp::start(house.house(), chat.routes()).await;
+        for id in ["one", "two", "three"] {
+            room(&chat, id, &["anna", "bert"]).await;
+        }
+        let listened = |expected: &'static [&str]| async move {
+            wait_for(format_args!("{expected:?} to be listened to"), LIMIT, async || {
+                let mut channels: Vec<String> =
+                    redis.command(&["PUBSUB", "CHANNELS", "chat:bus:conversation:*"]);
+                channels.sort();
+                if channels == expected { Ok(()) } else { Err(channels) }
+            })
+            .await;
+        };
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        anna.subscribe("conv:one").await;
+        anna.subscribe("conv:two").await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        bert.subscribe("conv:one").await;
+        listened(&["chat:bus:conversation:one", "chat:bus:conversation:two"]).await;
+        anna.call(json!({ "unsubscribe": { "channel": "conv:two" } })).await;
+        drop(bert);
+        listened(&["chat:bus:conversation:one"]).await;
+        drop(anna);
+        listened(&[]).await;
+    });
 }

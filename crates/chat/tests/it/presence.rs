@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hob_chat::keys::SocketId;
+use hob_chat::keys::{SocketId, UserId};
 use hob_chat::{Change, Chat};
 use hob_hot::{BusEvent, Subscription, Topic, cmd};
 use hob_house::House;
-use hob_testkit::{LIMIT, every_house, wait_for};
+use hob_testkit::{LIMIT, Server, every_house, wait_for};
 use serde_json::Value;
 
-use crate::world::{Doomed, NEEDS, config, get, keys, open, user};
+use crate::world::{Doomed, NEEDS, beats, config, get, keys, open, user};
 
 fn socket(id: &str) -> SocketId {
     SocketId::new(id).unwrap()
@@ -143,4 +143,41 @@ every_house! {
         assert!(survivor.is_user_online(&user("user0")).await.unwrap(), "has another socket elsewhere");
         assert_eq!(get(&house, &keys(&house).socket_user(&socket("doomed1"))).await, None);
     }
+}
+
+/// C1: when a node dies and one master of a Cluster loses its data at that moment, with the dead node's index or the
+/// list of nodes in it, nobody stays online for ever.
+#[test]
+fn a_dead_nodes_users_go_offline_even_if_a_master_forgets_them() {
+    hob_testkit::run(async {
+        let house = hob_testkit::TestHouse::cluster(NEEDS).await;
+        let survivor = open(&house);
+        let Server::Cluster(cluster) = house.store().server() else { unreachable!("it is a Cluster") };
+        for lost in 0..cluster.masters().len() {
+            let doomed = Doomed::start(&house).await;
+            wait_for("two nodes", LIMIT, async || survivor.nodes().await.is_ok_and(|nodes| nodes.len() == 2))
+                .await;
+            let users: Vec<UserId> = (0..30).map(|n| user(&format!("user{lost}-{n}"))).collect();
+            for (n, who) in users.iter().enumerate() {
+                add(&doomed.chat, who.as_str(), &format!("s{lost}-{n}")).await;
+            }
+            // All witnesses are known by now, or the loss would not be noticed.
+            beats(&house, &survivor, 5).await;
+            doomed.kill();
+            cluster.masters()[lost].flush_all();
+            wait_for(
+                format_args!("nobody to be online after master {lost} lost its data"),
+                LIMIT * 2,
+                async || {
+                    let online = survivor.presence(&users).await.unwrap_or_default();
+                    let online: Vec<_> = online.iter().filter(|presence| presence.online).collect();
+                    if online.is_empty() { Ok(()) } else { Err(online.len()) }
+                },
+            )
+            .await;
+            for who in &users {
+                assert_eq!(survivor.sockets(who).await.unwrap(), [], "{who}");
+            }
+        }
+    });
 }

@@ -14,6 +14,9 @@ use crate::cable::Cable;
 use crate::client::Client;
 use crate::world::{NEEDS, done, open, room, say, user};
 
+/// How many messages somebody misses who is cut off.
+const MISSED: usize = 600;
+
 /// A program that uses an SDK, and says what it sees.
 struct Program {
     lines: Lines<BufReader<ChildStdout>>,
@@ -74,13 +77,15 @@ async fn use_everything(command: Command) {
     assert_eq!(anna.saw("refused").await, 103);
 
     cable.cut();
-    for n in 0..3 {
-        say(&chat, &id, "bert", &format!("missed {n}")).await;
+    // More than the first answer holds.
+    let missed = |n: usize| format!("missed {n} {}", "x".repeat(1_000));
+    for n in 0..MISSED {
+        say(&chat, &id, "bert", &missed(n)).await;
     }
     cable.mend();
     assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": true, "recovered": true }));
-    for n in 0..3 {
-        assert_eq!(anna.saw("message").await, format!("missed {n}"));
+    for n in 0..MISSED {
+        assert_eq!(anna.saw("message").await, missed(n));
     }
     say(&chat, &id, "bert", "live").await;
     assert_eq!(anna.saw("message").await, "live");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hob_chat::{Chat, Config};
 use hob_house::Period;
-use hob_testkit::{TestApp, TestHouse, every_house};
+use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
 use serde_json::json;
 
 use crate::client::{Client, message_of};
@@ -231,4 +231,92 @@ async fn a_connection_has_no_more_channels_than_the_bound() {
     assert_eq!(anna.subscribe("conv:a").await["error"]["code"], 105);
     anna.call(json!({ "unsubscribe": { "channel": "conv:a" } })).await;
     assert!(anna.subscribe("conv:c").await["subscribe"].is_object());
+}
+
+/// More than one answer holds: the rest follows, and then what is new, in order and without a gap.
+#[tokio::test]
+async fn who_was_away_for_long_recovers_everything() {
+    let (_house, chat, app) = embedded().await;
+    let id = room(&chat, "r", &["anna", "bert"]).await;
+    let content = |n: u64| format!("{n} {}", "x".repeat(2_000));
+    for n in 3..=502 {
+        say(&chat, &id, "bert", &content(n)).await;
+    }
+    let mut anna = Client::connect(&app, &chat, "anna").await;
+    let reply = anna.recover("conv:r", 2, &json!("")).await["subscribe"].take();
+    assert_eq!(reply["recovered"], true);
+    let mut held: Vec<_> = reply["publications"].as_array().unwrap().iter().map(message_of).collect();
+    assert_eq!(reply["offset"], held.last().unwrap().0, "where the rest begins");
+    assert!(held.len() < 250, "one answer is bounded: {}", held.len());
+    say(&chat, &id, "bert", &content(503)).await;
+    held.extend(anna.messages(501 - held.len()).await);
+    let expected: Vec<_> = (3..=503).map(|n| (n, content(n))).collect();
+    assert!(held == expected, "something is missing, or twice");
+}
+
+#[tokio::test]
+async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
+    let (_house, chat, app) = embedded().await;
+    room(&chat, "r", &["anna", "bert", "carl"]).await;
+    let mut anna = Client::connect(&app, &chat, "anna").await;
+    let mut bert = Client::connect(&app, &chat, "bert").await;
+    bert.subscribe("conv:r").await;
+    let sent = anna.rpc("send", json!({ "conversationId": "r", "content": "helo" })).await;
+    let message = &sent["rpc"]["data"]["id"];
+    let told =
+        async |bert: &mut Client| bert.push_where(|push| push["pub"]["offset"].is_u64()).await["pub"].take();
+    assert_eq!(told(&mut bert).await["data"]["type"], "message");
+    anna.rpc("edit", json!({ "conversationId": "r", "messageId": message, "content": "hello" })).await;
+    let edited = told(&mut bert).await;
+    assert_eq!(
+        (&edited["data"]["type"], &edited["data"]["message"]["content"]),
+        (&"edited".into(), &"hello".into())
+    );
+    let not_yours = bert.rpc("delete", json!({ "conversationId": "r", "messageId": message })).await;
+    assert_eq!(not_yours["error"]["code"], 103, "{not_yours}");
+    anna.rpc("delete", json!({ "conversationId": "r", "messageId": message })).await;
+    let deleted = told(&mut bert).await;
+    assert_eq!((&deleted["data"]["type"], &deleted["offset"]), (&"deleted".into(), &6.into()));
+    assert!(bert.rpc("block", json!({ "userId": "anna" })).await["rpc"].is_object());
+    anna.rpc("send", json!({ "conversationId": "r", "content": "bert?" })).await;
+    assert!(bert.rpc("unblock", json!({ "userId": "anna" })).await["rpc"].is_object());
+    anna.rpc("send", json!({ "conversationId": "r", "content": "bert!" })).await;
+    assert_eq!(told(&mut bert).await["data"]["message"]["content"], "bert!", "nothing came in between");
+}
+
+/// Each action has a limit of its own.
+#[tokio::test]
+async fn too_much_of_anything_is_refused() {
+    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let limits =
+        Config { connects_per_minute: 3, max_frame_bytes: 4_096, commands_per_second: 20, ..config() };
+    let chat = start(house.house(), limits);
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    room(&chat, "r", &["anna"]).await;
+    let mut anna = Client::connect(&app, &chat, "anna").await;
+    let typing = json!({ "conversationId": "r", "typing": true });
+    let mut codes = Vec::new();
+    for _ in 0..20 {
+        codes.push(anna.rpc("typing", typing.clone()).await["error"]["code"].clone());
+    }
+    assert!(codes[0].is_null() && codes.contains(&111.into()), "{codes:?}");
+    let mut refused = false;
+    for _ in 0..300 {
+        refused |= anna.call(json!({ "ping": {} })).await["error"]["code"] == 111;
+    }
+    assert!(refused, "a command too many");
+
+    anna.send("x".repeat(10_000)).await;
+    wait_for("the frame to end the connection", LIMIT, async || {
+        chat.sockets(&user("anna")).await.unwrap().is_empty()
+    })
+    .await;
+    let mut ends = Vec::new();
+    for _ in 0..5 {
+        let mut client = Client::open(&app).await;
+        let token = chat.issue_token(&user("anna"), Duration::from_secs(60)).unwrap();
+        client.send(json!({ "id": 1, "connect": { "token": token } }).to_string()).await;
+        ends.push(client.first_or_end().await);
+    }
+    assert!(ends.contains(&Some(3013)), "{ends:?}");
 }

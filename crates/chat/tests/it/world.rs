@@ -7,7 +7,7 @@ use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMe
 use hob_hot::cmd;
 use hob_house::{House, Live, Period};
 use hob_records::outbox::{Relay, Retention};
-use hob_testkit::{Needs, TestHouse};
+use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],
@@ -126,4 +126,23 @@ pub(crate) fn done<T>(answer: Answer<T>) -> T {
 /// The value of a string key; `None` where there is none.
 pub(crate) async fn get(house: &House, key: &hob_schema::Key) -> Option<String> {
     house.hot.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
+}
+
+/// Waits until a node has renewed its lease so many times.
+pub(crate) async fn beats(house: &House, chat: &Chat, times: usize) {
+    let live = keys(house).nodes_live(hob_schema::Shard::default());
+    let own = |node: &hob_chat::NodeLoad| node.name == chat.node_name();
+    let mut before = None;
+    for _ in 0..times {
+        wait_for("a node to renew its lease", LIMIT, async || {
+            let nodes = chat.nodes().await.unwrap();
+            let Some(node) = nodes.iter().find(|node| own(node)) else { return false };
+            let ends = cmd("ZSCORE").arg(live.as_bytes()).arg(&node.incarnation).take();
+            let ends: Option<String> = house.hot.run(ends).await.unwrap();
+            let renewed = ends.is_some() && ends != before;
+            before = ends;
+            renewed
+        })
+        .await;
+    }
 }

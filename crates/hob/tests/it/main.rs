@@ -1,7 +1,9 @@
 //! The real binary, as a person runs it.
 
 mod api;
+mod chat;
 mod config;
+mod crowd;
 mod doctor;
 mod load;
 mod monitors;
@@ -10,5 +12,6 @@ mod program;
 mod records;
 mod schema;
 mod serve;
+mod slow;
 mod token;
 mod uptime;

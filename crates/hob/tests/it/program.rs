@@ -98,14 +98,7 @@ impl Server {
     }
 
     fn try_get_with(&self, header: &str, path: &str) -> std::io::Result<Answer> {
-        let mut stream = TcpStream::connect(self.listen)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        Ok(Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+        ask(self.listen, &format!("GET {path} HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n"))
     }
 
     pub(crate) async fn wait_for_status(&self, path: &str, status: u16) {
@@ -113,6 +106,16 @@ impl Server {
             self.try_get(path).is_ok_and(|answer| answer.status == status)
         })
         .await;
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
+        post(self.listen, path, body).expect("the server answers")
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
     }
 
     /// Asks it to read its configuration again.
@@ -125,6 +128,29 @@ impl Server {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
         self.child.wait().expect("it ends")
     }
+}
+
+/// Sends JSON to whoever listens at an address.
+pub(crate) fn post(listen: SocketAddr, path: &str, body: &str) -> std::io::Result<Answer> {
+    let length = body.len();
+    ask(
+        listen,
+        &format!(
+            "POST {path} HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        ),
+    )
+}
+
+fn ask(listen: SocketAddr, request: &str) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(listen)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.write_all(request.as_bytes())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Ok(Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
 }
 
 impl Drop for Server {

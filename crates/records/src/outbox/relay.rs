@@ -65,6 +65,8 @@ const BATCH: u16 = 500;
 const TRIM_EVERY: Duration = Duration::from_secs(60);
 /// How soon events of other nodes are seen; this node's own are seen at once.
 const POLL: Duration = Duration::from_millis(100);
+/// After some work, more may gather: a busy outbox is emptied in batches, not event by event.
+const GATHER: Duration = Duration::from_millis(50);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 impl Relay {
@@ -104,6 +106,7 @@ impl Relay {
             }
             let pause = async {
                 match turn {
+                    Ok(Turn::Worked { numbered, .. }) if numbered < usize::from(BATCH) => sleep(GATHER).await,
                     Ok(Turn::Worked { .. }) => {}
                     Ok(Turn::Idle | Turn::NotMine) => {
                         let _ = timeout(POLL, self.records.events_written()).await;

@@ -2,11 +2,13 @@
 //!
 //! Whoever asks for a name that is not ours may have been led here by a name server (DNS rebinding): refused. A change
 //! that a browser says comes from another site is refused as well, and so are sockets. A request with a bearer token is
-//! no browser's doing: pages elsewhere cannot send that header without our leave, which nobody gets.
+//! no browser's doing: pages elsewhere cannot send that header without our leave, which nobody gets. A WebSocket that is
+//! meant for pages of other sites says so when it is [entered](crate::Routes::socket), and decides itself.
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -16,17 +18,44 @@ use crate::Problem;
 use crate::config::Config;
 use crate::console::Frame;
 
-pub(crate) async fn same_origin(request: Request, next: Next) -> Response {
+/// Where a WebSocket is opened from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// From a page of ours, or by a program that is no browser.
+    Own,
+    /// From a page of this site, as the browser writes it: `https://shop.example`.
+    Elsewhere(String),
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Origin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let origin = parts.extensions.get().cloned();
+        origin.ok_or_else(|| Problem::internal("a socket was asked for outside of an app"))
+    }
+}
+
+pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
     let Some(frame) = request.extensions().get::<Frame>() else {
         return Problem::internal("a request without a frame").into_response();
     };
+    let socket = request.headers().contains_key(header::UPGRADE);
+    let open = socket && frame.has_open_socket(request.uri().path());
     match check(&frame.web().config(), &request) {
-        Ok(()) => next.run(request).await,
+        Ok(Origin::Elsewhere(_)) if !open => {
+            Problem::forbidden("A page of another site may not do this.").into_response()
+        }
+        Ok(origin) => {
+            request.extensions_mut().insert(origin);
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
     }
 }
 
-fn check(config: &Config, request: &Request) -> Result<(), Problem> {
+/// Where a change, or a socket, comes from; whatever only looks may come from anywhere.
+fn check(config: &Config, request: &Request) -> Result<Origin, Problem> {
     let host = host(request)?;
     if let Some(host) = &host
         && !is_ours(config, host.host())
@@ -37,9 +66,10 @@ fn check(config: &Config, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     let changes = !request.method().is_safe() || headers.contains_key(header::UPGRADE);
     if changes && !has_bearer(headers) && comes_from_elsewhere(headers, host.as_ref()) {
-        return Err(Problem::forbidden("A page of another site may not do this."));
+        let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+        return Ok(Origin::Elsewhere(origin.unwrap_or("null").to_owned()));
     }
-    Ok(())
+    Ok(Origin::Own)
 }
 
 /// Whom the request is for. Old programs may leave it out; browsers never do.
@@ -95,7 +125,11 @@ mod tests {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).unwrap();
-        check(&config(), &request).map_or_else(|problem| problem.status().as_u16(), |()| 200)
+        match check(&config(), &request) {
+            Ok(Origin::Own) => 200,
+            Ok(Origin::Elsewhere(_)) => 403,
+            Err(problem) => problem.status().as_u16(),
+        }
     }
 
     #[test]

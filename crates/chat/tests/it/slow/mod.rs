@@ -1,4 +1,3 @@
-//! Long suites: random lives against a model, and nodes that die under load.
+//! Long suites: random lives against a model.
 
-mod chaos;
 mod lives;

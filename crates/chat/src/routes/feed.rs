@@ -10,11 +10,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream::{self, StreamExt as _};
 use hob_records::outbox::{self, Replay};
-use hob_web::{Access, Problem, Query, Routes};
+use hob_web::{Problem, Query, Routes};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
+use super::READ;
 use crate::changes::MESSAGE_CREATED;
 use crate::{Chat, Error};
 
@@ -22,8 +23,8 @@ use crate::{Chat, Error};
 const POLL: Duration = Duration::from_millis(250);
 const BATCH: u16 = 100;
 
-pub(crate) fn routes() -> Routes<Chat> {
-    Routes::new().api(Access::read("chat"), routes!(events))
+pub(super) fn routes() -> Routes<Chat> {
+    Routes::new().api(READ, routes!(events))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -5,23 +5,21 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_hot::limit::Decision;
-use hob_web::{Access, Json, Path, Problem, Query, Routes};
+use hob_web::{Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use super::{READ, WRITE, granted, user_id};
 use crate::keys::{Keys, SocketId};
-use crate::routes::{granted, user_id};
 use crate::{Change, Chat, Count, Presence, Wish};
 
-const READ: Access = Access::read("chat");
-const WRITE: Access = Access::write("chat");
 /// The most users of one question.
 const MOST_USERS: usize = 1_000;
 /// How long a token may be valid.
 const LONGEST_TOKEN_S: u64 = 7 * 24 * 3600;
 
-pub(crate) fn routes() -> Routes<Chat> {
+pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
         .api(READ, routes!(get_presence))
         .api(READ, routes!(get_presences))

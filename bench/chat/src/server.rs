@@ -1,0 +1,137 @@
+//! The servers, and the Redis that each of them uses.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use bench_kit::{Core, Process, free_address, hob, node_modules, wait_for};
+use tempfile::TempDir;
+
+use crate::dialect::{self, Dialect};
+use crate::seat::Seat;
+
+/// The server has one core for itself; the generator and Redis share the other.
+const SERVER: Core = Core::First;
+pub(crate) const OTHERS: Core = Core::Second;
+
+const PACKAGES: [&str; 3] = ["socket.io@4.8.4", "@socket.io/redis-adapter@8.3.0", "redis@5.9.0"];
+
+/// Which server is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Hob,
+    SocketIo,
+}
+
+/// A chat server with a Redis of its own.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) dialect: Dialect,
+    pub(crate) redis: Redis,
+    _folder: TempDir,
+}
+
+pub(crate) struct Redis {
+    _process: Process,
+    url: String,
+}
+
+impl Kind {
+    pub(crate) const BOTH: [Self; 2] = [Self::SocketIo, Self::Hob];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hob => "Hob",
+            Self::SocketIo => "Socket.IO",
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn start(kind: Kind) -> Result<Self> {
+        let (redis, folder) = (Redis::start()?, tempfile::tempdir()?);
+        match kind {
+            Kind::Hob => Self::hob(redis, folder),
+            Kind::SocketIo => Self::socket_io(redis, folder),
+        }
+    }
+
+    /// Hob with its records in SQLite, and no limit that this load meets.
+    fn hob(redis: Redis, folder: TempDir) -> Result<Self> {
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, dialect::SECRET)?;
+        let settings = format!(
+            "[chat]\ntoken_secret = \"file:{}\"\nmessage_rate_limit = 1000000\nconnects_per_minute = 1000000\n\
+             commands_per_second = 100000\n",
+            secret.display()
+        );
+        std::fs::write(folder.path().join("hob.toml"), settings)?;
+        let mut command = SERVER.command(hob()?.get_program());
+        command.args(["serve", "--only", "chat", "--listen", "127.0.0.1:0", "--hot", &redis.url]);
+        command.current_dir(&folder).env("HOB_LOG", "error").stdout(Stdio::piped());
+        let mut process = Process::start(&mut command)?;
+        let address = process.line(|line| line.strip_prefix("Hob is on http://")?.parse().ok())?;
+        Ok(Self { process, address, dialect: Dialect::Hob, redis, _folder: folder })
+    }
+
+    fn socket_io(redis: Redis, folder: TempDir) -> Result<Self> {
+        let mut command = SERVER.command("node");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/socketio.js")).arg(&redis.url);
+        command.env("NODE_PATH", node_modules("socketio", &PACKAGES)?).env("NODE_ENV", "production");
+        let mut process = Process::start(command.stdout(Stdio::piped()))?;
+        let address = process.first_line()?.parse().context("socketio.js did not say where it listens")?;
+        Ok(Self { process, address, dialect: Dialect::SocketIo, redis, _folder: folder })
+    }
+
+    /// Opens the rooms with their members, where a server has to know of them.
+    pub(crate) fn open_rooms(&self, rooms: usize, members: usize) -> Result<()> {
+        if matches!(self.dialect, Dialect::SocketIo) {
+            return Ok(());
+        }
+        for room in 0..rooms {
+            let seat = |number| Seat { room, number };
+            let others: Vec<String> = (1..members).map(|number| seat(number).user()).collect();
+            let body = serde_json::json!({
+                "id": seat(0).room_name(), "title": "Room", "createdBy": seat(0).user(), "members": others,
+            });
+            self.post("/api/v1/chat/conversations", &body.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn post(&self, path: &str, body: &str) -> Result<()> {
+        let mut stream = TcpStream::connect(self.address)?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n",
+            self.address
+        );
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        if !answer.starts_with("HTTP/1.1 201") {
+            bail!("{path}: {answer}");
+        }
+        Ok(())
+    }
+}
+
+impl Redis {
+    fn start() -> Result<Self> {
+        let address = free_address()?;
+        let mut command = OTHERS.command("redis-server");
+        command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
+        let process = Process::start(&mut command).context("apt-get install redis-server")?;
+        wait_for(address)?;
+        Ok(Self { _process: process, url: format!("redis://{address}/") })
+    }
+
+    /// How many commands it has carried out so far, those of scripts not counted apart.
+    pub(crate) fn commands(&self) -> Result<u64> {
+        let mut connection = redis::Client::open(self.url.as_str())?.get_connection()?;
+        let info: redis::InfoDict = redis::cmd("INFO").arg("stats").query(&mut connection)?;
+        info.get("total_commands_processed").context("a strange INFO")
+    }
+}

@@ -1,0 +1,221 @@
+//! What follows from the events of the outbox, on whatever node relays them: new messages are published for other
+//! services (C10), and the unread counters of hot state brought up to date (C8 C9). Doing it twice does no harm.
+
+use std::collections::BTreeMap;
+
+use hob_hot::{Call, cmd};
+use hob_records::{Read as _, outbox};
+use serde::Serialize;
+
+use crate::changes::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
+use crate::channel::Channel;
+use crate::chat::{Chat, Inner};
+use crate::keys::{ConversationId, UserId};
+use crate::live::News;
+use crate::unread::{self, Advance, Counted, Extent, Held};
+use crate::{Error, block, member};
+
+/// Users whose counters are rebuilt at a time.
+const REBUILD_AT_ONCE: u16 = 200;
+
+/// Counters of more members than these are made anew all at once.
+const ONE_BY_ONE: usize = 8;
+
+/// A new message, as other services are told (C10).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Announcement<'a> {
+    conversation_id: &'a ConversationId,
+    message_id: &'a str,
+    sender_id: &'a UserId,
+    participant_ids: &'a [UserId],
+    event_id: String,
+    timestamp: String,
+}
+
+impl Chat {
+    /// Does what follows from events of the outbox.
+    pub async fn relay(&self, events: &[outbox::Event]) -> Result<(), Error> {
+        let mut created: BTreeMap<ConversationId, Vec<(u64, MessageCreated)>> = BTreeMap::new();
+        let mut counts: BTreeMap<ConversationId, Vec<Whose>> = BTreeMap::new();
+        for event in events {
+            let Ok(conversation) = ConversationId::new(&event.key) else { continue };
+            if event.topic == MESSAGE_CREATED.0 {
+                let message = (event.number, serde_json::from_str(&event.payload)?);
+                created.entry(conversation).or_default().push(message);
+            } else if event.topic == COUNTS.0 {
+                counts.entry(conversation).or_default().push(serde_json::from_str(&event.payload)?);
+            }
+        }
+        self.announce(&created).await?;
+        for (conversation, messages) in &created {
+            self.count_messages(conversation, messages.iter().map(|(_, message)| message)).await?;
+        }
+        for (conversation, whose) in &counts {
+            if whose.contains(&Whose::Everybodys) {
+                self.settle_all(conversation).await?;
+                continue;
+            }
+            for whose in whose {
+                if let Whose::Of(user) = whose {
+                    self.settle_one(conversation, user).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes new messages for other services (C10), in the order of their numbers.
+    async fn announce(
+        &self,
+        created: &BTreeMap<ConversationId, Vec<(u64, MessageCreated)>>,
+    ) -> Result<(), Error> {
+        let channel = self.inner.keys.message_created_channel();
+        let mut calls: BTreeMap<u64, Call> = BTreeMap::new();
+        for (conversation, messages) in created {
+            let participants = self.participants(conversation).await?;
+            for (number, message) in messages {
+                let text = announcement(*number, message, &participants)?;
+                calls.insert(*number, cmd("PUBLISH").arg(&channel).arg(text).take().into());
+            }
+        }
+        let calls: Vec<Call> = calls.into_values().collect();
+        self.inner.hot.batch(&calls).await.into_iter().find(Result::is_err).transpose()?;
+        Ok(())
+    }
+
+    /// What other services are told of a new message (C10).
+    pub(crate) async fn announcement(&self, event: &outbox::Event) -> Result<String, Error> {
+        let message: MessageCreated = serde_json::from_str(&event.payload)?;
+        let participants = self.participants(&message.conversation_id).await?;
+        announcement(event.number, &message, &participants)
+    }
+
+    /// Counts new messages for everybody in a conversation. Where a counter stands right before them they are added to
+    /// it, so that it costs the same however much is unread; any other is counted anew.
+    async fn count_messages<'a>(
+        &self,
+        id: &ConversationId,
+        messages: impl Iterator<Item = &'a MessageCreated>,
+    ) -> Result<(), Error> {
+        let messages: Vec<&MessageCreated> = messages.collect();
+        let Some(after) = before_all(&messages) else { return self.settle_all(id).await };
+        let Inner { records, unread, .. } = &*self.inner;
+        let senders: Vec<&UserId> = messages.iter().map(|message| &message.sender_id).collect();
+        let read = records.read(|snapshot| async move {
+            let members = member::versions(&snapshot, id).await?;
+            Ok::<_, Error>((members, block::between(&snapshot, &senders).await?))
+        });
+        let (members, blocks) = read.await?;
+        let counts = |user: &UserId, sender: &UserId| {
+            user != sender
+                && !blocks.contains(&(user.clone(), sender.clone()))
+                && !blocks.contains(&(sender.clone(), user.clone()))
+        };
+        let advances: Vec<Advance> = members
+            .into_iter()
+            .map(|(user_id, version)| {
+                let more = messages.iter().filter(|message| counts(&user_id, &message.sender_id)).count();
+                Advance { user_id, version, after, last: after + messages.len() as u64, more }
+            })
+            .collect();
+        let held = unread.advance_each(id, &advances).await?;
+        let behind = advances.iter().zip(held).filter(|(_, held)| !matches!(held, Held::Total(_)));
+        let behind: Vec<&UserId> = behind.map(|(advance, _)| &advance.user_id).collect();
+        if behind.len() > ONE_BY_ONE {
+            return self.settle_all(id).await;
+        }
+        for user in behind {
+            self.settle_one(id, user).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings everybody's counters of a conversation up to date.
+    async fn settle_all(&self, id: &ConversationId) -> Result<(), Error> {
+        let Inner { records, participants, .. } = &*self.inner;
+        let read = records.read(|snapshot| async move {
+            let counts = unread::in_conversation(&snapshot, id).await?;
+            Ok::<_, Error>((snapshot.optional(crate::conversation::by_id(id)).await?, counts))
+        });
+        let (conversation, counts) = read.await?;
+        if let Some(conversation) = conversation
+            && participants.get(id).await?.is_some_and(|kept| !same_members(&kept, &counts))
+        {
+            // The change could not drop it then.
+            participants.drop(id, conversation.sequence).await?;
+        }
+        self.settle(&counts).await
+    }
+
+    /// Brings one user's counter of a conversation up to date.
+    pub(crate) async fn settle_one(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
+        match self.inner.records.optional(unread::of_one(id, user)).await? {
+            Some(count) => self.settle(&[count]).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn settle(&self, counts: &[Counted]) -> Result<(), Error> {
+        let Inner { records, unread, .. } = &*self.inner;
+        let held = unread.hold_each(counts).await?;
+        let mut news = Vec::with_capacity(counts.len());
+        for (count, held) in counts.iter().zip(held) {
+            let total = match held {
+                Held::Total(total) => total,
+                Held::Gap | Held::Lost => unread.rebuild(records, &count.user_id).await?,
+            };
+            news.push(self.unread_news(count, total));
+        }
+        for answer in self.inner.hot.batch(&news).await {
+            answer?;
+        }
+        Ok(())
+    }
+
+    /// Tells a user's feed, here at once, and elsewhere with the call that is returned.
+    fn unread_news(&self, count: &Counted, total: u64) -> Call {
+        let Counted { user_id, conversation_id, unread, stamp, .. } = count;
+        let news = News::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
+        self.inner.hub.whisper_here(&Channel::Feed(user_id.clone()), user_id, &news);
+        self.inner.hub.post.feed(user_id, &news)
+    }
+
+    /// Writes the unread counters of all users again, after hot state was lost. One node does it for all.
+    pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
+        let Inner { hub, records, unread, .. } = &*self.inner;
+        let first = hub.node.live().await?.into_iter().map(|member| member.incarnation).min();
+        if first.is_none_or(|first| first.as_str() != hub.node.incarnation().as_str()) {
+            return Ok(());
+        }
+        let mut after = String::new();
+        loop {
+            let users = unread::users_after(records, &after, REBUILD_AT_ONCE).await?;
+            let Some(last) = users.last() else { return Ok(()) };
+            after = last.to_string();
+            for user in &users {
+                let counts = unread::of_user(records, user).await?;
+                unread.hold(user, &counts, Extent::All).await?;
+            }
+        }
+    }
+}
+
+fn announcement(number: u64, message: &MessageCreated, participant_ids: &[UserId]) -> Result<String, Error> {
+    let MessageCreated { conversation_id, message_id, sender_id, timestamp, .. } = message;
+    let (event_id, timestamp) = (number.to_string(), timestamp.to_string());
+    let announcement =
+        Announcement { conversation_id, message_id, sender_id, participant_ids, event_id, timestamp };
+    Ok(serde_json::to_string(&announcement)?)
+}
+
+/// The event right before these messages, if nothing else happened between them.
+fn before_all(messages: &[&MessageCreated]) -> Option<u64> {
+    let first = messages.first()?.sequence.checked_sub(1)?;
+    let follow = |(at, message): (u64, &&MessageCreated)| message.sequence == at;
+    (first + 1..).zip(messages).all(follow).then_some(first)
+}
+
+fn same_members(kept: &[UserId], counts: &[Counted]) -> bool {
+    kept.iter().all(|user| counts.iter().any(|count| count.user_id == *user))
+}

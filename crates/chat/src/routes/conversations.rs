@@ -1,0 +1,231 @@
+//! Conversations and their members over HTTP.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_records::PageRequest;
+use hob_web::{Json, Path, Problem, Query, Routes};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use super::{READ, WRITE, conversation_id, granted, user_id};
+use crate::{Chat, Conversation, Member, NewConversation};
+
+pub(super) fn routes() -> Routes<Chat> {
+    Routes::new()
+        .api(READ, routes!(list_conversations))
+        .api(WRITE, routes!(open_conversation))
+        .api(READ, routes!(get_conversation))
+        .api(WRITE, routes!(rename_conversation))
+        .api(READ, routes!(list_members))
+        .api(WRITE, routes!(add_member))
+        .api(WRITE, routes!(remove_member))
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListQuery {
+    /// Only conversations that this user is in.
+    user_id: Option<String>,
+    /// Where the last page ended.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u16>,
+}
+
+/// A conversation in a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedConversation {
+    id: String,
+    title: String,
+    /// The last event.
+    sequence: u64,
+    changed_at: String,
+    /// Only in the list of one user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unread: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ConversationList {
+    conversations: Vec<ListedConversation>,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Conversations, those that changed last first.
+#[utoipa::path(get, path = "/api/v1/chat/conversations", params(ListQuery), tag = "chat",
+    responses((status = 200, body = ConversationList)))]
+async fn list_conversations(
+    State(chat): State<Chat>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<ConversationList>, Problem> {
+    let request = PageRequest::parse(query.after.as_deref(), query.limit)?;
+    let list = match &query.user_id {
+        Some(user) => {
+            let user = user_id("userId", user)?;
+            let (unread, _) = chat.unread(&user).await?;
+            let page = chat.conversations_of(&user, &request).await?;
+            let next = page.next.as_ref().map(ToString::to_string);
+            let listed = page.rows.into_iter().map(|row| ListedConversation {
+                unread: unread.iter().find(|count| count.conversation_id == row.id).map(|count| count.unread),
+                id: row.id.to_string(),
+                title: row.title,
+                sequence: row.sequence,
+                changed_at: row.changed_at.to_string(),
+            });
+            ConversationList { conversations: listed.collect(), next }
+        }
+        None => {
+            let page = chat.conversations(&request).await?;
+            let next = page.next.as_ref().map(ToString::to_string);
+            let listed = page.rows.into_iter().map(|row| ListedConversation {
+                id: row.id.to_string(),
+                title: row.title,
+                sequence: row.sequence,
+                changed_at: row.changed_at.to_string(),
+                unread: None,
+            });
+            ConversationList { conversations: listed.collect(), next }
+        }
+    };
+    Ok(Json(list))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ConversationBody {
+    /// Made up if missing. `total` is refused.
+    #[schema(max_length = 128)]
+    id: Option<String>,
+    #[schema(max_length = 200)]
+    title: String,
+    #[schema(max_length = 128)]
+    created_by: String,
+    /// Besides the one who opens it.
+    #[serde(default)]
+    #[schema(max_items = 9999)]
+    members: Vec<String>,
+}
+
+/// Opens a conversation.
+#[utoipa::path(post, path = "/api/v1/chat/conversations", request_body = ConversationBody, tag = "chat",
+    responses((status = 201, body = Conversation)))]
+async fn open_conversation(
+    State(chat): State<Chat>,
+    Json(body): Json<ConversationBody>,
+) -> Result<(StatusCode, Json<Conversation>), Problem> {
+    let id = body.id.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+    let members: Result<Vec<_>, _> = body.members.iter().map(|user| user_id("members", user)).collect();
+    let new = NewConversation {
+        id: conversation_id(&id)?,
+        title: body.title,
+        created_by: user_id("createdBy", &body.created_by)?,
+        members: members?,
+    };
+    Ok((StatusCode::CREATED, Json(granted(chat.open_conversation(&new).await)?)))
+}
+
+/// One conversation.
+#[utoipa::path(get, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
+    responses((status = 200, body = Conversation)))]
+async fn get_conversation(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+) -> Result<Json<Conversation>, Problem> {
+    let conversation = chat.conversation(&conversation_id(&id)?).await?;
+    Ok(Json(conversation.ok_or_else(|| Problem::not_found("conversation"))?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RenameBody {
+    user_id: String,
+    title: String,
+}
+
+/// Gives a conversation another title.
+#[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
+    request_body = RenameBody, responses((status = 204)))]
+async fn rename_conversation(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<RenameBody>,
+) -> Result<StatusCode, Problem> {
+    let by = user_id("userId", &body.user_id)?;
+    granted(chat.rename(&conversation_id(&id)?, &by, &body.title).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct MembersQuery {
+    /// The last user of the page before.
+    #[serde(default)]
+    after: String,
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u16>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MemberList {
+    members: Vec<Member>,
+}
+
+/// The members of a conversation, by id, and how far each has read.
+#[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/members", tag = "chat",
+    params(("id" = String, Path), MembersQuery), responses((status = 200, body = MemberList)))]
+async fn list_members(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Query(query): Query<MembersQuery>,
+) -> Result<Json<MemberList>, Problem> {
+    let members =
+        chat.members(&conversation_id(&id)?, &query.after, query.limit.unwrap_or(100).max(1)).await?;
+    Ok(Json(MemberList { members }))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MemberBody {
+    user_id: String,
+    /// The member who adds them; nobody in particular if missing.
+    by: Option<String>,
+}
+
+/// Adds a member.
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/members", params(("id" = String, Path)), tag = "chat",
+    request_body = MemberBody, responses((status = 204)))]
+async fn add_member(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<MemberBody>,
+) -> Result<StatusCode, Problem> {
+    let by = body.by.as_deref().map(|by| user_id("by", by)).transpose()?;
+    let user = user_id("userId", &body.user_id)?;
+    granted(chat.add_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RemovalQuery {
+    user_id: String,
+    by: Option<String>,
+}
+
+/// Removes a member. Once this is answered, they are told nothing more of the conversation.
+#[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/members", tag = "chat",
+    params(("id" = String, Path), RemovalQuery), responses((status = 204)))]
+async fn remove_member(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Query(query): Query<RemovalQuery>,
+) -> Result<StatusCode, Problem> {
+    let by = query.by.as_deref().map(|by| user_id("by", by)).transpose()?;
+    let user = user_id("userId", &query.user_id)?;
+    granted(chat.remove_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,194 @@
+//! Messages, receipts and typing over HTTP.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_web::{Json, Path, Problem, Query, Routes};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use super::{READ, WRITE, conversation_id, granted, user_id};
+use crate::{Chat, Message, NewMessage, Progress, Receipt, Span, Typist};
+
+pub(super) fn routes() -> Routes<Chat> {
+    Routes::new()
+        .api(READ, routes!(list_messages))
+        .api(WRITE, routes!(send_message))
+        .api(WRITE, routes!(edit_message))
+        .api(WRITE, routes!(delete_message))
+        .api(WRITE, routes!(mark_read))
+        .api(WRITE, routes!(mark_delivered))
+        .api(WRITE, routes!(set_typing))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MessagesQuery {
+    /// Messages after this sequence, oldest first.
+    after: Option<u64>,
+    /// The newest messages before this sequence.
+    before: Option<u64>,
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u16>,
+    /// As this member sees them.
+    user_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MessageList {
+    /// In the order of their sequence.
+    messages: Vec<Message>,
+}
+
+/// Messages of a conversation: the newest ones, or those after or before a sequence.
+#[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/messages", tag = "chat",
+    params(("id" = String, Path), MessagesQuery), responses((status = 200, body = MessageList)))]
+async fn list_messages(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Query(query): Query<MessagesQuery>,
+) -> Result<Json<MessageList>, Problem> {
+    let span = match (query.after, query.before) {
+        (None, None) => Span::Newest,
+        (Some(after), None) => Span::After(number("after", after)?),
+        (None, Some(before)) => Span::Before(number("before", before)?),
+        (Some(_), Some(_)) => return Err(Problem::invalid("before", "either `after` or `before`")),
+    };
+    let viewer = query.user_id.as_deref().map(|user| user_id("userId", user)).transpose()?;
+    let limit = query.limit.unwrap_or(50);
+    let messages = granted(chat.messages(&conversation_id(&id)?, viewer.as_ref(), span, limit).await)?;
+    Ok(Json(MessageList { messages }))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MessageBody {
+    sender_id: String,
+    #[schema(max_length = 4096)]
+    content: String,
+    /// Repeating a request under the same id sends one message.
+    #[schema(max_length = 128)]
+    client_id: Option<String>,
+}
+
+/// Sends a message. It is in the records when this is answered.
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path)), tag = "chat",
+    request_body = MessageBody, responses((status = 201, body = Message)))]
+async fn send_message(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<MessageBody>,
+) -> Result<(StatusCode, Json<Message>), Problem> {
+    let new = NewMessage {
+        conversation: conversation_id(&id)?,
+        sender: user_id("senderId", &body.sender_id)?,
+        content: body.content,
+        client_id: body.client_id,
+    };
+    Ok((StatusCode::CREATED, Json(granted(chat.send(&new).await)?)))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct EditBody {
+    user_id: String,
+    content: String,
+}
+
+/// Gives a message new content.
+#[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
+    params(("id" = String, Path), ("message" = String, Path)), request_body = EditBody,
+    responses((status = 200, body = Message)))]
+async fn edit_message(
+    State(chat): State<Chat>,
+    Path((id, message)): Path<(String, String)>,
+    Json(body): Json<EditBody>,
+) -> Result<Json<Message>, Problem> {
+    let by = user_id("userId", &body.user_id)?;
+    Ok(Json(granted(chat.edit(&conversation_id(&id)?, &message, &by, &body.content).await)?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeletionQuery {
+    user_id: String,
+}
+
+/// Deletes a message; its content is gone from the records, too.
+#[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
+    params(("id" = String, Path), ("message" = String, Path), DeletionQuery), responses((status = 204)))]
+async fn delete_message(
+    State(chat): State<Chat>,
+    Path((id, message)): Path<(String, String)>,
+    Query(query): Query<DeletionQuery>,
+) -> Result<StatusCode, Problem> {
+    let by = user_id("userId", &query.user_id)?;
+    granted(chat.delete(&conversation_id(&id)?, &message, &by).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ProgressBody {
+    user_id: String,
+    /// Everything up to this event.
+    sequence: u64,
+}
+
+/// Says that a member has read everything up to a sequence.
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/read", params(("id" = String, Path)), tag = "chat",
+    request_body = ProgressBody, responses((status = 200, body = Receipt)))]
+async fn mark_read(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<ProgressBody>,
+) -> Result<Json<Receipt>, Problem> {
+    progress(&chat, &id, &body, Progress::Read).await
+}
+
+/// Says that everything up to a sequence has reached a device of a member.
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/delivered", params(("id" = String, Path)), tag = "chat",
+    request_body = ProgressBody, responses((status = 200, body = Receipt)))]
+async fn mark_delivered(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<ProgressBody>,
+) -> Result<Json<Receipt>, Problem> {
+    progress(&chat, &id, &body, Progress::Delivered).await
+}
+
+async fn progress(
+    chat: &Chat,
+    id: &str,
+    body: &ProgressBody,
+    progress: Progress,
+) -> Result<Json<Receipt>, Problem> {
+    let user = user_id("userId", &body.user_id)?;
+    let up_to = number("sequence", body.sequence)?;
+    Ok(Json(granted(chat.progress(&conversation_id(id)?, &user, up_to, progress).await)?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TypingBody {
+    user_id: String,
+    typing: bool,
+}
+
+/// Says that a member is typing, for five seconds, or has stopped.
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/typing", params(("id" = String, Path)), tag = "chat",
+    request_body = TypingBody, responses((status = 204)))]
+async fn set_typing(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<TypingBody>,
+) -> Result<StatusCode, Problem> {
+    let typist = if body.typing { Typist::Typing } else { Typist::Stopped };
+    granted(chat.typing(&conversation_id(&id)?, &user_id("userId", &body.user_id)?, typist).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The records keep numbers up to 2⁶³ − 1.
+fn number(field: &str, number: u64) -> Result<u64, Problem> {
+    if i64::try_from(number).is_ok() { Ok(number) } else { Err(Problem::invalid(field, "no such sequence")) }
+}

@@ -1,0 +1,83 @@
+//! Scrubbing: presence that no node answers for is taken away.
+//!
+//! A dead node's users are found through its index. One master of a Cluster can lose that index, or the list of nodes,
+//! alone, while users that were named there stay online on other masters. So after a loss, once all nodes had time to
+//! say that they live, everything is looked through.
+
+use hob_hot::{Hot, cmd};
+use hob_schema::Catalog;
+
+use crate::Error;
+use crate::keys::{Incarnation, Keys, UserId};
+use crate::node::Node;
+use crate::presence::Presences;
+
+/// As many keys are looked at in a step.
+const AT_ONCE: u32 = 500;
+
+/// Takes offline whoever is there only by a node that is neither alive nor about to be swept. Answers with how many
+/// users that concerned.
+pub(crate) async fn scrub(
+    hot: &Hot,
+    keys: &Keys,
+    node: &Node,
+    presences: &Presences,
+) -> Result<usize, Error> {
+    let catalog = Catalog::new(vec![keys.space().schema().clone()], keys.space().layout())
+        .map_err(|clash| Error::Config(clash.to_string()))?;
+    let mut scrubbed = 0;
+    for master in hot.masters().await? {
+        let mut pages = Pages::new(&master, keys, "node_users")?;
+        while let Some(page) = pages.next().await? {
+            let lives = page.iter().filter_map(|key| Incarnation::new(id(&catalog, key)?).ok());
+            let known = node.known().await?;
+            for gone in lives.filter(|life| !known.contains(life.as_str())) {
+                scrubbed += node.sweep_users(presences, &gone).await?;
+            }
+        }
+        let mut pages = Pages::new(&master, keys, "presence")?;
+        while let Some(page) = pages.next().await? {
+            let users: Vec<UserId> =
+                page.iter().filter_map(|key| UserId::new(id(&catalog, key)?).ok()).collect();
+            // First who holds the sockets, then who is known: a node that came meanwhile is among them.
+            let owners = presences.owners(&users).await?;
+            let known = node.known().await?;
+            for (user, owners) in users.iter().zip(owners) {
+                for gone in owners.iter().filter(|owner| !known.contains(owner.as_str())) {
+                    presences.sweep(gone, user).await?;
+                    scrubbed += 1;
+                }
+            }
+        }
+    }
+    Ok(scrubbed)
+}
+
+fn id(catalog: &Catalog, key: &[u8]) -> Option<String> {
+    catalog.find(key)?.ids.first().map(ToString::to_string)
+}
+
+/// The keys of a family on one master, some at a time. A key may come twice.
+struct Pages<'a> {
+    master: &'a Hot,
+    glob: Vec<u8>,
+    /// `None` once all were seen.
+    cursor: Option<String>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(master: &'a Hot, keys: &Keys, family: &str) -> Result<Self, Error> {
+        let space = keys.space();
+        let at = space.schema().families.iter().position(|declared| declared.name == family);
+        let at = at.ok_or_else(|| Error::Config(format!("no family is called {family}")))?;
+        Ok(Self { master, glob: space.glob(at), cursor: Some("0".to_owned()) })
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let Some(cursor) = self.cursor.take() else { return Ok(None) };
+        let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(&self.glob).arg("COUNT").arg(AT_ONCE).take();
+        let (next, page): (String, Vec<Vec<u8>>) = self.master.run(scan).await?;
+        self.cursor = (next != "0").then_some(next);
+        Ok(Some(page))
+    }
+}

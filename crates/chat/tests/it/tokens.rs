@@ -1,0 +1,194 @@
+//! Who is let in: tokens with real signatures under key files, their expiry and renewal; and which pages may connect.
+//!
+//! The keys beside this were made with `openssl genpkey` for these tests.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hob_chat::{Chat, Config};
+use hob_house::Period;
+use hob_testkit::{Layout, TestApp, TestHouse};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+use crate::client::Client;
+use crate::world::{NEEDS, config, room, start, user};
+
+macro_rules! key {
+    ($name:literal) => {
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/keys/", $name)
+    };
+}
+
+/// Signs as an identity provider would.
+enum Signer {
+    Rsa(RsaKeyPair),
+    P256(EcdsaKeyPair),
+}
+
+impl Signer {
+    fn rsa() -> Self {
+        Self::Rsa(RsaKeyPair::from_pkcs8(&der(key!("rsa.pem"))).unwrap())
+    }
+
+    fn p256() -> Self {
+        Self::from_pkcs8(&der(key!("p256.pem")))
+    }
+
+    /// A key that nobody knows.
+    fn stranger() -> Self {
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+        Self::from_pkcs8(pkcs8.unwrap().as_ref())
+    }
+
+    fn from_pkcs8(pkcs8: &[u8]) -> Self {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &SystemRandom::new());
+        Self::P256(pair.unwrap())
+    }
+
+    /// A token that is over in so many seconds from now.
+    fn token(&self, algorithm: &str, who: &str, left_s: i64) -> String {
+        let claims = json!({ "sub": who, "exp": jiff::Timestamp::now().as_second() + left_s }).to_string();
+        let header = json!({ "alg": algorithm, "typ": "JWT" }).to_string();
+        let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+        let signature = match self {
+            Self::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature)
+                    .unwrap();
+                signature
+            }
+            Self::P256(pair) => pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap().as_ref().to_vec(),
+        };
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
+
+fn der(path: &str) -> Vec<u8> {
+    let pem = std::fs::read_to_string(path).unwrap();
+    let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    STANDARD.decode(body).unwrap()
+}
+
+async fn serve(config: Config) -> (TestHouse, Chat, TestApp) {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let chat = start(house.house(), config);
+    let app = TestApp::start(house.house(), chat.routes()).await;
+    (house, chat, app)
+}
+
+fn key_files() -> Config {
+    let token_public_keys = vec![key!("rsa.pub.pem").to_owned(), key!("p256.pub.pem").to_owned()];
+    Config { token_public_keys, token_grace: Period::from_millis(500), ..config() }
+}
+
+async fn connect(app: &TestApp, token: &str) -> (Client, Value) {
+    let mut client = Client::open(app).await;
+    let reply = client.call(json!({ "connect": { "token": token } })).await;
+    (client, reply)
+}
+
+/// What a connection with a bad token is closed with.
+async fn refused(app: &TestApp, token: &str) -> u16 {
+    let mut client = Client::open(app).await;
+    client.send(json!({ "id": 1, "connect": { "token": token } }).to_string()).await;
+    client.end().await
+}
+
+#[tokio::test]
+async fn tokens_are_verified_with_the_public_keys_of_files() {
+    let (_house, chat, app) = serve(key_files()).await;
+    let (rsa, p256) = (Signer::rsa(), Signer::p256());
+    room(&chat, "r", &["anna", "bert"]).await;
+    for (who, token) in
+        [("anna", rsa.token("RS256", "anna", 600)), ("bert", p256.token("ES256", "bert", 600))]
+    {
+        let (mut client, reply) = connect(&app, &token).await;
+        assert!(reply["connect"]["ttl"].as_u64().is_some_and(|ttl| (500..=600).contains(&ttl)), "{reply}");
+        assert!(client.subscribe("conv:r").await["subscribe"].is_object());
+        assert!(chat.is_user_online(&user(who)).await.unwrap());
+    }
+    for (why, token) in [
+        ("signed by somebody else", Signer::stranger().token("ES256", "anna", 600)),
+        ("a signature of the other kind", rsa.token("ES256", "anna", 600)),
+        ("a signature of the other kind", p256.token("RS256", "anna", 600)),
+        ("an algorithm that no key is for", rsa.token("HS256", "anna", 600)),
+        ("no user", rsa.token("RS256", "", 600)),
+    ] {
+        assert_eq!(refused(&app, &token).await, 3500, "{why}");
+    }
+    assert_eq!(chat.issue_token(&user("anna"), Duration::from_secs(60)), None, "public keys sign nothing");
+}
+
+/// Who comes with a token that is over is told to get another one; who does not renew a token in time is sent away.
+#[tokio::test]
+async fn a_connection_ends_with_its_token_unless_it_is_renewed() {
+    let (_house, _chat, app) = serve(key_files()).await;
+    let signer = Signer::p256();
+    let (mut late, reply) = connect(&app, &signer.token("ES256", "anna", -60)).await;
+    assert_eq!(reply["error"]["code"], 109, "{reply}");
+    assert_eq!(late.end().await, 3005);
+
+    let (mut renewed, _) = connect(&app, &signer.token("ES256", "anna", 1)).await;
+    let (mut idle, reply) = connect(&app, &signer.token("ES256", "bert", 1)).await;
+    assert_eq!(
+        (&reply["connect"]["expires"], &reply["connect"]["ttl"]),
+        (&true.into(), &1.into()),
+        "{reply}"
+    );
+    let over = renewed.call(json!({ "refresh": { "token": signer.token("ES256", "anna", -60) } })).await;
+    assert_eq!(over["error"]["code"], 109, "{over}");
+    let more = renewed.call(json!({ "refresh": { "token": signer.token("ES256", "anna", 600) } })).await;
+    assert!(more["refresh"]["ttl"].as_u64().is_some_and(|ttl| ttl > 500), "{more}");
+    assert_eq!(idle.end().await, 3005);
+    assert!(renewed.call(json!({ "ping": {} })).await["ping"].is_object(), "goes on");
+}
+
+#[tokio::test]
+async fn a_key_file_that_is_no_public_key_is_refused_at_the_start() {
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    for path in [key!("rsa.pem"), "no/such/file.pem"] {
+        let config = Config { token_public_keys: vec![path.to_owned()], ..config() };
+        let error = Chat::open(house.house(), hob_house::Live::fixed(config)).unwrap_err().to_string();
+        assert!(error.contains(path), "{error}");
+    }
+}
+
+/// The status that a page of some site gets when it opens a socket.
+async fn upgrade(app: &TestApp, headers: &[(&'static str, &str)]) -> u16 {
+    let url = app.url("/connection/websocket").replace("http", "ws");
+    let mut request = url.into_client_request().unwrap();
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    match tokio_tungstenite::connect_async(request).await {
+        Ok((_, response)) => response.status().as_u16(),
+        Err(tungstenite::Error::Http(response)) => response.status().as_u16(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_connect_only_if_they_are_listed() {
+    let origins = vec!["https://shop.example".to_owned()];
+    let (_house, _chat, app) = serve(Config { origins, ..config() }).await;
+    let own = format!("http://{}", app.address());
+    let cross = ("sec-fetch-site", "cross-site");
+    for (headers, status) in [
+        (vec![], 101),
+        (vec![("origin", own.as_str())], 101),
+        (vec![("origin", "https://shop.example")], 101),
+        (vec![("origin", "https://shop.example"), cross], 101),
+        (vec![("origin", "http://shop.example")], 403),
+        (vec![("origin", "https://shop.example.evil.example")], 403),
+        (vec![("origin", "https://evil.example"), cross], 403),
+        (vec![("origin", "null")], 403),
+        (vec![cross], 403),
+    ] {
+        assert_eq!(upgrade(&app, &headers).await, status, "{headers:?}");
+    }
+}

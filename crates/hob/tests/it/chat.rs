@@ -1,0 +1,201 @@
+//! The chat of a whole server, seen through the keys that its document promises.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use hob_testkit::{LIMIT, RedisOptions, RedisServer, wait_for};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::crowd::{Client, Held};
+use crate::program::{Server, hob};
+
+/// Opens a socket of a user, and waits for the documented keys to say so.
+async fn come_online(server: &Server, redis: &RedisServer) {
+    let answer = server.post("/api/v1/chat/users/anna/sockets", &json!({ "socketId": "s1" }).to_string());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    wait_for("anna to be online", LIMIT, async || {
+        redis.command::<Option<String>>(&["GET", "user:anna:online"]).as_deref() == Some("true")
+    })
+    .await;
+    assert_eq!(redis.command::<Vec<String>>(&["SMEMBERS", "user:anna:sockets"]), ["s1"]);
+    assert_eq!(redis.command::<String>(&["GET", "socket:s1:user"]), "anna");
+}
+
+/// C14: the store is where `REDIS_HOST`, `REDIS_PORT` and `REDIS_PASSWORD` say.
+#[tokio::test]
+async fn the_documented_variables_name_the_store() {
+    let redis = RedisServer::start_with(&RedisOptions {
+        password: Some("your_secure_password".into()),
+        ..RedisOptions::default()
+    });
+    let port = redis.port().to_string();
+    let variables =
+        [("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", &port), ("REDIS_PASSWORD", "your_secure_password")];
+    let server = Server::start_with(&["--only", "chat"], &variables);
+    come_online(&server, &redis).await;
+}
+
+/// C15: however long the store is away, the chat comes back by itself.
+#[tokio::test]
+async fn the_chat_outlives_its_store() {
+    let redis = RedisServer::start();
+    let server = Server::start(&["--only", "chat", "--hot", &redis.url()]);
+    come_online(&server, &redis).await;
+    redis.kill();
+    server.wait_for_status("/readyz", 503).await;
+    redis.restart();
+    server.wait_for_status("/readyz", 200).await;
+    // The socket is still open: its node writes it again.
+    wait_for("anna to be online again", LIMIT, async || {
+        redis.command::<Option<String>>(&["GET", "user:anna:online"]).as_deref() == Some("true")
+    })
+    .await;
+}
+
+/// C17: what the document says to watch is there to be watched, on the embedded store, too.
+#[test]
+fn the_store_can_be_watched_with_the_documented_commands() {
+    let server = Server::start(&["--only", "chat"]);
+    for user in 0..20 {
+        let path = format!("/api/v1/chat/users/u{user}/sockets");
+        assert_eq!(server.post(&path, &json!({ "socketId": format!("s{user}") }).to_string()).status, 200);
+        assert_eq!(server.post(&format!("/api/v1/chat/users/u{user}/limit"), "{}").status, 200);
+    }
+    let client = redis::Client::open(("127.0.0.1", server.store_port.unwrap())).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    assert_eq!(redis::cmd("PING").query::<String>(&mut connection).unwrap(), "PONG");
+    let info: String = redis::cmd("INFO").arg("stats").query(&mut connection).unwrap();
+    assert!(info.contains("total_commands_processed:"), "{info}");
+    assert!(redis::cmd("DBSIZE").query::<u64>(&mut connection).unwrap() > 60);
+    redis::cmd("MEMORY").arg("STATS").query::<redis::Value>(&mut connection).unwrap();
+    for pattern in ["user:*:online", "rate:message:*"] {
+        let (mut cursor, mut found) = ("0".to_owned(), 0);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(100);
+            let (next, keys): (String, Vec<String>) = scan.query(&mut connection).unwrap();
+            (cursor, found) = (next, found + keys.len());
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found, 20, "{pattern}");
+    }
+    assert!(server.get("/health").body.contains("embedded"));
+}
+
+/// C18: limits and typing flags can be reset under a running chat, none or thousands of them.
+#[test]
+fn limits_and_typing_flags_are_cleared_by_family() {
+    let redis = RedisServer::start();
+    let server = Server::start(&["--only", "chat", "--hot", &redis.url()]);
+    let clean = |family: &str| {
+        let output =
+            hob().args(["schema", "clean", "--family", family, "--apply", &redis.url()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    for family in ["chat.typing", "chat.message_rate"] {
+        clean(family);
+    }
+    let allowed = || server.post("/api/v1/chat/users/anna/limit", "{}").body.contains("\"allowed\":true");
+    assert_eq!((0..30).filter(|_| allowed()).count(), 20);
+    let mut fill = redis::pipe();
+    for n in 0..9_000 {
+        fill.cmd("SET").arg(format!("typing:c{n}:u")).arg(1).ignore();
+    }
+    fill.exec(&mut redis.connect()).unwrap();
+    for family in ["chat.typing", "chat.message_rate", "chat.message_window"] {
+        clean(family);
+    }
+    assert_eq!(redis.command::<u64>(&["EXISTS", "typing:c1:u", "typing:c8999:u", "rate:message:anna"]), 0);
+    assert!(allowed());
+}
+
+/// C19: over TLS, with a password, as a user that may touch what the schema declares and nothing else.
+#[tokio::test]
+async fn the_chat_needs_no_more_than_the_schemas_acl_allows() {
+    let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
+    let rules =
+        String::from_utf8(hob().args(["schema", "acl", "--user", "chat"]).output().unwrap().stdout).unwrap();
+    let rules: Vec<&str> = rules.split_whitespace().skip(1).collect();
+    redis.command::<()>(&[&["ACL", "SETUSER"], rules.as_slice(), &[">secret"]].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, redis.authority_pem()).unwrap();
+    let url = redis.tls_url().replace("rediss://", "rediss://chat:secret@");
+    let server = Server::start(&["--only", "chat", "--hot", &format!("{url}?ca={}", authority.display())]);
+    come_online(&server, &redis).await;
+    let room = json!({ "id": "room", "title": "Room", "createdBy": "anna", "members": ["bert"] }).to_string();
+    assert_eq!(server.post("/api/v1/chat/conversations", &room).status, 201);
+    let typing = json!({ "userId": "bert", "typing": true }).to_string();
+    assert_eq!(server.post("/api/v1/chat/conversations/room/typing", &typing).status, 204);
+    let message = json!({ "senderId": "bert", "content": "Hello" }).to_string();
+    assert_eq!(server.post("/api/v1/chat/conversations/room/messages", &message).status, 201);
+    wait_for("the unread counter", LIMIT, async || {
+        redis.command::<Option<String>>(&["GET", "unread:anna:total"]).as_deref() == Some("1")
+    })
+    .await;
+    let listing: Vec<redis::Value> = redis.command(&["ACL", "LOG"]);
+    assert!(listing.is_empty(), "something was refused: {listing:?}");
+
+    let mut connection = redis.connect();
+    redis::cmd("AUTH").arg("chat").arg("secret").exec(&mut connection).unwrap();
+    for words in [&["SET", "surprise", "1"][..], &["FLUSHALL"], &["KEYS", "*"], &["CONFIG", "GET", "*"]] {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        let refused = command.exec(&mut connection).unwrap_err().to_string();
+        assert!(refused.contains("permissions") || refused.contains("NOPERM"), "{words:?}: {refused}");
+    }
+}
+
+/// How many commands clients send to a Redis in this time; what scripts do is not told apart from them by INFO.
+fn commands(redis: &RedisServer, time: Duration) -> Vec<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
+    stream.write_all(b"MONITOR\r\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut lines = BufReader::new(stream);
+    let (begun, mut seen, mut line) = (Instant::now(), Vec::new(), String::new());
+    while begun.elapsed() < time {
+        // A timeout leaves what was read so far in the line.
+        if lines.read_line(&mut line).is_ok() {
+            if line.contains(" [0 ") && !line.contains(" [0 lua] ") {
+                seen.push(line.clone());
+            }
+            line.clear();
+        }
+    }
+    seen
+}
+
+/// A node that has nothing to do costs the store less than five commands a second, however many are connected.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_node_costs_the_store_almost_nothing() {
+    let redis = RedisServer::start();
+    let server = Server::start(&["--only", "chat", "--hot", &redis.url()]);
+    let mut clients = JoinSet::new();
+    for n in 0..500 {
+        let answer = server.post(&format!("/api/v1/chat/users/u{n}/token"), "{}").body;
+        let token = serde_json::from_str::<Value>(&answer).unwrap()["token"].as_str().unwrap().to_owned();
+        let client = Client { token, channel: format!("user:u{n}"), held: Held::default() };
+        let door = server.listen;
+        clients.spawn(async move { client.listen(door).await });
+    }
+    wait_for("all to be online", LIMIT, async || {
+        let subscribed: Vec<String> = redis.command(&["PUBSUB", "CHANNELS", "chat:bus:feed:*"]);
+        let online: Vec<String> = redis.command(&["KEYS", "user:*:online"]);
+        (subscribed.len(), online.len()) == (500, 500)
+    })
+    .await;
+    let time = Duration::from_secs(10);
+    // Without what still had to be done for those who just came.
+    wait_for("the node to be idle", LIMIT, async || commands(&redis, Duration::from_secs(1)).len() < 20)
+        .await;
+    let seen = commands(&redis, time);
+    let per_second = seen.len() as f64 / time.as_secs_f64();
+    assert!(per_second < 5.0, "{per_second} commands a second:\n{}", seen.concat());
+    assert_eq!(clients.len(), 500, "all are still there");
+}

@@ -1,0 +1,3 @@
+//! Long suites: several processes under load that are killed.
+
+mod chat;
