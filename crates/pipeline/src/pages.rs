@@ -5,7 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_records::{PageRequest, Read as _, UnixMs, sql};
+use hob_records::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
 use hob_web::{Access, Card, Console, Figure, Form, Page, Path, Problem, Routes, Scope, Trouble};
@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::error::Result;
 use crate::forecast::Forecast;
-use crate::item::{ItemFacts, ItemState};
-use crate::pipelines::{Pipelines, Progress, StoredPlan};
+use crate::item::{self, ItemFacts, ItemState, Progress};
+use crate::pipelines::{Pipelines, StoredPlan};
 use crate::quota::Gauge;
 use crate::retry::Class;
 use crate::routes::run_id;
@@ -22,7 +22,7 @@ use crate::run::{Run, RunId, RunState, Wish};
 
 /// How far back pictures go, and in what steps.
 const PICTURE: Duration = Duration::from_secs(1800);
-const STEP: Duration = Duration::from_secs(30);
+const STEP: Duration = item::PACE_STEP;
 /// Runs on the first page; older ones are found through the API.
 const SHOWN: u16 = 25;
 /// Examples of each class of failure.
@@ -271,19 +271,12 @@ impl Pipelines {
 
     async fn throughput(&self, id: &RunId) -> Result<Markup> {
         let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
-        let step_ms = i64::try_from(STEP.as_millis()).unwrap_or(i64::MAX);
-        let history = sql("SELECT ended_at / $3 * $3, CAST(count(*) AS BIGINT) FROM pipeline_attempt
-                           WHERE run = $1 AND ended_at >= $2 GROUP BY 1 ORDER BY 1");
-        let history = history.bind(id).bind(now.minus(PICTURE)).bind(step_ms);
-        let history: Vec<(UnixMs, u64)> = self.shared.house.records.all(history).await?;
+        let history = item::pace(&self.shared.house.records, id, now.minus(PICTURE)).await?;
         Ok(picture("Items", now, &history))
     }
 
     async fn workers(&self, id: &RunId) -> Result<Vec<Worker>> {
-        let list = sql("SELECT c.worker, CAST(count(i.seq) AS BIGINT), CAST(min(c.begun) AS BIGINT) FROM pipeline_claim c
-                        LEFT JOIN pipeline_item i ON i.run = c.run AND i.claim = c.claim AND i.state = 'claimed'
-                        WHERE c.run = $1 GROUP BY c.worker ORDER BY c.worker LIMIT 100");
-        let rows: Vec<(String, u64, UnixMs)> = self.shared.house.records.all(list.bind(id)).await?;
+        let rows = item::workers(&self.shared.house.records, id).await?;
         Ok(rows.into_iter().map(|(name, items, since)| Worker { name, items, since }).collect())
     }
 }
