@@ -154,7 +154,8 @@ impl Driver {
             .iter()
             .filter(|one| matches!(one.result, Outcome::Again { .. } | Outcome::Quarantined { .. }));
         let failed: Vec<&str> = failed.map(|one| one.item.key.as_str()).collect();
-        for (outcome, count) in [("done", finished.len() - failed.len()), ("failed", failed.len())] {
+        let done = finished.iter().filter(|one| matches!(one.result, Outcome::Done { .. })).count();
+        for (outcome, count) in [("done", done), ("failed", failed.len())] {
             metrics::counter!("hob_pipeline_items_total", "outcome" => outcome).increment(count as u64);
         }
         if let Err(error) = self.shared.views.show_failed(failed).await {

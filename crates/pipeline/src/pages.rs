@@ -53,6 +53,8 @@ struct Overview {
 struct RunRow {
     run: Run,
     progress: Progress,
+    /// How much longer the quota makes it last, where that can be said.
+    to_go: Option<Quantity>,
 }
 
 struct QuotaPanel {
@@ -219,7 +221,9 @@ impl Pipelines {
         let mut runs = Vec::new();
         for run in self.runs(&PageRequest::first(SHOWN)).await?.rows {
             let progress = self.progress(&run.id).await?;
-            runs.push(RunRow { run, progress });
+            let forecast = self.forecast_of(&run).await;
+            let to_go = forecast.and_then(|forecast| forecast.duration).map(|[_, expected, _]| expected);
+            runs.push(RunRow { run, progress, to_go: to_go.map(Quantity::duration) });
         }
         let mut quotas = Vec::new();
         for definition in self.quotas().all().await? {
@@ -238,10 +242,7 @@ impl Pipelines {
 
     async fn run_page(&self, id: &RunId, may_write: bool) -> Result<RunPage> {
         let (run, progress) = (self.run(id).await?, self.progress(id).await?);
-        let forecast = match run.state {
-            RunState::Running | RunState::Paused => self.forecast(id).await.ok(),
-            _ => None,
-        };
+        let forecast = self.forecast_of(&run).await;
         let quota = crate::definition::Plan::parse(&run.text)?.quota;
         let quota = match self.quotas().look(&quota).await {
             Ok(gauge) => Some(self.quota_panel(gauge).await?),
@@ -263,6 +264,14 @@ impl Pipelines {
         Ok(RunPage { run, progress, forecast, quota, throughput, workers, failures, may_write })
     }
 
+    /// The forecast of a run that is not over; `None` also while the quota cannot be asked.
+    async fn forecast_of(&self, run: &Run) -> Option<Forecast> {
+        match run.state {
+            RunState::Running | RunState::Paused => self.forecast(&run.id).await.ok(),
+            RunState::Completed | RunState::Cancelled | RunState::Archived => None,
+        }
+    }
+
     async fn quota_panel(&self, gauge: Gauge) -> Result<QuotaPanel> {
         let history = self.quotas().history(&gauge.definition.name, gauge.now.minus(PICTURE), STEP).await?;
         let history = picture("Calls", gauge.now, &history);
@@ -281,13 +290,14 @@ impl Pipelines {
     }
 }
 
-fn picture(title: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
+fn picture(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
     let step_ms = u64::try_from(STEP.as_millis()).unwrap_or(1);
     let ms = |time: UnixMs| u64::try_from(time.0).unwrap_or(0);
     let end = ms(now) / step_ms * step_ms + step_ms;
     let begin = end.saturating_sub(u64::try_from(PICTURE.as_millis()).unwrap_or(0));
     let points = history.iter().map(|(at, count)| (ms(*at), *count as f64));
-    Bars::new(begin..end, step_ms).title(title).unit(Unit::Count).height(120).series(title, points).render()
+    let title = format!("{what} every {} s", STEP.as_secs());
+    Bars::new(begin..end, step_ms).title(title).unit(Unit::Count).height(120).series(what, points).render()
 }
 
 impl RunRow {

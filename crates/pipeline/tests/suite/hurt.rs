@@ -55,7 +55,7 @@ mod slow {
     fn everything_arrives_once_whatever_dies() {
         run(async {
             let place = Place::new(Store::redis().await, Database::postgres()).await;
-            let dockets = budget(400, 20_000);
+            let dockets = budget(400, 8_000);
             let limits = vec![(60, Duration::from_secs(2))];
             let latency = Duration::from_millis(15);
             let offer = Offer { dockets, entries: 0, page: 50, limits, token: None, latency };
