@@ -1,87 +1,86 @@
 //! Item transitions a second with a step that does nothing: Hob on its embedded store and on Redis, BullMQ and RQ on the
-//! same Redis. An item makes two transitions, waiting → claimed → done.
+//! same Redis. An item makes two transitions, waiting → claimed → done. Then what hot state an item takes while it is in
+//! flight, and how much of it is left afterwards.
 //!
-//! `cargo run --release -p bench-pipeline -- 1000000`; BullMQ is installed with npm and RQ with pip, into a temporary
-//! folder.
+//! `cargo run --release -p bench-pipeline [ITEMS] [PART]...`, the parts being `embedded`, `redis`, `bullmq`, `rq` and
+//! `memory`; all of them if none is named. Needs `redis-server`, `node`, `npm` and `python3` on the PATH.
 
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+mod memory;
 mod others;
+mod ours;
 
-use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
-use hob_hot::{Address as HotAddress, Hot, cmd};
-use hob_house::{House, Live, NodeName};
-use hob_pipeline::run::RunState;
-use hob_pipeline::{Config, MIGRATIONS, Pipelines};
-use hob_records::{Address, Records};
-use hob_schema::Layout;
-use hob_testkit::RedisServer;
-use tempfile::TempDir;
+use anyhow::{Result, bail};
+use bench_kit::{Process, free_address, wait_for};
+use hob_hot::Address;
 
-/// RQ and the like are far slower; a part of the items says as much.
-const OTHERS_SHARE: u64 = 20;
+/// The others are slower: a part of the items says as much.
+const BULLMQ_SHARE: u64 = 10;
+const RQ_SHARE: u64 = 100;
+
+const PARTS: [&str; 5] = ["embedded", "redis", "bullmq", "rq", "memory"];
+
+/// What a system took for its items, from the first that it was given to the last that was done.
+struct Cost {
+    items: u64,
+    lasted: Duration,
+    /// Of all processes that took part, the Redis included.
+    cpu: Duration,
+}
 
 fn main() -> Result<()> {
-    let items: u64 =
-        std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse()).context("how many items?")?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    let redis = RedisServer::start();
-    say("| system | items | seconds | transitions/s |");
-    say("|---|---:|---:|---:|");
-    let embedded = runtime.block_on(hob(&HotAddress::Embedded, items))?;
-    row("Hob, embedded store, SQLite", items, embedded);
-    let on_redis = runtime.block_on(hob(&redis.url().parse()?, items))?;
-    row("Hob, Redis, SQLite", items, on_redis);
-    let folder = TempDir::new()?;
-    let fewer = (items / OTHERS_SHARE).max(1000);
-    match others::bullmq(folder.path(), redis.port(), fewer) {
-        Ok(lasted) => row("BullMQ, Redis", fewer, lasted),
-        Err(error) => say(&format!("| BullMQ: {error:#} | | | |")),
+    let (mut items, mut parts) = (100_000, Vec::new());
+    for argument in std::env::args().skip(1) {
+        match argument.parse::<u64>() {
+            Ok(number) => items = number.max(1_000),
+            Err(_) if PARTS.contains(&argument.as_str()) => parts.push(argument),
+            Err(_) => bail!("{argument:?} is neither a number of items nor one of {}", PARTS.join(", ")),
+        }
     }
-    let fewest = (fewer / 10).max(500);
-    match others::rq(folder.path(), redis.port(), fewest) {
-        Ok(lasted) => row("RQ SimpleWorker, Redis", fewest, lasted),
-        Err(error) => say(&format!("| RQ: {error:#} | | | |")),
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    let (redis, address) = redis()?;
+    let redis = redis.id();
+    let runtime = tokio::runtime::Runtime::new()?;
+    println!("| system | items | seconds | transitions/s | CPU seconds | CPU µs per transition |");
+    println!("|---|---:|---:|---:|---:|---:|");
+    if wanted("embedded") {
+        print_row("Hob, embedded store", &runtime.block_on(ours::run(&Address::Embedded, items, None))?);
+    }
+    if wanted("redis") {
+        let address = format!("redis://{address}").parse()?;
+        print_row("Hob, Redis", &runtime.block_on(ours::run(&address, items, Some(redis)))?);
+    }
+    if wanted("bullmq") {
+        print_row("BullMQ, Redis", &others::bullmq(address, redis, (items / BULLMQ_SHARE).max(1_000))?);
+    }
+    if wanted("rq") {
+        print_row("RQ, Redis", &others::rq(address, redis, (items / RQ_SHARE).max(1_000))?);
+    }
+    if wanted("memory") {
+        runtime.block_on(memory::print(address))?;
     }
     Ok(())
 }
 
-/// From the first claim to the last commit, the reading of the file included.
-async fn hob(hot: &HotAddress, items: u64) -> Result<Duration> {
-    let folder = TempDir::new()?;
-    let mut file = std::io::BufWriter::new(std::fs::File::create(folder.path().join("items.txt"))?);
-    for item in 0..items {
-        writeln!(file, "{item}")?;
-    }
-    file.into_inner()?.sync_all()?;
-    let records = Records::open(&Address::sqlite(folder.path().join("bench.db")), &[MIGRATIONS]).await?;
-    let hot = Hot::connect(hot).await?;
-    let house = House::new(hot.clone(), Layout::Plain, records, NodeName::random());
-    let config = Config { folder: folder.path().to_owned(), batch: 2000, ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config))?;
-    let plan = "name = \"bench\"\nquota = { name = \"none\", windows = \"1000/1m\" }\n\
-                source = { step = \"nothing\", file = \"items.txt\" }\n[step.nothing]\n";
-    let plan = pipelines.put_plan(plan).await?;
-    let begun = Instant::now();
-    let run = pipelines.start_run(&plan.name, None).await?;
-    pipelines.start();
-    while pipelines.run(&run.id).await?.state != RunState::Completed {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let lasted = begun.elapsed();
-    house.tasks.stop(Duration::from_secs(10)).await;
-    let keys: u64 = hot.run(cmd("DBSIZE")).await?;
-    anyhow::ensure!(keys < 20, "{keys} keys are left in hot state");
-    Ok(lasted)
+/// A Redis that keeps everything in memory, as all of them are given it.
+fn redis() -> Result<(Process, SocketAddr)> {
+    let address = free_address()?;
+    let port = address.port().to_string();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    let redis = Process::start(command.stdout(Stdio::null()))?;
+    wait_for(address)?;
+    Ok((redis, address))
 }
 
-fn row(system: &str, items: u64, lasted: Duration) {
-    let rate = 2.0 * items as f64 / lasted.as_secs_f64();
-    say(&format!("| {system} | {items} | {:.1} | {rate:.0} |", lasted.as_secs_f64()));
-}
-
-#[expect(clippy::print_stdout, reason = "the table is what this program is for")]
-fn say(line: &str) {
-    println!("{line}");
+fn print_row(system: &str, cost: &Cost) {
+    let (items, lasted, cpu) = (cost.items, cost.lasted.as_secs_f64(), cost.cpu.as_secs_f64());
+    let transitions = 2.0 * items as f64;
+    let (rate, each) = (transitions / lasted, cpu * 1e6 / transitions);
+    println!("| {system} | {items} | {lasted:.1} | {rate:.0} | {cpu:.1} | {each:.0} |");
 }

@@ -1,21 +1,25 @@
-//! The same work in BullMQ and RQ.
+//! The same work in BullMQ and RQ: jobs that do nothing, added in bulk, then done by one process.
 
-use std::path::Path;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use bench_kit::{Usage, cpu_of_ended_children, node_modules, output, python};
+
+use crate::Cost;
 
 const BULLMQ: &str = r"
 const { Queue, Worker } = require('bullmq');
-const connection = { host: '127.0.0.1', port: Number(process.argv[2]) };
-const items = Number(process.argv[3]);
+const connection = { host: '127.0.0.1', port: Number(process.argv[1]) };
+const items = Number(process.argv[2]);
 (async () => {
   const queue = new Queue('bench', { connection });
   const begun = process.hrtime.bigint();
   for (let from = 0; from < items; from += 5000) {
     const count = Math.min(5000, items - from);
-    await queue.addBulk(Array.from({ length: count }, (_, n) => ({ name: 'x', data: { n: from + n }, opts: { removeOnComplete: true } })));
+    const job = (n) => ({ name: 'x', data: { n }, opts: { removeOnComplete: true } });
+    await queue.addBulk(Array.from({ length: count }, (_, n) => job(from + n)));
   }
   let done = 0;
   const worker = new Worker('bench', async () => {}, { connection, concurrency: 200 });
@@ -39,33 +43,26 @@ SimpleWorker([queue], connection=connection).work(burst=True, logging_level='ERR
 print(time.monotonic() - begun)
 ";
 
-pub(crate) fn bullmq(folder: &Path, port: u16, items: u64) -> Result<Duration> {
-    run(Command::new("npm")
-        .args(["install", "--silent", "--no-audit", "--no-fund", "bullmq", "ioredis"])
-        .current_dir(folder))?;
-    std::fs::write(folder.join("bench.js"), BULLMQ)?;
+pub(crate) fn bullmq(redis: SocketAddr, redis_process: u32, items: u64) -> Result<Cost> {
+    let modules = node_modules("bullmq", &["bullmq@6.7.0", "ioredis@6.0.0"])?;
     let mut node = Command::new("node");
-    seconds(node.arg("bench.js").arg(port.to_string()).arg(items.to_string()).current_dir(folder))
+    node.env("NODE_PATH", modules).args(["-e", BULLMQ]);
+    measure(&mut node, redis, redis_process, items)
 }
 
-pub(crate) fn rq(folder: &Path, port: u16, items: u64) -> Result<Duration> {
-    run(Command::new("python3").args(["-m", "venv", "venv"]).current_dir(folder))?;
-    run(Command::new(folder.join("venv/bin/pip")).args(["install", "--quiet", "rq"]))?;
-    std::fs::write(folder.join("bench.py"), RQ)?;
-    let mut python = Command::new(folder.join("venv/bin/python"));
-    seconds(python.arg("bench.py").arg(port.to_string()).arg(items.to_string()).current_dir(folder))
+pub(crate) fn rq(redis: SocketAddr, redis_process: u32, items: u64) -> Result<Cost> {
+    let mut python = Command::new(python("rq", &["rq==2.12.0"])?);
+    python.args(["-c", RQ]);
+    measure(&mut python, redis, redis_process, items)
 }
 
-fn run(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", error.lines().last().unwrap_or_default());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The last line that a program writes: how long it took.
-fn seconds(command: &mut Command) -> Result<Duration> {
-    let output = run(command)?;
-    let last = output.lines().last().unwrap_or_default();
-    Ok(Duration::from_secs_f64(last.trim().parse().with_context(|| format!("{last:?} is no time"))?))
+/// Runs a program that prints how many seconds it took as its last line.
+fn measure(program: &mut Command, redis: SocketAddr, redis_process: u32, items: u64) -> Result<Cost> {
+    let (usage, children) = (Usage::start(vec![redis_process])?, cpu_of_ended_children()?);
+    let printed = output(program.arg(redis.port().to_string()).arg(items.to_string()))?;
+    let cpu = usage.so_far()? + cpu_of_ended_children()? - children;
+    let last = printed.lines().last().unwrap_or_default();
+    let lasted =
+        Duration::from_secs_f64(last.trim().parse().with_context(|| format!("{last:?} is no time"))?);
+    Ok(Cost { items, lasted, cpu })
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use hob_hot::{Address as HotAddress, Hot};
@@ -203,7 +203,6 @@ async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
         ProgressStyle::with_template("{bar:30} {pos}/{len} items · {msg}").context("the progress bar")?;
     bar.set_style(style);
     loop {
-        let begun = Instant::now();
         let now = pipelines.run(&run.id).await?;
         let progress = pipelines.progress(&run.id).await?;
         bar.set_length(progress.total());
@@ -213,8 +212,7 @@ async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
             bar.finish();
             return Ok(());
         }
-        // Counting a million items takes its time: never more than a small part of all of it.
-        tokio::time::sleep(LOOK.max(begun.elapsed() * 10)).await;
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 pub use crate::latency::Summary;
 pub use crate::meter::Server;
 use crate::meter::{Kind, Reading};
+pub use crate::peak::BusyMinute;
 
 /// How hot state is doing, at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -70,6 +71,25 @@ pub struct Operations {
     pub script: Summary,
     /// Published messages.
     pub publish: Summary,
+    /// The busiest minute so far (P10).
+    pub busiest: Option<BusyMinute>,
+}
+
+impl Operations {
+    /// Calls that got an answer among all, 1 when there were none.
+    #[must_use]
+    pub fn success_rate(&self) -> f64 {
+        if self.total == 0 { 1.0 } else { (self.total - self.failed) as f64 / self.total as f64 }
+    }
+
+    /// What an answered call took on average, in microseconds; 0 when there was none.
+    #[must_use]
+    pub fn mean_us(&self) -> u64 {
+        let kinds = [&self.command, &self.batch, &self.script, &self.publish];
+        let (count, sum) =
+            kinds.iter().fold((0, 0), |(count, sum), kind| (count + kind.count, sum + kind.sum_us));
+        sum.checked_div(count).unwrap_or(0)
+    }
 }
 
 impl Health {
@@ -96,6 +116,7 @@ impl Health {
             batch: of_kind(Kind::Batch),
             script: of_kind(Kind::Script),
             publish: of_kind(Kind::Publish),
+            busiest: reading.busiest,
         };
         let success_rate = match reading.attempts {
             0 => 1.0,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::latency::{Latency, Summary};
+use crate::peak::{BusyMinute, Peak};
 
 /// The kinds of operation whose latencies are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,7 @@ pub(crate) struct Meter {
     since_unix_ms: AtomicU64,
     told: Mutex<Told>,
     operations: [Operations; 4],
+    peak: Peak,
     exported: Exported,
 }
 
@@ -85,6 +87,7 @@ impl Meter {
             since_unix_ms: AtomicU64::new(unix_ms()),
             told: Mutex::default(),
             operations,
+            peak: Peak::default(),
             exported: Exported {
                 attempts: metrics::counter!("hob_hot_connection_attempts_total"),
                 failures: metrics::counter!("hob_hot_connection_failures_total"),
@@ -104,6 +107,7 @@ impl Meter {
 
     pub(crate) fn record(&self, kind: Kind, took: Duration, error: Option<&Error>) {
         let operations = &self.operations[kind as usize];
+        self.peak.count(unix_ms());
         match error {
             Some(Error::Unavailable { .. } | Error::Interrupted { .. } | Error::Reply(_)) => {
                 operations.failed.fetch_add(1, Relaxed);
@@ -186,6 +190,7 @@ impl Meter {
                 .operations
                 .each_ref()
                 .map(|kind| (kind.latency.summary(), kind.failed.load(Relaxed))),
+            busiest: self.peak.busiest(),
         }
     }
 }
@@ -201,6 +206,7 @@ pub(crate) struct Reading {
     pub(crate) server: Option<Server>,
     pub(crate) last_error: Option<String>,
     pub(crate) operations: [(Summary, u64); 4],
+    pub(crate) busiest: Option<BusyMinute>,
 }
 
 impl Drop for Up {

@@ -108,9 +108,8 @@ impl Driver {
             () = self.stop.cancelled() => return None,
         };
         let hold = self.plan.http.timeout.get() + PROMPTLY + PROMPTLY;
-        let id = format!("{:032x}", rand::random::<u128>());
         let (run, weight) = (self.run.to_string(), self.plan.weight);
-        let ask = Ask { id, calls: 1, run, weight, hold };
+        let ask = Ask { id: Ask::fresh_id(), calls: 1, run, weight, hold };
         loop {
             if self.stop.is_cancelled() {
                 return None;

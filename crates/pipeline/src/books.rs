@@ -4,8 +4,7 @@ use hob_records::{Page, PageRequest, Records};
 
 use crate::definition::PlanName;
 use crate::error::Result;
-use crate::item::{self, ItemFacts, ItemState};
-use crate::pipelines::Progress;
+use crate::item::{self, ItemFacts, ItemState, Progress};
 use crate::retry::Class;
 use crate::run::{self, Run, RunId, RunState, Wish};
 
@@ -58,9 +57,7 @@ impl Books {
     }
 
     pub async fn progress(&self, id: &RunId) -> Result<Progress> {
-        let (steps, failures) =
-            (item::count(&self.records, id).await?, item::failures(&self.records, id).await?);
-        Ok(Progress { steps, failures })
+        item::progress(&self.records, id).await
     }
 
     pub async fn items(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hob_records::UnixMs;
@@ -22,7 +22,7 @@ use crate::sink::{self, Sinks};
 /// Between two looks at a run that has nothing to do.
 const IDLE: Duration = Duration::from_millis(200);
 /// Results that wait for a sink; with more, nothing new is tried.
-const MOST_WAITING: u64 = 10_000;
+const MOST_WAITING: u32 = 10_000;
 /// Between two writes of results, and two views.
 const BREATH: Duration = Duration::from_millis(500);
 
@@ -35,7 +35,10 @@ pub(crate) struct Driver {
     worker: String,
     /// The one item of the run that waits for the quota.
     pub(crate) gate: tokio::sync::Mutex<()>,
+    /// Nothing new is tried.
     pub(crate) stop: CancellationToken,
+    /// Nothing is under way any more.
+    over: CancellationToken,
 }
 
 /// The claims that are held, with how many of their items are under way.
@@ -50,6 +53,7 @@ impl Driver {
             worker: format!("{}-{:016x}", shared.house.node, rand::random::<u64>()),
             gate: tokio::sync::Mutex::default(),
             stop,
+            over: CancellationToken::new(),
         })
     }
 
@@ -58,7 +62,7 @@ impl Driver {
         let this = Arc::new(self);
         let mut aside = tokio::spawn(Arc::clone(&this).look_after());
         let worked = Arc::clone(&this).work().await;
-        this.stop.cancel();
+        this.over.cancel();
         if tokio::time::timeout(Duration::from_secs(30), &mut aside).await.is_err() {
             aside.abort();
         }
@@ -110,7 +114,7 @@ impl Driver {
             return Ok(None);
         }
         let records = &self.shared.house.records;
-        if !self.plan.sinks.is_empty() && sink::waiting(records, &self.run).await? > MOST_WAITING {
+        if !self.plan.sinks.is_empty() && sink::is_behind(records, &self.run, MOST_WAITING).await? {
             return Ok(None);
         }
         item::claim(records, &self.run, &self.worker, room, config.lease.get()).await
@@ -127,15 +131,21 @@ impl Driver {
                 (0, 0, Outcome::Quarantined { class, error })
             }
         };
-        Finished { seq: item.seq, claim, key: item.key, begun_at, status, calls, result }
+        Finished { item, claim, begun_at, status, calls, result }
     }
 
     async fn commit(&self, finished: &[Finished], held: &mut Held) -> Result<()> {
         if finished.is_empty() {
             return Ok(());
         }
+        for one in finished {
+            if let Some(left) = held.get_mut(&one.claim) {
+                *left -= 1;
+            }
+        }
+        let over: Vec<i64> = held.extract_if(.., |_, left| *left == 0).map(|(claim, _)| claim).collect();
         let records = &self.shared.house.records;
-        let counted = item::commit(records, &self.run, self.plan.name.as_str(), finished).await?;
+        let counted = item::commit(records, &self.run, self.plan.name.as_str(), finished, &over).await?;
         let late = finished.len() as u64 - counted;
         if late > 0 {
             tracing::warn!(run = %self.run, late, "results came after their claim was over; the items are tried again");
@@ -143,67 +153,69 @@ impl Driver {
         let failed = finished
             .iter()
             .filter(|one| matches!(one.result, Outcome::Again { .. } | Outcome::Quarantined { .. }));
-        let failed: Vec<&str> = failed.map(|one| one.key.as_str()).collect();
-        for (outcome, count) in [("done", finished.len() - failed.len()), ("failed", failed.len())] {
+        let failed: Vec<&str> = failed.map(|one| one.item.key.as_str()).collect();
+        let done = finished.iter().filter(|one| matches!(one.result, Outcome::Done { .. })).count();
+        for (outcome, count) in [("done", done), ("failed", failed.len())] {
             metrics::counter!("hob_pipeline_items_total", "outcome" => outcome).increment(count as u64);
         }
         if let Err(error) = self.shared.views.show_failed(failed).await {
             tracing::debug!(%error, "failures are not shown");
         }
-        for one in finished {
-            if let Some(left) = held.get_mut(&one.claim) {
-                *left -= 1;
-            }
-        }
-        let over: Vec<i64> = held.iter().filter(|(_, left)| **left == 0).map(|(claim, _)| *claim).collect();
-        if !over.is_empty() {
-            item::end_claims(records, &self.run, &over).await?;
-            held.retain(|_, left| *left > 0);
-        }
         Ok(())
     }
 
-    /// What goes on beside the work: leases are renewed, results written, the run shown.
+    /// What goes on beside the work, each at its own pace: a store or a sink that hangs must not cost the claims.
     async fn look_after(self: Arc<Self>) {
-        let mut sinks = Sinks::new(&self.shared.house.records, &self.run, &self.plan, &self.shared.folder);
-        let mut trouble = String::new();
-        let mut next_view = Instant::now();
-        loop {
-            let stopping = self.stop.is_cancelled();
+        tokio::join!(self.keep_claims(), self.write_results(), self.show());
+    }
+
+    async fn keep_claims(&self) {
+        while self.takes_breath().await {
             let lease = self.shared.config.now().lease.get();
             if let Err(error) = item::renew(&self.shared.house.records, &self.run, &self.worker, lease).await
             {
                 tracing::warn!(run = %self.run, %error, "claims could not be renewed");
             }
+        }
+    }
+
+    /// Once more when the work is over: its last results are there by then.
+    async fn write_results(&self) {
+        let records = &self.shared.house.records;
+        let mut sinks = Sinks::new(records, &self.run, &self.plan, &self.shared.folder);
+        let mut trouble = String::new();
+        let mut working = true;
+        while working {
+            working = self.takes_breath().await;
             let now = match sinks.drain(&self.shared.house.secrets).await {
                 Ok(_) => String::new(),
                 Err(error) => error.to_string(),
             };
             if now != trouble {
                 tracing::warn!(run = %self.run, trouble = %now, "the sinks' state changed");
-                if run::set_trouble(&self.shared.house.records, &self.run, &now).await.is_ok() {
+                if run::set_trouble(records, &self.run, &now).await.is_ok() {
                     trouble = now;
                 }
-            }
-            if stopping || next_view <= Instant::now() {
-                let begun = Instant::now();
-                if let Err(error) = self.shared.show(&self.run).await {
-                    tracing::debug!(run = %self.run, %error, "the run is not shown");
-                }
-                // Counting a million items takes its time: never more than a small part of all of it.
-                next_view = Instant::now() + BREATH.max(begun.elapsed() * 20);
-                self.shared.tell();
-            }
-            if stopping {
-                break;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(BREATH) => {}
-                () = self.stop.cancelled() => {}
             }
         }
         if let Err(error) = sinks.release().await {
             tracing::warn!(run = %self.run, %error, "sinks could not be released");
         }
+    }
+
+    async fn show(&self) {
+        let mut working = true;
+        while working {
+            working = self.takes_breath().await;
+            if let Err(error) = self.shared.show(&self.run).await {
+                tracing::debug!(run = %self.run, %error, "the run is not shown");
+            }
+            self.shared.tell();
+        }
+    }
+
+    /// Waits a moment; `false` once the work is over.
+    async fn takes_breath(&self) -> bool {
+        tokio::time::timeout(BREATH, self.over.cancelled()).await.is_err()
     }
 }

@@ -86,7 +86,7 @@ fn items(
     step: &str,
     into: &mut Vec<NewItem>,
 ) -> Result<(), String> {
-    for found in list.0.query(document).all() {
+    for found in list.0.find(document) {
         let key = match first(found, key) {
             Value::String(key) => key,
             Value::Number(key) => key.to_string(),
@@ -108,7 +108,7 @@ fn items(
 }
 
 fn first(document: &Value, path: &Path) -> Value {
-    path.0.query(document).first().cloned().unwrap_or(Value::Null)
+    path.0.find(document).first().copied().cloned().unwrap_or(Value::Null)
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use std::time::Duration;
 use hob_records::UnixMs;
 
 use crate::definition::{PAGES, Plan, Source};
-use crate::item::ItemState;
-use crate::pipelines::Progress;
+use crate::item::{ItemState, Progress};
 use crate::quota::{Gauge, Limits};
 use crate::run::{Run, SEEDED};
 
@@ -137,4 +136,94 @@ fn lasts(gauge: &Gauge, calls: f64) -> Duration {
             .unwrap_or(Duration::MAX)
     });
     blocked + waits.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hob_hot::epoch::Epoch;
+
+    use super::*;
+    use crate::quota::{Definition, WindowGauge};
+    use crate::run::RunState;
+
+    const PLAN: &str = r#"name = "p"
+quota = { name = "api" }
+source = { step = "docket", list = ["1"] }
+[step.docket]
+get = "http://api/{key}"
+follow = [{ step = "entry", items = "$.entries[*]", key = "$.id" }]
+[step.entry]
+get = "http://api/entries/{key}"
+"#;
+
+    fn run(calls: u64) -> Run {
+        Run {
+            id: "r".parse().unwrap(),
+            plan: "p".parse().unwrap(),
+            text: PLAN.to_owned(),
+            state: RunState::Running,
+            version: 1,
+            seeded_to: SEEDED,
+            calls,
+            trouble: String::new(),
+            started_at: UnixMs(0),
+            changed_at: UnixMs(0),
+        }
+    }
+
+    /// 100 calls an hour, of which 10 are left now.
+    fn gauge() -> Gauge {
+        let limits = Limits::parse("100/1h", 0).unwrap();
+        let period = limits.longest();
+        let name = "api".parse().unwrap();
+        let definition = Definition { name, limits, blocked_until: UnixMs(0), epoch: Epoch::new(1).unwrap() };
+        let window = WindowGauge { limit: 100, usable: 100, period, used: 90, fits_at: UnixMs(0) };
+        let definition = Arc::new(definition);
+        Gauge { definition, now: UnixMs(1_000), blocked_until: None, in_flight: 0, windows: vec![window] }
+    }
+
+    fn forecast(calls: u64, steps: &[(&str, ItemState, u64)]) -> Forecast {
+        let steps = steps.iter().map(|(step, state, count)| ((*step).to_owned(), *state, *count)).collect();
+        let progress = Progress { steps, failures: Vec::new() };
+        of(&Plan::parse(PLAN).unwrap(), &run(calls), &progress, &gauge())
+    }
+
+    #[test]
+    fn what_items_led_to_so_far_is_expected_of_the_others() {
+        use ItemState::{Done, Waiting};
+        // Ten dockets led to three entries each.
+        let steps =
+            [("docket", Done, 10), ("docket", Waiting, 20), ("entry", Done, 20), ("entry", Waiting, 10)];
+        let Forecast { calls, duration, done_at } = forecast(30, &steps);
+        assert_eq!((calls.least, calls.expected), (30.0, 20.0 + 10.0 + 60.0));
+        assert!(calls.most > calls.expected && calls.most < 2.0 * calls.expected, "{calls:?}");
+        let [least, expected, most] = duration.unwrap().map(|duration| duration.as_secs());
+        // Ten fit at once; the others need their share of an hour.
+        assert_eq!((least, expected), (20 * 36, 80 * 36));
+        assert!(most > expected);
+        assert_eq!(done_at, Some(UnixMs(1_000 + 80 * 36_000)));
+    }
+
+    #[test]
+    fn what_fails_is_expected_to_be_tried_again() {
+        use ItemState::{Done, Waiting};
+        let steps = [("entry", Done, 20), ("entry", Waiting, 10)];
+        assert_eq!(forecast(30, &steps).calls.expected, 15.0);
+    }
+
+    #[test]
+    fn nothing_is_said_of_time_before_anything_is_known() {
+        let unknown = forecast(0, &[("docket", ItemState::Waiting, 20)]);
+        assert_eq!((unknown.calls.least, unknown.duration), (20.0, None));
+    }
+
+    #[test]
+    fn a_dry_run_counts_whole_windows() {
+        let plan = Plan::parse(PLAN).unwrap();
+        let limits = Limits::parse("5/1m, 100/1h", 0).unwrap();
+        let cost = cost(&plan, Some(101), &limits);
+        assert_eq!((cost.calls, cost.duration), (Some(101), Some(Duration::from_secs(3600))));
+    }
 }

@@ -31,8 +31,8 @@ mod view;
 pub use books::Books;
 pub use config::Config;
 pub use error::{Error, Result};
-pub use item::{ItemFacts, ItemState};
-pub use pipelines::{Pipelines, Progress, StoredPlan};
+pub use item::{ItemFacts, ItemState, Progress};
+pub use pipelines::{Pipelines, StoredPlan};
 pub use retry::Class;
 
 /// The tables of pipelines.

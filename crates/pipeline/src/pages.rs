@@ -5,7 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_records::{PageRequest, Read as _, UnixMs, sql};
+use hob_records::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
 use hob_web::{Access, Card, Console, Figure, Form, Page, Path, Problem, Routes, Scope, Trouble};
@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::error::Result;
 use crate::forecast::Forecast;
-use crate::item::{ItemFacts, ItemState};
-use crate::pipelines::{Pipelines, Progress, StoredPlan};
+use crate::item::{self, ItemFacts, ItemState, Progress};
+use crate::pipelines::{Pipelines, StoredPlan};
 use crate::quota::Gauge;
 use crate::retry::Class;
 use crate::routes::run_id;
@@ -22,7 +22,7 @@ use crate::run::{Run, RunId, RunState, Wish};
 
 /// How far back pictures go, and in what steps.
 const PICTURE: Duration = Duration::from_secs(1800);
-const STEP: Duration = Duration::from_secs(30);
+const STEP: Duration = item::PACE_STEP;
 /// Runs on the first page; older ones are found through the API.
 const SHOWN: u16 = 25;
 /// Examples of each class of failure.
@@ -53,6 +53,8 @@ struct Overview {
 struct RunRow {
     run: Run,
     progress: Progress,
+    /// How much longer the quota makes it last, where that can be said.
+    to_go: Option<Quantity>,
 }
 
 struct QuotaPanel {
@@ -219,7 +221,9 @@ impl Pipelines {
         let mut runs = Vec::new();
         for run in self.runs(&PageRequest::first(SHOWN)).await?.rows {
             let progress = self.progress(&run.id).await?;
-            runs.push(RunRow { run, progress });
+            let forecast = self.forecast_of(&run).await;
+            let to_go = forecast.and_then(|forecast| forecast.duration).map(|[_, expected, _]| expected);
+            runs.push(RunRow { run, progress, to_go: to_go.map(Quantity::duration) });
         }
         let mut quotas = Vec::new();
         for definition in self.quotas().all().await? {
@@ -238,10 +242,7 @@ impl Pipelines {
 
     async fn run_page(&self, id: &RunId, may_write: bool) -> Result<RunPage> {
         let (run, progress) = (self.run(id).await?, self.progress(id).await?);
-        let forecast = match run.state {
-            RunState::Running | RunState::Paused => self.forecast(id).await.ok(),
-            _ => None,
-        };
+        let forecast = self.forecast_of(&run).await;
         let quota = crate::definition::Plan::parse(&run.text)?.quota;
         let quota = match self.quotas().look(&quota).await {
             Ok(gauge) => Some(self.quota_panel(gauge).await?),
@@ -263,6 +264,14 @@ impl Pipelines {
         Ok(RunPage { run, progress, forecast, quota, throughput, workers, failures, may_write })
     }
 
+    /// The forecast of a run that is not over; `None` also while the quota cannot be asked.
+    async fn forecast_of(&self, run: &Run) -> Option<Forecast> {
+        match run.state {
+            RunState::Running | RunState::Paused => self.forecast(&run.id).await.ok(),
+            RunState::Completed | RunState::Cancelled | RunState::Archived => None,
+        }
+    }
+
     async fn quota_panel(&self, gauge: Gauge) -> Result<QuotaPanel> {
         let history = self.quotas().history(&gauge.definition.name, gauge.now.minus(PICTURE), STEP).await?;
         let history = picture("Calls", gauge.now, &history);
@@ -271,30 +280,24 @@ impl Pipelines {
 
     async fn throughput(&self, id: &RunId) -> Result<Markup> {
         let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
-        let step_ms = i64::try_from(STEP.as_millis()).unwrap_or(i64::MAX);
-        let history = sql("SELECT ended_at / $3 * $3, CAST(count(*) AS BIGINT) FROM pipeline_attempt
-                           WHERE run = $1 AND ended_at >= $2 GROUP BY 1 ORDER BY 1");
-        let history = history.bind(id).bind(now.minus(PICTURE)).bind(step_ms);
-        let history: Vec<(UnixMs, u64)> = self.shared.house.records.all(history).await?;
+        let history = item::pace(&self.shared.house.records, id, now.minus(PICTURE)).await?;
         Ok(picture("Items", now, &history))
     }
 
     async fn workers(&self, id: &RunId) -> Result<Vec<Worker>> {
-        let list = sql("SELECT c.worker, CAST(count(i.seq) AS BIGINT), CAST(min(c.begun) AS BIGINT) FROM pipeline_claim c
-                        LEFT JOIN pipeline_item i ON i.run = c.run AND i.claim = c.claim AND i.state = 'claimed'
-                        WHERE c.run = $1 GROUP BY c.worker ORDER BY c.worker LIMIT 100");
-        let rows: Vec<(String, u64, UnixMs)> = self.shared.house.records.all(list.bind(id)).await?;
+        let rows = item::workers(&self.shared.house.records, id).await?;
         Ok(rows.into_iter().map(|(name, items, since)| Worker { name, items, since }).collect())
     }
 }
 
-fn picture(title: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
+fn picture(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
     let step_ms = u64::try_from(STEP.as_millis()).unwrap_or(1);
     let ms = |time: UnixMs| u64::try_from(time.0).unwrap_or(0);
     let end = ms(now) / step_ms * step_ms + step_ms;
     let begin = end.saturating_sub(u64::try_from(PICTURE.as_millis()).unwrap_or(0));
     let points = history.iter().map(|(at, count)| (ms(*at), *count as f64));
-    Bars::new(begin..end, step_ms).title(title).unit(Unit::Count).height(120).series(title, points).render()
+    let title = format!("{what} every {} s", STEP.as_secs());
+    Bars::new(begin..end, step_ms).title(title).unit(Unit::Count).height(120).series(what, points).render()
 }
 
 impl RunRow {

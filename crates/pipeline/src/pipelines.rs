@@ -18,7 +18,7 @@ use crate::drive::Driver;
 use crate::error::{Error, Result};
 use crate::fetch::Fetcher;
 use crate::forecast::{self, Cost, Forecast};
-use crate::item::{self, ItemFacts, ItemState};
+use crate::item::{self, ItemFacts, ItemState, Progress};
 use crate::keys::Keys;
 use crate::quota::{HOUR_MS, Quotas};
 use crate::retry::Class;
@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_millis(300);
 const REAP: Duration = Duration::from_secs(1);
 /// Between two clean-ups.
 const TIDY: Duration = Duration::from_secs(600);
+/// How fast a run was is shown for the last half hour.
+const KEEP_PACE: Duration = Duration::from_secs(86_400);
 /// Hosts that are remembered for their limit of requests at a time.
 const MOST_HOSTS: usize = 10_000;
 
@@ -52,7 +54,8 @@ pub(crate) struct Shared {
     pub(crate) fetcher: Fetcher,
     /// Whom open pages hear of changes from, where there are pages.
     changes: OnceLock<Changes>,
-    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// By host and how many a plan allows.
+    hosts: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
 }
 
 /// A plan as it is in the records.
@@ -64,25 +67,6 @@ pub struct StoredPlan {
 }
 
 from_row!(StoredPlan { name, text, updated_at });
-
-/// How far a run is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Items by step and state.
-    pub steps: Vec<(String, ItemState, u64)>,
-    /// Items that failed, by class and state.
-    pub failures: Vec<(Class, ItemState, u64)>,
-}
-
-impl Progress {
-    pub fn of(&self, state: ItemState) -> u64 {
-        self.steps.iter().filter(|(_, of, _)| *of == state).map(|(_, _, count)| count).sum()
-    }
-
-    pub fn total(&self) -> u64 {
-        self.steps.iter().map(|(_, _, count)| count).sum()
-    }
-}
 
 impl Pipelines {
     pub fn open(house: &House, config: Live<Config>) -> Result<Self> {
@@ -293,10 +277,14 @@ impl Pipelines {
         loop {
             let config = self.shared.config.now();
             let calls = self.shared.quotas.forget(config.keep_calls.get()).await;
-            let runs = run::forget_archived(&self.shared.house.records, config.keep_archived.get()).await;
-            match (calls, runs) {
-                (Ok(calls), Ok(runs)) => tracing::debug!(calls, runs, "tidied up"),
-                (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "cannot tidy up"),
+            let records = &self.shared.house.records;
+            let runs = run::forget_archived(records, config.keep_archived.get()).await;
+            let paces = item::forget_pace(records, KEEP_PACE).await;
+            match (calls, runs, paces) {
+                (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "tidied up"),
+                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+                    tracing::warn!(%error, "cannot tidy up");
+                }
             }
             task.beat();
             if !task.pause(TIDY).await {
@@ -331,14 +319,15 @@ impl Shared {
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, permits| Arc::strong_count(permits) > 1);
         }
-        Arc::clone(hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(most as usize))))
+        let permits = hosts.entry((host.to_owned(), most));
+        Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(most as usize))))
     }
 
     /// Shows a run to those who read hot state.
     pub(crate) async fn show(&self, id: &RunId) -> Result<()> {
         let run = run::find(&self.house.records, id).await?;
         let plan = Plan::parse(&run.text)?;
-        let done = item::count_done(&self.house.records, id).await?;
+        let done = item::progress(&self.house.records, id).await?.of(ItemState::Done);
         let now = self.quotas.look(&plan.quota).await?.now;
         let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
         let calls = self.quotas.reserved_since(&plan.quota, hour).await?;

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::{Isolation, Keyset, Kind, Page, PageRequest, Query, Read, Records, UnixMs, from_row, sql};
+use hob_records::{
+    Isolation, Keyset, Kind, Page, PageRequest, PerEngine, Query, Read, Records, Transaction, UnixMs,
+    from_row, sql,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -119,6 +122,16 @@ pub(crate) async fn find(on: &impl Read, id: &RunId) -> Result<Run> {
     on.optional(by_id(id)).await?.ok_or_else(|| Error::unknown("run", id))
 }
 
+/// Takes a run's row until the transaction is over, as all do first who move its items.
+pub(crate) async fn hold(tx: &Transaction, id: &RunId) -> Result<(), hob_records::Error> {
+    const HOLD: PerEngine = PerEngine {
+        sqlite: "SELECT version FROM pipeline_run WHERE id = $1",
+        postgres: "SELECT version FROM pipeline_run WHERE id = $1 FOR UPDATE",
+    };
+    tx.optional::<(i64,)>(sql(HOLD).bind(id)).await?;
+    Ok(())
+}
+
 /// The runs that nodes work on.
 pub(crate) async fn running(records: &Records) -> Result<Vec<RunId>> {
     let list = sql("SELECT id FROM pipeline_run WHERE state = $1 ORDER BY started_at, id LIMIT 1000");
@@ -168,10 +181,13 @@ pub(crate) async fn complete(records: &Records, id: &RunId) -> Result<bool> {
     records
         .write(|tx| async move {
             // In one breath: a commit that adds items cannot come between.
-            let complete = sql("UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3
+            let complete = sql(
+                "UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3, trouble = ''
                 WHERE id = $1 AND state = $4 AND seeded_to = $5
-                  AND NOT EXISTS (SELECT 1 FROM pipeline_item WHERE run = $1 AND state IN ('waiting', 'claimed'))
-                  AND NOT EXISTS (SELECT 1 FROM pipeline_output WHERE run = $1)");
+                  AND NOT EXISTS (SELECT 1 FROM pipeline_item WHERE run = $1 AND state = 'waiting')
+                  AND NOT EXISTS (SELECT 1 FROM pipeline_claim WHERE run = $1)
+                  AND NOT EXISTS (SELECT 1 FROM pipeline_output WHERE run = $1)",
+            );
             let complete = complete.bind(id).bind(RunState::Completed).bind(tx.now()).bind(RunState::Running);
             Ok(tx.execute(complete.bind(SEEDED)).await? == 1)
         })
@@ -197,6 +213,8 @@ pub(crate) async fn forget_archived(records: &Records, keep: std::time::Duration
                 let Some((id,)) = found else { return Ok::<_, Error>(false) };
                 for delete in [
                     "DELETE FROM pipeline_item WHERE run = $1",
+                    "DELETE FROM pipeline_tally WHERE run = $1",
+                    "DELETE FROM pipeline_pace WHERE run = $1",
                     "DELETE FROM pipeline_claim WHERE run = $1",
                     "DELETE FROM pipeline_attempt WHERE run = $1",
                     "DELETE FROM pipeline_output WHERE run = $1",

@@ -1,7 +1,7 @@
 //! How the source of a plan becomes items: a part at a time, with the place saved in the same breath, so that whoever
 //! goes on after a crash adds nothing twice and leaves nothing out.
 
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use hob_records::{Isolation, Records, Transaction, sql};
@@ -86,7 +86,7 @@ fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)>
     let mut line = String::new();
     while items.len() < CHUNK {
         line.clear();
-        let read = reader.read_line(&mut line).map_err(cannot)?;
+        let read = reader.by_ref().take(MOST_LINE as u64 + 1).read_line(&mut line).map_err(cannot)?;
         if read == 0 {
             return Ok((items, SEEDED));
         }
@@ -116,6 +116,6 @@ fn read_item(line: &str, step: &str) -> Option<NewItem> {
     } else {
         (line.to_owned(), String::new())
     };
-    let fits = is_key(&key) && data.len() <= MOST_LINE;
+    let fits = is_key(&key) && line.len() <= MOST_LINE;
     fits.then(|| NewItem { step: step.to_owned(), key, data })
 }

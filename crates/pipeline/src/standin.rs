@@ -42,6 +42,8 @@ pub enum Fault {
     Truncated,
     /// An answer that is no JSON.
     Garbage,
+    /// An answer of so many bytes.
+    Long(usize),
     /// Cursors from before are not known any more.
     LostCursor,
 }
@@ -71,6 +73,9 @@ struct Shared {
     faults: Mutex<HashMap<String, VecDeque<Fault>>>,
     served: AtomicU64,
     throttled: AtomicU64,
+    /// Calls that are being answered, and the most that ever were.
+    under_way: AtomicU64,
+    most_under_way: AtomicU64,
 }
 
 impl Throttle {
@@ -112,6 +117,8 @@ impl StandIn {
             faults: Mutex::default(),
             served: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            most_under_way: AtomicU64::new(0),
         });
         let app = Router::new()
             .route(&format!("{ROOT}/dockets/"), get(dockets))
@@ -137,6 +144,11 @@ impl StandIn {
     /// Calls that were let pass.
     pub fn served(&self) -> u64 {
         self.shared.served.load(Ordering::SeqCst)
+    }
+
+    /// The most calls that were being answered at a time.
+    pub fn most_at_once(&self) -> u64 {
+        self.shared.most_under_way.load(Ordering::SeqCst)
     }
 
     /// Calls that were refused with 429.
@@ -170,7 +182,10 @@ impl Shared {
             return Some((StatusCode::TOO_MANY_REQUESTS, retry, Json(body)).into_response());
         }
         self.served.fetch_add(1, Ordering::SeqCst);
+        let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         tokio::time::sleep(self.offer.latency).await;
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
         let fault = lock(&self.faults)
             .iter_mut()
             .find(|(end, _)| path.ends_with(*end))
@@ -196,6 +211,7 @@ fn misbehave(fault: Fault) -> Response {
             (status, Json(json!({ "detail": "An ordered fault." }))).into_response()
         }
         Fault::Garbage => "<html>maintenance</html>".into_response(),
+        Fault::Long(bytes) => Json(json!({ "id": 1, "padding": "x".repeat(bytes) })).into_response(),
         Fault::LostCursor => {
             (StatusCode::NOT_FOUND, Json(json!({ "detail": "Invalid cursor" }))).into_response()
         }

@@ -48,7 +48,7 @@ impl Views {
     ) -> Result<()> {
         let newest = sql(
             "SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
-                          WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC LIMIT $2",
+                          WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC, a.seq DESC LIMIT $2",
         );
         let newest: Vec<(String,)> = self.records.all(newest.bind(&run.id).bind(LISTED)).await?;
         // The field has a bound, and keys may be long.
@@ -81,7 +81,9 @@ impl Views {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
         let mut set = cmd("SET");
-        set.arg(key.as_bytes()).arg(jiff::Timestamp::now().to_string());
+        // To the millisecond: there is one for each call that is under way.
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+        set.arg(key.as_bytes()).arg(now);
         set.arg("PX").arg(millis(self.keys.task_start_ttl()));
         self.hot.run(set).await.map_err(Into::into)
     }

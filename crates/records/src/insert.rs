@@ -78,11 +78,6 @@ impl<'a> Bulk<'a> {
 
     /// The statement that inserts the rows so far.
     pub(crate) fn take(&mut self, engine: Engine) -> Statement {
-        // SQLite looks for a placeholder by name among all before it, but not by number.
-        let sign = match engine {
-            Engine::Sqlite => '?',
-            Engine::Postgres => '$',
-        };
         let mut text = format!("{} VALUES ", self.head);
         for index in 0..self.bound.len() {
             let before = match index % self.columns {
@@ -90,7 +85,11 @@ impl<'a> Bulk<'a> {
                 0 => "), (",
                 _ => ", ",
             };
-            let _ = write!(text, "{before}{sign}{}", index + 1);
+            // SQLite goes through all names for each that is bound; without a name it does not.
+            let _ = match engine {
+                Engine::Sqlite => write!(text, "{before}?"),
+                Engine::Postgres => write!(text, "{before}${}", index + 1),
+            };
         }
         let _ = write!(text, ") {}", self.tail);
         self.bytes = 0;

@@ -150,14 +150,20 @@ impl Checkup {
         if let Some(error) = &connection.last_error {
             facts = facts.text("Last error", error);
         }
-        facts.text(
+        facts = facts.text(
             "Calls",
             format!(
                 "{} answered, {} without an answer",
                 Quantity::count(operations.total - operations.failed),
                 Quantity::count(operations.failed)
             ),
-        )
+        );
+        if let Some(minute) = &operations.busiest {
+            let calls = Quantity::count(minute.calls);
+            let began = When::at(minute.since_unix_ms);
+            facts = facts.shown("Busiest minute", Markup::trusted(format!("{calls} calls, {began}")));
+        }
+        facts
     }
 
     fn calls(&self) -> [(&'static str, &Summary); 4] {

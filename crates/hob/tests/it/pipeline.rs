@@ -175,6 +175,8 @@ fn the_example_can_be_carried_out() {
 }
 
 mod slow {
+    use std::io::Write as _;
+
     use hob_testkit::budget;
 
     use super::*;
@@ -183,8 +185,11 @@ mod slow {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_process_may_be_killed_at_any_instant() {
         let limits = vec![(30, Duration::from_secs(1))];
-        let dockets = budget(150, 10_000);
+        let dockets = budget(150, 3_000);
         let desk = Desk::new(dockets, Duration::from_millis(10), "30/1s", limits).await;
+        // A call whose caller was killed counts until it must have been answered: not for long, or nothing else fits.
+        let mut plan = std::fs::OpenOptions::new().append(true).open(desk.plan()).expect("the plan");
+        plan.write_all(b"[http]\ntimeout = \"2s\"\n").expect("the plan");
         let mut kills = 0_u64;
         loop {
             let mut child = desk.run();
@@ -205,7 +210,7 @@ mod slow {
             kills += 1;
             assert!(kills < dockets, "it gets nowhere");
         }
-        assert!(kills > 0);
+        assert!(kills >= budget(1, 100), "{kills} kills");
         assert_eq!(desk.written(), (1..=dockets).collect(), "after {kills} kills");
         assert_eq!(desk.api.throttled(), 0, "after {kills} kills");
     }

@@ -347,7 +347,7 @@ impl Quotas {
         tracing::info!(%quota, calls, "calls were made elsewhere with this quota");
         metrics::counter!("hob_pipeline_foreign_calls_total", "quota" => quota.to_string())
             .increment(calls.into());
-        let id = format!("foreign-{:032x}", rand::random::<u128>());
+        let id = format!("foreign-{}", Ask::fresh_id());
         let (quota, run) = (quota.clone(), "foreign".to_owned());
         let call = Call { id, quota, run, calls, reserved_at: at, until: at, settled: true };
         self.inner.log.write(Entry::Foreign(call)).await?;
@@ -356,6 +356,11 @@ impl Quotas {
 }
 
 impl Ask {
+    /// A name for a reservation that nobody else has: 80 random bits, since the store holds one for each call.
+    pub fn fresh_id() -> String {
+        format!("{:020x}", rand::random::<u128>() >> 48)
+    }
+
     fn check(&self, limits: &Limits) -> Result<()> {
         if self.calls == 0 || self.calls > limits.most_at_once() {
             let most = limits.most_at_once();

@@ -180,9 +180,8 @@ impl Writer {
     }
 }
 
-/// How many results wait for their sinks.
-pub(crate) async fn waiting(records: &Records, run: &RunId) -> Result<u64> {
-    let count = sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_output WHERE run = $1");
-    let (count,) = records.one(count.bind(run)).await?;
-    Ok(count)
+/// Whether more than `most` results wait for their sinks.
+pub(crate) async fn is_behind(records: &Records, run: &RunId, most: u32) -> Result<bool> {
+    let beyond = sql("SELECT seq FROM pipeline_output WHERE run = $1 LIMIT 1 OFFSET $2");
+    Ok(records.optional::<(i64,)>(beyond.bind(run).bind(most)).await?.is_some())
 }

@@ -2,9 +2,10 @@
 
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
-use hob_testkit::{TestApp, run};
+use hob_testkit::{Database, LIMIT, Store, TestApp, run, wait_for};
 use serde_json::{Value, json};
 
+use crate::every_place;
 use crate::runs::{offer, plan, state_becomes};
 use crate::support::{Node, Place};
 
@@ -41,6 +42,77 @@ fn a_script_shares_the_quota() {
         assert_eq!((&quota["usage"][0]["used"], &quota["usage"][0]["left"]), (&json!(1), &json!(1)));
         let all: Value = app.get("/api/v1/quota").await.json();
         assert_eq!(all[0]["name"], "api");
+    });
+}
+
+/// P8: the example of the documentation, word for word, but for where Hob is.
+#[test]
+fn the_documented_python_shares_the_quota() {
+    const DOCUMENT: &str = include_str!("../../../../docs/pipelines.md");
+    run(async {
+        let place = Place::embedded().await;
+        let node = place.node();
+        let app = app(&node).await;
+        app.put("/api/v1/quota/courtlistener", &json!({ "windows": "2/1s, 100/1h" })).await;
+        let begin = DOCUMENT.find("```python\n").unwrap() + "```python\n".len();
+        let example = &DOCUMENT[begin..begin + DOCUMENT[begin..].find("```").unwrap()];
+        let script = example.replace("http://127.0.0.1:7070", &app.url(""))
+            + r#"
+def refused():
+    raise ConnectionRefusedError
+
+print([call(lambda: n) for n in range(5)])
+try:
+    call(refused)
+except ConnectionRefusedError:
+    print("refused")
+"#;
+        let mut python = tokio::process::Command::new(hob_testkit::python());
+        let output = python.args(["-c", &script]).kill_on_drop(true).output().await.unwrap();
+        let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(out, "[0, 1, 2, 3, 4]\nrefused\n", "{error}");
+        let quota: Value = app.get("/api/v1/quota/courtlistener").await.json();
+        assert_eq!((&quota["in_flight"], &quota["usage"][1]["used"]), (&json!(0), &json!(5)), "{quota}");
+    });
+}
+
+every_place! {
+    /// P10, P11
+    async fn the_health_of_the_connection_is_told_in_the_documented_words(place: Place) {
+        let node = place.node();
+        let app = app(&node).await;
+        let health: Value = app.get("/api/v1/pipelines/health").await.json();
+        assert_eq!(health["is_connection_healthy"], true, "{health}");
+        assert_eq!((&health["success_rate"], &health["consecutive_failures"]), (&json!(1.0), &json!(0)));
+        app.put("/api/v1/quota/api", &json!({ "windows": "5/1m" })).await;
+        let health: Value = app.get("/api/v1/pipelines/health").await.json();
+        assert!(health["operations"]["peak"]["calls"].as_u64().unwrap() > 0, "{health}");
+        assert!(health["operations"]["average_ms"].as_f64().unwrap() > 0.0, "{health}");
+    }
+}
+
+/// P11, P12
+#[test]
+fn a_lost_connection_shows_and_so_does_its_return() {
+    run(async {
+        let place = Place::new(Store::redis().await, Database::sqlite()).await;
+        let node = place.node();
+        let app = app(&node).await;
+        let becomes = async |healthy: bool| -> Value {
+            wait_for(format!("healthy: {healthy}"), LIMIT, async || {
+                let health: Value = app.get("/api/v1/pipelines/health").await.json();
+                let failures = health["consecutive_failures"].as_u64().unwrap();
+                (health["is_connection_healthy"] == healthy && (failures == 0) == healthy).then_some(health)
+            })
+            .await
+        };
+        let before = becomes(true).await;
+        place.redis().kill();
+        let away = becomes(false).await;
+        assert!(away["connection_attempts"].as_u64() > before["connection_attempts"].as_u64());
+        assert!(away["success_rate"].as_f64().unwrap() < 1.0, "{away}");
+        place.redis().restart();
+        becomes(true).await;
     });
 }
 
@@ -134,7 +206,7 @@ mod browser {
     use std::time::Duration;
 
     use hob_testkit::fantoccini::{Client, Locator};
-    use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
+    use hob_testkit::{Browser, Scheme, Scripts, Window, assert_readable, screenshot};
 
     use super::*;
 
@@ -182,6 +254,42 @@ mod browser {
             })
             .await;
             page.close().await.unwrap();
+        });
+    }
+
+    #[test]
+    fn the_pages_can_be_read_wide_narrow_and_dark() {
+        run(async {
+            let place = Place::embedded().await;
+            let offer = Offer { dockets: 400, latency: Duration::from_millis(60), ..offer() };
+            let server = StandIn::start(offer).await.unwrap();
+            for id in [1, 2, 3] {
+                server.fail(&format!("/dockets/{id}/"), hob_pipeline::standin::Fault::Status(403));
+            }
+            let node = place.node();
+            let app = app(&node).await;
+            node.pipelines.put_plan(&plan(&server)).await.unwrap();
+            let started = node.pipelines.start_run(&"dockets".parse().unwrap(), None).await.unwrap();
+            wait_for("failures", LIMIT, async || {
+                !node.pipelines.progress(&started.id).await.unwrap().failures.is_empty()
+            })
+            .await;
+            let browser = Browser::start();
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
+            let run = format!("/pipelines/runs/{}", started.id);
+            for (name, width, height, scheme) in [
+                ("wide", 1280, 1500, Scheme::Light),
+                ("dark", 1280, 1500, Scheme::Dark),
+                ("narrow", 500, 2600, Scheme::Light),
+            ] {
+                let page = browser.open(Window { width, height, scheme, ..Window::default() }).await;
+                for (what, path) in [("pipelines", "/pipelines"), ("pipeline-run", run.as_str())] {
+                    page.goto(&app.url(path)).await.unwrap();
+                    screenshot(&page, &folder.join(format!("{what}-{name}.png"))).await;
+                    assert_readable(&page, &format!("{what}, {name}")).await;
+                }
+                page.close().await.unwrap();
+            }
         });
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use hob_house::{Live, Period};
 use hob_pipeline::quota::Limits;
-use hob_pipeline::run::RunState;
+use hob_pipeline::run::{RunState, Wish};
 use hob_pipeline::standin::{Fault, Offer, StandIn};
-use hob_pipeline::{Class, ItemState};
+use hob_pipeline::{Class, Config, ItemState, Pipelines};
 use hob_records::{PageRequest, Read as _, sql};
 use hob_testkit::{LIMIT, run, wait_for};
 
@@ -90,7 +91,9 @@ fn a_poison_item_is_set_aside() {
         for change in [
             "UPDATE pipeline_item SET state = 'claimed', claim = 900, attempts = 20 WHERE key = '2'",
             "UPDATE pipeline_item SET state = 'claimed', claim = 900, attempts = 1 WHERE key = '3'",
-            "INSERT INTO pipeline_claim (run, claim, worker, begun, until) SELECT id, 900, 'dead', 0, 1 FROM pipeline_run",
+            "UPDATE pipeline_tally SET items = CASE state WHEN 'done' THEN 1 WHEN 'claimed' THEN 2 ELSE 0 END",
+            "INSERT INTO pipeline_claim (run, claim, worker, first_seq, last_seq, begun, until)
+             SELECT id, 900, 'dead', 1, 2, 0, 1 FROM pipeline_run",
             "UPDATE pipeline_run SET state = 'running'",
         ] {
             place.records.execute(sql(change)).await.unwrap();
@@ -101,6 +104,7 @@ fn a_poison_item_is_set_aside() {
         let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
         let set_aside: Vec<String> = set_aside.await.unwrap().rows.into_iter().map(|item| item.key).collect();
         assert_eq!(set_aside, ["2"]);
+        place.assert_counts_are_true(&started.id).await;
     });
 }
 
@@ -170,5 +174,63 @@ fn a_quota_learns_from_the_first_refusal() {
         assert!((1..=2).contains(&server.throttled()), "{} refusals", server.throttled());
         let limits = Limits::parse("1000/1m", 0).unwrap();
         assert_eq!(node.pipelines.quotas().definition(&api()).await.unwrap().limits, limits);
+    });
+}
+
+/// An endless answer is not read to its end, and one host is not asked by everybody at once.
+#[test]
+fn long_answers_are_refused_and_a_host_is_spared() {
+    run(async {
+        let place = Place::embedded().await;
+        let latency = Duration::from_millis(20);
+        let server = StandIn::start(Offer { dockets: 30, entries: 0, latency, ..offer() }).await.unwrap();
+        for _ in 0..2 {
+            server.fail("/dockets/7/", Fault::Long(70 * 1024));
+        }
+        let node = place.node();
+        let text = plan(&server).replace("[http]", "[http]\nper_host = 3\nmax_body_kib = 64");
+        let started = begin(&node.pipelines, &text).await;
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let page = PageRequest::first(9);
+        let set_aside =
+            node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page).await.unwrap();
+        let set_aside: Vec<_> =
+            set_aside.rows.iter().map(|item| (item.key.as_str(), item.class, item.error.as_str())).collect();
+        assert_eq!(set_aside, [("7", Some(Class::Parse), "the answer is longer than 65536 bytes")]);
+        assert_eq!(server.most_at_once(), 3);
+    });
+}
+
+/// P9: what nobody wants to see any more is removed with all that belongs to it, and nothing else is.
+#[test]
+fn archived_runs_are_forgotten_some_day() {
+    run(async {
+        let place = Place::embedded().await;
+        let server = StandIn::start(Offer { dockets: 3, ..offer() }).await.unwrap();
+        let node = place.node();
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            let started = begin(&node.pipelines, &plan(&server)).await;
+            state_becomes(&node.pipelines, &started, RunState::Completed).await;
+            runs.push(started.id);
+        }
+        node.pipelines.wish(&runs[0], Wish::Archive).await.unwrap();
+        let folder = node.stop().await;
+        let house = place.house(place.store.hot().clone());
+        let keep_archived = Period::from_millis(1);
+        let config = Config { folder: folder.path().to_owned(), keep_archived, ..Config::default() };
+        let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
+        pipelines.start();
+        wait_for("the archived run to be forgotten", LIMIT, async || pipelines.run(&runs[0]).await.is_err())
+            .await;
+        for left in [
+            "SELECT DISTINCT run FROM pipeline_item",
+            "SELECT DISTINCT run FROM pipeline_attempt",
+            "SELECT DISTINCT run FROM pipeline_tally",
+            "SELECT DISTINCT run FROM pipeline_pace",
+        ] {
+            let runs_left: Vec<(String,)> = place.records.all(sql(left)).await.unwrap();
+            assert_eq!(runs_left, [(runs[1].to_string(),)], "{left}");
+        }
     });
 }

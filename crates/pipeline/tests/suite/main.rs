@@ -8,4 +8,5 @@ mod quota;
 mod quota_model;
 mod runs;
 mod simulation;
+mod sinks;
 mod support;

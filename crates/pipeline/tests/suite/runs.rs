@@ -98,6 +98,7 @@ every_place! {
         let progress = node.pipelines.progress(&run.id).await.unwrap();
         assert_eq!((progress.of(ItemState::Done), progress.total()), (78, 78));
         assert_eq!(node.pipelines.run(&run.id).await.unwrap().calls, 78);
+        place.assert_counts_are_true(&run.id).await;
 
         // A second run asks only for what changed.
         let again = begin(&node.pipelines, &plan(&api)).await;
@@ -154,6 +155,7 @@ every_place! {
         let done: BTreeSet<u64> = (1..=25).filter(|id| ![5, 6].contains(id)).collect();
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), done, "what can be retried was");
         let set_aside = ItemState::Quarantined;
+        place.assert_counts_are_true(&run.id).await;
         let failures = node.pipelines.progress(&run.id).await.unwrap().failures;
         assert_eq!(failures, [(Class::Client, set_aside, 1), (Class::Parse, set_aside, 1)]);
         let page = node.pipelines.items(&run.id, Some(set_aside), Some(Class::Parse), &PageRequest::first(10)).await;
@@ -162,6 +164,7 @@ every_place! {
         assert_eq!((page.rows[0].key.as_str(), page.rows[0].attempts), ("5", 2));
 
         assert_eq!(node.pipelines.replay(&run.id, Some(Class::Parse)).await.unwrap(), 1);
+        place.assert_counts_are_true(&run.id).await;
         state_becomes(&node.pipelines, &run, RunState::Completed).await;
         assert!(ids_in(&node, "out/dockets.jsonl").contains(&5));
         assert_eq!(node.pipelines.replay(&run.id, None).await.unwrap(), 1);
@@ -199,6 +202,7 @@ every_place! {
         let progress = node.pipelines.progress(&run.id).await.unwrap();
         assert_eq!(progress.of(ItemState::Claimed), 0);
         assert!(progress.of(ItemState::Waiting) > 0);
+        place.assert_counts_are_true(&run.id).await;
         let refused = node.pipelines.wish(&run.id, Wish::Archive).await;
         assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
         node.pipelines.wish(&run.id, Wish::Resume).await.unwrap();

@@ -1,4 +1,5 @@
-//! Days in seconds: many workers on several nodes against an API that counts a sliding window, under a driven clock.
+//! Days in seconds: many workers on several nodes with skewed clocks against an API that counts a sliding window, under
+//! a driven clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,6 +13,9 @@ use crate::support::{Place, START, api, ask};
 
 const NODES: usize = 3;
 const WORKERS: usize = 12;
+/// How fast the nodes' clocks run; and the API's is seven minutes ahead. Neither is asked for the time.
+const PACES: [f64; NODES] = [0.999, 1.0, 1.001];
+const AHEAD: Duration = Duration::from_secs(420);
 
 /// What happens next, and to which worker.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,14 +61,18 @@ async fn simulate(place: &Place, windows: &str, buffer: u32, lasting: Duration) 
                         held[worker] = Some(reservation);
                         (now + jitter, Event::Arrive)
                     }
-                    Answer::Wait { after, .. } => (now + after.max(Duration::from_millis(1)), Event::Ask),
+                    Answer::Wait { after, .. } => {
+                        let slept = after.mul_f64(PACES[worker % NODES]);
+                        (now + slept.max(Duration::from_millis(1)), Event::Ask)
+                    }
                 }
             }
             Event::Arrive => {
-                if throttles.iter_mut().any(|throttle| throttle.check(now).is_err()) {
+                let its_now = now + AHEAD;
+                if throttles.iter_mut().any(|throttle| throttle.check(its_now).is_err()) {
                     outcome.refused += 1;
                 } else {
-                    throttles.iter_mut().for_each(|throttle| throttle.count(now));
+                    throttles.iter_mut().for_each(|throttle| throttle.count(its_now));
                     outcome.made += 1;
                 }
                 (now + jitter + Duration::from_millis(30), Event::Answered)

@@ -7,10 +7,11 @@ use hob_hot::{Clock, Hot, cmd};
 use hob_house::{House, Live, NodeName};
 use hob_pipeline::keys::{self, Keys};
 use hob_pipeline::quota::{Answer, Ask, Limits, QuotaName, Quotas, Reservation};
-use hob_pipeline::{Config, Pipelines};
-use hob_records::{Options, Records};
+use hob_pipeline::run::RunId;
+use hob_pipeline::{Books, Class, Config, ItemState, Pipelines};
+use hob_records::{Options, Read as _, Records, sql};
 use hob_schema::Catalog;
-use hob_testkit::{Database, LIMIT, Layout, Server, Store};
+use hob_testkit::{Database, LIMIT, Layout, RedisServer, Server, Store};
 use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
@@ -67,16 +68,19 @@ impl Place {
         self.node_in(TempDir::new().unwrap(), hot)
     }
 
+    pub(crate) fn house(&self, hot: Hot) -> House {
+        House::new(hot, self.store.layout(), self.records.clone(), NodeName::random())
+    }
+
     pub(crate) fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
-        let house = House::new(hot, self.store.layout(), self.records.clone(), NodeName::random());
+        let house = self.house(hot);
         let pipelines = start(&house, folder.path());
         Node { house, pipelines, folder }
     }
 
     /// A node with a runtime and connections of its own, which vanishes when it is dropped, as a killed process does.
     pub(crate) fn mortal(&self, folder: &Path) -> Mortal {
-        let Server::Redis(server) = self.store.server() else { panic!("mortals share a server") };
-        let (hot, database, folder) = (server.url(), self.database.url(), folder.to_owned());
+        let (hot, database, folder) = (self.redis().url(), self.database.url(), folder.to_owned());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.spawn(async move {
@@ -88,6 +92,29 @@ impl Place {
             std::future::pending::<()>().await;
         });
         Mortal(Some(runtime))
+    }
+
+    /// The server of a place that has one Redis.
+    pub(crate) fn redis(&self) -> &RedisServer {
+        match self.store.server() {
+            Server::Redis(server) => server,
+            other => panic!("{other:?} is not one Redis"),
+        }
+    }
+
+    /// What is kept of how many items are where must be what a count finds.
+    pub(crate) async fn assert_counts_are_true(&self, run: &RunId) {
+        let count = sql(
+            "SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 GROUP BY step, state",
+        );
+        let mut counted: Vec<(String, ItemState, u64)> = self.records.all(count.bind(run)).await.unwrap();
+        counted.sort();
+        let failed = sql("SELECT class, state, CAST(count(*) AS BIGINT) FROM pipeline_item
+                          WHERE run = $1 AND class <> '' GROUP BY class, state");
+        let mut failed: Vec<(Class, ItemState, u64)> = self.records.all(failed.bind(run)).await.unwrap();
+        failed.sort();
+        let kept = Books::new(&self.records).progress(run).await.unwrap();
+        assert_eq!((kept.steps, kept.failures), (counted, failed));
     }
 
     pub(crate) async fn get(&self, key: &hob_schema::Key) -> Option<String> {

@@ -1,0 +1,82 @@
+//! What hot state an item takes while its call is under way, as Redis says with `MEMORY USAGE`, and what is left.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hob_hot::{Hot, cmd};
+use hob_pipeline::run::RunState;
+use hob_pipeline::standin::{Offer, StandIn};
+use tempfile::TempDir;
+
+use crate::ours;
+
+/// Items whose calls are under way at the same time: as many as a plan may have to one host.
+const IN_FLIGHT: u32 = 64;
+/// Items that wait meanwhile.
+const WAITING: u64 = 10_000;
+
+pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
+    let hot = Hot::connect(&format!("redis://{redis}").parse()?).await?;
+    hot.run::<()>(cmd("FLUSHALL")).await?;
+    let folder = TempDir::new()?;
+    let limits = vec![(100_000, Duration::from_secs(3600))];
+    let latency = Duration::from_secs(4);
+    let offer = Offer { dockets: WAITING, entries: 0, page: 100, limits, token: None, latency };
+    let api = StandIn::start(offer).await?;
+    let keys: Vec<String> = (1..=WAITING).map(|id| format!("\"{id}\"")).collect();
+    let plan = format!(
+        "name = \"memory\"\nquota = {{ name = \"api\", windows = \"100000/1h\" }}\n\
+         source = {{ step = \"docket\", list = [{}] }}\n\
+         [step.docket]\nget = \"{}/dockets/{{key}}/\"\n[http]\nper_host = {IN_FLIGHT}\n",
+        keys.join(", "),
+        api.url()
+    );
+    let (house, pipelines) = ours::pipelines(&hot, folder.path(), 200).await?;
+    let plan = pipelines.put_plan(&plan).await?;
+    let run = pipelines.start_run(&plan.name, None).await?;
+    pipelines.start();
+    while pipelines.quotas().look(&plan.quota).await?.in_flight < IN_FLIGHT {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let families = families(&hot).await?;
+    println!("\n| hot state | keys | bytes | bytes per item in flight |\n|---|---:|---:|---:|");
+    let mut each = 0.0;
+    for (family, (keys, bytes)) in &families {
+        // The others are one or a few for a run or a quota, however many items there are.
+        let of_items = matches!(family.as_str(), "task_start" | "quota:calls");
+        let share = f64::from(u32::try_from(*bytes)?) / f64::from(IN_FLIGHT);
+        each += if of_items { share } else { 0.0 };
+        let share = if of_items { format!("{share:.0}") } else { "–".to_owned() };
+        println!("| {family} | {keys} | {bytes} | {share} |");
+    }
+    println!(
+        "| together, {IN_FLIGHT} in flight and {} waiting | | | {each:.0} |",
+        WAITING - u64::from(IN_FLIGHT)
+    );
+    pipelines.wish(&run.id, hob_pipeline::run::Wish::Cancel).await?;
+    house.tasks.stop(Duration::from_secs(30)).await;
+    ensure!(pipelines.run(&run.id).await?.state == RunState::Cancelled, "it did not end");
+    Ok(())
+}
+
+/// Keys and bytes by family.
+async fn families(hot: &Hot) -> Result<BTreeMap<String, (u64, u64)>> {
+    let keys: Vec<String> = hot.run(cmd("KEYS").arg("*").clone()).await?;
+    let mut families: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for key in keys {
+        let parts: Vec<&str> = key.split(':').collect();
+        let family = match parts.as_slice() {
+            [_, "quota", .., kind] => format!("quota:{kind}"),
+            [_, family, ..] => (*family).to_owned(),
+            _ => key.clone(),
+        };
+        let bytes: Option<u64> =
+            hot.run(cmd("MEMORY").arg("USAGE").arg(&key).arg("SAMPLES").arg(0).clone()).await?;
+        let (keys, sum) = families.entry(family).or_default();
+        *keys += 1;
+        *sum += bytes.unwrap_or(0);
+    }
+    Ok(families)
+}

@@ -1,0 +1,61 @@
+//! The work in Hob: a run of a plan whose one step does nothing.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bench_kit::Usage;
+use hob_hot::{Address as HotAddress, Hot, cmd};
+use hob_house::{House, Live, NodeName};
+use hob_pipeline::run::RunState;
+use hob_pipeline::{Config, MIGRATIONS, Pipelines};
+use hob_records::{Address, Records};
+use hob_schema::Layout;
+use tempfile::TempDir;
+
+use crate::Cost;
+
+/// Items that the node holds at a time.
+const BATCH: u32 = 2_000;
+
+const PLAN: &str = r#"
+name = "bench"
+quota = { name = "none", windows = "1000/1m" }
+source = { step = "nothing", file = "items.txt" }
+[step.nothing]
+"#;
+
+/// From the start of the run to its end, the reading of the file included.
+pub(crate) async fn run(hot: &HotAddress, items: u64, redis: Option<u32>) -> Result<Cost> {
+    let folder = TempDir::new()?;
+    let mut file = std::io::BufWriter::new(std::fs::File::create(folder.path().join("items.txt"))?);
+    for item in 0..items {
+        writeln!(file, "{item}")?;
+    }
+    file.into_inner()?.sync_all()?;
+    let hot = Hot::connect(hot).await?;
+    let (house, pipelines) = pipelines(&hot, folder.path(), BATCH).await?;
+    let plan = pipelines.put_plan(PLAN).await?;
+    let processes = redis.into_iter().chain([std::process::id()]).collect();
+    let (begun, usage) = (Instant::now(), Usage::start(processes)?);
+    let run = pipelines.start_run(&plan.name, None).await?;
+    pipelines.start();
+    while pipelines.run(&run.id).await?.state != RunState::Completed {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (lasted, cpu) = (begun.elapsed(), usage.so_far()?);
+    house.tasks.stop(Duration::from_secs(10)).await;
+    let keys: u64 = hot.run(cmd("DBSIZE")).await?;
+    ensure!(keys < 20, "{keys} keys are left in hot state");
+    Ok(Cost { items, lasted, cpu })
+}
+
+/// A node with records of its own.
+pub(crate) async fn pipelines(hot: &Hot, folder: &Path, batch: u32) -> Result<(House, Pipelines)> {
+    let records = Records::open(&Address::sqlite(folder.join("bench.db")), &[MIGRATIONS]).await?;
+    let house = House::new(hot.clone(), Layout::Plain, records, NodeName::random());
+    let config = Config { folder: folder.to_owned(), batch, ..Config::default() };
+    let pipelines = Pipelines::open(&house, Live::fixed(config))?;
+    Ok((house, pipelines))
+}

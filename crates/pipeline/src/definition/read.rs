@@ -1,0 +1,238 @@
+//! From TOML to a plan: what each part says, then what the parts say of each other.
+
+use std::collections::BTreeMap;
+use std::path::{Component, PathBuf};
+
+use hob_house::config::SecretName;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::fault::{BadPlan, field_at};
+use super::name::{is_identifier, is_key, is_name};
+use super::{Database, Http, PAGES, Pages, Plan, PlanName, Sink, Source, Step};
+use crate::quota::{Limits, QuotaName};
+use crate::retry::Retries;
+
+const MOST_STEPS: usize = 50;
+const MOST_LISTED: usize = 10_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    name: PlanName,
+    #[serde(default = "one")]
+    weight: Spanned<u32>,
+    quota: Spanned<RawQuota>,
+    source: Spanned<RawSource>,
+    #[serde(default)]
+    step: BTreeMap<String, Spanned<Step>>,
+    #[serde(default)]
+    sink: BTreeMap<String, Spanned<RawSink>>,
+    #[serde(default)]
+    retry: Retries,
+    #[serde(default = "default_http")]
+    http: Spanned<Http>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawQuota {
+    name: String,
+    windows: Option<String>,
+    #[serde(default)]
+    buffer: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSource {
+    step: Spanned<String>,
+    list: Option<Vec<String>>,
+    file: Option<PathBuf>,
+    pages: Option<Pages>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSink {
+    jsonl: Option<PathBuf>,
+    table: Option<String>,
+    sqlite: Option<PathBuf>,
+    postgres: Option<SecretName>,
+    #[serde(default)]
+    key: Vec<String>,
+}
+
+pub(super) fn plan(text: &str) -> Result<Plan, BadPlan> {
+    let raw: Raw = toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        BadPlan::at(text, start, field_at(text, start), error.message())
+    })?;
+    Reader { text, steps: raw.step.keys().cloned().collect() }.plan(raw)
+}
+
+/// Checks what parts of a plan say of each other.
+struct Reader<'a> {
+    text: &'a str,
+    steps: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn plan(&self, raw: Raw) -> Result<Plan, BadPlan> {
+        let weight_at = raw.weight.span().start;
+        let weight = raw.weight.into_inner();
+        self.check((1..=1000).contains(&weight), weight_at, "weight", "between 1 and 1000")?;
+        let (quota, limits) = self.quota(raw.quota)?;
+        self.check(self.steps.len() <= MOST_STEPS, 0, "step", "a plan has 50 steps at most")?;
+        let sinks = self.sinks(raw.sink)?;
+        let steps = self.steps(raw.step, &sinks)?;
+        let http_at = raw.http.span().start;
+        let http = raw.http.into_inner();
+        let http_fits = (1..=64).contains(&http.per_host)
+            && (1..=64 * 1024).contains(&http.max_body_kib)
+            && (1..=600_000).contains(&http.timeout.as_millis());
+        let bounds = "per_host is 1 to 64, timeout 1ms to 10m, max_body_kib 1 to 65536";
+        self.check(http_fits, http_at, "http", bounds)?;
+        let source = self.source(raw.source)?;
+        let text = self.text.to_owned();
+        let (name, retries) = (raw.name, raw.retry);
+        Ok(Plan { name, weight, quota, limits, source, steps, sinks, retries, http, text })
+    }
+
+    fn quota(&self, raw: Spanned<RawQuota>) -> Result<(QuotaName, Option<Limits>), BadPlan> {
+        let at = raw.span().start;
+        let raw = raw.into_inner();
+        let name = raw.name.parse().map_err(|error| self.bad(at, "quota.name", error))?;
+        let limits = raw.windows.map(|windows| Limits::parse(&windows, raw.buffer)).transpose();
+        Ok((name, limits.map_err(|error| self.bad(at, "quota", error))?))
+    }
+
+    fn source(&self, raw: Spanned<RawSource>) -> Result<Source, BadPlan> {
+        let at = raw.span().start;
+        let raw = raw.into_inner();
+        self.known_step(&raw.step, "source.step")?;
+        let step = raw.step.into_inner();
+        match (raw.list, raw.file, raw.pages) {
+            (Some(keys), None, None) => {
+                let fits = keys.len() <= MOST_LISTED && keys.iter().all(|key| is_key(key));
+                self.check(
+                    fits,
+                    at,
+                    "source.list",
+                    "at most 10000 keys of 1 to 512 characters; more go into a file",
+                )?;
+                Ok(Source::List { step, keys })
+            }
+            (None, Some(path), None) => {
+                Ok(Source::File { step, path: self.inside(path, at, "source.file")? })
+            }
+            (None, None, Some(pages)) => {
+                let plain = !pages.url.has_holes() && url::Url::parse(pages.url.as_str()).is_ok();
+                self.check(
+                    plain,
+                    at,
+                    "source.pages.url",
+                    "an absolute URL without holes; secrets go into headers",
+                )?;
+                Ok(Source::Pages { step, pages })
+            }
+            _ => Err(self.bad(at, "source", "has one of list, file and pages")),
+        }
+    }
+
+    fn steps(
+        &self,
+        raw: BTreeMap<String, Spanned<Step>>,
+        sinks: &BTreeMap<String, Sink>,
+    ) -> Result<BTreeMap<String, Step>, BadPlan> {
+        let mut steps = BTreeMap::new();
+        for (name, step) in raw {
+            let at = step.span().start;
+            let field = format!("step.{name}");
+            self.check(
+                name != PAGES && is_name(&name),
+                at,
+                &field,
+                "another name, of letters, digits, '_' and '-'",
+            )?;
+            let step = step.into_inner();
+            self.check(step.get.is_none() || step.post.is_none(), at, &field, "either get or post")?;
+            self.check(step.body.is_none() || step.post.is_some(), at, &field, "a body is for post")?;
+            for follow in &step.follow {
+                self.known_step(&follow.step, &format!("{field}.follow.step"))?;
+            }
+            if let Some(sink) = &step.sink {
+                let known = sinks.contains_key(sink.get_ref());
+                let reason = format!("there is no [sink.{}]", sink.get_ref());
+                self.check(known, sink.span().start, &format!("{field}.sink"), reason)?;
+                if let Some(Sink::Table { key, .. }) = sinks.get(sink.get_ref()) {
+                    let names = step.extract.keys().all(|name| is_identifier(name));
+                    let whole = names && key.iter().all(|name| step.extract.contains_key(name));
+                    let reason = "a table needs members with SQL names, its key among them";
+                    self.check(whole, at, &format!("{field}.extract"), reason)?;
+                }
+            }
+            let url = step.get.as_ref().or(step.post.as_ref());
+            let absolute =
+                url.is_none_or(|url| ["http://", "https://"].iter().any(|s| url.as_str().starts_with(s)));
+            self.check(absolute, at, &field, "a URL begins with http:// or https://")?;
+            steps.insert(name, step);
+        }
+        Ok(steps)
+    }
+
+    fn sinks(&self, raw: BTreeMap<String, Spanned<RawSink>>) -> Result<BTreeMap<String, Sink>, BadPlan> {
+        let mut sinks = BTreeMap::new();
+        for (name, sink) in raw {
+            let at = sink.span().start;
+            let field = format!("sink.{name}");
+            self.check(is_name(&name), at, &field, "a name of letters, digits, '_' and '-'")?;
+            let sink = sink.into_inner();
+            let read = match (sink.jsonl, sink.table, sink.sqlite, sink.postgres) {
+                (Some(path), None, None, None) => Sink::Lines { path: self.inside(path, at, &field)? },
+                (None, Some(table), sqlite, postgres) => {
+                    let names = sink.key.iter().chain([&table]).all(|name| is_identifier(name));
+                    let reason = "table and key are SQL names, and there is a key";
+                    self.check(names && !sink.key.is_empty(), at, &field, reason)?;
+                    let database = match (sqlite, postgres) {
+                        (Some(path), None) => Database::Sqlite(self.inside(path, at, &field)?),
+                        (None, Some(secret)) => Database::Secret(secret),
+                        _ => return Err(self.bad(at, &field, "a table is in one of sqlite and postgres")),
+                    };
+                    Sink::Table { database, table, key: sink.key }
+                }
+                _ => return Err(self.bad(at, &field, "has either jsonl, or table with sqlite or postgres")),
+            };
+            sinks.insert(name, read);
+        }
+        Ok(sinks)
+    }
+
+    fn known_step(&self, step: &Spanned<String>, field: &str) -> Result<(), BadPlan> {
+        let known = self.steps.iter().any(|name| name == step.get_ref());
+        self.check(known, step.span().start, field, format!("there is no [step.{}]", step.get_ref()))
+    }
+
+    /// Paths stay in the folder that pipelines were given.
+    fn inside(&self, path: PathBuf, at: usize, field: &str) -> Result<PathBuf, BadPlan> {
+        let stays = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        self.check(stays && path.file_name().is_some(), at, field, "a relative path without ..")?;
+        Ok(path)
+    }
+
+    fn check(&self, fits: bool, at: usize, field: &str, reason: impl ToString) -> Result<(), BadPlan> {
+        if fits { Ok(()) } else { Err(self.bad(at, field, reason)) }
+    }
+
+    fn bad(&self, at: usize, field: &str, reason: impl ToString) -> BadPlan {
+        BadPlan::at(self.text, at, field.to_owned(), reason)
+    }
+}
+
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+fn default_http() -> Spanned<Http> {
+    Spanned::new(0..0, Http::default())
+}

@@ -1,0 +1,70 @@
+//! How many items of a run are in which state: kept by every transaction that moves some, so that nobody has to count a
+//! million rows to say how far a run is.
+
+use std::collections::BTreeMap;
+
+use hob_records::{Read as _, Records, Transaction, sql};
+
+use super::ItemState;
+use crate::error::Result;
+use crate::retry::Class;
+use crate::run::RunId;
+
+/// What a transaction changes in the counts, by step, class and state. Written in one order by all who do.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    changes: BTreeMap<(String, String, ItemState), i64>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, step: &str, class: &str, state: ItemState, items: i64) {
+        *self.changes.entry((step.to_owned(), class.to_owned(), state)).or_default() += items;
+    }
+
+    /// Whoever writes it holds the run's row.
+    pub(super) async fn write(self, tx: &Transaction, run: &RunId) -> Result<(), hob_records::Error> {
+        let changed = self.changes.into_iter().filter(|(_, items)| *items != 0);
+        let rows: Vec<_> =
+            changed.map(|((step, class, state), items)| (run, step, class, state, items)).collect();
+        let head = "INSERT INTO pipeline_tally (run, step, class, state, items)";
+        let more = "ON CONFLICT (run, step, class, state) DO UPDATE SET items = pipeline_tally.items + excluded.items";
+        tx.insert_all(head, rows, more).await?;
+        Ok(())
+    }
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Items by step and state.
+    pub steps: Vec<(String, ItemState, u64)>,
+    /// Items that failed and are not done yet, by class and state.
+    pub failures: Vec<(Class, ItemState, u64)>,
+}
+
+impl Progress {
+    pub fn of(&self, state: ItemState) -> u64 {
+        self.steps.iter().filter(|(_, of, _)| *of == state).map(|(_, _, count)| count).sum()
+    }
+
+    pub fn total(&self) -> u64 {
+        self.steps.iter().map(|(_, _, count)| count).sum()
+    }
+}
+
+pub(super) async fn read(records: &Records, run: &RunId) -> Result<Progress> {
+    let read = sql("SELECT step, class, state, items FROM pipeline_tally WHERE run = $1 AND items > 0");
+    let rows: Vec<(String, String, ItemState, u64)> = records.all(read.bind(run)).await?;
+    let mut steps: BTreeMap<(String, ItemState), u64> = BTreeMap::new();
+    let mut failures: BTreeMap<(Class, ItemState), u64> = BTreeMap::new();
+    for (step, class, state, items) in rows {
+        *steps.entry((step, state)).or_default() += items;
+        if let Ok(class) = class.parse() {
+            *failures.entry((class, state)).or_default() += items;
+        }
+    }
+    Ok(Progress {
+        steps: steps.into_iter().map(|((step, state), items)| (step, state, items)).collect(),
+        failures: failures.into_iter().map(|((class, state), items)| (class, state, items)).collect(),
+    })
+}

@@ -1,0 +1,47 @@
+//! The API: quotas, plans, runs and the connection's health, with the pages beside it.
+
+mod health;
+mod plans;
+mod quotas;
+mod runs;
+
+use hob_web::{Changes, Problem, Routes};
+
+use crate::error::Error;
+use crate::pages;
+use crate::pipelines::Pipelines;
+use crate::run::RunId;
+
+impl Pipelines {
+    /// The API and the pages. Pages that are open hear of changes through `changes`.
+    pub fn routes(&self, changes: &Changes) -> Routes {
+        self.tell_through(changes);
+        let api = quotas::routes().merge(plans::routes()).merge(runs::routes()).merge(health::routes());
+        api.merge(pages::routes()).with_state(self.clone())
+    }
+}
+
+/// An id that cannot be is one that nothing has.
+pub(crate) fn run_id(id: &str) -> Result<RunId, Problem> {
+    id.parse().map_err(|_| Problem::not_found("run"))
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Hot(error) => error.into(),
+            Error::Records(error) => error.into(),
+            Error::Unknown { what, .. } => Problem::not_found(what),
+            Error::Unfit { field, reason } => Problem::invalid(field, reason),
+            Error::Plan(bad) => Problem::invalid(bad.field, format!("line {}: {}", bad.line, bad.reason)),
+            Error::Refused(reason) => Problem::conflict(reason),
+            error @ (Error::Log(_) | Error::Unsteady) => {
+                tracing::warn!(%error, "a quota did not answer");
+                Problem::unavailable("The quota cannot be asked right now. Nothing was spent.")
+            }
+            error @ (Error::File { .. } | Error::Sink(_) | Error::Secret(_) | Error::Keys(_)) => {
+                Problem::internal(error)
+            }
+        }
+    }
+}

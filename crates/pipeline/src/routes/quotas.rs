@@ -1,0 +1,245 @@
+//! Quotas that any script can share: reserve before a call, commit or release after it.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_web::{Access, Json, Path, Problem, Routes, Time};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use crate::pipelines::Pipelines;
+use crate::quota::{Answer, Ask, Gauge, Lesson, Limits, QuotaName};
+
+pub(super) fn routes() -> Routes<Pipelines> {
+    let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
+    Routes::new()
+        .api(read(), routes!(list_quotas))
+        .api(read(), routes!(get_quota))
+        .api(write(), routes!(put_quota))
+        .api(write(), routes!(reserve))
+        .api(write(), routes!(commit))
+        .api(write(), routes!(release))
+}
+
+/// A quota, and how full it is.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Quota)]
+pub(crate) struct QuotaView {
+    name: String,
+    /// As they were written: `5/1m, 50/1h`.
+    windows: String,
+    /// Calls that stay unused in every window.
+    buffer: u32,
+    /// Calls that are under way.
+    in_flight: u32,
+    /// The API refuses until then.
+    blocked_until: Option<Time>,
+    usage: Vec<WindowView>,
+}
+
+/// How full a window is.
+#[derive(Serialize, ToSchema)]
+#[schema(as = QuotaWindow)]
+struct WindowView {
+    limit: u32,
+    /// The limit without the buffer.
+    usable: u32,
+    seconds: u64,
+    used: u32,
+    left: u32,
+    /// When one more call fits.
+    fits_at: Time,
+}
+
+/// What a quota allows.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct QuotaWish {
+    /// Rolling windows: `5000/1h`, or `5/1m, 50/1h, 125/1d`.
+    #[schema(max_length = 200, example = "5000/1h")]
+    windows: String,
+    /// Calls that stay unused in every window.
+    #[serde(default)]
+    buffer: u32,
+}
+
+/// Calls to be reserved.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ReserveWish {
+    /// The caller's name of the reservation; asking again under it gives the same calls. Made up if not given.
+    #[schema(max_length = 64)]
+    id: Option<String>,
+    /// 1 if not said.
+    calls: Option<u32>,
+    /// Whom turns are counted for when several wait.
+    #[schema(max_length = 250)]
+    run: Option<String>,
+    /// The share against others, 1 to 1000; 1 if not said.
+    weight: Option<u32>,
+    /// The answers have come by then; 60 if not said.
+    #[schema(minimum = 1, maximum = 3600)]
+    hold_seconds: Option<u64>,
+}
+
+/// Yes, or when to come again.
+#[derive(Serialize, ToSchema)]
+struct ReserveAnswer {
+    granted: bool,
+    id: String,
+    /// A call that is not committed counts as answered then.
+    until: Option<Time>,
+    /// Nothing fits earlier.
+    at: Option<Time>,
+    /// The same from now.
+    wait_ms: Option<u64>,
+}
+
+/// Calls that were made.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CommitWish {
+    #[schema(max_length = 64)]
+    id: String,
+    /// How many of the reserved calls; all if not said. The others are given back.
+    made: Option<u32>,
+    /// `Retry-After` of a refusal by the API.
+    retry_after_seconds: Option<u64>,
+}
+
+/// A reservation that is not needed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ReleaseWish {
+    #[schema(max_length = 64)]
+    id: String,
+}
+
+/// All quotas, and how full they are.
+#[utoipa::path(get, path = "/api/v1/quota", responses((status = 200, body = Vec<QuotaView>)))]
+async fn list_quotas(State(pipelines): State<Pipelines>) -> Result<Json<Vec<QuotaView>>, Problem> {
+    let mut views = Vec::new();
+    for definition in pipelines.quotas().all().await? {
+        views.push(pipelines.quotas().look(&definition.name).await?.into());
+    }
+    Ok(Json(views))
+}
+
+/// A quota, and how full it is.
+#[utoipa::path(get, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
+    responses((status = 200, body = QuotaView)))]
+async fn get_quota(
+    State(pipelines): State<Pipelines>,
+    Path(name): Path<String>,
+) -> Result<Json<QuotaView>, Problem> {
+    Ok(Json(pipelines.quotas().look(&quota_name(&name)?).await?.into()))
+}
+
+/// Makes a quota, or changes what it allows.
+#[utoipa::path(put, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
+    request_body = QuotaWish, responses((status = 200, body = QuotaView)))]
+async fn put_quota(
+    State(pipelines): State<Pipelines>,
+    Path(name): Path<String>,
+    Json(wish): Json<QuotaWish>,
+) -> Result<Json<QuotaView>, Problem> {
+    let name: QuotaName = name.parse().map_err(Problem::from)?;
+    let limits = Limits::parse(&wish.windows, wish.buffer)?;
+    pipelines.quotas().define(&name, &limits).await?;
+    Ok(Json(pipelines.quotas().look(&name).await?.into()))
+}
+
+/// Reserves calls. They are in the call log before this says yes.
+#[utoipa::path(post, path = "/api/v1/quota/{name}/reserve", params(("name" = String, Path, max_length = 64)),
+    request_body = ReserveWish, responses((status = 200, body = ReserveAnswer)))]
+async fn reserve(
+    State(pipelines): State<Pipelines>,
+    Path(name): Path<String>,
+    Json(wish): Json<ReserveWish>,
+) -> Result<Json<ReserveAnswer>, Problem> {
+    let ask = Ask {
+        id: wish.id.unwrap_or_else(Ask::fresh_id),
+        calls: wish.calls.unwrap_or(1),
+        run: wish.run.unwrap_or_else(|| "api".to_owned()),
+        weight: wish.weight.unwrap_or(1),
+        hold: Duration::from_secs(wish.hold_seconds.unwrap_or(60)),
+    };
+    let answer = pipelines.quotas().reserve(&quota_name(&name)?, &ask).await?;
+    pipelines.tell();
+    let id = ask.id;
+    Ok(Json(match answer {
+        Answer::Granted(reservation) => {
+            let until = Some(Time(reservation.until));
+            ReserveAnswer { granted: true, id, until, at: None, wait_ms: None }
+        }
+        Answer::Wait { at, after } => {
+            let wait_ms = u64::try_from(after.as_millis()).ok();
+            ReserveAnswer { granted: false, id, until: None, at: Some(Time(at)), wait_ms }
+        }
+    }))
+}
+
+/// Settles a reservation: the calls were made.
+#[utoipa::path(post, path = "/api/v1/quota/{name}/commit", params(("name" = String, Path, max_length = 64)),
+    request_body = CommitWish, responses((status = 204)))]
+async fn commit(
+    State(pipelines): State<Pipelines>,
+    Path(name): Path<String>,
+    Json(wish): Json<CommitWish>,
+) -> Result<StatusCode, Problem> {
+    let blocked_for = wish.retry_after_seconds.map(|seconds| Duration::from_secs(seconds.min(7 * 86_400)));
+    let lesson = Lesson { blocked_for, counted: None };
+    settle(&pipelines, &name, &wish.id, wish.made.unwrap_or(u32::MAX), lesson).await
+}
+
+/// Gives a reservation back: no call was made.
+#[utoipa::path(post, path = "/api/v1/quota/{name}/release", params(("name" = String, Path, max_length = 64)),
+    request_body = ReleaseWish, responses((status = 204)))]
+async fn release(
+    State(pipelines): State<Pipelines>,
+    Path(name): Path<String>,
+    Json(wish): Json<ReleaseWish>,
+) -> Result<StatusCode, Problem> {
+    settle(&pipelines, &name, &wish.id, 0, Lesson::default()).await
+}
+
+async fn settle(
+    pipelines: &Pipelines,
+    name: &str,
+    id: &str,
+    made: u32,
+    lesson: Lesson,
+) -> Result<StatusCode, Problem> {
+    let reservation = pipelines.quotas().reservation(&quota_name(name)?, id).await?;
+    pipelines.quotas().settle(&reservation, made, lesson).await?;
+    pipelines.tell();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A name that cannot be is one that nothing has.
+fn quota_name(name: &str) -> Result<QuotaName, Problem> {
+    name.parse().map_err(|_| Problem::not_found("quota"))
+}
+
+impl From<Gauge> for QuotaView {
+    fn from(gauge: Gauge) -> Self {
+        let usage = gauge.windows.iter().map(|window| WindowView {
+            limit: window.limit,
+            usable: window.usable,
+            seconds: window.period.as_secs(),
+            used: window.used,
+            left: window.left(),
+            fits_at: Time(window.fits_at),
+        });
+        Self {
+            name: gauge.definition.name.to_string(),
+            windows: gauge.definition.limits.to_string(),
+            buffer: gauge.definition.limits.buffer(),
+            in_flight: gauge.in_flight,
+            blocked_until: gauge.blocked_until.map(Time),
+            usage: usage.collect(),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Runs: started, steered and looked at.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_records::UnixMs;
+use hob_web::{Access, Json, List, Paging, Path, Problem, Query, Routes, Time};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::run_id;
+use crate::definition::PlanName;
+use crate::forecast::{self, Forecast};
+use crate::item::{ItemFacts, ItemState};
+use crate::pipelines::Pipelines;
+use crate::retry::Class;
+use crate::run::{Run, RunId, RunState, Wish};
+
+pub(super) fn routes() -> Routes<Pipelines> {
+    let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
+    Routes::new()
+        .api(write(), routes!(start_run))
+        .api(read(), routes!(list_runs))
+        .api(read(), routes!(get_run))
+        .api(write(), routes!(pause))
+        .api(write(), routes!(resume))
+        .api(write(), routes!(cancel))
+        .api(write(), routes!(archive))
+        .api(write(), routes!(replay))
+        .api(read(), routes!(list_items))
+        .api(read(), routes!(list_failed))
+        .api(read(), routes!(get_forecast))
+}
+
+/// A run to be started.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RunWish {
+    /// Its id; made of the time if not given. Under an id that exists that run is the answer.
+    #[schema(max_length = 250)]
+    id: Option<String>,
+}
+
+/// A run.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PipelineRun)]
+struct RunView {
+    id: String,
+    pipeline: String,
+    state: RunState,
+    started_at: Time,
+    changed_at: Time,
+    calls: u64,
+    /// What keeps it from going on.
+    trouble: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    items: Option<ItemCounts>,
+}
+
+/// Items by state.
+#[derive(Serialize, ToSchema)]
+struct ItemCounts {
+    waiting: u64,
+    claimed: u64,
+    done: u64,
+    quarantined: u64,
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct ReplayWish {
+    /// Only items of this class.
+    class: Option<Class>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Replayed {
+    items: u64,
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ItemFilter {
+    /// `waiting`, `claimed`, `done` or `quarantined`.
+    state: Option<String>,
+    #[param(max_length = 2048)]
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u16>,
+}
+
+/// What is left of a run.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PipelineForecast)]
+struct ForecastView {
+    calls_least: u64,
+    calls_expected: u64,
+    calls_most: u64,
+    /// Where it can be said.
+    seconds_least: Option<u64>,
+    seconds_expected: Option<u64>,
+    seconds_most: Option<u64>,
+    done_at: Option<Time>,
+}
+
+/// Starts a run.
+#[utoipa::path(post, path = "/api/v1/pipelines/{id}/runs", params(("id" = String, Path, max_length = 64)),
+    request_body = RunWish, responses((status = 201, body = RunView)))]
+async fn start_run(
+    State(pipelines): State<Pipelines>,
+    Path(id): Path<String>,
+    Json(wish): Json<RunWish>,
+) -> Result<(StatusCode, Json<RunView>), Problem> {
+    let run = wish.id.map(|id| id.parse::<RunId>()).transpose()?;
+    let run = pipelines.start_run(&plan_name(&id)?, run).await?;
+    pipelines.tell();
+    Ok((StatusCode::CREATED, Json(run.into())))
+}
+
+/// Runs, newest first.
+#[utoipa::path(get, path = "/api/v1/pipelines/runs", params(Paging), responses((status = 200, body = List<RunView>)))]
+async fn list_runs(
+    State(pipelines): State<Pipelines>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<List<RunView>>, Problem> {
+    let page = pipelines.runs(&paging.request()?).await?;
+    Ok(Json(page.map(RunView::from).into()))
+}
+
+/// A run, and how far it is.
+#[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}", params(("id" = String, Path, max_length = 250)),
+    responses((status = 200, body = RunView)))]
+async fn get_run(
+    State(pipelines): State<Pipelines>,
+    Path(id): Path<String>,
+) -> Result<Json<RunView>, Problem> {
+    let id = run_id(&id)?;
+    let (run, progress) = (pipelines.run(&id).await?, pipelines.progress(&id).await?);
+    let items = Some(ItemCounts {
+        waiting: progress.of(ItemState::Waiting),
+        claimed: progress.of(ItemState::Claimed),
+        done: progress.of(ItemState::Done),
+        quarantined: progress.of(ItemState::Quarantined),
+    });
+    Ok(Json(RunView { items, ..run.into() }))
+}
+
+/// Pauses a run.
+#[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/pause", params(("id" = String, Path, max_length = 250)),
+    responses((status = 200, body = RunView)))]
+async fn pause(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
+    change(&pipelines, &id.0, Wish::Pause).await
+}
+
+/// Lets a paused run go on.
+#[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/resume", params(("id" = String, Path, max_length = 250)),
+    responses((status = 200, body = RunView)))]
+async fn resume(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
+    change(&pipelines, &id.0, Wish::Resume).await
+}
+
+/// Ends a run for good.
+#[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/cancel", params(("id" = String, Path, max_length = 250)),
+    responses((status = 200, body = RunView)))]
+async fn cancel(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
+    change(&pipelines, &id.0, Wish::Cancel).await
+}
+
+/// Puts a run that is over out of sight.
+#[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/archive", params(("id" = String, Path, max_length = 250)),
+    responses((status = 200, body = RunView)))]
+async fn archive(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
+    change(&pipelines, &id.0, Wish::Archive).await
+}
+
+async fn change(pipelines: &Pipelines, id: &str, wish: Wish) -> Result<Json<RunView>, Problem> {
+    Ok(Json(pipelines.wish(&run_id(id)?, wish).await?.into()))
+}
+
+/// Lets items that were set aside be tried again.
+#[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/replay", params(("id" = String, Path, max_length = 250)),
+    request_body = ReplayWish, responses((status = 200, body = Replayed)))]
+async fn replay(
+    State(pipelines): State<Pipelines>,
+    Path(id): Path<String>,
+    Json(wish): Json<ReplayWish>,
+) -> Result<Json<Replayed>, Problem> {
+    Ok(Json(Replayed { items: pipelines.replay(&run_id(&id)?, wish.class).await? }))
+}
+
+/// Items of a run.
+#[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/items",
+    params(("id" = String, Path, max_length = 250), ItemFilter), responses((status = 200, body = List<ItemFacts>)))]
+async fn list_items(
+    State(pipelines): State<Pipelines>,
+    Path(id): Path<String>,
+    Query(filter): Query<ItemFilter>,
+) -> Result<Json<List<ItemFacts>>, Problem> {
+    let state = filter.state.map(|state| state.parse::<ItemState>()).transpose();
+    let state = state.map_err(|reason| Problem::invalid("state", reason))?;
+    let paging = Paging { after: filter.after, limit: filter.limit };
+    let page = pipelines.items(&run_id(&id)?, state, None, &paging.request()?).await?;
+    Ok(Json(page.into()))
+}
+
+/// Items of a run that were set aside.
+#[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/failed",
+    params(("id" = String, Path, max_length = 250), Paging), responses((status = 200, body = List<ItemFacts>)))]
+async fn list_failed(
+    State(pipelines): State<Pipelines>,
+    Path(id): Path<String>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<List<ItemFacts>>, Problem> {
+    let page = pipelines.items(&run_id(&id)?, Some(ItemState::Quarantined), None, &paging.request()?).await?;
+    Ok(Json(page.into()))
+}
+
+/// When a run will be done, as far as one can say.
+#[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/forecast", params(("id" = String, Path, max_length = 250)),
+    responses((status = 200, body = ForecastView)))]
+async fn get_forecast(
+    State(pipelines): State<Pipelines>,
+    Path(id): Path<String>,
+) -> Result<Json<ForecastView>, Problem> {
+    Ok(Json(pipelines.forecast(&run_id(&id)?).await?.into()))
+}
+
+fn plan_name(name: &str) -> Result<PlanName, Problem> {
+    name.parse().map_err(|_| Problem::not_found("pipeline"))
+}
+
+impl From<Run> for RunView {
+    fn from(run: Run) -> Self {
+        Self {
+            id: run.id.to_string(),
+            pipeline: run.plan.to_string(),
+            state: run.state,
+            started_at: Time(run.started_at),
+            changed_at: Time(run.changed_at),
+            calls: run.calls,
+            trouble: Some(run.trouble).filter(|trouble| !trouble.is_empty()),
+            items: None,
+        }
+    }
+}
+
+impl From<Forecast> for ForecastView {
+    fn from(forecast: Forecast) -> Self {
+        let Forecast { calls: forecast::Bounds { least, expected, most }, duration, done_at } = forecast;
+        let seconds = |at: usize| duration.map(|bounds| bounds[at].as_secs());
+        Self {
+            calls_least: least.round() as u64,
+            calls_expected: expected.round() as u64,
+            calls_most: most.round() as u64,
+            seconds_least: seconds(0),
+            seconds_expected: seconds(1),
+            seconds_most: seconds(2),
+            done_at: done_at.map(|at: UnixMs| Time(at)),
+        }
+    }
+}

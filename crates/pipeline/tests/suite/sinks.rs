@@ -1,0 +1,83 @@
+//! Results in a table of a real PostgreSQL.
+
+use std::time::Duration;
+
+use hob_house::Live;
+use hob_house::config::{Secrets, SecretsConfig};
+use hob_pipeline::run::RunState;
+use hob_pipeline::standin::{Offer, StandIn};
+use hob_pipeline::{Config, Pipelines};
+use hob_testkit::{LIMIT, Postgres, run, wait_for};
+use tempfile::TempDir;
+
+use crate::runs::{begin, offer, plan, state_becomes};
+use crate::support::Place;
+
+/// A node that knows where the warehouse is, by a secret in a file.
+fn node(place: &Place, folder: &TempDir, warehouse: &Postgres) -> (hob_house::House, Pipelines) {
+    let file = folder.path().join("warehouse");
+    std::fs::write(&file, warehouse.url()).unwrap();
+    let secret = ("warehouse".parse().unwrap(), format!("file:{}", file.display()).parse().unwrap());
+    let mut house = place.house(place.store.hot().clone());
+    house.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter([secret])));
+    let config = Config { folder: folder.path().to_owned(), ..Config::default() };
+    let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
+    pipelines.start();
+    (house, pipelines)
+}
+
+/// The entries go to the warehouse instead of a file.
+fn plan_for_warehouse(api: &StandIn) -> String {
+    plan(api)
+        .replace("sqlite = \"out/entries.db\"", "postgres = \"warehouse\"")
+        .replace("conditional = true", "")
+}
+
+#[test]
+fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
+    run(async {
+        let (place, warehouse) = (Place::embedded().await, Postgres::start());
+        // Made by somebody else, with types of its own and a column that is none of our business.
+        warehouse.psql(
+            "CREATE TABLE entries (id BIGINT PRIMARY KEY, docket BIGINT, seen_at TIMESTAMPTZ DEFAULT now())",
+        );
+        let folder = TempDir::new().unwrap();
+        let api = StandIn::start(offer()).await.unwrap();
+        let (_house, pipelines) = node(&place, &folder, &warehouse);
+        for _ in 0..2 {
+            // The second run gives the same rows again.
+            let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
+            state_becomes(&pipelines, &started, RunState::Completed).await;
+            let facts = warehouse.psql("SELECT count(*), count(seen_at), sum(id), max(docket) FROM entries");
+            let sum: u64 = (1..=25).flat_map(|docket| [docket * 1000, docket * 1000 + 1]).sum();
+            assert_eq!(facts.trim(), format!("50|50|{sum}|25"));
+        }
+    });
+}
+
+/// The run says so, nothing is lost, and it goes on by itself when the database is back.
+#[test]
+fn a_database_that_is_away_keeps_results_waiting() {
+    run(async {
+        let (place, warehouse) = (Place::embedded().await, Postgres::start());
+        let folder = TempDir::new().unwrap();
+        let api = StandIn::start(Offer { latency: Duration::from_millis(10), ..offer() }).await.unwrap();
+        let (_house, pipelines) = node(&place, &folder, &warehouse);
+        let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
+        wait_for("the first rows", LIMIT, async || {
+            warehouse.psql("SELECT to_regclass('entries') IS NOT NULL").trim() == "t"
+        })
+        .await;
+        warehouse.kill();
+        wait_for("the trouble to be told", LIMIT, async || {
+            let trouble = pipelines.run(&started.id).await.unwrap().trouble;
+            if trouble.contains("entries") { Ok(()) } else { Err(trouble) }
+        })
+        .await;
+        assert_eq!(pipelines.run(&started.id).await.unwrap().state, RunState::Running);
+        warehouse.restart();
+        state_becomes(&pipelines, &started, RunState::Completed).await;
+        assert_eq!(warehouse.psql("SELECT count(*) FROM entries").trim(), "50");
+        assert_eq!(pipelines.run(&started.id).await.unwrap().trouble, "");
+    });
+}
