@@ -29,6 +29,8 @@ const SETTINGS: &[&str] = &[
     "fsync=off",
     "full_page_writes=off",
     "shared_buffers=16MB",
+    // In its own folder, so that one that is killed leaves nothing behind.
+    "dynamic_shared_memory_type=mmap",
     "min_wal_size=2MB",
     "wal_level=minimal",
     "max_wal_senders=0",

@@ -67,37 +67,15 @@ CREATE TABLE pipeline_item (
 );
 
 CREATE UNIQUE INDEX pipeline_item_by_key ON pipeline_item (run, step, key);
--- Only what is looked for: an item that is done costs nothing here.
-CREATE INDEX pipeline_item_due ON pipeline_item (run, due_at, seq) WHERE state = 'waiting';
-CREATE INDEX pipeline_item_failed ON pipeline_item (run, seq) WHERE class <> '';
+CREATE INDEX pipeline_item_by_state ON pipeline_item (run, state, due_at, seq);
 
--- How many items are where, kept by every transaction that moves some: nobody counts a million rows.
-CREATE TABLE pipeline_tally (
-    run   TEXT COLLATE "C"    NOT NULL,
-    step  TEXT COLLATE "C"    NOT NULL,
-    class TEXT COLLATE "C"    NOT NULL,
-    state TEXT COLLATE "C"    NOT NULL,
-    items BIGINT NOT NULL,
-    PRIMARY KEY (run, step, class, state)
-);
-
--- Items that were finished in a step of time.
-CREATE TABLE pipeline_pace (
-    run   TEXT COLLATE "C"    NOT NULL,
-    at    BIGINT NOT NULL,
-    items BIGINT NOT NULL,
-    PRIMARY KEY (run, at)
-);
-
--- One lease for all items of a claim, which lie between two numbers.
+-- One lease for all items of a claim.
 CREATE TABLE pipeline_claim (
-    run       TEXT COLLATE "C"    NOT NULL,
-    claim     BIGINT NOT NULL,
-    worker    TEXT    NOT NULL,
-    first_seq BIGINT NOT NULL,
-    last_seq  BIGINT NOT NULL,
-    begun     BIGINT NOT NULL,
-    until     BIGINT NOT NULL,
+    run    TEXT COLLATE "C"    NOT NULL,
+    claim  BIGINT NOT NULL,
+    worker TEXT    NOT NULL,
+    begun  BIGINT NOT NULL,
+    until  BIGINT NOT NULL,
     PRIMARY KEY (run, claim)
 );
 
@@ -109,8 +87,10 @@ CREATE TABLE pipeline_attempt (
     ended_at BIGINT NOT NULL,
     status   BIGINT NOT NULL,
     class    TEXT    NOT NULL,
-    PRIMARY KEY (run, ended_at, seq, claim)
+    PRIMARY KEY (run, seq, claim)
 );
+
+CREATE INDEX pipeline_attempt_by_end ON pipeline_attempt (run, ended_at);
 
 -- What steps gave, until a sink has it.
 CREATE TABLE pipeline_output (

@@ -67,37 +67,15 @@ CREATE TABLE pipeline_item (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX pipeline_item_by_key ON pipeline_item (run, step, key);
--- Only what is looked for: an item that is done costs nothing here.
-CREATE INDEX pipeline_item_due ON pipeline_item (run, due_at, seq) WHERE state = 'waiting';
-CREATE INDEX pipeline_item_failed ON pipeline_item (run, seq) WHERE class <> '';
+CREATE INDEX pipeline_item_by_state ON pipeline_item (run, state, due_at, seq);
 
--- How many items are where, kept by every transaction that moves some: nobody counts a million rows.
-CREATE TABLE pipeline_tally (
-    run   TEXT    NOT NULL,
-    step  TEXT    NOT NULL,
-    class TEXT    NOT NULL,
-    state TEXT    NOT NULL,
-    items INTEGER NOT NULL,
-    PRIMARY KEY (run, step, class, state)
-) STRICT, WITHOUT ROWID;
-
--- Items that were finished in a step of time.
-CREATE TABLE pipeline_pace (
-    run   TEXT    NOT NULL,
-    at    INTEGER NOT NULL,
-    items INTEGER NOT NULL,
-    PRIMARY KEY (run, at)
-) STRICT, WITHOUT ROWID;
-
--- One lease for all items of a claim, which lie between two numbers.
+-- One lease for all items of a claim.
 CREATE TABLE pipeline_claim (
-    run       TEXT    NOT NULL,
-    claim     INTEGER NOT NULL,
-    worker    TEXT    NOT NULL,
-    first_seq INTEGER NOT NULL,
-    last_seq  INTEGER NOT NULL,
-    begun     INTEGER NOT NULL,
-    until     INTEGER NOT NULL,
+    run    TEXT    NOT NULL,
+    claim  INTEGER NOT NULL,
+    worker TEXT    NOT NULL,
+    begun  INTEGER NOT NULL,
+    until  INTEGER NOT NULL,
     PRIMARY KEY (run, claim)
 ) STRICT, WITHOUT ROWID;
 
@@ -109,8 +87,10 @@ CREATE TABLE pipeline_attempt (
     ended_at INTEGER NOT NULL,
     status   INTEGER NOT NULL,
     class    TEXT    NOT NULL,
-    PRIMARY KEY (run, ended_at, seq, claim)
+    PRIMARY KEY (run, seq, claim)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX pipeline_attempt_by_end ON pipeline_attempt (run, ended_at);
 
 -- What steps gave, until a sink has it.
 CREATE TABLE pipeline_output (
