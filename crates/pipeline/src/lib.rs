@@ -36,4 +36,5 @@ pub use pipelines::{Pipelines, StoredPlan};
 pub use retry::Class;
 
 /// The tables of pipelines.
-pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("pipeline": "0001_pipeline", "0002_tally");
+pub const MIGRATIONS: hob_records::Migrations =
+    hob_records::migrations!("pipeline": "0001_pipeline", "0002_tally");
