@@ -242,7 +242,7 @@ impl Chat {
 
     /// Takes the users of dead nodes offline.
     async fn sweep(self, task: Task) {
-        let every = self.config().node_lease.get() / 9;
+        let every = self.config().node_lease.get() / 6;
         while task.pause(every).await {
             let node = &self.inner.hub.node;
             match node.sweep(&self.inner.presences).await {

@@ -42,8 +42,12 @@ pub enum Claim {
 /// Claims hot state for the records, for ever: the first claim stands.
 pub async fn claim(hot: &Hot, keys: &Keys, records: RecordsId) -> hob_hot::Result<Claim> {
     let (key, ours) = (keys.records(), records.to_string());
-    hot.run::<Option<String>>(cmd("SET").arg(&key).arg(&ours).arg("NX").clone()).await?;
-    match holder(hot, keys).await? {
+    let mut found = holder(hot, keys).await?;
+    if found.is_none() {
+        hot.run::<Option<String>>(cmd("SET").arg(&key).arg(&ours).arg("NX").clone()).await?;
+        found = holder(hot, keys).await?;
+    }
+    match found {
         // Lost between the two commands: the next beat claims it again.
         None => Ok(Claim::Ours),
         Some(holder) if holder == ours => Ok(Claim::Ours),

@@ -288,8 +288,13 @@ async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
 #[tokio::test]
 async fn too_much_of_anything_is_refused() {
     let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let limits =
-        Config { connects_per_minute: 3, max_frame_bytes: 4_096, commands_per_second: 20, ..config() };
+    let limits = Config {
+        connects_per_minute: 3,
+        max_frame_bytes: 4_096,
+        commands_per_second: 20,
+        channels_per_connection: 4,
+        ..config()
+    };
     let chat = start(house.house(), limits);
     let app = TestApp::start(house.house(), chat.routes()).await;
     room(&chat, "r", &["anna"]).await;
@@ -298,6 +303,13 @@ async fn too_much_of_anything_is_refused() {
     let mut codes = Vec::new();
     for _ in 0..20 {
         codes.push(anna.rpc("typing", typing.clone()).await["error"]["code"].clone());
+    }
+    assert!(codes[0].is_null() && codes.contains(&111.into()), "{codes:?}");
+    // Far fewer than commands as such may be.
+    let mut codes = Vec::new();
+    for _ in 0..60 {
+        codes.push(anna.subscribe("conv:r").await["error"]["code"].clone());
+        anna.call(json!({ "unsubscribe": { "channel": "conv:r" } })).await;
     }
     assert!(codes[0].is_null() && codes.contains(&111.into()), "{codes:?}");
     let mut refused = false;

@@ -137,7 +137,9 @@ async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
     })
     .await;
     let took = killed.elapsed();
-    assert!(took <= OFFLINE_WITHIN, "it took {took:?}");
+    // A busy machine may stand still for a while; one that is left alone has no excuse.
+    let within = budget(OFFLINE_WITHIN * 2, OFFLINE_WITHIN);
+    assert!(took <= within, "it took {took:?}");
     let asked = json!({ "users": users[..100] }).to_string();
     for node in [&first, &second] {
         let answer = node.post("/api/v1/chat/users/presence", &asked).body;
