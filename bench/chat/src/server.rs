@@ -128,7 +128,7 @@ impl Redis {
         Ok(Self { _process: process, url: format!("redis://{address}/") })
     }
 
-    /// How many commands it has carried out so far, those of scripts not counted apart.
+    /// How many commands it has carried out so far, those within scripts included.
     pub(crate) fn commands(&self) -> Result<u64> {
         let mut connection = redis::Client::open(self.url.as_str())?.get_connection()?;
         let info: redis::InfoDict = redis::cmd("INFO").arg("stats").query(&mut connection)?;
