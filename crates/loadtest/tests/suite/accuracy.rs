@@ -1,5 +1,6 @@
 //! What the generator measures against what a server knows to be true: p50, p99 and p99.9 within 1 %, and what a
-//! witness saw the machine itself take for the way there and back during that run.
+//! witness saw the machine itself take for the way there and back during that run; as many ways as requests may be
+//! answered together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
