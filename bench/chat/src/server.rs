@@ -1,10 +1,11 @@
 //! The servers, and the Redis that each of them uses.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bench_kit::{Core, Process, free_address, hob, node_modules, wait_for};
 use tempfile::TempDir;
 
@@ -35,6 +36,7 @@ pub(crate) struct Server {
 
 pub(crate) struct Redis {
     _process: Process,
+    pub(crate) address: SocketAddr,
     url: String,
 }
 
@@ -125,13 +127,27 @@ impl Redis {
         command.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
         let process = Process::start(&mut command).context("apt-get install redis-server")?;
         wait_for(address)?;
-        Ok(Self { _process: process, url: format!("redis://{address}/") })
+        Ok(Self { _process: process, address, url: format!("redis://{address}/") })
     }
+}
 
-    /// How many commands it has carried out so far, those within scripts included.
-    pub(crate) fn commands(&self) -> Result<u64> {
-        let mut connection = redis::Client::open(self.url.as_str())?.get_connection()?;
-        let info: redis::InfoDict = redis::cmd("INFO").arg("stats").query(&mut connection)?;
-        info.get("total_commands_processed").context("a strange INFO")
+/// How many commands a Redis is sent in this time. What a script calls is not sent.
+pub(crate) fn commands_sent(redis: SocketAddr, time: Duration) -> Result<usize> {
+    let mut stream = TcpStream::connect(redis)?;
+    stream.write_all(b"MONITOR\r\n")?;
+    let (end, mut seen) = (Instant::now() + time, Vec::new());
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        stream.set_read_timeout(Some(left))?;
+        let mut part = [0; 64 * 1024];
+        match stream.read(&mut part) {
+            Ok(0) => bail!("Redis has closed the connection"),
+            Ok(length) => seen.extend_from_slice(&part[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error.into()),
+        }
     }
+    let seen = String::from_utf8_lossy(&seen);
+    let mut lines = seen.lines();
+    ensure!(lines.next() == Some("+OK"), "a strange MONITOR");
+    Ok(lines.filter(|line| !line.contains(" lua] ")).count())
 }

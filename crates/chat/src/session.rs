@@ -270,6 +270,10 @@ impl Session {
         inner.hub.begin(room).await.map_err(internal)?;
         let same_epoch = wish.epoch.is_empty() || wish.epoch == inner.epoch;
         let mut since = (wish.recover && same_epoch).then_some(wish.offset);
+        if since > room.top() {
+            // Another node has told it more than this one has heard of; what it holds must not be told again.
+            inner.hub.catch_up(room).await.map_err(internal)?;
+        }
         let mut older: Vec<Event> = Vec::new();
         loop {
             let recovered = since.is_some();

@@ -177,6 +177,36 @@ fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
     });
 }
 
+/// Who comes from a node that has heard more than this one is told nothing twice.
+#[test]
+fn who_is_ahead_of_a_node_that_was_cut_off_hears_nothing_twice() {
+    hob_testkit::run(async {
+        let house = TestHouse::redis(NEEDS).await;
+        let one = open(&house);
+        let (other, cable) = cut_off(&house).await;
+        let two = start(&other, config());
+        let _stop = Stop(other.clone());
+        let app = TestApp::start(&other, two.routes()).await;
+        let id = room(&one, "r", &["anna", "bert"]).await;
+        let mut bert = Client::connect(&app, &two, "bert").await;
+        bert.subscribe("conv:r").await;
+        let mut anna = Client::connect(&app, &two, "anna").await;
+        cable.cut();
+        // Of this the other node hears nothing, and anna was told it elsewhere.
+        let told = say(&one, &id, "bert", "told elsewhere").await.sequence;
+        let recovered = anna.recover("conv:r", told, &Value::from("")).await["subscribe"].take();
+        assert_eq!(
+            (&recovered["recovered"], &recovered["offset"]),
+            (&true.into(), &told.into()),
+            "{recovered}"
+        );
+        cable.mend();
+        say(&one, &id, "bert", "told here").await;
+        assert_eq!(anna.messages(1).await, [(told + 1, "told here".to_owned())]);
+        assert_eq!(bert.messages(2).await.len(), 2);
+    });
+}
+
 /// Without the store, what is said reaches everybody on the same node; when it is back, everything is as it should be.
 #[test]
 fn delivery_within_a_node_goes_on_without_the_store() {

@@ -274,6 +274,19 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_read_to_its_last_bit() {
+        // The fast way to read these is off by one in the last place.
+        for number in ["6.934698245112694e276", "8.383658838626809e-78", "-1.7969314742435888e-9"] {
+            let exact = Scalar::Number(number.parse().unwrap());
+            let read = format!("json $ == {number}").parse::<Assertion>().unwrap();
+            assert_eq!(
+                read,
+                Assertion::Json(JsonPath(Vec::new()), JsonTest::Compare(Comparison::Equal, exact))
+            );
+        }
+    }
+
+    #[test]
     fn space_and_the_case_of_headers_do_not_matter() {
         let tight: Assertion = "status==200".parse().unwrap();
         assert_eq!(tight, "  status  ==  200  ".parse().unwrap());
