@@ -20,7 +20,6 @@ use crate::limiter::Limiter;
 use crate::meter::Meter;
 use crate::picture::Picture;
 use crate::policy::Policy;
-use crate::prometheus;
 use crate::proxy::Proxy;
 use crate::publish::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
 use crate::route::Endpoints;
@@ -60,7 +59,6 @@ struct Door {
 impl Gateway {
     /// Checks the configuration and opens the listener, if there is an upstream. Nothing runs yet.
     pub async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
-        prometheus::describe();
         let now = config.now();
         let policy = Policy::new(&now)?;
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;

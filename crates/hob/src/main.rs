@@ -7,6 +7,7 @@ mod exit;
 mod foundation;
 mod http;
 mod load;
+mod meters;
 mod pages;
 mod pipeline;
 mod records;

@@ -40,6 +40,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let stage = if options.demo { Stage::Demo } else { Stage::Real };
     // Before anything that counts: what counts earlier counts for nobody.
     let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
+    crate::meters::describe();
     let socket = bind(config.server.listen, stage).await?;
     config.server.listen = socket.local_addr()?;
     let demo_folder = match stage {

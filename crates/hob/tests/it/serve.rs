@@ -1,6 +1,8 @@
 //! `hob serve`.
 
+use std::io::Write as _;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use hob_testkit::{LIMIT, Postgres, RedisServer, wait_for};
 use redis::Commands;
@@ -25,6 +27,36 @@ fn everything_is_alive_with_nothing_installed() {
     assert!(metrics.body.contains("\nhob_store_keys "), "{}", metrics.body);
     assert!(metrics.body.contains("hob_hot_"), "{}", metrics.body);
     assert_eq!(server.get("/nowhere").status, 404);
+}
+
+/// Names, units and help are as Prometheus wants them, of everything that all five systems tell.
+#[tokio::test]
+async fn promtool_finds_nothing_wrong_with_any_metric() {
+    let server = Server::start(&["--demo"]);
+    let told = [
+        "hob_gateway_requests_total",
+        "hob_uptime_checks_total",
+        "hob_chat_messages_total",
+        "hob_load_requests_total",
+        "hob_load_runs",
+        "hob_pipeline_calls_total",
+        "hob_http_request_seconds",
+        "hob_hot_operation_seconds",
+    ];
+    let text = wait_for("every system to have something to tell", LIMIT, async || {
+        let text = server.get("/metrics").body;
+        let missing =
+            told.into_iter().filter(|name| !text.contains(&format!("# TYPE {name} "))).collect::<Vec<_>>();
+        if missing.is_empty() { Ok(text) } else { Err(missing) }
+    })
+    .await;
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = promtool.spawn().expect("install the Debian package prometheus");
+    check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = check.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}{}\n{text}", String::from_utf8_lossy(&checked.stdout));
 }
 
 #[test]

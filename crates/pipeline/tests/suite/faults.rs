@@ -10,6 +10,7 @@ use hob_pipeline::{Class, Config, ItemState, Pipelines};
 use hob_records::{PageRequest, Read as _, sql};
 use hob_testkit::{LIMIT, run, wait_for};
 
+use crate::every_place;
 use crate::runs::{begin, ids_in, offer, plan, state_becomes};
 use crate::support::{Place, api};
 
@@ -201,11 +202,9 @@ fn long_answers_are_refused_and_a_host_is_spared() {
     });
 }
 
-/// P9: what nobody wants to see any more is removed with all that belongs to it, and nothing else is.
-#[test]
-fn archived_runs_are_forgotten_some_day() {
-    run(async {
-        let place = Place::embedded().await;
+every_place! {
+    /// P9: what nobody wants to see any more is removed with all that belongs to it, and nothing else is.
+    async fn archived_runs_are_forgotten_some_day(place: Place) {
         let server = StandIn::start(Offer { dockets: 3, ..offer() }).await.unwrap();
         let node = place.node();
         let mut runs = Vec::new();
@@ -232,5 +231,5 @@ fn archived_runs_are_forgotten_some_day() {
             let runs_left: Vec<(String,)> = place.records.all(sql(left)).await.unwrap();
             assert_eq!(runs_left, [(runs[1].to_string(),)], "{left}");
         }
-    });
+    }
 }

@@ -4,6 +4,7 @@
 mod api;
 mod faults;
 mod hurt;
+mod migrations;
 mod quota;
 mod quota_model;
 mod runs;

@@ -1,0 +1,68 @@
+//! A database that an earlier version has left in the middle of a run.
+
+use hob_pipeline::MIGRATIONS;
+use hob_pipeline::run::{RunId, RunState};
+use hob_pipeline::standin::{Offer, StandIn};
+use hob_records::{Migrations, Read as _, Records, sql};
+use hob_testkit::{Database, LIMIT, Layout, run, wait_for};
+
+use crate::runs::{ids_in, offer, plan};
+use crate::support::{Place, embedded};
+
+/// Three dockets: one is done, one was claimed by a node that is gone, one failed and waits for its turn.
+const ITEMS: &str = "
+    INSERT INTO pipeline_item (run, seq, step, key, data, state, attempts, due_at, claim, class, error) VALUES
+    ('old', 1, 'docket', '1', '{}', 'done', 1, 0, 0, '', ''),
+    ('old', 2, 'docket', '2', '{}', 'claimed', 1, 0, 2, '', ''),
+    ('old', 3, 'docket', '3', '{}', 'waiting', 1, 0, 0, 'server', 'answered with 500')";
+const QUOTA: &str = "
+    INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
+    VALUES ('api', '1000/1m', 0, 0, 1, 1)";
+const CLAIM: &str =
+    "INSERT INTO pipeline_claim (run, claim, worker, begun, until) VALUES ('old', 2, 'gone', 1, 2)";
+const ATTEMPTS: &str = "
+    INSERT INTO pipeline_attempt (run, seq, claim, begun_at, ended_at, status, class) VALUES
+    ('old', 1, 1, 10, 20, 200, ''), ('old', 3, 1, 10, 20, 500, 'server')";
+
+async fn a_run_of_an_earlier_version_goes_on(database: Database) {
+    let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+    let first = Migrations { service: MIGRATIONS.service, steps: &MIGRATIONS.steps[..1] };
+    let records = Records::open(&database.url().parse().unwrap(), &[first]).await.unwrap();
+    let text = plan(&api);
+    let plan = "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ('dockets', $1, 1, 1)";
+    let begun =
+        "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls, trouble,
+                 started_at, changed_at) VALUES ('old', 'dockets', $1, 'running', 1, -1, 3, 2, 2, '', 1, 1)";
+    for statement in [plan, begun] {
+        records.execute(sql(statement).bind(&text)).await.unwrap();
+    }
+    for statement in [QUOTA, ITEMS, CLAIM, ATTEMPTS] {
+        records.execute(sql(statement)).await.unwrap();
+    }
+    records.close().await;
+
+    let place = Place::new(embedded(Layout::Plain), database).await;
+    let id: RunId = "old".parse().unwrap();
+    place.assert_counts_are_true(&id).await;
+    let node = place.node();
+    wait_for("the run to be over", LIMIT, async || {
+        node.pipelines.run(&id).await.unwrap().state == RunState::Completed
+    })
+    .await;
+    place.assert_counts_are_true(&id).await;
+    assert_eq!(ids_in(&node, "out/dockets.jsonl"), [2, 3].into(), "what was left to do");
+    let attempts =
+        sql("SELECT seq, CAST(count(*) AS BIGINT) FROM pipeline_attempt GROUP BY seq ORDER BY seq");
+    let attempts: Vec<(i64, i64)> = place.records.all(attempts).await.unwrap();
+    assert_eq!(attempts, [(1, 1), (2, 1), (3, 2)]);
+}
+
+#[test]
+fn a_run_of_an_earlier_version_goes_on_with_sqlite() {
+    run(a_run_of_an_earlier_version_goes_on(Database::sqlite()));
+}
+
+#[test]
+fn a_run_of_an_earlier_version_goes_on_with_postgres() {
+    run(a_run_of_an_earlier_version_goes_on(Database::postgres()));
+}
