@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
 use hob_records::{PageRequest, Query as Sql, Read as _, outbox, sql};
-use hob_web::look::{Tone, Unit};
+use hob_web::look::{Tone, Unit, When};
 use hob_web::{Access, Card, Console, Figure, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 

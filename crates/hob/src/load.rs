@@ -155,7 +155,7 @@ impl Screen {
         );
         for verdict in tally.verdicts(plan) {
             let sign = if verdict.met { '✓' } else { '✗' };
-            text.push_str(&format!("\n  {sign} {}  (is {:.2})", verdict.threshold, verdict.value));
+            text.push_str(&format!("\n  {sign} {}  (is {})", verdict.threshold, verdict.measured()));
         }
         bar.set_position(u64::from(tally.seconds()));
         bar.set_message(text);

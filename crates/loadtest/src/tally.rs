@@ -41,9 +41,19 @@ pub struct Point {
 #[schema(as = LoadVerdict)]
 pub struct Verdict {
     pub threshold: String,
-    /// In milliseconds, per cent or requests per second.
     pub value: f64,
+    /// Of the value: `ms`, `%` or `/s`.
+    #[serde(default)]
+    pub unit: String,
     pub met: bool,
+}
+
+impl Verdict {
+    /// The value with its unit.
+    #[must_use]
+    pub fn measured(&self) -> String {
+        format!("{:.2} {}", self.value, self.unit)
+    }
 }
 
 impl Tally {
@@ -159,14 +169,15 @@ impl Tally {
             Some(step) => (&self.steps[step].intended, self.steps[step].failed),
             None => (&self.intended, self.failed()),
         };
-        let value = match threshold.metric {
-            Metric::Quantile(quantile) => latencies.quantile_us(quantile) as f64 / 1000.0,
-            Metric::MeanMs => latencies.mean_us() / 1000.0,
-            Metric::MaxMs => latencies.max_us() as f64 / 1000.0,
-            Metric::ErrorRate => per_cent(failed, latencies.count()),
-            Metric::Rate => latencies.count() as f64 / self.lasted(plan),
+        let (value, unit) = match threshold.metric {
+            Metric::Quantile(quantile) => (latencies.quantile_us(quantile) as f64 / 1000.0, "ms"),
+            Metric::MeanMs => (latencies.mean_us() / 1000.0, "ms"),
+            Metric::MaxMs => (latencies.max_us() as f64 / 1000.0, "ms"),
+            Metric::ErrorRate => (per_cent(failed, latencies.count()), "%"),
+            Metric::Rate => (latencies.count() as f64 / self.lasted(plan), "/s"),
         };
-        Verdict { threshold: threshold.text.clone(), value, met: threshold.bound.holds(value) }
+        let (threshold, met) = (threshold.text.clone(), threshold.bound.holds(value));
+        Verdict { threshold, value, unit: unit.to_owned(), met }
     }
 }
 

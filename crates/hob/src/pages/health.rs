@@ -161,7 +161,8 @@ impl Checkup {
         if let Some(minute) = &operations.busiest {
             let calls = Quantity::count(minute.calls);
             let began = When::at(minute.since_unix_ms);
-            facts = facts.shown("Busiest minute", Markup::trusted(format!("{calls} calls, {began}")));
+            facts =
+                facts.shown("Busiest minute", Markup::trusted(format!("{calls} calls; it began {began}")));
         }
         facts
     }

@@ -47,7 +47,3 @@ fn ms(ms: &f64) -> Quantity {
 fn per_second(rate: &f64) -> Quantity {
     Unit::PerSecond.of(*rate)
 }
-
-fn number(value: &f64) -> String {
-    format!("{value:.2}")
-}

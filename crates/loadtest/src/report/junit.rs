@@ -27,8 +27,8 @@ impl Report {
             } else {
                 let _ = writeln!(
                     out,
-                    r#"  <testcase classname="load" name="{name}"><failure message="is {:.3}"/></testcase>"#,
-                    verdict.value
+                    r#"  <testcase classname="load" name="{name}"><failure message="is {}"/></testcase>"#,
+                    verdict.measured()
                 );
             }
         }

@@ -57,7 +57,7 @@ impl Report {
         }
         for verdict in &self.thresholds {
             let sign = if verdict.met { "✓" } else { "✗" };
-            let _ = writeln!(out, "  {sign} {} (is {:.3})", verdict.threshold, verdict.value);
+            let _ = writeln!(out, "  {sign} {} (is {})", verdict.threshold, verdict.measured());
         }
         if let Some(reason) = &self.generator_limited {
             let _ = writeln!(out, "  ! generator-limited: {reason}");
