@@ -37,6 +37,15 @@ every_house! {
         let batch = app.post("/api/v1/limits/check/batch", &json!({ "checks": vec![check; 4] })).await.json::<Value>();
         let allowed = batch["results"].as_array().unwrap().iter().filter(|result| result["allowed"] == true).count();
         assert_eq!(allowed, 3);
+
+        // A batch with a mistake in it counts nothing.
+        let check = |rule: &str| json!({ "rule": rule, "key": "user:789", "cost": 2 });
+        let mixed = json!({ "checks": [check("calls"), check("none")] });
+        let mixed = app.post("/api/v1/limits/check/batch", &mixed).await;
+        assert_eq!(mixed.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(mixed.json::<Value>()["errors"][0]["field"], "checks[1].rule");
+        let after = app.post("/api/v1/limits/check", &check("calls")).await.json::<Value>();
+        assert_eq!((&after["allowed"], &after["remaining"]), (&json!(true), &json!(1)));
     }
 
     /// G19, over HTTP and on the pages.

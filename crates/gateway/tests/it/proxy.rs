@@ -237,6 +237,7 @@ async fn connections_to_upstreams_are_used_again() {
 async fn a_connection_that_was_closed_meanwhile_is_not_used() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let (closed, mut closes) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -244,6 +245,8 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
             // One answer that promises more, and then the end.
             let _ = stream.read(&mut head).await;
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            let _ = stream.shutdown().await;
+            let _ = closed.send(());
         }
     });
     let front = Front::start(&[address], "retries = 0").await;
@@ -251,6 +254,7 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
         let response = front.send(http::Request::post(front.url("/")), "body").await;
         assert_eq!(response.status(), StatusCode::OK);
         response.into_body().collect().await.unwrap();
+        closes.recv().await.unwrap();
         // Until the end of the connection has arrived.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
