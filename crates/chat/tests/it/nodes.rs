@@ -135,12 +135,16 @@ every_house! {
     }
 }
 
-/// A house of a node whose way to Redis can be cut.
-async fn cut_off(house: &TestHouse) -> (House, Cable) {
+/// Two nodes, of which the second one's way to Redis can be cut.
+async fn two_with_a_cable(house: &TestHouse) -> (Chat, Chat, TestApp, Cable, Stop) {
     let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
     let cable = Cable::to(([127, 0, 0, 1], redis.port()).into()).await;
     let hot = Hot::open(&format!("redis://{}/", cable.address()).parse().unwrap()).unwrap();
-    (House { hot, ..house.another_node().await }, cable)
+    let other = House { hot, ..house.another_node().await };
+    let (one, two) = (open(house), start(&other, config()));
+    wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
+    let app = TestApp::start(&other, two.routes()).await;
+    (one, two, app, cable, Stop(other))
 }
 
 /// C13: a node that has no lease hears of no change, and so it looks into the records before it tells anybody anything.
@@ -148,12 +152,7 @@ async fn cut_off(house: &TestHouse) -> (House, Cable) {
 fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
     hob_testkit::run(async {
         let house = TestHouse::redis(NEEDS).await;
-        let one = open(&house);
-        let (other, cable) = cut_off(&house).await;
-        let two = start(&other, config());
-        let _stop = Stop(other.clone());
-        wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
-        let app = TestApp::start(&other, two.routes()).await;
+        let (one, two, app, cable, _stop) = two_with_a_cable(&house).await;
         let id = room(&one, "r", &["anna", "bert", "carl", "dave"]).await;
         let mut clients = Vec::new();
         for who in ["bert", "carl", "dave"] {
@@ -182,11 +181,7 @@ fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
 fn who_is_ahead_of_a_node_that_was_cut_off_hears_nothing_twice() {
     hob_testkit::run(async {
         let house = TestHouse::redis(NEEDS).await;
-        let one = open(&house);
-        let (other, cable) = cut_off(&house).await;
-        let two = start(&other, config());
-        let _stop = Stop(other.clone());
-        let app = TestApp::start(&other, two.routes()).await;
+        let (one, two, app, cable, _stop) = two_with_a_cable(&house).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
         let mut bert = Client::connect(&app, &two, "bert").await;
         bert.subscribe("conv:r").await;
