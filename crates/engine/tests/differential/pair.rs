@@ -75,6 +75,7 @@ impl Side {
 pub(crate) struct Pair {
     redis: Side,
     engine: Side,
+    begun: Instant,
     /// What each ordinary connection has queued since its MULTI.
     queues: [Option<Vec<Words>>; 2],
     channels: BTreeSet<Vec<u8>>,
@@ -88,6 +89,7 @@ impl Pair {
         Pair {
             redis: Side::connect(redis, protocol),
             engine: Side::connect(engine, protocol),
+            begun: Instant::now(),
             queues: [None, None],
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
@@ -116,10 +118,10 @@ impl Pair {
     }
 
     fn ask(&mut self, client: usize, words: &Words) -> Check {
-        let started = Instant::now();
         let redis = self.redis.clients[client].ask(words);
         let engine = self.engine.clients[client].ask(words);
-        let slack_ms = 50 + started.elapsed().as_millis() as i64;
+        // A deadline may have been set later on one side, by no more than has passed since the beginning.
+        let slack_ms = 50 + self.begun.elapsed().as_millis() as i64;
         let name = words[0].to_ascii_uppercase();
         let queued = redis == Frame::Line("+QUEUED".into());
         if name == b"EXEC" && !redis.is_error() {
