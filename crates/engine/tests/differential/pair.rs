@@ -47,6 +47,12 @@ impl Side {
             wire.ask(&["HELLO", protocol]);
         }
         side.clients[0].ask(&["FLUSHALL"]);
+        // What the sequence before was subscribed to is over once the server has seen its connections close.
+        while side.clients[0].ask(&["PUBSUB", "NUMPAT"]).int() != Some(0)
+            || !side.clients[0].ask(&["PUBSUB", "CHANNELS"]).items().is_empty()
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         side
     }
 
