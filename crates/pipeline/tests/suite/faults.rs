@@ -19,7 +19,7 @@ use crate::support::{Place, api};
 fn a_run_goes_on_after_a_month() {
     run(async {
         let place = Place::embedded().await;
-        let server = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
+        let server = StandIn::start(Offer { latency: Duration::from_millis(60), ..offer() }).await.unwrap();
         let node = place.node_by(place.hot());
         let started = begin(&node.pipelines, &plan(&server)).await;
         wait_for("some calls", LIMIT, async || server.served() > 20).await;

@@ -61,7 +61,8 @@ fn a_database_that_is_away_keeps_results_waiting() {
     run(async {
         let (place, warehouse) = (Place::embedded().await, Postgres::start());
         let folder = TempDir::new().unwrap();
-        let api = StandIn::start(Offer { latency: Duration::from_millis(10), ..offer() }).await.unwrap();
+        // Slow enough that much is left to do when the first rows were seen.
+        let api = StandIn::start(Offer { latency: Duration::from_millis(300), ..offer() }).await.unwrap();
         let (_house, pipelines) = node(&place, &folder, &warehouse);
         let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
         wait_for("the first rows", LIMIT, async || {
