@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -166,6 +166,18 @@ impl Postgres {
             let mut lines = note.lines().map(str::trim);
             (lines.next() == Some(&id) && lines.next_back() == Some("ready")).then_some(Ok(()))
         })
+    }
+}
+
+/// A server that is killed leaves a segment of shared memory behind, and a machine has only so many. Told to go, the
+/// segment goes with the last process that uses it.
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let note = fs::read_to_string(self.folder.path().join("data/postmaster.pid")).unwrap_or_default();
+        // The seventh line is the segment's key and its id.
+        if let Some(id) = note.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+            let _ = Command::new("ipcrm").args(["-m", id]).stderr(Stdio::null()).status();
+        }
     }
 }
 

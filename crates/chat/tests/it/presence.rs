@@ -84,7 +84,8 @@ every_house! {
             assert!(event["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{event}");
             last = version;
         }
-        assert!(tokio::time::timeout(Duration::from_millis(50), ear.next()).await.is_err(), "nothing else");
+        let more = tokio::time::timeout(Duration::from_millis(50), ear.next()).await;
+        assert!(more.is_err(), "{more:?}");
     }
 
     /// C12: last seen only moves forwards, and outlives a loss of hot state.
