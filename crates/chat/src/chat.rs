@@ -27,6 +27,8 @@ use crate::{Config, Error};
 /// Changes of one conversation are made one after the other on a node, so that its subscribers are told in order
 /// without waiting for each other.
 const STRIPES: usize = 64;
+/// Many, since each is held while the store is asked, and a store that is away lets everybody wait.
+const SOCKETS_STRIPES: usize = 1_024;
 /// So many users are published again at a time, after a loss.
 const AGAIN_AT_ONCE: usize = 64;
 const TYPING_EVERY: Duration = Duration::from_millis(250);
@@ -56,7 +58,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: Tasks,
     /// What positions in channels belong to: the records.
     pub(crate) epoch: String,
-    stripes: Vec<Mutex<()>>,
+    turns: Vec<Mutex<()>>,
+    sockets_turns: Vec<Mutex<()>>,
     node_name: String,
     /// Told when pages have something new to show.
     changes: OnceLock<Changes>,
@@ -89,7 +92,8 @@ impl Chat {
             participants: Participants::new(&hot, &keys),
             tasks: house.tasks.clone(),
             epoch: epoch(house.records.id()),
-            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            turns: turns(STRIPES),
+            sockets_turns: turns(SOCKETS_STRIPES),
             node_name: house.node.to_string(),
             changes: OnceLock::new(),
             recover: Notify::new(),
@@ -159,11 +163,13 @@ impl Chat {
 
     /// The turn of a conversation's changes on this node.
     pub(crate) async fn turn(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
-        let hash = conversation
-            .as_str()
-            .bytes()
-            .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
-        self.inner.stripes[hash % STRIPES].lock().await
+        turn_of(&self.inner.turns, conversation.as_str()).await
+    }
+
+    /// The turn of those on this node who say which sockets of a user are open. Whoever closes one says so after it
+    /// has left the hub; so none is counted again behind its end.
+    pub(crate) async fn sockets_turn(&self, user: &UserId) -> MutexGuard<'_, ()> {
+        turn_of(&self.inner.sockets_turns, user.as_str()).await
     }
 
     /// Holds the node's lease. What takes longer than a beat is done beside it: a lease must not end for it.
@@ -259,20 +265,19 @@ impl Chat {
     async fn publish_again(&self) -> Result<(), Error> {
         let hub = &self.inner.hub;
         let node = hub.node.incarnation();
-        for chunk in hub.sockets().chunks(AGAIN_AT_ONCE) {
-            let joins = chunk.iter().map(|(user, sockets)| self.join_again(&node, user, sockets));
+        for users in hub.users().chunks(AGAIN_AT_ONCE) {
+            let joins = users.iter().map(|user| self.join_again(&node, user));
             futures_util::future::try_join_all(joins).await?;
         }
         Ok(())
     }
 
-    async fn join_again(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId]) -> Result<(), Error> {
+    async fn join_again(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let Inner { hub, presences, .. } = &*self.inner;
-        presences.join(node, user, sockets, Occasion::Again).await?;
-        // A socket that closed meanwhile may just have been counted again.
-        let open = hub.sockets_of(user);
-        for socket in sockets.iter().filter(|socket| !open.contains(*socket)) {
-            presences.leave(user, socket).await?;
+        let _turn = self.sockets_turn(user).await;
+        let sockets: Vec<SocketId> = hub.sockets_of(user).into_iter().collect();
+        if !sockets.is_empty() {
+            presences.join(node, user, &sockets, Occasion::Again).await?;
         }
         Ok(())
     }
@@ -389,6 +394,16 @@ struct Told {
     user_id: UserId,
     timestamp: String,
     version: u64,
+}
+
+fn turns(count: usize) -> Vec<Mutex<()>> {
+    (0..count).map(|_| Mutex::default()).collect()
+}
+
+/// The turn of an id among those that there are.
+async fn turn_of<'a>(turns: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
+    let mix = |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte));
+    turns[id.bytes().fold(0_usize, mix) % turns.len()].lock().await
 }
 
 /// Short, and the same for all nodes over the same records.

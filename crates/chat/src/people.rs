@@ -52,6 +52,7 @@ impl Chat {
         let Inner { hub, presences, .. } = &*self.inner;
         let last = hub.remove(peer);
         let gone = async {
+            let _turn = self.sockets_turn(&peer.user).await;
             let change = presences.leave(&peer.user, &peer.socket).await?;
             if last {
                 let node = hub.node.incarnation();
@@ -96,6 +97,7 @@ impl Chat {
     /// Counts a socket as closed (C16); the user is offline with the last one.
     pub async fn remove_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
         self.inner.hub.release(user, socket);
+        let _turn = self.sockets_turn(user).await;
         let change = self.inner.presences.leave(user, socket).await?;
         if matches!(change, Change::Turned { .. }) {
             self.keep_last_seen(user).await?;

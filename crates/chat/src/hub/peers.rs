@@ -1,6 +1,6 @@
 //! Who is connected to this node, by user.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -53,17 +53,11 @@ impl Hub {
         }
     }
 
-    /// All users with their sockets on this node.
-    pub(crate) fn sockets(&self) -> Vec<(UserId, Vec<SocketId>)> {
-        let mut sockets: HashMap<UserId, Vec<SocketId>> = HashMap::new();
-        for (user, peers) in self.peers.lock().iter() {
-            let own = peers.iter().map(|peer| peer.socket.clone());
-            sockets.entry(user.clone()).or_default().extend(own);
-        }
-        for (user, held) in self.held.lock().iter() {
-            sockets.entry(user.clone()).or_default().extend(held.iter().cloned());
-        }
-        sockets.into_iter().collect()
+    /// All users with sockets on this node.
+    pub(crate) fn users(&self) -> Vec<UserId> {
+        let mut users: HashSet<UserId> = self.peers.lock().keys().cloned().collect();
+        users.extend(self.held.lock().keys().cloned());
+        users.into_iter().collect()
     }
 
     /// The sockets of one user on this node.
