@@ -117,11 +117,10 @@ async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
     let (first, second, mut third) = (world.node(), world.node(), world.node());
     let users: Vec<String> = (0..budget(100, 1_000)).map(|n| format!("user{n}")).collect();
     open_room(&first, "room", &users);
+    let doors: Doors = Arc::new(Mutex::new(vec![third.listen]));
     let mut clients = JoinSet::new();
     for user in &users {
-        let client = world.client(user, "room", &Held::default());
-        let door = third.listen;
-        clients.spawn(async move { client.listen(door).await });
+        clients.spawn(world.client(user, "room", &Held::default()).stay(Arc::clone(&doors), 0));
     }
     wait_for("everybody to be online", LIMIT * 2, async || {
         let online = world.online(&users);
@@ -129,6 +128,8 @@ async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
     })
     .await;
     let told = count_offline(&world.redis);
+    // Nobody comes back.
+    doors.lock().unwrap().clear();
     let killed = Instant::now();
     third.kill();
     wait_for("everybody to be offline", LIMIT * 2, async || {
