@@ -50,4 +50,4 @@ pub use postgres::Postgres;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use sentinel::SentinelSet;
 pub use stores::{Server, Store, run};
-pub use wait::{Condition, LIMIT, wait_for};
+pub use wait::{Condition, LIMIT, until, wait_for};

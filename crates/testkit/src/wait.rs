@@ -70,9 +70,9 @@ pub fn wait_for<C: Condition>(
     }
 }
 
-/// `wait_for` for the kit's own plain threads.
+/// [`wait_for`] for plain threads.
 #[track_caller]
-pub(crate) fn until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
+pub fn until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use hob_engine::{Engine, Listener};
+use hob_testkit::until;
 use proptest::test_runner::TestCaseError;
 
 use crate::generate::{KEYS, Step, Words};
@@ -48,11 +49,11 @@ impl Side {
         }
         side.clients[0].ask(&["FLUSHALL"]);
         // What the sequence before was subscribed to is over once the server has seen its connections close.
-        while side.clients[0].ask(&["PUBSUB", "NUMPAT"]).int() != Some(0)
-            || !side.clients[0].ask(&["PUBSUB", "CHANNELS"]).items().is_empty()
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("the subscriptions before to be over", || {
+            let [patterns, channels] =
+                ["NUMPAT", "CHANNELS"].map(|what| side.clients[0].ask(&["PUBSUB", what]));
+            patterns.int() == Some(0) && channels.items().is_empty()
+        });
         side
     }
 
