@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hob_schema::docs::estimated_bytes;
 use hob_schema::lint::Severity;
-use hob_schema::live::{AuditOptions, AuditReport, Baseline, Pace, audit};
+use hob_schema::live::{AuditOptions, AuditReport, Baseline, InferOptions, Pace, audit, infer};
 use hob_schema::sample::{example_key, example_publish, example_write};
 use hob_schema::{Catalog, Keyspace, Layout, Schema};
 use hob_testkit::{RedisCluster, RedisOptions, RedisServer};
@@ -247,6 +247,37 @@ async fn a_paced_audit_takes_its_time_and_reports_progress() {
     assert_eq!(report.keys, 1_000);
     assert!(report.elapsed_ms >= 400, "{} ms", report.elapsed_ms);
     assert!(steps.len() >= 20 && steps.is_sorted(), "{steps:?}");
+}
+
+/// What an auditor may not read is not fine, and not a finding either.
+#[tokio::test]
+async fn lacking_permission_is_an_error() {
+    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    seed_examples(&catalog.spaces()[0], &|command| {
+        server.command::<redis::Value>(command);
+    });
+    let url = server.url().replace("redis://", "redis://auditor:pass@");
+    for rights in [
+        "~* +scan +dbsize +info",
+        "~ha:nothing:* +@read +@connection +info +dbsize",
+        "~* +@read +info +dbsize -pttl",
+        "~* +@read +info +dbsize -type -object -zcard",
+    ] {
+        let rule: Vec<&str> = ["ACL", "SETUSER", "auditor", "reset", "on", ">pass"]
+            .into_iter()
+            .chain(rights.split(' '))
+            .collect();
+        server.command::<()>(&rule);
+        let audited = audit(&url, &catalog, AuditOptions::default(), &mut |_| {}).await;
+        let error = audited.expect_err(rights).to_string();
+        assert!(error.contains("permission"), "{rights}: {error}");
+    }
+    let inferred = infer(&url, &InferOptions::default()).await;
+    assert!(inferred.unwrap_err().to_string().contains("permission"));
+    let enough = ["~*", "+@read", "+info", "+dbsize", "+memory|usage"];
+    server.command::<()>(&[&["ACL", "SETUSER", "auditor", "reset", "on", ">pass"][..], &enough].concat());
+    let report = run(&url, &catalog).await;
+    assert_eq!(findings(&report), Vec::<String>::new());
 }
 
 #[tokio::test]

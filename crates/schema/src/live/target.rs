@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisResult,
-    Value as Reply,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
+    RedisResult, Value as Reply,
 };
 
 use crate::error::Error;
@@ -121,7 +121,8 @@ fn host_of(address: &ConnectionAddr) -> String {
     }
 }
 
-/// The replies of a pipeline; a refused command is `None`.
+/// The replies of a pipeline, `None` where a key has another type or has moved to another node since it was scanned.
+/// Any other refusal is an error: what cannot be read, for lack of a permission for instance, must not pass for fine.
 pub(super) async fn ask<C: ConnectionLike>(
     mut pipe: Pipeline,
     connection: &mut C,
@@ -131,7 +132,26 @@ pub(super) async fn ask<C: ConnectionLike>(
     }
     let replies: Vec<RedisResult<Reply>> =
         pipe.ignore_errors().query_async(connection).await.map_err(failed("a pipeline"))?;
-    Ok(replies.into_iter().map(Result::ok).collect())
+    pipe.cmd_iter().zip(replies).map(|(command, reply)| answer(command, reply)).collect()
+}
+
+fn answer(command: &Cmd, reply: RedisResult<Reply>) -> Result<Option<Reply>, Error> {
+    let error = match reply {
+        Ok(reply) => return Ok(Some(reply)),
+        Err(error) => error,
+    };
+    let name = command.args_iter().find_map(|arg| match arg {
+        redis::Arg::Simple(name) => Some(String::from_utf8_lossy(name)),
+        _ => None,
+    });
+    let name = name.unwrap_or_default();
+    // Not every server that speaks Redis's protocol can say how much memory a key takes.
+    let unsupported = name == "MEMORY" && error.detail().is_some_and(|text| text.contains("unknown"));
+    match error.code() {
+        Some("WRONGTYPE" | "MOVED" | "ASK") => Ok(None),
+        _ if unsupported => Ok(None),
+        _ => Err(failed(&name)(error)),
+    }
 }
 
 pub(super) fn failed(what: &str) -> impl FnOnce(redis::RedisError) -> Error + use<> {
