@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ServeOptions;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Loaded};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
 use crate::systems::Systems;
@@ -24,7 +24,7 @@ use crate::{pages, relay};
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
-    let config = options.over(config::load(file)?.config);
+    let loaded = config::load(file)?;
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -33,26 +33,25 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
         )
         .init();
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
-    runtime.block_on(serve(config, options, file))
+    runtime.block_on(serve(loaded, options, file))
 }
 
-async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
+async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let stage = if options.demo { Stage::Demo } else { Stage::Real };
     // Before anything that counts: what counts earlier counts for nobody.
     let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
     crate::meters::describe();
-    let socket = bind(config.server.listen, stage).await?;
-    config.server.listen = socket.local_addr()?;
+    let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), stage).await?;
     let demo_folder = match stage {
         Stage::Demo => Some(tempfile::tempdir().context("no temporary folder")?),
         Stage::Real => None,
     };
-    if let (Some(folder), None) = (&demo_folder, &options.records.address) {
-        config.records.url = folder.path().join("hob.db").display().to_string().into();
-    }
-    if let Some(folder) = &demo_folder {
-        config.pipeline.folder = folder.path().join("pipelines");
-    }
+    let overrides = Overrides {
+        options: options.clone(),
+        listen: socket.local_addr()?,
+        demo_folder: demo_folder.as_ref().map(|folder| folder.path().to_owned()),
+    };
+    let config = overrides.apply(loaded.config.clone());
     let (live, replace) = config::live(config.clone());
     let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
     let house = foundation.house.clone();
@@ -77,7 +76,7 @@ async fn serve(mut config: Config, options: &ServeOptions, file: Option<&Path>) 
     let signals = Signals::listen()?;
     place.announce();
     start_background(foundation, roles, stopping.clone());
-    let reload = Reload { options: options.clone(), file: file.map(Path::to_owned), replace };
+    let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, replace };
     tokio::spawn(signals.heed(stopping.clone(), reload));
     app.serve(socket, stopping).await;
     for task in house.tasks.stop(TASKS_STOP_WITHIN).await {
@@ -109,37 +108,61 @@ async fn bind(address: SocketAddr, stage: Stage) -> Result<TcpListener> {
     bound.with_context(|| format!("could not listen on {address}"))
 }
 
-impl ServeOptions {
-    /// The configuration with the flags on top.
-    fn over(&self, mut config: Config) -> Config {
-        config.server.listen = self.listen.unwrap_or(config.server.listen);
-        config.hot.store_listen = self.store_listen.unwrap_or(config.hot.store_listen);
-        config.hot.store_memory_mib = self.store_memory_mib.unwrap_or(config.hot.store_memory_mib);
-        if let Some(url) = &self.hot {
+/// What goes on top of every configuration that this process reads: its flags, and what was decided at its start and
+/// cannot change while it runs.
+struct Overrides {
+    options: ServeOptions,
+    /// The address that is bound. What a reloaded file says of it must not decide who may come in.
+    listen: SocketAddr,
+    demo_folder: Option<PathBuf>,
+}
+
+impl Overrides {
+    fn apply(&self, mut config: Config) -> Config {
+        let options = &self.options;
+        config.server.listen = self.listen;
+        config.hot.store_listen = options.store_listen.unwrap_or(config.hot.store_listen);
+        config.hot.store_memory_mib = options.store_memory_mib.unwrap_or(config.hot.store_memory_mib);
+        if let Some(url) = &options.hot {
             config.hot.url = Some(url.clone().into());
         }
-        config.records = self.records.over(config.records);
+        config.records = options.records.over(config.records);
+        if let Some(folder) = &self.demo_folder {
+            if options.records.address.is_none() {
+                config.records.url = folder.join("hob.db").display().to_string().into();
+            }
+            config.pipeline.folder = folder.join("pipelines");
+        }
         config
     }
 }
 
 /// Reads the configuration again.
 struct Reload {
-    options: ServeOptions,
+    overrides: Overrides,
     file: Option<PathBuf>,
+    last: Loaded,
+    web: Web,
     replace: config::Replace,
 }
 
 impl Reload {
-    /// Puts what may change while it is in use into force. A mistake leaves everything as it was.
-    fn again(&self) {
-        match config::load(self.file.as_deref()) {
+    /// Replaces what may change while the process runs. An error changes nothing.
+    fn again(&mut self) {
+        match self.read() {
             Ok(loaded) => {
-                self.replace.replace(self.options.over(loaded.config));
-                tracing::info!("the configuration was read again");
+                self.replace.replace(self.overrides.apply(loaded.config.clone()));
+                self.last = loaded;
+                tracing::info!("configuration reloaded");
             }
-            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+            Err(error) => tracing::error!(%error, "configuration not reloaded"),
         }
+    }
+
+    fn read(&self) -> Result<Loaded> {
+        let loaded = config::reload(self.file.as_deref(), &self.last)?;
+        self.web.check_reload(&self.overrides.apply(loaded.config.clone()).server)?;
+        Ok(loaded)
     }
 }
 
@@ -160,7 +183,7 @@ impl Signals {
         })
     }
 
-    async fn heed(mut self, stopping: CancellationToken, reload: Reload) {
+    async fn heed(mut self, stopping: CancellationToken, mut reload: Reload) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => break,

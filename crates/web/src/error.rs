@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why the web could not be opened.
+/// Why the web could not be opened, or a reloaded configuration was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -17,6 +17,10 @@ pub enum Error {
         "server.admin_token is too short: {least} characters at least, such as `openssl rand -hex 24` prints"
     )]
     ShortAdminToken { least: usize },
+    #[error(
+        "this server has an admin token and the reloaded configuration has none; restart it to run without one"
+    )]
+    AdminTokenRemoved,
     #[error("TLS needs both server.tls_certificate and server.tls_key")]
     HalfTls,
     #[error("{path}: {reason}")]

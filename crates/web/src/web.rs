@@ -72,6 +72,14 @@ impl Web {
         self.inner.config.now()
     }
 
+    /// Checks a reloaded configuration before any part of it replaces the one in force.
+    pub fn check_reload(&self, config: &Config) -> Result<(), Error> {
+        if config.admin()?.is_none() && !self.inner.door.is_open() {
+            return Err(Error::AdminTokenRemoved);
+        }
+        Tls::open(config).map(drop)
+    }
+
     /// Tells open pages that something changed.
     #[must_use]
     pub fn changes(&self) -> &Changes {
@@ -145,13 +153,15 @@ impl Web {
                 () = task.stopped() => return,
             };
             match now.admin() {
-                Ok(admin) => self.inner.door.replace_admin(admin.as_ref()),
-                Err(error) => tracing::error!(%error, "the admin token stays as it was"),
+                Ok(Some(admin)) => self.inner.door.replace_admin(&admin),
+                Ok(None) if self.inner.door.is_open() => {}
+                Ok(None) => tracing::error!(error = %Error::AdminTokenRemoved, "admin token not replaced"),
+                Err(error) => tracing::error!(%error, "admin token not replaced"),
             }
             if let Some(tls) = &self.inner.tls
                 && let Err(error) = tls.reload(&now)
             {
-                tracing::error!(%error, "the certificate stays as it was");
+                tracing::error!(%error, "certificate not replaced");
             }
             task.beat();
         }

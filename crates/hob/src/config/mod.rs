@@ -4,7 +4,7 @@ mod example;
 mod sections;
 mod show;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use hob_house::config::{BadConfig, File, Layers, Setting};
@@ -108,7 +108,13 @@ impl Shown {
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     layers: Layers,
-    file: Option<PathBuf>,
+    file: Option<File>,
+}
+
+impl Loaded {
+    fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(File::path)
+    }
 }
 
 /// Reads the file that is named, or `hob.toml` if it is there, and the environment.
@@ -121,5 +127,18 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
         file.check::<Config>()?;
     }
     let layers = Layers::new(file.as_ref(), std::env::vars())?;
-    Ok(Loaded { config: Config::from_layers(&layers)?, layers, file: path.map(Path::to_owned) })
+    Ok(Loaded { config: Config::from_layers(&layers)?, layers, file })
+}
+
+/// Reads the configuration of a running process again. A file that was there when `last` was read must still be
+/// there, and must still set something: an editor or a deployment that replaces it may leave it missing or empty for a
+/// moment, and the defaults are not what the operator asked for.
+pub(crate) fn reload(named: Option<&Path>, last: &Loaded) -> Result<Loaded, BadConfig> {
+    let loaded = load(named.or(last.path()))?;
+    match (&loaded.file, &last.file) {
+        (Some(now), Some(before)) if now.sets_nothing() && !before.sets_nothing() => {
+            Err(BadConfig::Emptied { path: now.path().to_owned() })
+        }
+        _ => Ok(loaded),
+    }
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(command: &ConfigCommand, file: Option<&Path>) -> Result<Exit> 
 }
 
 fn check(loaded: &Loaded) {
-    match &loaded.file {
+    match loaded.path() {
         Some(path) => println!("{} is well", path.display()),
         None => println!("there is no hob.toml here; the defaults and the environment are well"),
     }

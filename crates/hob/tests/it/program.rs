@@ -1,5 +1,6 @@
 //! Starts `hob`, reads where it listens, and asks it over HTTP.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -17,6 +18,9 @@ pub(crate) fn hob() -> Command {
     }
     command
 }
+
+/// The name of a server's log in its folder.
+const LOG: &str = "log";
 
 /// A running server, killed when dropped.
 pub(crate) struct Server {
@@ -45,27 +49,31 @@ impl Server {
 
     /// Starts `hob serve` on free ports, with variables in its environment.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
-        Server::launch("127.0.0.1:0", arguments, variables)
+        Server::launch("127.0.0.1:0", |command| command.args(arguments).envs(variables.iter().copied()))
+    }
+
+    /// Starts `hob serve` at an address with this text in its `hob.toml` and its log in a file.
+    pub(crate) fn start_configured(address: &str, config: &str) -> Server {
+        Server::launch(address, |command| {
+            let folder = command.get_current_dir().expect("it runs in its folder").to_owned();
+            std::fs::write(folder.join("hob.toml"), config).expect("a file in a temporary folder");
+            command.stderr(File::create(folder.join(LOG)).expect("a file in a temporary folder"))
+        })
     }
 
     /// Starts `hob serve` with both ports asked for at one address.
     pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
-        Server::launch(address, arguments, &[])
+        Server::launch(address, |command| command.args(arguments))
     }
 
-    fn launch(address: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+    /// Starts `hob serve` with whatever `prepare` adds to the command.
+    pub(crate) fn launch(address: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Server {
         let ports = ["--listen", address, "--store-listen", address];
         // Records go below the folder that the server was started in.
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut child = hob()
-            .current_dir(&folder)
-            .arg("serve")
-            .args(ports)
-            .args(arguments)
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
+        let mut command = hob();
+        command.current_dir(&folder).arg("serve").args(ports).stdout(Stdio::piped());
+        let mut child = prepare(&mut command).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let (mut listen, mut store_port) = (None, None);
         // The last line that is announced is where the metrics are.
@@ -110,6 +118,11 @@ impl Server {
 
     pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         post(self.listen, path, body).expect("the server answers")
+    }
+
+    /// What a server that was [configured](Self::start_configured) has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join(LOG)).expect("the log of a configured server")
     }
 
     /// `kill -9`.

@@ -122,6 +122,44 @@ async fn a_hang_up_reads_the_configuration_again_and_a_mistake_leaves_it() {
     assert_eq!((with_host("hob.example"), server.get("/healthz").status), (200, 200));
 }
 
+/// A file that an editor or a deployment has removed, emptied or half written is an error that changes nothing: a
+/// server that asks for credentials goes on asking.
+#[tokio::test]
+async fn reload_never_removes_authentication() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "a-token-long-enough\n").unwrap();
+    let config = format!("[server]\nadmin_token = \"file:{}\"\n", token.display());
+    let server = Server::start_configured("0.0.0.0:0", &config);
+    let file = server.folder.path().join("hob.toml");
+    let refused = || server.log().matches("configuration not reloaded").count();
+    let breaks: [(&str, &dyn Fn()); 6] = [
+        ("emptied", &|| std::fs::write(&file, "").unwrap()),
+        ("removed", &|| std::fs::remove_file(&file).unwrap()),
+        ("only a comment", &|| std::fs::write(&file, "# soon\n[server]\n").unwrap()),
+        ("half written", &|| std::fs::write(&file, &config[..config.len() - 3]).unwrap()),
+        ("without the token", &|| std::fs::write(&file, "[server]\nmax_requests = 7\n").unwrap()),
+        ("on loopback without the token", &|| {
+            std::fs::write(&file, "[server]\nlisten = \"127.0.0.1:7070\"\n").unwrap();
+        }),
+    ];
+    for (number, (what, break_it)) in breaks.iter().enumerate() {
+        break_it();
+        server.hang_up();
+        wait_for(format!("the reload to be refused: {what}"), LIMIT, async || refused() == number + 1).await;
+        assert_eq!(server.get("/api/v1/tokens").status, 401, "{what}");
+        let created = server.post("/api/v1/tokens", r#"{"name": "x", "scopes": ["admin"]}"#);
+        assert_eq!(created.status, 401, "{what}");
+    }
+    std::fs::write(&token, "another-token-long-enough\n").unwrap();
+    std::fs::write(&file, format!("{config}hosts = [\"hob.example\"]\n")).unwrap();
+    server.hang_up();
+    let status =
+        |token: &str| server.get_with(&format!("Authorization: Bearer {token}"), "/api/v1/tokens").status;
+    wait_for("the new token to be taken", LIMIT, async || status("another-token-long-enough") == 200).await;
+    assert_eq!(status("a-token-long-enough"), 401, "the old one has ended");
+}
+
 #[test]
 fn records_stay_where_it_was_started_and_a_demos_do_not() {
     let mut server = Server::start(&[]);

@@ -47,6 +47,8 @@ pub struct Setting {
 pub enum BadConfig {
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{path} sets nothing, although it did when it was last read", path = path.display())]
+    Emptied { path: PathBuf },
     #[error("{path}:{line}:{column}: {message}", path = path.display())]
     InFile { path: PathBuf, line: usize, column: usize, message: String },
     #[error("{name}: {message}")]
@@ -59,6 +61,18 @@ impl File {
             Ok(text) => Ok(Self { path: path.to_owned(), text }),
             Err(source) => Err(BadConfig::Unreadable { path: path.to_owned(), source }),
         }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file sets nothing: it is empty, or has only comments and empty sections.
+    #[must_use]
+    pub fn sets_nothing(&self) -> bool {
+        let empty = |value: &Value| value.as_table().is_some_and(Table::is_empty);
+        self.text.parse::<Table>().is_ok_and(|table| table.values().all(empty))
     }
 
     /// Understands the whole file as a `T`, which names every section that may be in it.

@@ -67,9 +67,10 @@ impl Door {
         }
     }
 
-    /// Takes another admin token. Sessions that were begun with the last one are over.
-    pub(crate) fn replace_admin(&self, admin: Option<&Secret>) {
-        *lock(&self.admin) = admin.map(|secret| Hash::of(secret.reveal()));
+    /// Replaces the admin token. Sessions that were opened with the last one end. There is no way back to a server
+    /// without one: a running process that asks for credentials never stops asking.
+    pub(crate) fn replace_admin(&self, admin: &Secret) {
+        *lock(&self.admin) = Some(Hash::of(admin.reveal()));
         lock(&self.remembered).clear();
     }
 
