@@ -1,5 +1,7 @@
 //! What the program itself tells other programs: whether it is well, and its numbers; and where it is.
 
+use std::fmt;
+use std::io::Write as _;
 use std::net::SocketAddr;
 
 use axum::Json;
@@ -61,20 +63,26 @@ impl Place {
         }
     }
 
-    #[expect(clippy::print_stdout, reason = "a person started this, and wants to know where to look")]
+    /// Prints where to look, for the person who started this. Nobody may be reading.
     pub(crate) fn announce(&self) {
+        let _ = std::io::stdout().write_all(self.to_string().as_bytes());
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { listen, scheme, .. } = self;
-        println!("Hob is on {scheme}://{listen}");
+        writeln!(f, "Hob is on {scheme}://{listen}")?;
         if let Some(gateway) = &self.gateway {
-            println!("  gateway     {gateway}");
+            writeln!(f, "  gateway     {gateway}")?;
         }
-        println!("  hot state   {}", self.hot);
-        println!("  records     {}", self.records);
+        writeln!(f, "  hot state   {}", self.hot)?;
+        writeln!(f, "  records     {}", self.records)?;
         if let Some(store) = self.store {
-            println!("  redis-cli   redis-cli -p {}", store.port());
+            writeln!(f, "  redis-cli   redis-cli -p {}", store.port())?;
         }
-        println!("  health      {scheme}://{listen}/readyz");
-        println!("  metrics     {scheme}://{listen}/metrics");
+        writeln!(f, "  health      {scheme}://{listen}/readyz")?;
+        writeln!(f, "  metrics     {scheme}://{listen}/metrics")
     }
 }
 
@@ -98,6 +106,7 @@ async fn metrics_page(State(parts): State<Parts>) -> Response {
         metrics::gauge!("hob_store_memory_bytes").set(engine.memory() as f64);
         metrics::gauge!("hob_store_keys").set(engine.len() as f64);
     }
+    metrics::counter!("hob_log_dropped_lines_total").absolute(crate::log::dropped_lines());
     let text = parts.metrics.render();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

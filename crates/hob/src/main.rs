@@ -7,6 +7,7 @@ mod exit;
 mod foundation;
 mod http;
 mod load;
+mod log;
 mod meters;
 mod pages;
 mod pipeline;
@@ -20,6 +21,7 @@ mod table;
 mod token;
 mod uptime;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 /// One line: what could not be done, and why.
-#[expect(clippy::print_stderr, reason = "this is where a command tells its user")]
 fn report(error: &anyhow::Error) {
-    eprintln!("hob: {error:#}");
+    // The exit code still says it where standard error is closed.
+    let _ = writeln!(std::io::stderr(), "hob: {error:#}");
 }

@@ -12,8 +12,13 @@ enum Kind {
     Summary,
 }
 
-const METRICS: [(Kind, &str, &str); 36] = [
+const METRICS: [(Kind, &str, &str); 37] = [
     (Summary, "hob_http_request_seconds", "Time that a request took, by route, method and status."),
+    (
+        Counter,
+        "hob_log_dropped_lines_total",
+        "Log lines dropped because standard error was not read in time.",
+    ),
     (Gauge, "hob_store_memory_bytes", "What the embedded store holds."),
     (Gauge, "hob_store_keys", "Keys in the embedded store."),
     (Summary, "hob_hot_operation_seconds", "Time that hot state took to answer, by kind of operation."),

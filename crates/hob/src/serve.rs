@@ -1,6 +1,6 @@
 //! `hob serve`: opens what the systems stand on, serves until it is told to stop, and stops in order.
 
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,20 +18,14 @@ use crate::config::{self, Config, Loaded};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
 use crate::systems::Systems;
-use crate::{pages, relay};
+use crate::{log, pages, relay};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()),
-        )
-        .init();
+    let _log = log::start();
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(serve(loaded, options, file))
 }

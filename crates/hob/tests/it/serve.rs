@@ -122,6 +122,27 @@ async fn a_hang_up_reads_the_configuration_again_and_a_mistake_leaves_it() {
     assert_eq!((with_host("hob.example"), server.get("/healthz").status), (200, 200));
 }
 
+/// Standard error may be a pipe whose reader is gone, or one that is full and not read.
+#[test]
+fn log_that_cannot_be_written_stops_nothing() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let closed = Server::launch("127.0.0.1:0", |command| command.stderr(writer).env("HOB_LOG", "trace"));
+    let (full, mut writer) = std::io::pipe().unwrap();
+    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
+    while writer.write(&[b'\n'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::empty()).unwrap();
+    let unread = Server::launch("127.0.0.1:0", |command| command.stderr(writer).env("HOB_LOG", "trace"));
+    for mut server in [closed, unread] {
+        for _ in 0..100 {
+            assert_eq!(server.get("/api/v1/tokens").status, 200);
+            assert_eq!(server.get("/nowhere").status, 404);
+        }
+        assert!(server.terminate().success());
+    }
+    drop(full);
+}
+
 /// A file that an editor or a deployment has removed, emptied or half written is an error that changes nothing: a
 /// server that asks for credentials goes on asking.
 #[tokio::test]

@@ -1,0 +1,40 @@
+//! The log on standard error.
+//!
+//! One thread writes it. Everyone else puts lines into a bounded buffer and goes on, so that a terminal that is stopped,
+//! a full pipe or a reader that is gone can neither delay nor fail a request. Lines that do not fit are dropped and counted.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+
+/// The most lines that wait to be written.
+const MAX_WAITING_LINES: usize = 10_000;
+
+/// Counts the lines that did not fit. There is one log in a process.
+static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// Starts to log what `HOB_LOG` asks for, `info` unless it is set. Dropping the guard writes the lines that wait, for
+/// about a second at most.
+pub(crate) fn start() -> WorkerGuard {
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(MAX_WAITING_LINES)
+        .lossy(true)
+        .thread_name("log")
+        .finish(std::io::stderr());
+    let _ = DROPPED.set(writer.error_counter());
+    tracing_subscriber::fmt()
+        .with_writer(writer)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()))
+        // It would complain with `eprintln!`, which panics when standard error is closed.
+        .log_internal_errors(false)
+        .init();
+    guard
+}
+
+/// How many lines were dropped since the start.
+pub(crate) fn dropped_lines() -> u64 {
+    DROPPED.get().map_or(0, |dropped| dropped.dropped_lines() as u64)
+}
