@@ -64,7 +64,7 @@ impl Wires {
         target: &Target,
         connect_within: Duration,
     ) -> Result<Response<Arriving>, Unanswered> {
-        while let Some(mut wire) = self.take().await {
+        while let Some(mut wire) = self.take() {
             match wire.send(request).await {
                 Ok(response) => return Ok(self.arriving(response, wire)),
                 // It was closed just now, before the request was on it.
@@ -87,18 +87,15 @@ impl Wires {
     /// Closes connections that have waited for long, or were closed by the other side.
     pub(crate) fn sweep(&self) {
         let mut waiting = std::mem::take(&mut *self.idle.lock());
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        let still = |(wire, since): &mut (Wire, Instant)| {
-            since.elapsed() < IDLE_FOR && wire.drive(&mut context).is_pending()
-        };
+        let still = |(wire, since): &mut (Wire, Instant)| since.elapsed() < IDLE_FOR && wire.is_ready();
         self.idle.lock().extend(waiting.extract_if(.., still));
     }
 
-    /// The connection that was used last and is still open.
-    async fn take(&self) -> Option<Wire> {
+    /// The connection that was used last and can still take a request.
+    fn take(&self) -> Option<Wire> {
         loop {
             let (mut wire, since) = self.idle.lock().pop()?;
-            if since.elapsed() < IDLE_FOR && wire.is_ready().await {
+            if since.elapsed() < IDLE_FOR && wire.is_ready() {
                 return Some(wire);
             }
         }
@@ -108,10 +105,15 @@ impl Wires {
         response.map(|body| Arriving { body, ended: false, wire: Some((wire, Arc::clone(self))) })
     }
 
-    fn put(&self, wire: Wire) {
-        let mut idle = self.idle.lock();
-        if idle.len() < MOST_IDLE && wire.connection.is_some() && !wire.sender.is_closed() {
-            idle.push((wire, Instant::now()));
+    /// Keeps a connection for the next request, if it could take one at once. An upstream may answer before it has
+    /// read the whole request; what is left of that upload would stand in the way of every later request, so such
+    /// a connection is closed.
+    fn put(&self, mut wire: Wire) {
+        if wire.is_ready() {
+            let mut idle = self.idle.lock();
+            if idle.len() < MOST_IDLE {
+                idle.push((wire, Instant::now()));
+            }
         }
     }
 }
@@ -146,15 +148,11 @@ impl Wire {
         Poll::Ready(())
     }
 
-    /// Whether it can take a request; not if the other side has closed it.
-    async fn is_ready(&mut self) -> bool {
-        poll_fn(|context| {
-            if self.drive(context).is_ready() {
-                return Poll::Ready(false);
-            }
-            self.sender.poll_ready(context).map(|ready| ready.is_ok())
-        })
-        .await
+    /// Whether it can take a request now: not while a request is still being sent, nor once the other side has closed
+    /// it. Nobody waits here, so nobody has to be woken.
+    fn is_ready(&mut self) -> bool {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        self.drive(&mut context).is_pending() && self.sender.is_ready()
     }
 
     /// Sends a request and drives the connection until the response begins. What was not sent comes back.

@@ -7,6 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::upstream::{Front, Upstream};
@@ -232,6 +233,41 @@ async fn connections_to_upstreams_are_used_again() {
     assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
+/// An upstream may answer before it has read the whole request. What is left of the upload must not stand in the way of
+/// the next request.
+#[tokio::test]
+async fn an_early_answer_to_an_unfinished_upload_does_not_poison_the_pool() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(stream).lines();
+                // Every head is answered at once; whatever follows it is read as further lines.
+                while let Ok(Some(line)) = lines.next_line().await {
+                    if line.is_empty() {
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                        lines.get_mut().write_all(answer).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let front = Front::start(&[address], "answer_within = \"10s\"\nretries = 0").await;
+    let mut uploads = Vec::new();
+    for length in ["content-length: 1000", "transfer-encoding: chunked"] {
+        let mut upload = tokio::net::TcpStream::connect(front.address).await.unwrap();
+        upload.write_all(format!("POST / HTTP/1.1\r\nhost: a\r\n{length}\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        tokio::time::timeout(LIMIT, upload.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        // Neither finished nor given up.
+        uploads.push(upload);
+        let (status, _, body) = front.get("/").await;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "ok"), "after {length}");
+    }
+}
+
 /// An upstream that closes its idle connections is asked over a new one, also for what must not be repeated.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_not_used() {
@@ -240,7 +276,6 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
     let (closed, mut closes) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
             let mut head = [0; 1024];
             // One answer that promises more, and then the end.
             let _ = stream.read(&mut head).await;
