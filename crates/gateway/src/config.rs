@@ -36,6 +36,13 @@ hob_house::section! {
         pub retries: u32 = 1,
         /// The most connections of clients at once; more wait.
         pub connections: u32 = 10_000,
+        /// How long a client may take to send the head of a request. A connection without a request is closed after
+        /// this time, or twice it at the latest.
+        pub head_within: Period = Period::from_secs(15),
+        /// How long a client may leave unread what it is sent.
+        pub unread_within: Period = Period::from_secs(30),
+        /// How long requests may go on once the gateway was told to stop.
+        pub drain_within: Period = Period::from_secs(5),
         /// Networks of proxies in front, whose word about where a request came from is taken.
         pub trusted_proxies: Vec<IpNet> = Vec::new(),
         /// The header that they write: "x_forwarded_for" or "forwarded".

@@ -14,6 +14,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
+use tokio_util::sync::CancellationToken;
 
 use super::headers::{self, Scheme};
 use super::tls;
@@ -48,12 +49,14 @@ pub(crate) struct Arrival {
     pub(crate) scheme: Scheme,
     /// The peer's address in a header.
     said: HeaderValue,
+    /// Cancelled when the proxy has stopped: then upgraded connections end, too.
+    cut: CancellationToken,
 }
 
 impl Arrival {
-    pub(crate) fn new(peer: SocketAddr, scheme: Scheme) -> Self {
+    pub(crate) fn new(peer: SocketAddr, scheme: Scheme, cut: CancellationToken) -> Self {
         let said = HeaderValue::try_from(peer.ip().to_canonical().to_string()).expect("digits and signs");
-        Self { peer, scheme, said }
+        Self { peer, scheme, said, cut }
     }
 }
 
@@ -101,7 +104,7 @@ impl Forwarder {
         let mut client_side = None;
         if let Some((on_upgrade, protocol)) = upgrade {
             headers::keep_upgrade(request.headers_mut(), protocol);
-            client_side = Some(on_upgrade);
+            client_side = Some((on_upgrade, arrival.cut.clone()));
         }
         match self.send(request).await {
             Ok(response) => passed_back(response, client_side),
@@ -249,21 +252,24 @@ impl Failure {
     }
 }
 
-/// An upstream's response for the client; after a 101 the two talk to each other.
-fn passed_back(mut response: Response<Arriving>, client_side: Option<OnUpgrade>) -> Answer {
+/// An upstream's response for the client; after a 101 the two talk to each other, until the proxy has stopped.
+fn passed_back(
+    mut response: Response<Arriving>,
+    client_side: Option<(OnUpgrade, CancellationToken)>,
+) -> Answer {
     let protocol = headers::strip_hop_by_hop(response.headers_mut());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let (Some(client_side), Some(protocol)) = (client_side, protocol) else {
+        let (Some((client_side, cut)), Some(protocol)) = (client_side, protocol) else {
             return plain(StatusCode::BAD_GATEWAY, "The upstream switched protocols unasked.");
         };
         headers::keep_upgrade(response.headers_mut(), protocol);
         let upstream_side = hyper::upgrade::on(&mut response);
-        tokio::spawn(async move {
+        tokio::spawn(cut.run_until_cancelled_owned(async move {
             let Ok((client, upstream)) = tokio::try_join!(client_side, upstream_side) else { return };
             let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
             // Either side ends it as it likes, also by vanishing.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
-        });
+        }));
         let (parts, body) = response.into_parts();
         body.let_go();
         return Response::from_parts(parts, Either::Right(Full::default()));

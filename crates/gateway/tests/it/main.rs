@@ -1,6 +1,7 @@
 //! The gateway's contract, on every store: G1–G19, read with plain commands.
 
 mod browser;
+mod connections;
 mod counts;
 mod faces;
 mod kit;

@@ -25,6 +25,9 @@ use tokio::net::TcpListener;
 
 use crate::kit::NEEDS;
 
+/// More than the buffers of a connection hold.
+pub(crate) const LARGE_BYTES: usize = 64 << 20;
+
 /// A service that echoes, streams, talks over WebSockets, and is slow, as asked.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
@@ -39,6 +42,7 @@ impl Upstream {
             .route("/headers", any(headers))
             .route("/echo", any(async |body: Body| Response::new(body)))
             .route("/stream", get(stream))
+            .route("/large", get(async || vec![b'x'; LARGE_BYTES]))
             .route("/slow", any(async || tokio::time::sleep(LIMIT).await))
             .route("/status/404", any(async || StatusCode::NOT_FOUND))
             .route("/socket", any(socket))

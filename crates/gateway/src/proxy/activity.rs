@@ -1,0 +1,74 @@
+//! Whether a client's connection is in use: while it is not, it only takes the place of others.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Frame, SizeHint};
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A request of a connection, until its answer is sent or given up.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Activity>);
+
+impl Activity {
+    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.begun.fetch_add(1, SeqCst);
+        UnderWay(Arc::clone(self))
+    }
+
+    /// Done when no request was under way for `within`, at the latest after twice that time. hyper has limits for the
+    /// head of a request, but they begin with its first byte, or with an HTTP/1 connection; a client may send
+    /// nothing at all, or keep an HTTP/2 connection open without requests.
+    pub(crate) async fn idle(&self, within: Duration) {
+        loop {
+            let begun = self.begun.load(SeqCst);
+            let idle = self.ended.load(SeqCst) == begun;
+            tokio::time::sleep(within).await;
+            if idle && self.begun.load(SeqCst) == begun {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, SeqCst);
+    }
+}
+
+/// The body of an answer, which keeps its request under way until it is sent.
+#[derive(Debug)]
+pub(crate) struct Outgoing<B> {
+    pub(crate) body: B,
+    pub(crate) _request: UnderWay,
+}
+
+impl<B: Body + Unpin> Body for Outgoing<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

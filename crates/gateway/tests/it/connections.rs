@@ -1,0 +1,157 @@
+//! Clients that are silent, slow or greedy give their connection back, and a stop ends all of them.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use hob_testkit::{LIMIT, wait_for};
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::upstream::{Front, Upstream};
+
+const HASTY: &str = "head_within = \"200ms\"\n";
+
+/// Reads until the gateway closes the connection.
+async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut read = Vec::new();
+    // A connection that is cut may end with a reset.
+    let _ = tokio::time::timeout(LIMIT, stream.read_to_end(&mut read)).await.expect("an end");
+    read
+}
+
+async fn connect(front: &Front, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(front.address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// Two silent connections are all that `connections = 2` allows: a third client is served once they are closed.
+#[tokio::test]
+async fn silent_connections_are_closed_and_make_room() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], &format!("{HASTY}connections = 2")).await;
+    let mut silent = [connect(&front, b"").await, connect(&front, b"").await];
+    assert_eq!(front.get("/").await.0, StatusCode::OK);
+    for stream in &mut silent {
+        assert_eq!(read_to_end(stream).await, b"");
+    }
+}
+
+/// Whatever part of a head a client sends before it stops, its connection is closed.
+#[tokio::test]
+async fn connections_with_an_unfinished_head_are_closed() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], HASTY).await;
+    for bytes in [
+        b"P".as_slice(),
+        b"PRI * HTTP/2.0\r\n\r\nSM",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: ",
+    ] {
+        let mut stream = connect(&front, bytes).await;
+        let read = read_to_end(&mut stream).await;
+        assert!(!read.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&read));
+    }
+    assert_eq!(upstream.hits(), 0);
+}
+
+/// A head that arrives byte by byte, each in time, is not a head in time.
+#[tokio::test]
+async fn slow_heads_do_not_hold_a_connection() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], HASTY).await;
+    let mut stream = connect(&front, b"GET / HTTP/1.1\r\nhost: a\r\n").await;
+    wait_for("the slow client to be disconnected", LIMIT, async || {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        stream.write_all(b"x: y\r\n").await.is_err()
+    })
+    .await;
+}
+
+/// A connection is not kept for requests that never follow, whatever the version of HTTP.
+#[tokio::test]
+async fn connections_without_a_further_request_are_closed() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], HASTY).await;
+    let mut http1 = connect(&front, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(read_to_end(&mut http1).await.ends_with(b"hello"));
+
+    let stream = TcpStream::connect(front.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let request = http::Request::get(front.url("/")).body(Empty::<bytes::Bytes>::new()).unwrap();
+    let body = sender.send_request(request).await.unwrap().into_body();
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
+    let _ = tokio::time::timeout(LIMIT, ended).await.expect("an end").unwrap();
+}
+
+/// A request that takes longer than a head may is under way, and so is an answer that never ends.
+#[tokio::test]
+async fn connections_in_use_stay_open() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], HASTY).await;
+    let stream = TcpStream::connect(front.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let mut connection = tokio::spawn(connection);
+    let request = http::Request::get(front.url("/stream")).body(Empty::<bytes::Bytes>::new()).unwrap();
+    let _endless = sender.send_request(request).await.unwrap();
+    // An idle connection ends within twice the limit.
+    let ended = tokio::time::timeout(Duration::from_millis(1000), &mut connection).await;
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+/// The answer to a client that does not read stays in memory no longer than it may.
+#[tokio::test]
+async fn clients_that_do_not_read_are_disconnected() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "unread_within = \"200ms\"\nconnections = 1").await;
+    let mut greedy = connect(&front, b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    // There is one permit: the next client is served once the greedy one is gone.
+    assert_eq!(front.get("/").await.0, StatusCode::OK);
+    assert!(read_to_end(&mut greedy).await.len() < crate::upstream::LARGE_BYTES);
+}
+
+/// A WebSocket holds its permit until it is closed, and is counted as a connection until then.
+#[tokio::test]
+async fn an_upgraded_connection_keeps_its_permit() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "connections = 1").await;
+    let (mut socket, _) =
+        tokio_tungstenite::connect_async(format!("ws://{}/socket", front.address)).await.unwrap();
+    let mut waiting = connect(&front, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+    // By then the upgrade is complete, and the accept loop had time to take the next client.
+    for _ in 0..10 {
+        socket.send(Message::text("hello")).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("hello"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    wait_for("the socket to be counted as the one connection", LIMIT, async || {
+        front.gateway.picture().summary().await.unwrap().connections == 1
+    })
+    .await;
+    assert_eq!(upstream.hits(), 1);
+    drop(socket);
+    assert!(read_to_end(&mut waiting).await.ends_with(b"hello"));
+}
+
+/// What never ends by itself is cut off once the gateway has stopped.
+#[tokio::test]
+async fn a_stop_ends_requests_and_upgraded_connections() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&[upstream.address], "drain_within = \"200ms\"").await;
+    let (mut socket, _) =
+        tokio_tungstenite::connect_async(format!("ws://{}/socket", front.address)).await.unwrap();
+    let mut endless = connect(&front, b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    wait_for("both to reach the upstream", LIMIT, async || upstream.hits() == 2).await;
+    assert_eq!(front.house.tasks.stop(LIMIT).await, Vec::<String>::new());
+    read_to_end(&mut endless).await;
+    let ended = tokio::time::timeout(LIMIT, socket.next()).await.expect("an end");
+    assert!(!matches!(ended, Some(Ok(_))), "{ended:?}");
+}
