@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::RwLock;
 
-use crate::identity::Identity;
-use crate::limiter::Limiter;
+use crate::identity::{Chain, Identity, Origin};
+use crate::limiter::{Limiter, LiveRule};
 use crate::meter::{Meter, Outcome};
 use crate::policy::Policy;
 use crate::refusal::{Fields, XRateLimit};
@@ -27,15 +27,25 @@ pub struct Admission {
 
 #[derive(Debug)]
 struct Inner {
-    policy: RwLock<Arc<Policy>>,
+    in_force: RwLock<Arc<InForce>>,
     limiter: Limiter,
     meter: Arc<Meter>,
     endpoints: Arc<Endpoints>,
 }
 
+/// A policy and its rules, replaced together. A request is judged by the ones that it found, however long that takes.
+#[derive(Debug)]
+struct InForce {
+    policy: Policy,
+    rules: Arc<Vec<Arc<LiveRule>>>,
+}
+
 /// A request that was looked at. It is counted when its answer is known.
 #[derive(Debug)]
 pub struct Admitted {
+    /// Where the request comes from, and the header that this was read from.
+    pub(crate) origin: Origin,
+    pub(crate) chain: Chain,
     /// The client is told so in any case.
     pub fields: Option<Fields>,
     pub refusal: Option<Refusal>,
@@ -86,19 +96,15 @@ struct Ticket {
 impl Admission {
     #[must_use]
     pub fn new(policy: Policy, limiter: Limiter, meter: Arc<Meter>, endpoints: Arc<Endpoints>) -> Self {
-        let policy = RwLock::new(Arc::new(policy));
-        Self { inner: Arc::new(Inner { policy, limiter, meter, endpoints }) }
+        let in_force = RwLock::new(Arc::new(InForce { policy, rules: limiter.rules() }));
+        Self { inner: Arc::new(Inner { in_force, limiter, meter, endpoints }) }
     }
 
     /// Puts another policy in force, for the next request. `store_within` is how long that may wait for the store.
     pub fn replace(&self, policy: Policy, store_within: Duration) {
+        let mut in_force = self.inner.in_force.write();
         self.inner.limiter.replace(&policy, store_within);
-        *self.inner.policy.write() = Arc::new(policy);
-    }
-
-    #[must_use]
-    pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.inner.policy.read())
+        *in_force = Arc::new(InForce { policy, rules: self.inner.limiter.rules() });
     }
 
     #[must_use]
@@ -120,15 +126,17 @@ impl Admission {
         headers: &HeaderMap,
     ) -> Admitted {
         let began = Instant::now();
-        let policy = self.policy();
+        let in_force = Arc::clone(&self.inner.in_force.read());
+        let policy = &in_force.policy;
         let origin = policy.trust.origin(peer, headers);
         let x_ratelimit = if policy.x_ratelimit { XRateLimit::Sent } else { XRateLimit::Left };
         let counted = policy.count_loopback || !origin.address.is_loopback();
-        let mut admitted = Admitted { fields: None, refusal: None, x_ratelimit, ticket: None };
+        let chain = policy.trust.chain;
+        let mut admitted = Admitted { origin, chain, fields: None, refusal: None, x_ratelimit, ticket: None };
         if policy.deny.has_address(origin.address) {
             admitted.refusal = Some(Refusal::Denied);
         } else if !policy.allow.has_address(origin.address) {
-            self.ask_rules(&policy, origin, (method, path, headers), &mut admitted).await;
+            self.ask_rules(&in_force, (method, path, headers), &mut admitted).await;
         }
         // One rule for what is counted, in every family.
         if counted {
@@ -143,17 +151,16 @@ impl Admission {
     /// Every rule that is about the request must let it pass; the first that does not ends it.
     async fn ask_rules(
         &self,
-        policy: &Policy,
-        origin: crate::identity::Origin,
+        InForce { policy, rules }: &InForce,
         (method, path, headers): (&Method, &str, &HeaderMap),
         admitted: &mut Admitted,
     ) {
-        for live in self.inner.limiter.rules().iter() {
+        for live in rules.iter() {
             let rule = live.rule();
             if !rule.is_about(method, path, headers) {
                 continue;
             }
-            let identity = Identity::of(&rule.by, origin, headers);
+            let identity = Identity::of(&rule.by, admitted.origin, headers);
             if policy.deny.has_name(&identity) {
                 admitted.refusal = Some(Refusal::Denied);
                 return;

@@ -21,7 +21,7 @@ use super::tls;
 use super::upstream::{Health, InFlight, Upstream, Upstreams};
 use super::wire::{Arriving, Sent, Unanswered};
 use crate::Error;
-use crate::admission::Admission;
+use crate::admission::Admitted;
 use crate::config::Config;
 
 /// What clients get: an upstream's body as it comes in, or a few words of ours.
@@ -82,13 +82,11 @@ impl Forwarder {
         &self,
         mut request: Request<Incoming>,
         arrival: &Arrival,
-        admission: &Admission,
+        admitted: &Admitted,
     ) -> Answer {
         if request.method() == Method::CONNECT {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not for a gateway.");
         }
-        let policy = admission.policy();
-        let origin = policy.trust.origin(arrival.peer, request.headers());
         let protocol = headers::strip_hop_by_hop(request.headers_mut());
         // Only HTTP/1.1 has upgrades of this kind.
         let upgrade = match protocol {
@@ -98,8 +96,8 @@ impl Forwarder {
             _ => None,
         };
         let (uri, version) = (request.uri().clone(), request.version());
-        let from =
-            headers::From { peer: &arrival.said, origin, chain: policy.trust.chain, scheme: arrival.scheme };
+        let Admitted { origin, chain, .. } = *admitted;
+        let from = headers::From { peer: &arrival.said, origin, chain, scheme: arrival.scheme };
         headers::prepare(request.headers_mut(), (&uri, version), &from);
         let mut client_side = None;
         if let Some((on_upgrade, protocol)) = upgrade {

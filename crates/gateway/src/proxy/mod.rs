@@ -54,7 +54,7 @@ impl Proxy {
             admission.admit(arrival.peer, request.method(), request.uri().path(), request.headers()).await;
         let mut response = match admitted.refusal {
             Some(refusal) => plain(refusal.status(), refusal.reason()),
-            None => self.inner.forwarder.forward(request, arrival, admission).await,
+            None => self.inner.forwarder.forward(request, arrival, &admitted).await,
         };
         admitted.tell(response.headers_mut());
         admitted.answered(response.status());

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{LIMIT, Layout, TestHouse, wait_for};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::kit::NEEDS;
 use crate::upstream::{Front, Upstream};
 
 /// An address that nobody listens on.
@@ -194,6 +195,48 @@ async fn upstreams_are_reloaded_live() {
     let hits = before.hits();
     front.get("/").await;
     assert_eq!(before.hits(), hits);
+}
+
+/// A reload while a request waits for its limit: it is forwarded as it was admitted, by the policy that it found.
+#[tokio::test]
+async fn a_reload_in_the_middle_of_a_request_does_not_change_where_it_came_from() {
+    let upstream = Upstream::start().await;
+    let config = |more: &str| {
+        let rule = "[[rules]]\nname = \"api\"\nwindows = \"100/1m\"\n";
+        let toml = format!(
+            "listen = \"127.0.0.1:0\"\nupstream = [\"http://{}\"]\nstore_within = \"30s\"\n{more}\n{rule}",
+            upstream.address
+        );
+        toml::from_str::<hob_gateway::Config>(&toml).unwrap()
+    };
+    let trusting = config("trusted_proxies = [\"127.0.0.0/8\"]");
+    // The store replaces the policy at the moment when it is asked about the first caller.
+    let admission = std::sync::Arc::new(std::sync::OnceLock::<hob_gateway::Admission>::new());
+    let (reloaded, suspicious) = (std::sync::Arc::clone(&admission), config(""));
+    let guard = hob_engine::Guard::new(move |changes| {
+        let asked = changes.keys().iter().any(|key| key.starts_with(b"ha:gateway:limit:api:"));
+        if let Some(admission) = reloaded.get().filter(|_| asked) {
+            admission.replace(hob_gateway::Policy::new(&suspicious).unwrap(), LIMIT);
+        }
+        Ok(())
+    });
+    let engine = hob_engine::Engine::new(hob_engine::Config { guard: Some(guard), ..Default::default() });
+    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let mut node = house.house().clone();
+    node.hot = hob_hot::Hot::embedded(&engine);
+    let front = Front::on(house, &node, hob_house::Live::fixed(trusting)).await;
+    admission.set(front.gateway.admission().clone()).unwrap();
+
+    let told = async || {
+        let request = http::Request::get(front.url("/headers")).header("x-forwarded-for", "203.0.113.9");
+        let body = front.send(request, "").await.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(body.to_vec()).unwrap()
+    };
+    let first = told().await;
+    assert!(first.contains("x-real-ip: 203.0.113.9\n"), "{first}");
+    assert!(first.contains("x-forwarded-for: 203.0.113.9, 127.0.0.1\n"), "{first}");
+    let next = told().await;
+    assert!(next.contains("x-real-ip: 127.0.0.1\n") && !next.contains("203.0.113.9"), "{next}");
 }
 
 /// Connections to upstreams are used again and again, also after answers without a length, and after a client left.

@@ -15,7 +15,7 @@ use axum::routing::{any, get};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hob_gateway::{Config, Gateway};
-use hob_house::Live;
+use hob_house::{House, Live};
 use hob_testkit::{LIMIT, Layout, TestHouse};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -119,7 +119,13 @@ impl Front {
 
     pub(crate) async fn following(config: Live<Config>) -> Self {
         let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let gateway = Gateway::open(&house, config).await.unwrap();
+        let node = house.house().clone();
+        Self::on(house, &node, config).await
+    }
+
+    /// On a node of a house.
+    pub(crate) async fn on(house: TestHouse, node: &House, config: Live<Config>) -> Self {
+        let gateway = Gateway::open(node, config).await.unwrap();
         gateway.start();
         let address = gateway.address().unwrap();
         let client =
