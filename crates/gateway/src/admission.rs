@@ -129,7 +129,7 @@ impl Admission {
         let in_force = Arc::clone(&self.inner.in_force.read());
         let policy = &in_force.policy;
         let origin = policy.trust.origin(peer, headers);
-        let x_ratelimit = if policy.x_ratelimit { XRateLimit::Sent } else { XRateLimit::Left };
+        let x_ratelimit = if policy.x_ratelimit { XRateLimit::Sent } else { XRateLimit::Omitted };
         let counted = policy.count_loopback || !origin.address.is_loopback();
         let chain = policy.trust.chain;
         let mut admitted = Admitted { origin, chain, fields: None, refusal: None, x_ratelimit, ticket: None };

@@ -94,7 +94,7 @@ impl Fields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XRateLimit {
     Sent,
-    Left,
+    Omitted,
 }
 
 /// Rounded up, so that whoever waits that long has waited long enough.
@@ -141,7 +141,7 @@ mod tests {
         let rule = rule("name = \"api\"\nwindows = \"20/1s\"");
         let allowed = Verdict::Decided(Decision::Allowed(quota(20, 7, 650)));
         let mut headers = HeaderMap::new();
-        Fields::new(&rule, &allowed).write(&mut headers, XRateLimit::Left);
+        Fields::new(&rule, &allowed).write(&mut headers, XRateLimit::Omitted);
         assert_eq!(headers["ratelimit"], "\"api\";r=7;t=1");
         assert!(!headers.contains_key("retry-after") && !headers.contains_key("x-ratelimit-limit"));
     }
