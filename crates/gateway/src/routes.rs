@@ -49,10 +49,8 @@ impl Gateway {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
-            Error::Hot(error @ (hob_hot::Error::Unavailable { .. } | hob_hot::Error::Interrupted { .. })) => {
-                tracing::warn!(%error, "the gateway's numbers could not be read");
-                Self::unavailable("Hot state does not answer.")
-            }
+            Error::Hot(error) => error.into(),
+            Error::Records(error) => error.into(),
             error => Self::internal(error),
         }
     }
@@ -374,5 +372,26 @@ impl GatewayPercentiles {
             p99: at(99.0),
             p999: at(99.9),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    /// A store or a database that is not ready says so by itself; it is not a fault of ours.
+    #[test]
+    fn what_is_not_ready_is_unavailable() {
+        let refused =
+            |code: &str| Error::Hot(hob_hot::Error::Refused { code: code.to_owned(), detail: String::new() });
+        let away = hob_records::Error::Unavailable { source: None };
+        let lost = hob_hot::Error::Interrupted { reason: "gone".to_owned() };
+        for error in [refused("LOADING"), refused("CLUSTERDOWN"), Error::Records(away), Error::Hot(lost)] {
+            let told = error.to_string();
+            assert_eq!(Problem::from(error).status(), StatusCode::SERVICE_UNAVAILABLE, "{told}");
+        }
+        assert_eq!(Problem::from(refused("WRONGTYPE")).status(), StatusCode::INTERNAL_SERVER_ERROR);
     }
 }
