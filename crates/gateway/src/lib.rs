@@ -13,6 +13,7 @@ mod admission;
 mod config;
 mod demo;
 mod error;
+mod foreign;
 mod gateway;
 mod histogram;
 pub mod identity;

@@ -7,6 +7,7 @@ use hob_hot::{Call, FromRedisValue, Hot, Value, cmd};
 use hob_schema::{Key, Shard};
 
 use crate::Error;
+use crate::foreign;
 use crate::histogram::{Bucket, Histogram};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::publish::{HOUR_MS, gauges};
@@ -109,13 +110,11 @@ impl Picture {
         };
         let mut calls = vec![mget(&gauge)];
         calls.extend(self.shards().map(|shard| mget(&totals(shard))));
-        let mut answers = self.ask::<Vec<Option<u64>>>(&calls).await?.into_iter();
+        let mut answers = self.ask::<Values>(&calls).await?.into_iter();
         let gauge = answers.next().unwrap_or_default();
         let mut sums = [0; 4];
-        for totals in answers {
-            sums.iter_mut().zip(totals).for_each(|(sum, total)| *sum += total.unwrap_or(0));
-        }
-        let at = |index: usize| gauge.get(index).copied().flatten().unwrap_or(0);
+        answers.for_each(|totals| add_counts(&mut sums, &totals));
+        let at = |index: usize| gauge.get(index).map_or(0, read_count);
         let [accepted, total, limited, errors] = sums;
         Ok(Summary {
             connections: at(0),
@@ -146,16 +145,15 @@ impl Picture {
                 mget(&keys.collect::<Vec<_>>())
             })
             .collect();
-        let answers = self.ask::<Vec<Option<String>>>(&calls).await?;
+        let answers = self.ask::<Values>(&calls).await?;
         let mut found: BTreeMap<String, EndpointPicture> = BTreeMap::new();
         for ((_, names), values) in names.iter().zip(answers) {
             for (name, values) in names.iter().zip(values.chunks_exact(4)) {
-                let int = |at: usize| values[at].as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
                 let picture = found.entry(name.to_string()).or_default();
-                picture.requests += int(0);
-                picture.errors += int(1);
-                picture.timed += int(2);
-                picture.time_ms += values[3].as_deref().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+                picture.requests += read_count(&values[0]);
+                picture.errors += read_count(&values[1]);
+                picture.timed += read_count(&values[2]);
+                picture.time_ms += values[3].as_deref().map_or(0.0, foreign::millis);
             }
         }
         let named = found.into_iter().map(|(name, picture)| EndpointPicture { name, ..picture });
@@ -172,15 +170,11 @@ impl Picture {
         };
         let keys = |shard| statuses.iter().map(|status| key(shard, status)).collect::<Vec<_>>();
         let calls: Vec<Call> = self.shards().map(|shard| mget(&keys(shard))).collect();
-        let mut found = BTreeMap::new();
-        for answer in self.ask::<Vec<Option<u64>>>(&calls).await? {
-            for (status, count) in statuses.iter().zip(answer) {
-                if let Some(count) = count {
-                    *found.entry(*status).or_default() += count;
-                }
-            }
+        let mut counts = vec![0; statuses.len()];
+        for answer in self.ask::<Values>(&calls).await? {
+            add_counts(&mut counts, &answer);
         }
-        Ok(found)
+        Ok(statuses.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect())
     }
 
     /// The last 24 hours, the oldest first.
@@ -192,8 +186,8 @@ impl Picture {
         };
         let calls: Vec<Call> = self.shards().map(|shard| mget(&keys(shard))).collect();
         let mut counts = vec![0; starts.len()];
-        for answer in self.ask::<Vec<Option<u64>>>(&calls).await? {
-            counts.iter_mut().zip(answer).for_each(|(sum, count)| *sum += count.unwrap_or(0));
+        for answer in self.ask::<Values>(&calls).await? {
+            add_counts(&mut counts, &answer);
         }
         let hour = |(start_unix_ms, requests)| HourCount { start_unix_ms, requests };
         Ok(starts.into_iter().zip(counts).map(hour).collect())
@@ -204,18 +198,18 @@ impl Picture {
         let shard = gauges(&self.keys);
         let hash = |key: Key| Call::from(cmd("HGETALL").arg(key.as_bytes()));
         let calls = [hash(self.keys.instance_connections(shard)), hash(self.keys.instance_starts(shard))];
-        let mut answers = self.ask::<BTreeMap<String, u64>>(&calls).await?.into_iter();
+        let mut answers = self.ask::<Fields>(&calls).await?.into_iter().map(read_counts);
         let (connections, starts) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
         let ids: Vec<InstanceId> = connections.keys().filter_map(|id| InstanceId::new(id).ok()).collect();
         let count = |id: &InstanceId| {
             let shard = self.keys.space().shard_of(id.as_str());
             Call::from(cmd("GET").arg(self.keys.requests_by_instance(id, shard).as_bytes()))
         };
-        let counts = self.ask::<Option<u64>>(&ids.iter().map(count).collect::<Vec<_>>()).await?;
-        let picture = |(id, requests): (&InstanceId, Option<u64>)| InstancePicture {
+        let counts = self.ask::<Option<Vec<u8>>>(&ids.iter().map(count).collect::<Vec<_>>()).await?;
+        let picture = |(id, requests): (&InstanceId, Option<Vec<u8>>)| InstancePicture {
             id: id.to_string(),
             connections: connections.get(id.as_str()).copied().unwrap_or(0),
-            requests: requests.unwrap_or(0),
+            requests: read_count(&requests),
             started_unix_ms: starts.get(id.as_str()).copied().unwrap_or(0),
         };
         Ok(ids.iter().zip(counts).map(picture).collect())
@@ -240,7 +234,7 @@ impl Picture {
                 calls.push(cmd("HGETALL").arg(key.as_bytes()).into());
             }
         }
-        let answers = self.ask::<Vec<(String, u64)>>(&calls).await?;
+        let answers = self.ask::<Fields>(&calls).await?.into_iter().map(read_counts);
         let mut found: BTreeMap<u64, Histogram> =
             (first..=last).step_by(MINUTE_MS as usize).map(|at| (at, Histogram::default())).collect();
         for (start, fields) in hours.iter().cycle().zip(answers) {
@@ -269,15 +263,15 @@ impl Picture {
             hottest.push(cmd("ZREVRANGE").arg(key.as_bytes()).arg(0).arg(9).arg("WITHSCORES").into());
         }
         let mut picture = LimitPicture::default();
-        for counts in self.ask::<BTreeMap<String, u64>>(&counts).await? {
+        for counts in self.ask::<Fields>(&counts).await?.into_iter().map(read_counts) {
             let count = |field| counts.get(field).copied().unwrap_or(0);
             picture.allowed += count("allowed");
             picture.refused += count("refused");
             picture.shadowed += count("shadowed");
         }
         let mut callers: BTreeMap<String, f64> = BTreeMap::new();
-        for part in self.ask::<Vec<(String, f64)>>(&hottest).await? {
-            part.into_iter().for_each(|(caller, count)| *callers.entry(caller).or_default() += count);
+        for (caller, count) in self.ask::<Vec<(Vec<u8>, f64)>>(&hottest).await?.into_iter().flatten() {
+            *callers.entry(String::from_utf8_lossy(&caller).into_owned()).or_default() += count;
         }
         picture.hottest = callers.into_iter().map(|(caller, count)| (caller, count as u64)).collect();
         picture.hottest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -288,10 +282,9 @@ impl Picture {
     async fn endpoint_names(&self) -> Result<Vec<(Shard, Vec<Endpoint>)>, Error> {
         let shards: Vec<Shard> = self.shards().collect();
         let members = |shard: &Shard| Call::from(cmd("SMEMBERS").arg(self.keys.endpoints(*shard).as_bytes()));
-        let answers = self.ask::<Vec<String>>(&shards.iter().map(members).collect::<Vec<_>>()).await?;
-        let named = |names: Vec<String>| {
-            names
-                .into_iter()
+        let answers = self.ask::<Vec<Vec<u8>>>(&shards.iter().map(members).collect::<Vec<_>>()).await?;
+        let named = |names: Vec<Vec<u8>>| {
+            foreign::texts(names)
                 .chain(["other".to_owned()])
                 .filter_map(|name| Endpoint::new(name).ok())
                 .collect()
@@ -303,9 +296,11 @@ impl Picture {
         self.keys.space().shards()
     }
 
-    async fn ask<T: FromRedisValue>(&self, calls: &[Call]) -> Result<Vec<T>, Error> {
+    /// A key of another type than ours reads as if it were not there.
+    async fn ask<T: FromRedisValue + Default>(&self, calls: &[Call]) -> Result<Vec<T>, Error> {
         let read = |answer: hob_hot::Result<Value>| {
-            T::from_redis_value(answer?).map_err(|error| hob_hot::Error::Reply(error.to_string()))
+            let Some(value) = foreign::or_nothing(answer.map(Some))? else { return Ok(T::default()) };
+            T::from_redis_value(value).map_err(|error| hob_hot::Error::Reply(error.to_string()))
         };
         Ok(self.hot.batch(calls).await.into_iter().map(read).collect::<Result<_, _>>()?)
     }
@@ -317,6 +312,24 @@ pub(crate) fn merged(minutes: &[MinuteLatency]) -> Histogram {
     let mut all = Histogram::default();
     minutes.iter().for_each(|minute| all.merge(&minute.histogram));
     all
+}
+
+/// What MGET answers with, and HGETALL. Both may hold what somebody else wrote.
+type Values = Vec<Option<Vec<u8>>>;
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn read_count(value: &Option<Vec<u8>>) -> u64 {
+    value.as_deref().map_or(0, foreign::count)
+}
+
+fn read_counts(fields: Fields) -> BTreeMap<String, u64> {
+    let text =
+        |(field, value): (Vec<u8>, Vec<u8>)| Some((String::from_utf8(field).ok()?, foreign::count(&value)));
+    fields.into_iter().filter_map(text).collect()
+}
+
+fn add_counts(sums: &mut [u64], values: &Values) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += read_count(value));
 }
 
 fn mget(keys: &[Key]) -> Call {

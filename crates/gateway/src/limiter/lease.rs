@@ -19,6 +19,7 @@ use hob_schema::Key;
 use parking_lot::Mutex;
 
 use super::availability::Availability;
+use super::claim;
 use super::generations::Generations;
 use crate::identity::Identity;
 
@@ -198,7 +199,8 @@ impl Pool {
         let share = (lender.rule.most_at_once() / SHARE).max(1);
         let most = self.tokens.lock().want.clamp(1, share).max(least);
         let at = Instant::now();
-        match lender.rule.borrow(&lender.hot, &self.key, least..=most).await {
+        let borrow = || lender.rule.borrow(&lender.hot, &self.key, least..=most);
+        match claim::ask((&lender.hot, &lender.rule, &self.key), borrow).await {
             Ok(lent) => {
                 let asked = Asked { least, most, at, answered_at: Instant::now() };
                 self.tokens.lock().receive(lent, asked, lender.hold);

@@ -2,6 +2,7 @@
 //! rule says.
 
 mod availability;
+mod claim;
 mod generations;
 mod hottest;
 mod lease;
@@ -180,7 +181,9 @@ impl Limiter {
                 return Verdict::Decided(decision);
             }
         } else if !self.inner.availability.is_away() {
-            match rule.kept().take(&live.hot, &[self.key(rule, identity)], cost).await {
+            let (kept, key) = (rule.kept(), self.key(rule, identity));
+            let take = || kept.take(&live.hot, std::slice::from_ref(&key), cost);
+            match claim::ask((&live.hot, kept, &key), take).await {
                 Ok(decision) => return Verdict::Decided(decision),
                 Err(error) => self.inner.availability.failed(&error),
             }

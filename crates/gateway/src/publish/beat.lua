@@ -4,13 +4,26 @@
 --       5 current · 6 most connections · 7 speed · 8 most speed
 -- ARGV  instance, 'first' or 'again', connections, the most of them at once since the last beat, hold_ms,
 --       now_us ('' = the store's clock), then age_ms and count of requests seen since the last beat
--- Returns {'beat', now_ms}
+-- Returns {'beat', now_ms, foreign keys that were overwritten…}
 -- TTL: of the seconds only, which are looked at for two minutes and kept for five. The sets are bounded by the
 -- instances that live; a dead one goes with the next beat of any other.
+claim('zset', KEYS[1])
+for place = 2, 4 do claim('hash', KEYS[place]) end
 local instance, connections, peak, hold_ms = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 -- The newest lease says what time it was at the latest beat.
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local now = math.max(clock_ms(ARGV[6]), tonumber(newest[2] or 0) - hold_ms)
+
+-- Keeps the highest value of a gauge.
+local function raise(key, value)
+  local held = redis.pcall('GET', key)
+  if type(held) == 'string' and is_count(held) then
+    if value > tonumber(held) then redis.call('SET', key, int(value)) end
+  else
+    if held then foreign[#foreign + 1] = key end
+    redis.call('SET', key, int(value))
+  end
+end
 
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', int(now))) do
   redis.call('ZREM', KEYS[1], dead)
@@ -26,24 +39,25 @@ if ARGV[2] == 'first' and redis.call('ZCARD', KEYS[1]) == 0 then
 end
 redis.call('ZADD', KEYS[1], int(now + hold_ms), instance)
 redis.call('HSET', KEYS[2], instance, int(connections))
-redis.call('HSETNX', KEYS[3], instance, int(now))
+if not is_count(redis.call('HGET', KEYS[3], instance) or '') then
+  redis.call('HSET', KEYS[3], instance, int(now))
+end
 
-local sum = 0
-for _, count in ipairs(redis.call('HVALS', KEYS[2])) do sum = sum + count end
+local sum = connections_of(KEYS[1], KEYS[2])
 redis.call('SET', KEYS[5], int(sum))
-local most = sum - connections + peak
-if most > tonumber(redis.call('GET', KEYS[6]) or 0) then redis.call('SET', KEYS[6], int(most)) end
+raise(KEYS[6], sum - connections + peak)
 
 local second = math.floor(now / 1000)
 for at = 7, #ARGV, 2 do
   local seen = math.floor((now - ARGV[at]) / 1000)
-  if seen > second - 120 then redis.call('HINCRBY', KEYS[4], int(seen), ARGV[at + 1]) end
+  if seen > second - 120 then add_field(KEYS[4], int(seen), ARGV[at + 1]) end
 end
 -- A second counts when it is over; late beats still add to it.
 local busiest = 0
 local seconds = redis.call('HGETALL', KEYS[4])
 for at = 1, #seconds, 2 do
-  local age = second - seconds[at]
+  local counted = is_count(seconds[at]) and is_count(seconds[at + 1])
+  local age = counted and second - seconds[at] or 120
   if age >= 120 then
     redis.call('HDEL', KEYS[4], seconds[at])
   elseif age > 0 then
@@ -52,5 +66,5 @@ for at = 1, #seconds, 2 do
 end
 redis.call('EXPIRE', KEYS[4], 300)
 redis.call('SET', KEYS[7], redis.call('HGET', KEYS[4], int(second - 1)) or 0)
-if busiest > tonumber(redis.call('GET', KEYS[8]) or 0) then redis.call('SET', KEYS[8], int(busiest)) end
-return {'beat', now}
+raise(KEYS[8], busiest)
+return {'beat', now, unpack(foreign)}

@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 use hob_hot::{CLOCK, Call, Hot, Reply, Script};
 use hob_schema::Shard;
 
+use crate::foreign::{self, OWN};
 use crate::keys::{InstanceId, Keys};
 
-static BEAT: Script = Script::with(&[CLOCK], include_str!("beat.lua"));
-static LEAVE: Script = Script::new(include_str!("leave.lua"));
+/// Lua that sums up what instances hold.
+const INSTANCES: &str = include_str!("instances.lua");
+
+static BEAT: Script = Script::with(&[CLOCK, OWN, INSTANCES], include_str!("beat.lua"));
+static LEAVE: Script = Script::with(&[OWN, INSTANCES], include_str!("leave.lua"));
 
 /// An instance that was not heard of for so long is dead.
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
@@ -71,7 +75,11 @@ impl Beat<'_> {
 /// The store's time in a beat's answer.
 pub(crate) fn read(mut reply: Reply) -> hob_hot::Result<u64> {
     match reply.word() {
-        "beat" => reply.next(),
+        "beat" => {
+            let now_ms = reply.next()?;
+            foreign::warn(reply)?;
+            Ok(now_ms)
+        }
         _ => Err(reply.unexpected()),
     }
 }
@@ -85,5 +93,5 @@ pub(crate) async fn leave(hot: &Hot, keys: &Keys, instance: &InstanceId) -> hob_
         keys.instance_starts(shard),
         keys.connections_current(shard),
     ]);
-    hot.run::<Reply>(call.arg(instance.as_str())).await.map(drop)
+    foreign::warn(hot.run(call.arg(instance.as_str())).await?)
 }

@@ -10,8 +10,14 @@
 --       the minute since 1970 ('' = now), its number and count; a minute is of this hour or the one before, or dropped
 -- Returns {'flushed' | 'repeated', now_ms, hour_ms, the places of endpoints that were counted as `other`…}
 --       {'stray', now_ms} when the hour is none of the three · {'lost', epoch found or ''}
+--       {'foreign', keys…} when keys hold what we cannot have written: nothing was counted. They are deleted, and so
+--       is the marker, since the totals that they held have to be put back
 -- TTL: what belongs to an instance or an hour goes a day after its last write, when nobody asks for it any more; the
 -- number of a flush is needed for seconds. The others are bounded by the set of endpoints and the codes there are.
+if not is_marker(KEYS[1]) then
+  redis.call('DEL', KEYS[1])
+  return {'foreign', KEYS[1]}
+end
 local gone = lost(KEYS[1], ARGV[1])
 if gone then return gone end
 local HOUR, DAY_S = 3600000, 86400
@@ -19,6 +25,44 @@ local now = clock_ms(ARGV[3])
 local hour = now - now % HOUR
 local turn = (hour - ARGV[4]) / HOUR + 1
 if turn < 0 or turn > 2 then return {'stray', now} end
+
+local statuses = tonumber(ARGV[11])
+local endpoints = tonumber(ARGV[12 + statuses])
+
+-- Every key is looked at before the first is written: a script that fails half way has counted half.
+local function check(kind, key)
+  if not is_a(kind, key) then foreign[#foreign + 1] = key end
+end
+
+local function check_number(key, is_one)
+  local held = redis.pcall('GET', key)
+  if held and not (type(held) == 'string' and is_one(held)) then foreign[#foreign + 1] = key end
+end
+
+local function is_sum(text)
+  return #text <= 40 and string.find(text, '^%d+%.?%d*$') ~= nil
+end
+
+check_number(KEYS[2], is_count)
+check('set', KEYS[3])
+for place = 4, 12 do check_number(KEYS[place], is_count) end
+for place = 13, 15 do check('hash', KEYS[place]) end
+for block = 16, 16 + 8 * endpoints, 8 do
+  check_number(KEYS[block], is_count)
+  check_number(KEYS[block + 1], is_count)
+  check('zset', KEYS[block + 2])
+  check_number(KEYS[block + 3], is_sum)
+  check_number(KEYS[block + 4], is_count)
+  for place = block + 5, block + 7 do check('hash', KEYS[place]) end
+end
+for place = 24 + 8 * endpoints, #KEYS do check_number(KEYS[place], is_count) end
+if #foreign > 0 then
+  for _, key in ipairs(foreign) do redis.call('DEL', key) end
+  redis.call('DEL', KEYS[1])
+  table.insert(foreign, 1, 'foreign')
+  return foreign
+end
+
 local repeated = tonumber(ARGV[2]) <= tonumber(redis.call('GET', KEYS[2]) or 0)
 local most, most_times = tonumber(ARGV[5]), tonumber(ARGV[6])
 
@@ -42,7 +86,7 @@ local function add_buckets(first, at, buckets)
     if place >= 0 and place <= turn then
       local key = KEYS[first + place]
       touched[key] = true
-      redis.call('HINCRBY', key, string.format('%d:%s', minute % 60, ARGV[bucket + 1]), ARGV[bucket + 2])
+      add_field(key, string.format('%d:%s', minute % 60, ARGV[bucket + 1]), ARGV[bucket + 2])
     end
   end
   for key in pairs(touched) do redis.call('EXPIRE', key, 26 * 3600) end
@@ -59,10 +103,7 @@ local function add_times(key, at, times)
   redis.call('ZREMRANGEBYRANK', key, 0, -(most_times + 1))
 end
 
-local statuses = tonumber(ARGV[11])
-local at = 12 + statuses
-local endpoints = tonumber(ARGV[at])
-at = at + 1
+local at = 13 + statuses
 local answer = {repeated and 'repeated' or 'flushed', now, hour}
 for place = 1, endpoints do
   local block = 16 + 8 * place

@@ -5,12 +5,13 @@ use hob_hot::{CLOCK, Call, Hot, Reply, Script};
 use hob_schema::{Key, Shard};
 
 use super::names::EndpointNames;
+use crate::foreign::{self, OWN};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::meter::Meter;
 use crate::route::EndpointId;
 use crate::tally::{Counted, Minute, Tally};
 
-static FLUSH: Script = Script::with(&[CLOCK, MARKER], include_str!("flush.lua"));
+static FLUSH: Script = Script::with(&[CLOCK, MARKER, OWN], include_str!("flush.lua"));
 
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
@@ -41,6 +42,8 @@ pub(crate) enum Flushed {
     },
     /// The caller was wrong about the hour; nothing was counted.
     Stray { now_ms: u64 },
+    /// Somebody else had written to the counters; nothing was counted, and the totals have to be put back.
+    Foreign,
 }
 
 /// Where an instance's counters are.
@@ -126,6 +129,7 @@ impl Flush {
                 Ok(Flushed::Counted { now_ms, hour_ms, as_other })
             }
             "stray" => Ok(Flushed::Stray { now_ms: reply.next()? }),
+            "foreign" => foreign::warn(reply).map(|()| Flushed::Foreign),
             _ => Err(reply.unexpected()),
         })
     }

@@ -1,14 +1,16 @@
 -- Add what a rule decided, and whom it refused.
 -- KEYS  1 counts hash · 2 zset of the callers refused most
 -- ARGV  allowed, refused, shadowed, most callers, then caller and count
--- Returns {'added'}
+-- Returns {'added', foreign keys that were overwritten…}
 -- TTL: a rule that decided nothing for a month is forgotten, and its callers after an hour without a refusal.
+claim('hash', KEYS[1])
+claim('zset', KEYS[2])
 local fields = {'allowed', 'refused', 'shadowed'}
-for place, field in ipairs(fields) do redis.call('HINCRBY', KEYS[1], field, ARGV[place]) end
+for place, field in ipairs(fields) do add_field(KEYS[1], field, ARGV[place]) end
 redis.call('EXPIRE', KEYS[1], 30 * 86400)
 for at = 5, #ARGV, 2 do redis.call('ZINCRBY', KEYS[2], ARGV[at + 1], ARGV[at]) end
 if #ARGV > 4 then
   redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -(ARGV[4] + 1))
   redis.call('EXPIRE', KEYS[2], 3600)
 end
-return {'added'}
+return {'added', unpack(foreign)}

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use hob_hot::{Call, Script};
 use hob_schema::Shard;
 
+use crate::foreign::OWN;
 use crate::keys::Keys;
 use crate::limiter::LiveRule;
 use crate::prometheus;
 
-static LIMITS: Script = Script::new(include_str!("limits.lua"));
+static LIMITS: Script = Script::with(&[OWN], include_str!("limits.lua"));
 
 /// The call that adds what a rule decided since it was last asked; `None` if that is nothing.
 pub(crate) fn call(live: &LiveRule, keys: &Keys, shard: Shard) -> Option<Call> {

@@ -29,6 +29,7 @@ use kept::Kept;
 use names::EndpointNames;
 
 use crate::Error;
+use crate::foreign;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
 use crate::prometheus;
@@ -144,7 +145,9 @@ impl Publisher {
         };
         let calls: Vec<Call> = shards.iter().map(epoch_of).collect();
         for (shard, answer) in shards.into_iter().zip(self.sources.hot.batch(&calls).await) {
-            let found = Option::<u32>::from_redis_value(answer?).map_err(unreadable)?;
+            // A marker that cannot be read is no marker.
+            let found = foreign::or_nothing(answer.map(Some))?;
+            let found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
             if shard != self.place.shard {
                 let records = &self.sources.records;
                 let seen =
@@ -187,8 +190,9 @@ impl Publisher {
         let mut calls = Vec::new();
         let beats = self.beat(&mut calls);
         let flushes = self.next_flush(&mut calls);
-        let others = self.limits(&mut calls) | self.renew(&mut calls);
-        if !beats && !flushes && !others {
+        let limits = self.limits(&mut calls);
+        self.renew(&mut calls);
+        if calls.is_empty() {
             return Ok(());
         }
         let mut answers = self.sources.hot.batch(&calls).await.into_iter();
@@ -198,6 +202,9 @@ impl Publisher {
         }
         if flushes && let Some(answer) = answers.next() {
             self.flushed(read(answer)?).await?;
+        }
+        for answer in answers.by_ref().take(limits) {
+            foreign::warn(read(answer)?)?;
         }
         answers.try_for_each(|answer| answer.map(drop).map_err(Error::from))
     }
@@ -230,21 +237,21 @@ impl Publisher {
         true
     }
 
-    fn limits(&self, calls: &mut Vec<Call>) -> bool {
+    /// Adds what each rule decided; answers with how many calls that takes.
+    fn limits(&self, calls: &mut Vec<Call>) -> usize {
         let before = calls.len();
         let rules = self.sources.limiter.rules();
         calls.extend(rules.iter().filter_map(|live| limits::call(live, &self.place.keys, self.place.shard)));
-        calls.len() > before
+        calls.len() - before
     }
 
-    fn renew(&mut self, calls: &mut Vec<Call>) -> bool {
+    fn renew(&mut self, calls: &mut Vec<Call>) {
         if self.renewed_at.is_some_and(|at| at.elapsed() < RENEW_EVERY) {
-            return false;
+            return;
         }
         self.renewed_at = Some(Instant::now());
         let key = self.place.keys.requests_by_instance(&self.place.instance, self.place.shard);
         calls.push(cmd("EXPIRE").arg(key.as_bytes()).arg(86_400).into());
-        true
     }
 
     async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
@@ -265,6 +272,10 @@ impl Publisher {
                 self.store_time = Some((Instant::now(), now_ms));
                 self.sent = Some(flush);
                 Ok(())
+            }
+            Outcome::Done(Flushed::Foreign) => {
+                self.sent = Some(flush);
+                self.recover(0).await
             }
             Outcome::Lost { found } => {
                 self.sent = Some(flush);

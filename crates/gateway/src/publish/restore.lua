@@ -4,7 +4,7 @@
 --       seconds (0 = none)
 -- Returns {'restored'} · {'stale', epoch found} when a later epoch, or this one, is there already
 -- TTL: of what belongs to an hour or an instance, as in flush.lua.
-local found = redis.call('HGET', KEYS[1], 'epoch')
+local found = is_marker(KEYS[1]) and redis.call('HGET', KEYS[1], 'epoch')
 if found and tonumber(found) >= tonumber(ARGV[1]) then return {'stale', found} end
 redis.call('DEL', KEYS[2])
 local endpoints = tonumber(ARGV[2])
@@ -21,5 +21,6 @@ for place = 3, #KEYS do
   end
   at = at + 2
 end
+redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'n', 0)
 return {'restored'}

@@ -10,9 +10,10 @@ use super::beat;
 use super::checkpoint::{self, Kind, Rows};
 use super::flush::{HOUR_MS, millis_text};
 use crate::Error;
+use crate::foreign::{self, OWN};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 
-static RESTORE: Script = Script::new(include_str!("restore.lua"));
+static RESTORE: Script = Script::with(&[OWN], include_str!("restore.lua"));
 
 const DAY_S: u64 = 86_400;
 
@@ -28,9 +29,8 @@ pub(crate) async fn restore(
     let rows = checkpoint::load(records, shard.number()).await?;
     let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
     // What is counted now but not in the records was counted since, and is flushed again.
-    let counted: Vec<String> = hot.run(cmd("SMEMBERS").arg(keys.endpoints(shard).as_bytes())).await?;
-    let live = keys.instance_connections(beat::gauges(keys));
-    let instances: Vec<String> = hot.run(cmd("HKEYS").arg(live.as_bytes())).await?;
+    let counted = names(hot, "SMEMBERS", &keys.endpoints(shard)).await?;
+    let instances = names(hot, "HKEYS", &keys.instance_connections(beat::gauges(keys))).await?;
     let (now_s, _): (u64, u64) = hot.run(cmd("TIME")).await?;
     counters.clear(&counted, &instances, now_s * 1000);
     counters.fill(&rows);
@@ -54,6 +54,11 @@ pub(crate) async fn restore(
         "restored" | "stale" => Ok(()),
         _ => Err(reply.unexpected().into()),
     }
+}
+
+async fn names(hot: &Hot, command: &str, key: &Key) -> Result<Vec<String>, Error> {
+    let found = foreign::or_nothing(hot.run(cmd(command).arg(key.as_bytes())).await)?;
+    Ok(foreign::texts(found).collect())
 }
 
 /// What every counter of a shard is to be: its value, empty for none, and its TTL in seconds.

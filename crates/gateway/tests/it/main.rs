@@ -4,6 +4,7 @@ mod browser;
 mod connections;
 mod counts;
 mod faces;
+mod foreign;
 mod kit;
 mod limits;
 mod loss;

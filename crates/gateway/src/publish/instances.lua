@@ -1,0 +1,12 @@
+-- The sum of the open connections of all instances with a lease; forgets every other field.
+local function connections_of(instances, connections)
+  local sum, fields = 0, redis.call('HGETALL', connections)
+  for at = 1, #fields, 2 do
+    if is_count(fields[at + 1]) and redis.call('ZSCORE', instances, fields[at]) then
+      sum = sum + fields[at + 1]
+    else
+      redis.call('HDEL', connections, fields[at])
+    end
+  end
+  return sum
+end
