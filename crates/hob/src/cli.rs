@@ -79,6 +79,9 @@ pub(crate) enum Command {
 pub(crate) enum PipelineCommand {
     /// Run a plan until it is done; Ctrl-C stops it, and the same command goes on where it was
     ///
+    /// Once a run is completed, the same command starts a new one. Each run writes files of its own, and the output of
+    /// earlier runs is kept.
+    ///
     /// Exits with 0 when everything is done, 3 when some items were set aside or it was stopped before its end.
     Run {
         plan: PathBuf,

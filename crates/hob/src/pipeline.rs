@@ -8,9 +8,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use hob_hot::{Address as HotAddress, Hot};
 use hob_house::config::{SecretName, SecretRef, Secrets, SecretsConfig};
 use hob_house::{House, Live, NodeName};
-use hob_pipeline::definition::Plan;
+use hob_pipeline::definition::{Plan, Sink};
 use hob_pipeline::run::{Run, RunState, Wish};
-use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Pipelines};
+use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Output, Pipelines};
 use hob_records::{Address, PageRequest, Records};
 use hob_schema::Layout;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
@@ -117,6 +117,7 @@ impl Terminal {
             run.calls,
             if run.state == RunState::Running { "; the same command goes on" } else { "" },
         ));
+        self.say_outputs(&run, set_aside).await?;
         self.records.close().await;
         if !late.is_empty() {
             bail!("{} did not stop in time", late.join(", "));
@@ -127,21 +128,56 @@ impl Terminal {
 
     /// Goes on with the newest run, unless it is over.
     async fn begin(&self, pipelines: &Pipelines, fresh: bool) -> Result<Run> {
-        let newest = self.books.newest(&self.plan.name).await?;
-        let open = newest.filter(|run| matches!(run.state, RunState::Running | RunState::Paused));
-        match open {
-            Some(run) if fresh => {
-                pipelines.wish(&run.id, Wish::Cancel).await?;
-            }
-            Some(run) => {
+        let mut newest = self.books.newest(&self.plan.name).await?;
+        if let Some(run) = &mut newest
+            && matches!(run.state, RunState::Running | RunState::Paused)
+        {
+            if !fresh {
+                say(&format!("Continuing run {}.", run.id));
                 if run.text != self.plan.text {
-                    say("the plan has changed; this run goes on as it began (--fresh starts over)");
+                    say("The plan has changed; this run goes on as it began (--fresh starts over).");
                 }
                 return Ok(self.books.wish(&run.id, Wish::Resume).await?);
             }
-            None => {}
+            *run = pipelines.wish(&run.id, Wish::Cancel).await?;
         }
-        Ok(pipelines.start_run(&self.plan.name, None).await?)
+        if let Some(run) = newest {
+            say(&format!("Run {} is {}. Its output is kept:", run.id, run.state));
+            self.say_files(&run).await?;
+        }
+        let run = pipelines.start_run(&self.plan.name, None).await?;
+        say(&format!("Starting run {}.", run.id));
+        Ok(run)
+    }
+
+    /// The files of a run, and how many lines each has.
+    async fn say_files(&self, run: &Run) -> Result<Vec<Output>> {
+        let mut outputs = self.books.outputs(&run.id).await?;
+        outputs.retain(|output| !output.file.is_empty());
+        for output in &outputs {
+            let path = self.folder.join(&output.file);
+            say(&format!("  {}: {} lines in {}", output.sink, output.rows, path.display()));
+        }
+        Ok(outputs)
+    }
+
+    /// The files of a run, and whether the names in the plan lead to them.
+    async fn say_outputs(&self, run: &Run, set_aside: u64) -> Result<()> {
+        for output in self.say_files(run).await? {
+            let Some(Sink::Lines { path }) = self.plan.sinks.get(&output.sink) else { continue };
+            let Ok(target) = std::fs::read_link(self.folder.join(path)) else { continue };
+            let (path, ours) = (self.folder.join(path), Path::new(&output.file).file_name());
+            if ours == Some(target.as_os_str()) {
+                say(&format!("  {} links to it", path.display()));
+            } else if run.state == RunState::Completed && set_aside > 0 {
+                say(&format!(
+                    "  {} still links to {}, the output of a run that set no items aside",
+                    path.display(),
+                    target.display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     async fn newest(&self) -> Result<Run> {
@@ -156,6 +192,7 @@ impl Terminal {
         for (step, state, count) in &progress.steps {
             say(&format!("  {step:<20} {state:<12} {count:>9}"));
         }
+        self.say_files(&run).await?;
         for (class, state, count) in &progress.failures {
             say(&format!("  failed: {class:<12} {state:<12} {count:>9}"));
         }

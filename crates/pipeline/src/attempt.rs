@@ -12,7 +12,7 @@ use crate::definition::{PAGES, Source, Step};
 use crate::drive::Driver;
 use crate::extract::{self, Findings};
 use crate::fetch::{Failure, Fetched};
-use crate::item::{self, Item, Outcome};
+use crate::item::{self, Item, Keep, Kept, Outcome};
 use crate::quota::{Answer, Ask, Lesson, Reservation};
 use crate::retry::{Class, Verdict};
 use crate::template::{Filling, Place, Template};
@@ -35,6 +35,8 @@ pub(crate) struct Tried {
 struct Prepared {
     request: Request<Full<Bytes>>,
     url: Url,
+    /// The result that holds on if the API says that nothing changed.
+    kept: Option<Kept>,
 }
 
 impl Tried {
@@ -47,6 +49,11 @@ impl Driver {
     /// Tries an item once.
     pub(crate) async fn attempt(&self, item: &Item) -> Tried {
         let step = self.plan.steps.get(&item.step);
+        if item.unchanged
+            && let (Some(step), Ok(Some(kept))) = (step, self.kept(item).await)
+        {
+            return Tried::unasked(kept.again(step));
+        }
         let asks = item.step == PAGES || step.is_some_and(|step| step.get.is_some() || step.post.is_some());
         if asks {
             return self.ask(item, step).await;
@@ -60,7 +67,7 @@ impl Driver {
             data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
         let found = document.and_then(|document| extract::of_step(step, &item.key, &document));
         Tried::unasked(match found {
-            Ok(Findings { output, follow }) => Outcome::Done { output, follow, version: None },
+            Ok(Findings { output, follow }) => Outcome::Done { output, follow, keep: self.keep(item, "") },
             Err(error) => self.failed(item, Failure::parse(error)),
         })
     }
@@ -93,9 +100,10 @@ impl Driver {
         let status = fetched.as_ref().map_or(0, |answer| answer.status.as_u16());
         metrics::counter!("hob_pipeline_calls_total", "quota" => self.plan.quota.to_string(), "status" => status.to_string())
             .increment(1);
-        let result = fetched.and_then(|answer| self.understand(item, step, &prepared.url, &answer));
+        let result =
+            fetched.and_then(|answer| self.understand(item, step, &prepared.url, prepared.kept, &answer));
         let result = result.unwrap_or_else(|failure| match self.begin_anew(item, &prepared.url, status) {
-            Some(begin) => Outcome::Done { output: None, follow: vec![begin], version: None },
+            Some(begin) => Outcome::Done { output: None, follow: vec![begin], keep: None },
             None => self.failed(item, failure),
         });
         Tried { status, calls: 1, result }
@@ -174,12 +182,13 @@ impl Driver {
         for (name, value) in headers {
             request = request.header(name, value.fill(&filling, Place::Header).map_err(Failure::parse)?);
         }
-        if let Some(step) = step.filter(|step| step.conditional)
-            && step.get.is_some()
-            && let Ok(Some(etag)) =
-                item::version(&self.shared.house.records, self.plan.name.as_str(), item).await
-        {
-            request = request.header(header::IF_NONE_MATCH, etag);
+        let mut kept = None;
+        if step.is_some_and(|step| step.conditional && step.get.is_some()) {
+            // Without its last result an item is asked for as if for the first time.
+            kept = self.kept(item).await.unwrap_or_default().filter(|kept| !kept.etag.is_empty());
+        }
+        if let Some(kept) = &kept {
+            request = request.header(header::IF_NONE_MATCH, &kept.etag);
         }
         let body =
             step.and_then(|step| step.body.as_ref()).map(|body: &Template| body.fill(&filling, Place::Json));
@@ -190,7 +199,7 @@ impl Driver {
         let request = request
             .body(Full::from(body))
             .map_err(|error| Failure::parse(format!("the request: {error}")))?;
-        Ok(Prepared { request, url })
+        Ok(Prepared { request, url, kept })
     }
 
     fn understand(
@@ -198,11 +207,13 @@ impl Driver {
         item: &Item,
         step: Option<&Step>,
         url: &Url,
+        kept: Option<Kept>,
         answer: &Fetched,
     ) -> Result<Outcome, Failure> {
-        let conditional = step.is_some_and(|step| step.conditional);
-        if answer.status == StatusCode::NOT_MODIFIED && conditional {
-            return Ok(Outcome::Done { output: None, follow: Vec::new(), version: None });
+        if answer.status == StatusCode::NOT_MODIFIED
+            && let (Some(step), Some(kept)) = (step, kept)
+        {
+            return Ok(kept.again(step));
         }
         if let Some(class) = class_of(answer.status) {
             return Err(Failure { class, error: format!("{}: {}", answer.status, excerpt(&answer.body)) });
@@ -215,10 +226,20 @@ impl Driver {
             (None, _) => Err("a page of a listing that the plan does not have".to_owned()),
         };
         let Findings { output, follow } = found.map_err(Failure::parse)?;
-        let etag =
-            answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).filter(|_| conditional);
-        let version = etag.map(|etag| (item.step.clone(), item.key.clone(), etag.to_owned()));
-        Ok(Outcome::Done { output, follow, version })
+        let etag = answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok());
+        Ok(Outcome::Done { output, follow, keep: self.keep(item, etag.unwrap_or_default()) })
+    }
+
+    /// What an earlier run has kept of an item.
+    async fn kept(&self, item: &Item) -> Result<Option<Kept>, crate::Error> {
+        let Some(shape) = self.kept_steps.get(&item.step) else { return Ok(None) };
+        Kept::find(&self.shared.house.records, self.plan.name.as_str(), item, shape).await
+    }
+
+    /// Under what a result is kept for a later run, where it is.
+    fn keep(&self, item: &Item, etag: &str) -> Option<Keep> {
+        let shape = self.kept_steps.get(&item.step)?;
+        Some(Keep { shape: shape.clone(), etag: etag.to_owned() })
     }
 
     /// The listing's first page again, where the API no longer knows the cursor.

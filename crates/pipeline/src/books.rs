@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::item::{self, ItemFacts, ItemState, Progress};
 use crate::retry::Class;
 use crate::run::{self, Run, RunId, RunState, Wish};
+use crate::sink::{self, Output};
 
 /// The records of runs.
 #[derive(Clone, Debug)]
@@ -58,6 +59,11 @@ impl Books {
 
     pub async fn progress(&self, id: &RunId) -> Result<Progress> {
         item::progress(&self.records, id).await
+    }
+
+    /// What the sinks of a run have got.
+    pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
+        sink::outputs(&self.records, id).await
     }
 
     pub async fn items(

@@ -31,6 +31,8 @@ pub(crate) struct Driver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) run: RunId,
     pub(crate) plan: Plan,
+    /// The steps whose results are kept, each with the hash of its definition.
+    pub(crate) kept_steps: BTreeMap<String, String>,
     /// Who holds the claims: random, so that a restarted node is another.
     worker: String,
     /// The one item of the run that waits for the quota.
@@ -46,10 +48,12 @@ type Held = BTreeMap<i64, usize>;
 
 impl Driver {
     pub(crate) fn new(shared: &Arc<Shared>, run: &Run, stop: CancellationToken) -> Result<Self> {
+        let plan = Plan::parse(&run.text)?;
         Ok(Self {
             shared: Arc::clone(shared),
             run: run.id.clone(),
-            plan: Plan::parse(&run.text)?,
+            kept_steps: plan.kept_steps(),
+            plan,
             worker: format!("{}-{:016x}", shared.house.node, rand::random::<u64>()),
             gate: tokio::sync::Mutex::default(),
             stop,
@@ -100,10 +104,19 @@ impl Driver {
             }
             self.commit(&finished, &mut held).await?;
             let idle = under_way.is_empty() && held.is_empty();
-            if idle && (self.stop.is_cancelled() || run::complete(records, &self.run).await?) {
+            if idle && (self.stop.is_cancelled() || self.complete().await?) {
                 return Ok(());
             }
         }
+    }
+
+    /// Ends a run that has nothing left to do, and says whether it did. Its files get their names before that: if this
+    /// process dies in between, the run goes on and does it again.
+    async fn complete(&self) -> Result<bool> {
+        let records = &self.shared.house.records;
+        Ok(run::has_nothing_left(records, &self.run).await?
+            && sink::publish(records, &self.run, &self.plan, &self.shared.folder).await?
+            && run::complete(records, &self.run).await?)
     }
 
     async fn claim(&self, under_way: usize) -> Result<Option<Claim>> {

@@ -62,7 +62,7 @@ pub(crate) fn of_page(pages: &Pages, step: &str, page: &Url, document: &Value) -
 }
 
 pub(crate) fn page_item(url: &Url) -> NewItem {
-    NewItem { step: crate::definition::PAGES.to_owned(), key: url.to_string(), data: String::new() }
+    NewItem::new(crate::definition::PAGES, url.as_str(), "")
 }
 
 /// The first page again, after the API has called the cursor of a later one unknown; `None` when that was the first
@@ -102,7 +102,7 @@ fn items(
             Value::Object(_) => found.to_string(),
             _ => String::new(),
         };
-        into.push(NewItem { step: step.to_owned(), key, data });
+        into.push(NewItem::new(step, &key, &data));
     }
     Ok(())
 }

@@ -88,14 +88,14 @@ pub(crate) fn of(plan: &Plan, run: &Run, progress: &Progress, gauge: &Gauge) -> 
     }
     let calls = |items: &[f64]| -> f64 { items.iter().zip(&costs).map(|(items, cost)| items * cost).sum() };
     let finished: f64 = calls(&done);
-    // Attempts per item so far: what fails is tried again.
-    let again = if finished > 0.0 { (run.calls as f64 / finished).clamp(1.0, 10.0) } else { 1.0 };
+    // Attempts per item so far: what fails is tried again, and what did not change since an earlier run costs nothing.
+    let again = if finished > 0.0 { (run.calls as f64 / finished).min(10.0) } else { 1.0 };
     let listing = matches!(plan.source, Source::Pages { .. }) && count(PAGES, &open) > 0.0;
     known &= !listing && run.seeded_to == SEEDED;
     let likely = calls(&expected) * again;
     // Two standard deviations of a count, and twice the share of attempts that failed.
-    let most = likely + 2.0 * likely.sqrt() + likely * (again - 1.0);
-    let calls = Bounds { least: calls(&left), expected: likely, most };
+    let most = likely + 2.0 * likely.sqrt() + likely * (again - 1.0).max(0.0);
+    let calls = Bounds { least: calls(&left).min(likely), expected: likely, most };
     let duration = known.then(|| [calls.least, calls.expected, calls.most].map(|calls| lasts(gauge, calls)));
     let done_at = duration.map(|[_, expected, _]| gauge.now.plus(expected));
     Forecast { calls, duration, done_at }
@@ -211,6 +211,13 @@ get = "http://api/entries/{key}"
         use ItemState::{Done, Waiting};
         let steps = [("entry", Done, 20), ("entry", Waiting, 10)];
         assert_eq!(forecast(30, &steps).calls.expected, 15.0);
+    }
+
+    #[test]
+    fn what_did_not_change_is_expected_to_cost_nothing() {
+        use ItemState::{Done, Waiting};
+        let calls = forecast(10, &[("entry", Done, 20), ("entry", Waiting, 10)]).calls;
+        assert_eq!((calls.least, calls.expected), (5.0, 5.0));
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub use error::{Error, Result};
 pub use item::{ItemFacts, ItemState, Progress};
 pub use pipelines::{Pipelines, StoredPlan};
 pub use retry::Class;
+pub use sink::Output;
 
 /// The tables of pipelines.
 pub const MIGRATIONS: hob_records::Migrations =
-    hob_records::migrations!("pipeline": "0001_pipeline", "0002_tally");
+    hob_records::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result");

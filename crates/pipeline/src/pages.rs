@@ -19,6 +19,7 @@ use crate::quota::Gauge;
 use crate::retry::Class;
 use crate::routes::run_id;
 use crate::run::{Run, RunId, RunState, Wish};
+use crate::sink::Output;
 
 /// How far back pictures go, and in what steps.
 const PICTURE: Duration = Duration::from_secs(1800);
@@ -70,6 +71,7 @@ struct RunPage {
     forecast: Option<Forecast>,
     quota: Option<QuotaPanel>,
     throughput: Markup,
+    outputs: Vec<Output>,
     workers: Vec<Worker>,
     failures: Vec<Failures>,
     may_write: bool,
@@ -261,7 +263,8 @@ impl Pipelines {
             }
         }
         let (throughput, workers) = (self.throughput(id).await?, self.workers(id).await?);
-        Ok(RunPage { run, progress, forecast, quota, throughput, workers, failures, may_write })
+        let outputs = self.outputs(id).await?;
+        Ok(RunPage { run, progress, forecast, quota, throughput, outputs, workers, failures, may_write })
     }
 
     /// The forecast of a run that is not over; `None` also while the quota cannot be asked.

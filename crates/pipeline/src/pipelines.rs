@@ -24,6 +24,7 @@ use crate::quota::{HOUR_MS, Quotas};
 use crate::retry::Class;
 use crate::run::{self, Run, RunId, Wish};
 use crate::seed;
+use crate::sink::Output;
 use crate::view::Views;
 
 /// Between two looks for runs to work on.
@@ -143,7 +144,8 @@ impl Pipelines {
     /// Starts a run of a plan, under an id of the caller's choice or one with the time.
     pub async fn start_run(&self, plan: &PlanName, id: Option<RunId>) -> Result<Run> {
         let plan = Plan::parse(&self.plan(plan).await?.text)?;
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ");
+        // Without colons: it is a part of the names of files.
+        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
         let id = id.map_or_else(|| format!("{}_{now}", plan.name).parse(), Ok)?;
         let run = run::start(&self.shared.house.records, &id, &plan).await?;
         tracing::info!(run = %run.id, "a run starts");
@@ -186,6 +188,11 @@ impl Pipelines {
 
     pub async fn progress(&self, id: &RunId) -> Result<Progress> {
         self.shared.books.progress(id).await
+    }
+
+    /// What the sinks of a run have got.
+    pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
+        self.shared.books.outputs(id).await
     }
 
     pub async fn items(

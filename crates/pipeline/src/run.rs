@@ -176,22 +176,61 @@ pub(crate) async fn wish(records: &Records, id: &RunId, wish: Wish) -> Result<Ru
         .await
 }
 
+/// Whether a run has nothing left to do but what was set aside, and all its results are written.
+macro_rules! nothing_left {
+    () => {
+        "id = $1 AND state = 'running' AND seeded_to = -1
+         AND NOT EXISTS (SELECT 1 FROM pipeline_item WHERE run = $1 AND state = 'waiting')
+         AND NOT EXISTS (SELECT 1 FROM pipeline_claim WHERE run = $1)
+         AND NOT EXISTS (SELECT 1 FROM pipeline_output WHERE run = $1)"
+    };
+}
+
+pub(crate) async fn has_nothing_left(records: &Records, id: &RunId) -> Result<bool> {
+    let look = sql(concat!("SELECT seeded_to FROM pipeline_run WHERE ", nothing_left!()));
+    Ok(records.optional::<(i64,)>(look.bind(id)).await?.is_some())
+}
+
 /// Completes a run that has nothing left to do, and says whether it did.
 pub(crate) async fn complete(records: &Records, id: &RunId) -> Result<bool> {
     records
         .write(|tx| async move {
-            // In one breath: a commit that adds items cannot come between.
-            let complete = sql(
-                "UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3, trouble = ''
-                WHERE id = $1 AND state = $4 AND seeded_to = $5
-                  AND NOT EXISTS (SELECT 1 FROM pipeline_item WHERE run = $1 AND state = 'waiting')
-                  AND NOT EXISTS (SELECT 1 FROM pipeline_claim WHERE run = $1)
-                  AND NOT EXISTS (SELECT 1 FROM pipeline_output WHERE run = $1)",
-            );
-            let complete = complete.bind(id).bind(RunState::Completed).bind(tx.now()).bind(RunState::Running);
-            Ok(tx.execute(complete.bind(SEEDED)).await? == 1)
+            // In one statement: a commit that adds items cannot come between.
+            let complete = sql(concat!(
+                "UPDATE pipeline_run SET state = 'completed', version = version + 1, changed_at = $2, trouble = ''
+                 WHERE ",
+                nothing_left!()
+            ));
+            Ok(tx.execute(complete.bind(id).bind(tx.now())).await? == 1)
         })
         .await
+}
+
+/// Whether another run of the same plan has more right to the plan's names for its output: a run with all its items
+/// done goes before one that set some aside, and otherwise the newer run goes first.
+pub(crate) async fn is_outranked(records: &Records, id: &RunId) -> Result<bool> {
+    macro_rules! whole {
+        ($run:literal) => {
+            concat!(
+                "NOT EXISTS (SELECT 1 FROM pipeline_tally WHERE run = ",
+                $run,
+                ".id AND state <> 'done' AND items > 0)"
+            )
+        };
+    }
+    let find = sql(concat!(
+        "SELECT other.started_at FROM pipeline_run mine
+         JOIN pipeline_run other ON other.plan = mine.plan AND other.id <> mine.id
+         WHERE mine.id = $1 AND other.seeded_to = -1
+         AND (other.started_at > mine.started_at OR NOT (",
+        whole!("mine"),
+        ")) AND (other.state IN ('completed', 'archived') AND ",
+        whole!("other"),
+        " OR other.state = 'completed' AND other.started_at > mine.started_at AND NOT (",
+        whole!("mine"),
+        ")) LIMIT 1"
+    ));
+    Ok(records.optional::<(i64,)>(find.bind(id)).await?.is_some())
 }
 
 /// Says what keeps a run from going on.

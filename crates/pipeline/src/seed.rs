@@ -22,7 +22,7 @@ const MOST_LINE: usize = 64 * 1024;
 pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
     let (items, next) = match &plan.source {
         Source::List { step, keys } => {
-            let item = |key: &String| NewItem { step: step.clone(), key: key.clone(), data: String::new() };
+            let item = |key: &String| NewItem::new(step, key, "");
             (keys.iter().map(item).collect(), SEEDED)
         }
         Source::Pages { pages, .. } => {
@@ -117,5 +117,5 @@ fn read_item(line: &str, step: &str) -> Option<NewItem> {
         (line.to_owned(), String::new())
     };
     let fits = is_key(&key) && line.len() <= MOST_LINE;
-    fits.then(|| NewItem { step: step.to_owned(), key, data })
+    fits.then(|| NewItem::new(step, &key, &data))
 }

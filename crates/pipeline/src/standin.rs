@@ -71,6 +71,8 @@ struct Shared {
     begun: Instant,
     throttles: Mutex<Vec<Throttle>>,
     faults: Mutex<HashMap<String, VecDeque<Fault>>>,
+    /// How often dockets were changed.
+    revisions: Mutex<HashMap<u64, u32>>,
     served: AtomicU64,
     throttled: AtomicU64,
     /// Calls that are being answered, and the most that ever were.
@@ -115,6 +117,7 @@ impl StandIn {
             begun: Instant::now(),
             throttles: Mutex::new(throttles),
             faults: Mutex::default(),
+            revisions: Mutex::default(),
             served: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
@@ -139,6 +142,11 @@ impl StandIn {
     /// The next request whose path ends so fails.
     pub fn fail(&self, path: &str, fault: Fault) {
         lock(&self.shared.faults).entry(path.to_owned()).or_default().push_back(fault);
+    }
+
+    /// Changes a docket: it has another version and another name from now on.
+    pub fn change(&self, docket: u64) {
+        *lock(&self.shared.revisions).entry(docket).or_default() += 1;
     }
 
     /// Calls that were let pass.
@@ -257,14 +265,15 @@ async fn docket(
     if id == 0 || id > shared.offer.dockets {
         return (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not found." }))).into_response();
     }
-    let etag = format!("\"docket-{id}\"");
+    let revision = lock(&shared.revisions).get(&id).copied().unwrap_or_default();
+    let etag = format!("\"docket-{id}-{revision}\"");
     if headers.get(header::IF_NONE_MATCH).is_some_and(|seen| seen.as_bytes() == etag.as_bytes()) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
     let entries: Vec<_> = (0..shared.offer.entries).map(|n| json!({ "id": id * 1000 + n })).collect();
     let body = json!({
         "id": id,
-        "case_name": format!("Doe v. Roe No. {id}"),
+        "case_name": if revision == 0 { format!("Doe v. Roe No. {id}") } else { format!("Renamed No. {id}") },
         "court": court(id),
         "docket_entries": entries,
     });

@@ -109,7 +109,7 @@ pub struct Follow {
 /// Where results go.
 #[derive(Clone, Debug)]
 pub enum Sink {
-    /// A file of JSON Lines.
+    /// A file of JSON Lines for each run, called so after the run where `{run}` stands, else with a link of this name.
     Lines { path: PathBuf },
     /// A table with a column for each member, where a row with the same key is replaced.
     Table { database: Database, table: String, key: Vec<String> },
@@ -170,11 +170,35 @@ impl Plan {
         names.into_iter().cloned().collect()
     }
 
+    /// The steps whose results are kept for a later run, each with a hash of its definition: those that ask only for
+    /// what changed, and those that follow them, since nothing is asked about what follows an unchanged item.
+    pub(crate) fn kept_steps(&self) -> BTreeMap<String, String> {
+        let mut kept: BTreeSet<&str> = BTreeSet::new();
+        let mut open: Vec<&str> =
+            self.steps.iter().filter(|(_, step)| step.conditional).map(|(name, _)| name.as_str()).collect();
+        while let Some(name) = open.pop() {
+            if kept.insert(name) {
+                let follow = self.steps.get(name).into_iter().flat_map(|step| &step.follow);
+                open.extend(follow.map(|follow| follow.step.get_ref().as_str()));
+            }
+        }
+        let text: toml::Table = self.text.parse().unwrap_or_default();
+        let definition =
+            |name: &str| text.get("step").and_then(|steps| steps.get(name)).map(toml::Value::to_string);
+        kept.into_iter().map(|name| (name.to_owned(), hash(&definition(name).unwrap_or_default()))).collect()
+    }
+
     /// How many calls one item of a step costs.
     pub(crate) fn calls_of(&self, step: &str) -> u32 {
         let asks = |step: &Step| step.get.is_some() || step.post.is_some();
         u32::from(step == PAGES || self.steps.get(step).is_some_and(asks))
     }
+}
+
+/// FNV-1a in 64 bits: it is stored, so it must be the same in every version.
+fn hash(text: &str) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
 impl Default for Http {
@@ -217,6 +241,20 @@ jsonl = "out/dockets.jsonl"
     }
 
     #[test]
+    fn results_are_kept_of_what_asks_only_for_changes_and_of_what_follows_it() {
+        let kept = |text: &str| Plan::parse(text).unwrap().kept_steps();
+        assert!(kept(GOOD).is_empty());
+        let text = GOOD.replace("[step.docket]", "[step.other]\n[step.docket]\nconditional = true");
+        let before = kept(&text);
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["docket", "entry"]);
+        // What is said elsewhere does not matter; another extract makes other results.
+        assert_eq!(kept(&text.replace("list = [\"1\", \"2\"]", "list = [\"1\"]")), before);
+        let other = kept(&text.replace("id = \"$.id\" }\nfollow", "id = \"$.number\" }\nfollow"));
+        assert_ne!(other["docket"], before["docket"]);
+        assert_eq!(other["entry"], before["entry"]);
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_line_and_field() {
         let wrong = |from: &str, to: &str| {
             assert!(GOOD.contains(from), "{from}");
@@ -234,5 +272,7 @@ jsonl = "out/dockets.jsonl"
         assert_eq!(wrong("name = \"dockets\"", "name = \"doc kets\""), "1 name");
         assert_eq!(wrong("[step.entry]", "[step.entry]\nretries = 1"), "13 step.entry.retries");
         assert_eq!(wrong("https://", "ftp://"), "6 step.docket");
+        let twice = "[sink.out]\njsonl = \"./out/dockets.jsonl\"\n[sink.too]";
+        assert_eq!(wrong("[sink.out]", twice), "15 sink.too");
     }
 }

@@ -189,7 +189,15 @@ impl Reader<'_> {
             self.check(is_name(&name), at, &field, "a name of letters, digits, '_' and '-'")?;
             let sink = sink.into_inner();
             let read = match (sink.jsonl, sink.table, sink.sqlite, sink.postgres) {
-                (Some(path), None, None, None) => Sink::Lines { path: self.inside(path, at, &field)? },
+                (Some(path), None, None, None) => {
+                    let path = self.inside(path, at, &field)?;
+                    let named = path.components().filter(|part| *part != Component::CurDir);
+                    let path: PathBuf = named.collect();
+                    let same = |other: &Sink| matches!(other, Sink::Lines { path: other } if *other == path);
+                    let reason = "another sink writes this file";
+                    self.check(!sinks.values().any(same), at, &field, reason)?;
+                    Sink::Lines { path }
+                }
                 (None, Some(table), sqlite, postgres) => {
                     let names = sink.key.iter().chain([&table]).all(|name| is_identifier(name));
                     let reason = "table and key are SQL names, and there is a key";

@@ -36,7 +36,7 @@ pub(crate) async fn claim(
         let claim = sql("UPDATE pipeline_item SET state = 'claimed', claim = $2, attempts = attempts + 1
             WHERE run = $1 AND seq IN (SELECT seq FROM pipeline_item
                 WHERE run = $1 AND state = 'waiting' AND due_at <= $3 ORDER BY due_at, seq LIMIT $4)
-            RETURNING seq, step, key, data, attempts, class");
+            RETURNING seq, step, key, data, attempts, class, unchanged");
         let mut items: Vec<Item> = tx.all(claim.bind(run).bind(number).bind(tx.now()).bind(most)).await?;
         items.sort_unstable_by_key(|item| item.seq);
         let (Some(first), Some(last)) = (items.first(), items.last()) else { return Ok(None) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_records::{Isolation, Read as _, Records, Transaction, UnixMs, sql};
 
-use super::{Item, ItemState, NewItem, Tally, add};
+use super::{Item, ItemState, NewItem, Tally, add, kept};
 use crate::error::Result;
 use crate::retry::Class;
 use crate::run::RunId;
@@ -33,8 +33,8 @@ pub(crate) enum Outcome {
     Done {
         output: Option<(String, String)>,
         follow: Vec<NewItem>,
-        /// The step, key and version of the answer, for a later run.
-        version: Option<(String, String, String)>,
+        /// Whether the result is kept for a later run.
+        keep: Option<Keep>,
     },
     Again {
         class: Class,
@@ -47,6 +47,15 @@ pub(crate) enum Outcome {
     },
     /// Not attempted after all.
     GivenBack,
+}
+
+/// Under what a result is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    /// The step's definition, hashed.
+    pub(crate) shape: String,
+    /// The version that the API gave the answer; empty where it gave none.
+    pub(crate) etag: String,
 }
 
 impl Outcome {
@@ -150,7 +159,7 @@ async fn settle_failed(tx: &Transaction, run: &RunId, one: &Finished) -> Result<
     Ok(tx.execute(change.bind(tx.now().plus(after)).bind(one.class()).bind(error.as_str())).await? == 1)
 }
 
-/// The attempts, the outputs, the items that follow and the versions that were seen.
+/// The attempts, the outputs, the items that follow and the results that are kept.
 async fn write_results(
     tx: &Transaction,
     run: &RunId,
@@ -167,18 +176,19 @@ async fn write_results(
 
     let mut outputs = Vec::new();
     let mut follow_on = Vec::new();
-    let mut versions = Vec::new();
+    let mut kept = Vec::new();
     for one in counted {
-        if let Outcome::Done { output, follow, version } = &one.result {
+        if let Outcome::Done { output, follow, keep } = &one.result {
             outputs.extend(output.iter().map(|(sink, line)| (run, sink, one.item.seq, line)));
             follow_on.extend(follow.iter().cloned());
-            versions.extend(version.iter().map(|(step, key, etag)| (plan, step, key, etag)));
+            if let Some(keep) = keep {
+                kept.push(kept::row(plan, &one.item, keep, output.as_ref(), follow));
+            }
         }
     }
     tx.insert_all("INSERT INTO pipeline_output (run, sink, seq, line)", outputs, "ON CONFLICT DO NOTHING")
         .await?;
-    let newer = "ON CONFLICT (plan, step, key) DO UPDATE SET etag = excluded.etag";
-    tx.insert_all("INSERT INTO pipeline_version (plan, step, key, etag)", versions, newer).await?;
+    kept::write(tx, kept).await?;
     add(tx, run, &follow_on).await
 }
 

@@ -3,6 +3,7 @@
 
 mod claim;
 mod commit;
+mod kept;
 mod tally;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,12 @@ use hob_records::{
     Bind as _, Binds, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Records, Transaction, UnixMs,
     Value, from_row, sql,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub(crate) use claim::{Claim, claim, reap, renew, workers};
-pub(crate) use commit::{Finished, Outcome, PACE_STEP, commit, forget_pace, pace};
+pub(crate) use commit::{Finished, Keep, Outcome, PACE_STEP, commit, forget_pace, pace};
+pub(crate) use kept::Kept;
 pub use tally::Progress;
 use tally::Tally;
 
@@ -47,14 +49,25 @@ pub(crate) struct Item {
     pub(crate) attempts: u32,
     /// Why it failed before; empty where it did not.
     pub(crate) class: String,
+    /// Whether it follows an item that did not change, so that its last result still holds.
+    pub(crate) unchanged: bool,
 }
 
 /// An item that is yet to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NewItem {
     pub(crate) step: String,
     pub(crate) key: String,
     pub(crate) data: String,
+    /// Whether it follows an item that did not change, so that its last result still holds.
+    #[serde(skip)]
+    pub(crate) unchanged: bool,
+}
+
+impl NewItem {
+    pub(crate) fn new(step: &str, key: &str, data: &str) -> Self {
+        Self { step: step.to_owned(), key: key.to_owned(), data: data.to_owned(), unchanged: false }
+    }
 }
 
 /// An item, as a person wants to see it.
@@ -71,7 +84,7 @@ pub struct ItemFacts {
     pub error: String,
 }
 
-from_row!(Item { seq, step, key, data, attempts, class });
+from_row!(Item { seq, step, key, data, attempts, class, unchanged });
 
 const IN_ORDER: Keyset = Keyset::ascending(&[("seq", Kind::Int)]);
 
@@ -99,6 +112,7 @@ impl Binds for Row<'_> {
             int(0)?,
             text("")?,
             text("")?,
+            (Kind::Bool, item.unchanged.store()?),
         ])
     }
 }
@@ -117,21 +131,13 @@ pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Res
     for (seq, item) in (last - count..).zip(items) {
         by_step.entry(&item.step).or_default().push(Row { run, seq, item, due_at });
     }
-    let head =
-        "INSERT INTO pipeline_item (run, seq, step, key, data, state, attempts, due_at, claim, class, error)";
+    let head = "INSERT INTO pipeline_item (run, seq, step, key, data, state, attempts, due_at, claim, class, error, unchanged)";
     let mut tally = Tally::default();
     for (step, rows) in by_step {
         let added = tx.insert_all(head, rows, "ON CONFLICT (run, step, key) DO NOTHING").await?;
         tally.add(step, "", ItemState::Waiting, i64::try_from(added).unwrap_or(i64::MAX));
     }
     tally.write(tx, run).await
-}
-
-/// The version that an earlier answer had.
-pub(crate) async fn version(records: &Records, plan: &str, item: &Item) -> Result<Option<String>> {
-    let find = sql("SELECT etag FROM pipeline_version WHERE plan = $1 AND step = $2 AND key = $3");
-    let found: Option<(String,)> = records.optional(find.bind(plan).bind(&item.step).bind(&item.key)).await?;
-    Ok(found.map(|(etag,)| etag))
 }
 
 /// How many items are where.

@@ -15,6 +15,7 @@ use crate::item::{ItemFacts, ItemState};
 use crate::pipelines::Pipelines;
 use crate::retry::Class;
 use crate::run::{Run, RunId, RunState, Wish};
+use crate::sink::Output;
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
@@ -55,6 +56,19 @@ struct RunView {
     trouble: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<ItemCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outputs: Option<Vec<OutputView>>,
+}
+
+/// How much a sink has got from a run.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PipelineOutput)]
+struct OutputView {
+    sink: String,
+    /// The file of JSON Lines that belongs to this run, relative to `pipeline.folder`; not there for a table.
+    file: Option<String>,
+    /// Lines of the file, or rows that were inserted into the table or replaced.
+    rows: u64,
 }
 
 /// Items by state.
@@ -136,13 +150,14 @@ async fn get_run(
 ) -> Result<Json<RunView>, Problem> {
     let id = run_id(&id)?;
     let (run, progress) = (pipelines.run(&id).await?, pipelines.progress(&id).await?);
+    let outputs = Some(pipelines.outputs(&id).await?.into_iter().map(OutputView::from).collect());
     let items = Some(ItemCounts {
         waiting: progress.of(ItemState::Waiting),
         claimed: progress.of(ItemState::Claimed),
         done: progress.of(ItemState::Done),
         quarantined: progress.of(ItemState::Quarantined),
     });
-    Ok(Json(RunView { items, ..run.into() }))
+    Ok(Json(RunView { items, outputs, ..run.into() }))
 }
 
 /// Pauses a run.
@@ -240,7 +255,15 @@ impl From<Run> for RunView {
             calls: run.calls,
             trouble: Some(run.trouble).filter(|trouble| !trouble.is_empty()),
             items: None,
+            outputs: None,
         }
+    }
+}
+
+impl From<Output> for OutputView {
+    fn from(output: Output) -> Self {
+        let Output { sink, file, rows } = output;
+        Self { sink, file: Some(file).filter(|file| !file.is_empty()), rows }
     }
 }
 

@@ -1,11 +1,16 @@
 //! A file of JSON Lines.
 
-use std::fs::{File, TryLockError};
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::name;
 use crate::error::{Error, Result};
+use crate::run::RunId;
+
+/// Names that are tried for a run's file.
+const MAX_ATTEMPTS: u32 = 100;
 
 /// A file that nobody else writes to.
 #[derive(Debug)]
@@ -15,21 +20,35 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Opens a file that was begun before.
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         let path = path.to_owned();
         blocking(path.clone(), move || {
-            if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
-            }
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(std::io::Error::other("another process writes it"));
-                }
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
+            lock(&file)?;
             Ok(Self { path, file: Arc::new(Mutex::new(file)) })
+        })
+        .await
+    }
+
+    /// Creates the file of a run, and answers with its path below the folder. A file with something in it is never
+    /// taken, whoever wrote it; an empty one is, since a process may have died right after it had created it.
+    pub(crate) async fn create(folder: &Path, plan: &Path, run: &RunId) -> Result<(Self, PathBuf)> {
+        let (folder, plan, run) = (folder.to_owned(), plan.to_owned(), run.clone());
+        blocking(folder.join(&plan), move || {
+            for attempt in 1..=MAX_ATTEMPTS {
+                let name = name::file_of(&plan, &run, attempt);
+                let path = folder.join(&name);
+                if let Some(parent) = path.parent() {
+                    fs::create_dir_all(parent)?;
+                }
+                let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+                if file.metadata()?.len() == 0 && lock(&file).is_ok() {
+                    sync_folder(&path)?;
+                    return Ok((Self { path, file: Arc::new(Mutex::new(file)) }, name));
+                }
+            }
+            Err(io::Error::new(ErrorKind::AlreadyExists, "files of this run's name are there already"))
         })
         .await
     }
@@ -48,7 +67,7 @@ impl Lines {
             if there < length {
                 let reason =
                     format!("{there} bytes are there, but {length} were written: was the file replaced?");
-                return Err(std::io::Error::other(reason));
+                return Err(io::Error::other(reason));
             }
             if there > length {
                 file.set_len(length)?;
@@ -62,11 +81,62 @@ impl Lines {
     }
 }
 
+/// Lets a name lead to a file beside it, from one instant to the next. A file of that name, which an earlier version
+/// or somebody else wrote, is kept under another name.
+pub(crate) async fn link(link: &Path, file: &Path) -> Result<()> {
+    let (link, file) = (link.to_owned(), file.to_owned());
+    blocking(link.clone(), move || {
+        let target = Path::new(file.file_name().unwrap_or_default());
+        match fs::symlink_metadata(&link) {
+            Ok(there) if there.is_symlink() && fs::read_link(&link)? == target => return Ok(()),
+            Ok(there) if there.is_file() => keep_earlier(&link)?,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(link.file_name().unwrap_or_default());
+        hidden.push(format!(".{:016x}", rand::random::<u64>()));
+        let hidden = link.with_file_name(hidden);
+        std::os::unix::fs::symlink(target, &hidden)?;
+        if let Err(error) = fs::rename(&hidden, &link) {
+            let _ = fs::remove_file(&hidden);
+            return Err(error);
+        }
+        sync_folder(&link)
+    })
+    .await
+}
+
+fn keep_earlier(path: &Path) -> io::Result<()> {
+    for attempt in 1..=MAX_ATTEMPTS {
+        let word = if attempt < 2 { "earlier".to_owned() } else { format!("earlier~{attempt}") };
+        match fs::hard_link(path, name::beside(path, &word)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            done => return done,
+        }
+    }
+    Err(io::Error::new(ErrorKind::AlreadyExists, "a file of this name is in the way; move it elsewhere"))
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process writes it")),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// A new name outlives a loss of power only once its folder is on the disk.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
 async fn blocking<T: Send + 'static>(
     path: PathBuf,
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T> {
-    let done =
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
     done.map_err(|source| Error::File { what: path.display().to_string(), source })
 }

@@ -1,10 +1,13 @@
 //! Where results go. They wait in the records until their sink has them: a file is written by one writer at a time and
 //! cut to the length that was committed before anything is appended, a table takes a row again without harm. So every
-//! result arrives once, whatever dies when.
+//! result arrives once, whatever dies when. Each run writes a file of its own, and when it completes, the name in the plan
+//! becomes a link to it: no run ever touches what another has written.
 
 mod lines;
+mod name;
 mod table;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ use hob_records::{Isolation, Read as _, Records, Transaction, from_row, sql};
 
 use crate::definition::{Database, Plan, Sink};
 use crate::error::{Error, Result};
-use crate::run::RunId;
+use crate::run::{self, RunId};
 use lines::Lines;
 use table::Table;
 
@@ -37,12 +40,23 @@ struct Writer {
     name: String,
     goes_to: Goal,
     open: Option<Open>,
+    /// Whether its file is known to be there, or it has none.
+    created: bool,
 }
 
 #[derive(Debug)]
 enum Goal {
-    Lines(PathBuf),
-    Table { database: Database, table: String, key: Vec<String>, columns: Vec<String> },
+    /// By the path that is in the plan.
+    Lines {
+        folder: PathBuf,
+        path: PathBuf,
+    },
+    Table {
+        database: Database,
+        table: String,
+        key: Vec<String>,
+        columns: Vec<String>,
+    },
 }
 
 #[derive(Debug)]
@@ -55,14 +69,28 @@ enum Open {
 struct Held {
     length: u64,
     fence: i64,
+    /// Relative to the folder of pipelines; empty until it is created.
+    file: String,
 }
 
-from_row!(Held { length, fence });
+from_row!(Held { length, fence, file });
+
+/// How much a sink has got from a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub sink: String,
+    /// The file, relative to the folder of pipelines; empty for a table.
+    pub file: String,
+    /// Lines of the file, or rows that were inserted into the table or replaced.
+    pub rows: u64,
+}
+
+from_row!(Output { sink, file, rows });
 
 impl Sinks {
     pub(crate) fn new(records: &Records, run: &RunId, plan: &Plan, folder: &Path) -> Self {
         let goal = |name: &String, sink: &Sink| match sink {
-            Sink::Lines { path } => Goal::Lines(folder.join(path)),
+            Sink::Lines { path } => Goal::Lines { folder: folder.to_owned(), path: path.clone() },
             Sink::Table { database, table, key } => {
                 let database = match database {
                     Database::Sqlite(path) => Database::Sqlite(folder.join(path)),
@@ -72,8 +100,10 @@ impl Sinks {
                 Goal::Table { database, table: table.clone(), key: key.clone(), columns }
             }
         };
-        let writer =
-            |(name, sink)| Writer { name: String::clone(name), goes_to: goal(name, sink), open: None };
+        let writer = |(name, sink): (&String, &Sink)| {
+            let created = matches!(sink, Sink::Table { .. });
+            Writer { name: String::clone(name), goes_to: goal(name, sink), open: None, created }
+        };
         let all = plan.sinks.iter().map(writer).collect();
         let writer = format!("{:016x}", rand::random::<u64>());
         Self { records: records.clone(), run: run.clone(), writer, all }
@@ -106,15 +136,69 @@ impl Sinks {
             );
             let waiting: Vec<(i64, String)> =
                 self.records.all(waiting.bind(&self.run).bind(&name).bind(BATCH)).await?;
-            if waiting.is_empty() {
+            if waiting.is_empty() && self.is_created(at).await? {
                 return Ok(total);
             }
             let Some(held) = self.hold(&name).await? else { return Ok(total) };
+            if self.all[at].open.is_none() {
+                let open = self.open(at, &held, secrets).await?;
+                (self.all[at].open, self.all[at].created) = (Some(open), true);
+            }
+            if waiting.is_empty() {
+                return Ok(total);
+            }
             let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();
-            let length = self.all[at].write(held.length, &lines, secrets).await?;
+            let length = self.all[at].write(held.length, &lines).await?;
             let seqs: Vec<i64> = waiting.iter().map(|(seq, _)| *seq).collect();
             self.forget(&name, &held, length, &seqs).await?;
             total += u64::try_from(seqs.len()).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Whether the sink's file is there: also a run without results has one when it completes.
+    async fn is_created(&mut self, at: usize) -> Result<bool> {
+        if !self.all[at].created {
+            let find = sql("SELECT length, fence, file FROM pipeline_sink WHERE run = $1 AND sink = $2");
+            let row: Option<Held> =
+                self.records.optional(find.bind(&self.run).bind(&self.all[at].name)).await?;
+            self.all[at].created = row.is_some_and(|row| row.is_created());
+        }
+        Ok(self.all[at].created)
+    }
+
+    async fn open(&self, at: usize, held: &Held, secrets: &Secrets) -> Result<Open> {
+        match &self.all[at].goes_to {
+            Goal::Table { database, table, key, columns } => {
+                Ok(Open::Table(Table::open(database, table, key, columns, secrets).await?))
+            }
+            Goal::Lines { folder, .. } if !held.file.is_empty() => {
+                Ok(Open::Lines(Lines::open(&folder.join(&held.file)).await?))
+            }
+            Goal::Lines { folder, path } if held.is_created() => {
+                let path = folder.join(path);
+                // Through a link it would cut the file of another run.
+                if path.is_symlink() {
+                    let reason =
+                        format!("{} was begun by an earlier version, and is a link now", path.display());
+                    return Err(Error::Refused(reason));
+                }
+                Ok(Open::Lines(Lines::open(&path).await?))
+            }
+            Goal::Lines { folder, path } => {
+                let (file, path) = Lines::create(folder, path, &self.run).await?;
+                self.set_file(&self.all[at].name, held, &path).await?;
+                Ok(Open::Lines(file))
+            }
+        }
+    }
+
+    /// Notes which file the run writes, before anything is written to it.
+    async fn set_file(&self, sink: &str, held: &Held, file: &Path) -> Result<()> {
+        let set = sql("UPDATE pipeline_sink SET file = $4 WHERE run = $1 AND sink = $2 AND fence = $3");
+        let set = set.bind(&self.run).bind(sink).bind(held.fence).bind(file.to_string_lossy().as_ref());
+        match self.records.execute(set).await? {
+            0 => Err(Error::Refused("another writer has taken over".to_owned())),
+            _ => Ok(()),
         }
     }
 
@@ -123,12 +207,13 @@ impl Sinks {
         let (run, writer) = (&self.run, self.writer.as_str());
         let work = |tx: Transaction| async move {
             let (now, until) = (tx.now(), tx.now().plus(LEASE));
-            let hold =
-                sql("INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble)
-                VALUES ($1, $2, 0, 0, 1, $3, $4, '')
+            let hold = sql(
+                "INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble, file)
+                VALUES ($1, $2, 0, 0, 1, $3, $4, '', '')
                 ON CONFLICT (run, sink) DO UPDATE SET writer = $3, until = $4, fence = pipeline_sink.fence + 1
                 WHERE pipeline_sink.writer = $3 OR pipeline_sink.until <= $5
-                RETURNING length, fence");
+                RETURNING length, fence, file",
+            );
             tx.optional(hold.bind(run).bind(sink).bind(writer).bind(until).bind(now)).await
         };
         Ok(self.records.write_with(Isolation::Committed, work).await?)
@@ -163,21 +248,47 @@ impl Sinks {
 
 impl Writer {
     /// Writes lines behind `length` bytes, and answers with the length after that.
-    async fn write(&mut self, length: u64, lines: &[&str], secrets: &Secrets) -> Result<u64> {
-        if self.open.is_none() {
-            self.open = Some(match &self.goes_to {
-                Goal::Lines(path) => Open::Lines(Lines::open(path).await?),
-                Goal::Table { database, table, key, columns } => {
-                    Open::Table(Table::open(database, table, key, columns, secrets).await?)
-                }
-            });
-        }
+    async fn write(&mut self, length: u64, lines: &[&str]) -> Result<u64> {
         match &mut self.open {
             Some(Open::Lines(file)) => file.append(length, lines).await,
             Some(Open::Table(table)) => table.upsert(lines).await.map(|()| 0),
             None => Ok(length),
         }
     }
+}
+
+impl Held {
+    fn is_created(&self) -> bool {
+        !self.file.is_empty() || self.length > 0
+    }
+}
+
+/// Lets the names in the plan lead to the files of a run that is about to complete, unless another run has more right
+/// to them. `false` while a file is yet to be created.
+pub(crate) async fn publish(records: &Records, run: &RunId, plan: &Plan, folder: &Path) -> Result<bool> {
+    let files: BTreeMap<String, Output> =
+        outputs(records, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
+    let outranked = run::is_outranked(records, run).await?;
+    for (name, sink) in &plan.sinks {
+        let Sink::Lines { path } = sink else { continue };
+        let Some(output) = files.get(name) else { return Ok(false) };
+        match name::link_of(path).map(|link| folder.join(link)) {
+            // Begun by an earlier version, it has that name already.
+            _ if output.file.is_empty() && output.rows > 0 => {}
+            _ if output.file.is_empty() => return Ok(false),
+            Some(link) if !outranked || link.symlink_metadata().is_err() => {
+                lines::link(&link, &folder.join(&output.file)).await?;
+            }
+            _ => {}
+        }
+    }
+    Ok(true)
+}
+
+/// What the sinks of a run have got.
+pub(crate) async fn outputs(records: &Records, run: &RunId) -> Result<Vec<Output>> {
+    let list = sql("SELECT sink, file, rows FROM pipeline_sink WHERE run = $1 ORDER BY sink");
+    Ok(records.all(list.bind(run)).await?)
 }
 
 /// Whether more than `most` results wait for their sinks.

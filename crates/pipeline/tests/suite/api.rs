@@ -176,6 +176,9 @@ fn a_run_is_started_steered_and_looked_at() {
         state_becomes(&node.pipelines, &run, RunState::Completed).await;
         let shown: Value = app.get(path).await.json();
         assert_eq!((&shown["state"], &shown["items"]["quarantined"]), (&json!("completed"), &json!(1)));
+        let file = "out/dockets-manual_2024-09-17T14%3A30%3A00%2B00%3A00.jsonl";
+        assert_eq!(shown["outputs"][0], json!({ "sink": "dockets", "file": file, "rows": 3 }));
+        assert!(node.folder().join(file).is_file());
         let failed: Value = app.get(&format!("{path}/failed")).await.json();
         assert_eq!(
             (&failed["items"][0]["key"], &failed["items"][0]["class"]),

@@ -11,7 +11,7 @@ use hob_records::{PageRequest, Read as _, sql};
 use hob_testkit::{LIMIT, run, wait_for};
 
 use crate::every_place;
-use crate::runs::{begin, ids_in, offer, plan, state_becomes};
+use crate::runs::{begin, begin_as, ids_in, offer, plan, state_becomes};
 use crate::support::{Place, api};
 
 /// A run is rows in the records: hot state may be gone, and the store's clock a month further.
@@ -116,10 +116,10 @@ fn a_full_disk_keeps_results_waiting() {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
         let node = place.node();
-        let file = node.folder().join("out/dockets.jsonl");
+        let file = node.folder().join("out/dockets-full.jsonl");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/dev/full", &file).unwrap();
-        let started = begin(&node.pipelines, &plan(&server)).await;
+        let started = begin_as(&node.pipelines, &plan(&server), "full").await;
         wait_for("the trouble to be told", LIMIT, async || {
             let trouble = node.pipelines.run(&started.id).await.unwrap().trouble;
             if trouble.contains("dockets") { Ok(()) } else { Err(trouble) }

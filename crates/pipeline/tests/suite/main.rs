@@ -5,6 +5,7 @@ mod api;
 mod faults;
 mod hurt;
 mod migrations;
+mod outputs;
 mod quota;
 mod quota_model;
 mod runs;

@@ -5,8 +5,9 @@ use hob_pipeline::run::{RunId, RunState};
 use hob_pipeline::standin::{Offer, StandIn};
 use hob_records::{Migrations, Read as _, Records, sql};
 use hob_testkit::{Database, LIMIT, Layout, run, wait_for};
+use tempfile::TempDir;
 
-use crate::runs::{ids_in, offer, plan};
+use crate::runs::{begin, ids_in, offer, plan, state_becomes};
 use crate::support::{Place, embedded};
 
 /// Three dockets: one is done, one was claimed by a node that is gone, one failed and waits for its turn.
@@ -24,6 +25,11 @@ const ATTEMPTS: &str = "
     INSERT INTO pipeline_attempt (run, seq, claim, begun_at, ended_at, status, class) VALUES
     ('old', 1, 1, 10, 20, 200, ''), ('old', 3, 1, 10, 20, 500, 'server')";
 
+/// The first docket is in the file, which had the name that is in the plan.
+const SINK: &str = "
+    INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble)
+    VALUES ('old', 'dockets', 10, 1, 1, 'gone', 2, '')";
+
 async fn a_run_of_an_earlier_version_goes_on(database: Database) {
     let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
     let first = Migrations { service: MIGRATIONS.service, steps: &MIGRATIONS.steps[..1] };
@@ -36,7 +42,7 @@ async fn a_run_of_an_earlier_version_goes_on(database: Database) {
     for statement in [plan, begun] {
         records.execute(sql(statement).bind(&text)).await.unwrap();
     }
-    for statement in [QUOTA, ITEMS, CLAIM, ATTEMPTS] {
+    for statement in [QUOTA, ITEMS, CLAIM, ATTEMPTS, SINK] {
         records.execute(sql(statement)).await.unwrap();
     }
     records.close().await;
@@ -44,17 +50,27 @@ async fn a_run_of_an_earlier_version_goes_on(database: Database) {
     let place = Place::new(embedded(Layout::Plain), database).await;
     let id: RunId = "old".parse().unwrap();
     place.assert_counts_are_true(&id).await;
-    let node = place.node();
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    std::fs::write(folder.path().join("out/dockets.jsonl"), "{\"id\": 1}\n{\"id").unwrap();
+    let node = place.node_in(folder, place.store.hot().clone());
     wait_for("the run to be over", LIMIT, async || {
         node.pipelines.run(&id).await.unwrap().state == RunState::Completed
     })
     .await;
     place.assert_counts_are_true(&id).await;
-    assert_eq!(ids_in(&node, "out/dockets.jsonl"), [2, 3].into(), "what was left to do");
+    assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect(), "what was left to do is added");
     let attempts =
         sql("SELECT seq, CAST(count(*) AS BIGINT) FROM pipeline_attempt GROUP BY seq ORDER BY seq");
     let attempts: Vec<(i64, i64)> = place.records.all(attempts).await.unwrap();
     assert_eq!(attempts, [(1, 1), (2, 1), (3, 2)]);
+
+    // The next run keeps that file.
+    let next = begin(&node.pipelines, &text).await;
+    state_becomes(&node.pipelines, &next, RunState::Completed).await;
+    assert!(node.folder().join("out/dockets.jsonl").is_symlink());
+    assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
+    assert_eq!(ids_in(&node, "out/dockets-earlier.jsonl"), (1..=3).collect());
 }
 
 #[test]

@@ -58,6 +58,12 @@ pub(crate) async fn begin(pipelines: &Pipelines, text: &str) -> Run {
     pipelines.start_run(&plan.name, None).await.unwrap()
 }
 
+/// Begins a run under an id of the caller's choice.
+pub(crate) async fn begin_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
+    let plan = pipelines.put_plan(text).await.unwrap();
+    pipelines.start_run(&plan.name, Some(id.parse().unwrap())).await.unwrap()
+}
+
 pub(crate) async fn state_becomes(pipelines: &Pipelines, run: &Run, state: RunState) {
     wait_for(format!("{state:?}"), LIMIT * 2, async || {
         let run = pipelines.run(&run.id).await.unwrap();
@@ -104,6 +110,8 @@ every_place! {
         let again = begin(&node.pipelines, &plan(&api)).await;
         state_becomes(&node.pipelines, &again, RunState::Completed).await;
         assert_eq!(api.served(), 78 + 28, "pages and dockets, whose entries are not asked for");
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
+        assert_eq!(rows_in(&node, "out/entries.db").await, 50);
     }
 
     /// P3, P4, P5, P7

@@ -1,0 +1,67 @@
+//! The last results of items, for a later run: where the API says that nothing changed, the run writes them again.
+
+use hob_records::{Read as _, Records, Transaction, sql};
+
+use super::{Item, Keep, NewItem, Outcome};
+use crate::definition::Step;
+use crate::error::Result;
+
+/// A result that an earlier run has kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// The version that the API gave the answer; empty where it gave none.
+    pub(crate) etag: String,
+    line: String,
+    follow: Vec<NewItem>,
+}
+
+/// A row of what is kept: plan, step, key, shape, etag, line and what follows.
+pub(super) type Row<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, &'a str, String);
+
+impl Kept {
+    /// The last result of an item under the same definition of its step.
+    pub(crate) async fn find(
+        records: &Records,
+        plan: &str,
+        item: &Item,
+        shape: &str,
+    ) -> Result<Option<Kept>> {
+        let find = sql("SELECT etag, line, follow FROM pipeline_result
+                        WHERE plan = $1 AND step = $2 AND key = $3 AND shape = $4");
+        let found: Option<(String, String, String)> =
+            records.optional(find.bind(plan).bind(&item.step).bind(&item.key).bind(shape)).await?;
+        Ok(found.and_then(|(etag, line, follow)| {
+            let follow = serde_json::from_str(&follow).ok()?;
+            Some(Kept { etag, line, follow })
+        }))
+    }
+
+    /// The same result once more. What it led to is taken as unchanged, too.
+    pub(crate) fn again(self, step: &Step) -> Outcome {
+        let sink = step.sink.as_ref().filter(|_| !self.line.is_empty());
+        let output = sink.map(|sink| (sink.get_ref().clone(), self.line));
+        let mut follow = self.follow;
+        follow.iter_mut().for_each(|item| item.unchanged = true);
+        Outcome::Done { output, follow, keep: None }
+    }
+}
+
+pub(super) fn row<'a>(
+    plan: &'a str,
+    item: &'a Item,
+    keep: &'a Keep,
+    output: Option<&'a (String, String)>,
+    follow: &[NewItem],
+) -> Row<'a> {
+    let line = output.map_or("", |(_, line)| line);
+    let follow = serde_json::json!(follow).to_string();
+    (plan, &item.step, &item.key, &keep.shape, &keep.etag, line, follow)
+}
+
+pub(super) async fn write(tx: &Transaction, rows: Vec<Row<'_>>) -> Result<(), hob_records::Error> {
+    let head = "INSERT INTO pipeline_result (plan, step, key, shape, etag, line, follow)";
+    let newer = "ON CONFLICT (plan, step, key) DO UPDATE SET shape = excluded.shape, etag = excluded.etag,
+                 line = excluded.line, follow = excluded.follow";
+    tx.insert_all(head, rows, newer).await?;
+    Ok(())
+}

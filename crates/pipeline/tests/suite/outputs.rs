@@ -1,0 +1,253 @@
+//! Files of JSON Lines over several runs: each run has its own, and the name in the plan leads to the newest whole one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hob_pipeline::run::{Run, RunState, Wish};
+use hob_pipeline::standin::{Fault, Offer, StandIn};
+use hob_pipeline::{ItemState, Pipelines};
+use hob_records::sql;
+use hob_testkit::{LIMIT, run, wait_for};
+use tempfile::TempDir;
+
+use crate::every_place;
+use crate::runs::{begin, begin_as, ids_in, offer, plan, state_becomes};
+use crate::support::{Node, Place};
+
+const DOCKETS: &str = "out/dockets.jsonl";
+const ENTRIES: &str = "out/entries.jsonl";
+
+/// Everything goes to files.
+fn plan_for_files(api: &StandIn) -> String {
+    let table = "table = \"entries\"\nsqlite = \"out/entries.db\"\nkey = [\"id\"]";
+    plan(api).replace(table, "jsonl = \"out/entries.jsonl\"")
+}
+
+async fn completed(pipelines: &Pipelines, text: &str) -> Run {
+    let run = begin(pipelines, text).await;
+    state_becomes(pipelines, &run, RunState::Completed).await;
+    run
+}
+
+async fn completed_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
+    let run = begin_as(pipelines, text, id).await;
+    state_becomes(pipelines, &run, RunState::Completed).await;
+    run
+}
+
+/// Where a name leads to now.
+fn behind(node: &Node, name: &str) -> PathBuf {
+    node.folder().join(name).canonicalize().unwrap()
+}
+
+/// All files below a folder with what is in them; links are left out.
+fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files.extend(self::files(&entry.path()));
+        } else if kind.is_file() && entry.path().extension().is_some_and(|extension| extension == "jsonl") {
+            files.insert(entry.path(), std::fs::read_to_string(entry.path()).unwrap());
+        }
+    }
+    files
+}
+
+fn name_of(node: &Node, docket: u64) -> String {
+    let text = std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let found: Vec<_> = lines.filter(|line| line["id"] == docket).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]["case_name"].as_str().unwrap().to_owned()
+}
+
+every_place! {
+    /// P9
+    async fn a_second_run_keeps_what_the_first_wrote_and_what_did_not_change(place: Place) {
+        let api = StandIn::start(offer()).await.unwrap();
+        let node = place.node();
+        completed(&node.pipelines, &plan_for_files(&api)).await;
+        let first: BTreeMap<_, _> =
+            [DOCKETS, ENTRIES].map(|name| behind(&node, name)).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).into();
+        assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
+
+        api.change(7);
+        let served = api.served();
+        let again = completed(&node.pipelines, &plan_for_files(&api)).await;
+        for (path, text) in &first {
+            assert_eq!(std::fs::read_to_string(path).unwrap(), *text, "{path:?}");
+        }
+        assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
+        assert_eq!(ids_in(&node, ENTRIES).len(), 50);
+        assert_eq!((name_of(&node, 6), name_of(&node, 7)), ("Doe v. Roe No. 6".to_owned(), "Renamed No. 7".to_owned()));
+        assert_eq!(api.served() - served, 3 + 25 + 2, "pages, dockets, and the entries of the one that changed");
+        place.assert_counts_are_true(&again.id).await;
+
+        // A third time, from what the second has kept.
+        completed(&node.pipelines, &plan_for_files(&api)).await;
+        assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
+        assert_eq!(ids_in(&node, ENTRIES).len(), 50);
+        assert_eq!(name_of(&node, 7), "Renamed No. 7");
+        assert_eq!(files(node.folder()).len(), 6, "three runs with two files each");
+    }
+
+    /// P5: what a cancelled run or a failure left out is asked for, although its parent did not change.
+    async fn a_later_run_asks_for_what_an_earlier_one_never_got(place: Place) {
+        let api = StandIn::start(Offer { dockets: 5, ..offer() }).await.unwrap();
+        let node = place.node();
+        api.fail("/docket-entries/2000/", Fault::Status(403));
+        let first = completed(&node.pipelines, &plan_for_files(&api)).await;
+        assert_eq!(node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Quarantined), 1);
+        assert_eq!(ids_in(&node, ENTRIES).len(), 9);
+        let served = api.served();
+        completed(&node.pipelines, &plan_for_files(&api)).await;
+        assert_eq!(ids_in(&node, ENTRIES).len(), 10);
+        assert_eq!(api.served() - served, 1 + 5 + 1);
+    }
+
+    /// A run that lacks something does not take the name from one that does not, until it is replayed.
+    async fn a_run_with_failures_does_not_replace_a_whole_one(place: Place) {
+        let api = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        completed(&node.pipelines, &plan(&api)).await;
+        let whole = behind(&node, DOCKETS);
+        // As with a token that has expired.
+        api.fail("/dockets/", Fault::Status(403));
+        let refused = completed(&node.pipelines, &plan(&api)).await;
+        assert_eq!(behind(&node, DOCKETS), whole);
+        let outputs = node.pipelines.outputs(&refused.id).await.unwrap();
+        let empty = outputs.iter().find(|output| output.sink == "dockets").unwrap();
+        assert_eq!(std::fs::read_to_string(node.folder().join(&empty.file)).unwrap(), "");
+        node.pipelines.replay(&refused.id, None).await.unwrap();
+        state_becomes(&node.pipelines, &refused, RunState::Completed).await;
+        assert_eq!(behind(&node, DOCKETS), node.folder().join(&empty.file).canonicalize().unwrap());
+        assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
+    }
+}
+
+/// The line that was kept is not of the form that the plan asks for now.
+#[test]
+fn a_changed_step_is_asked_for_again() {
+    run(async {
+        let place = Place::embedded().await;
+        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        completed(&node.pipelines, &plan(&api)).await;
+        let text = plan(&api).replace("case_name = \"$.case_name\"", "case_name = \"$.court\"");
+        completed(&node.pipelines, &text).await;
+        assert_eq!(name_of(&node, 1), "nysd");
+    });
+}
+
+/// What was asked for by a run that was cancelled is not lost for the next one.
+#[test]
+fn a_cancelled_run_costs_the_next_one_nothing() {
+    run(async {
+        let place = Place::embedded().await;
+        let latency = std::time::Duration::from_millis(30);
+        let api = StandIn::start(Offer { latency, ..offer() }).await.unwrap();
+        let node = place.node();
+        let first = begin(&node.pipelines, &plan_for_files(&api)).await;
+        wait_for("some dockets", LIMIT, async || {
+            node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Done) > 10
+        })
+        .await;
+        node.pipelines.wish(&first.id, Wish::Cancel).await.unwrap();
+        completed(&node.pipelines, &plan_for_files(&api)).await;
+        assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
+        assert_eq!(ids_in(&node, ENTRIES).len(), 50);
+    });
+}
+
+#[test]
+fn ids_of_runs_make_names_that_stay_in_the_folder() {
+    run(async {
+        let place = Place::embedded().await;
+        let api = StandIn::start(Offer { dockets: 2, entries: 0, ..offer() }).await.unwrap();
+        let outer = TempDir::new().unwrap();
+        let node = place.node_in(TempDir::new_in(outer.path()).unwrap(), place.store.hot().clone());
+        let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"{run}/dockets.jsonl\"");
+        let long = |end: &str| format!("{}{end}", "x".repeat(249));
+        // The long ones differ only where their names are cut.
+        for id in ["manual_2024-09-17T14:30:00+00:00", "..", ".", &long("a"), &long("b")] {
+            completed_as(&node.pipelines, &text, id).await;
+        }
+        let all = files(outer.path());
+        assert_eq!(all.len(), 5, "{all:#?}");
+        for (path, text) in &all {
+            assert!(path.starts_with(node.folder()), "{path:?}");
+            assert_eq!(text.lines().count(), 2, "{path:?}");
+        }
+        assert!(node.folder().join("manual_2024-09-17T14%3A30%3A00%2B00%3A00/dockets.jsonl").is_file());
+    });
+}
+
+/// The records may be lost and the id be given again, as Airflow does: a file that has lines is never cut.
+#[test]
+fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
+    run(async {
+        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let mut folder = TempDir::new().unwrap();
+        for dockets in 1..=3 {
+            let place = Place::embedded().await;
+            let node = place.node_in(folder, place.store.hot().clone());
+            api.change(dockets);
+            completed_as(&node.pipelines, &plan(&api), "daily").await;
+            assert_eq!(name_of(&node, dockets), format!("Renamed No. {dockets}"));
+            folder = node.stop().await;
+        }
+        let renamed: Vec<usize> =
+            files(folder.path()).values().map(|text| text.matches("Renamed").count()).collect();
+        assert_eq!(renamed, [1, 2, 3]);
+    });
+}
+
+/// A file that an earlier version or somebody else wrote under the name.
+#[test]
+fn a_file_that_has_the_name_is_kept() {
+    run(async {
+        let place = Place::embedded().await;
+        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        std::fs::create_dir(node.folder().join("out")).unwrap();
+        std::fs::write(node.folder().join(DOCKETS), "{\"id\": 99}\n").unwrap();
+        completed(&node.pipelines, &plan(&api)).await;
+        assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
+        assert_eq!(ids_in(&node, "out/dockets-earlier.jsonl"), [99].into());
+    });
+}
+
+/// The name leads to whole files only: it is made before a run counts as completed, and again if a process dies between.
+#[test]
+fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
+    run(async {
+        let place = Place::embedded().await;
+        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        let started = completed(&node.pipelines, &plan(&api)).await;
+        let folder = node.stop().await;
+        std::fs::remove_file(folder.path().join(DOCKETS)).unwrap();
+        place.records.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
+        let node = place.node_in(folder, place.store.hot().clone());
+        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
+        let hidden =
+            std::fs::read_dir(node.folder().join("out")).unwrap().map(|entry| entry.unwrap().file_name());
+        let hidden: Vec<_> = hidden.filter(|name| name.to_string_lossy().starts_with('.')).collect();
+        assert!(hidden.is_empty(), "{hidden:?}");
+    });
+}
+
+/// Also a run that found nothing has an output, which says so.
+#[test]
+fn a_run_without_results_has_an_empty_file() {
+    run(async {
+        let place = Place::embedded().await;
+        let api = StandIn::start(Offer { dockets: 0, ..offer() }).await.unwrap();
+        let node = place.node();
+        completed(&node.pipelines, &plan(&api)).await;
+        assert_eq!(std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap(), "");
+    });
+}
