@@ -24,6 +24,7 @@ use crate::sink::Output;
 /// How far back pictures go, and in what steps.
 const PICTURE: Duration = Duration::from_secs(1800);
 const STEP: Duration = item::PACE_STEP;
+const POINTS: usize = (PICTURE.as_millis() / STEP.as_millis()) as usize;
 /// Runs on the first page; older ones are found through the API.
 const SHOWN: u16 = 25;
 /// Examples of each class of failure.
@@ -186,25 +187,46 @@ fn tone(state: &RunState) -> Tone {
 impl Pipelines {
     /// What the Overview shows of pipelines.
     pub async fn card(&self) -> Card {
-        let (mut running, mut troubles) = (0_u64, Vec::new());
-        if let Ok(page) = self.runs(&PageRequest::first(SHOWN)).await {
-            running = page.rows.iter().filter(|run| run.state == RunState::Running).count() as u64;
-            let troubled = page.rows.iter().filter(|run| !run.trouble.is_empty());
-            troubles.extend(troubled.map(|run| Trouble {
+        self.try_card().await.unwrap_or_else(|error| Card {
+            title: "Pipelines",
+            href: "/pipelines",
+            tone: Tone::Bad,
+            word: "unknown".to_owned(),
+            figures: Vec::new(),
+            spark: Vec::new(),
+            troubles: vec![Trouble {
+                tone: Tone::Bad,
+                text: format!("Cannot read the state of pipelines: {error}"),
+                href: "/pipelines".to_owned(),
+                since_ms: None,
+            }],
+        })
+    }
+
+    async fn try_card(&self) -> Result<Card> {
+        let runs = self.runs(&PageRequest::first(SHOWN)).await?.rows;
+        let running = runs.iter().filter(|run| run.state == RunState::Running).count();
+        let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
+        let troubles: Vec<Trouble> = troubled
+            .map(|run| Trouble {
                 tone: Tone::Bad,
                 text: format!("{}: {}", run.id, run.trouble),
                 href: href(&run.id),
                 since_ms: None,
-            }));
-        }
-        let (mut spark, mut calls, mut refused) = (Vec::new(), 0, 0);
-        for definition in self.quotas().all().await.unwrap_or_default() {
-            let Ok(gauge) = self.quotas().look(&definition.name).await else { continue };
+            })
+            .collect();
+        let (mut spark, mut calls, mut refused) = (vec![0_u64; POINTS], 0, 0);
+        for definition in self.quotas().all().await? {
+            let gauge = self.quotas().look(&definition.name).await?;
             refused += usize::from(gauge.blocked_until.is_some());
-            let since = gauge.now.minus(PICTURE);
-            let history = self.quotas().history(&definition.name, since, STEP).await.unwrap_or_default();
-            calls += history.iter().map(|(_, calls)| calls).sum::<u64>();
-            spark = history.into_iter().map(|(_, calls)| Some(calls as f64)).collect();
+            let begin = picture_of(gauge.now).start;
+            for (at, count) in self.quotas().history(&definition.name, gauge.now.minus(PICTURE), STEP).await?
+            {
+                // A call under way counts at its deadline, which is yet to come.
+                let point = ms(at).saturating_sub(begin) / ms_of(STEP);
+                spark[usize::try_from(point).unwrap_or(POINTS).min(POINTS - 1)] += count;
+                calls += count;
+            }
         }
         let (tone, word) = match (troubles.len(), refused, running) {
             (1.., _, _) => (Tone::Bad, format!("{} in trouble", troubles.len())),
@@ -216,7 +238,8 @@ impl Pipelines {
             Figure { label: "Calls in 30 min", value: Quantity::count(calls) },
             Figure { label: "Running", value: Quantity::count(running) },
         ];
-        Card { title: "Pipelines", href: "/pipelines", tone, word, figures, spark, troubles }
+        let spark = spark.into_iter().map(|calls| Some(calls as f64)).collect();
+        Ok(Card { title: "Pipelines", href: "/pipelines", tone, word, figures, spark, troubles })
     }
 
     async fn overview(&self, wrong: Option<(&str, String)>, may_write: bool) -> Result<Overview> {
@@ -294,13 +317,24 @@ impl Pipelines {
 }
 
 fn picture(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
-    let step_ms = u64::try_from(STEP.as_millis()).unwrap_or(1);
-    let ms = |time: UnixMs| u64::try_from(time.0).unwrap_or(0);
-    let end = ms(now) / step_ms * step_ms + step_ms;
-    let begin = end.saturating_sub(u64::try_from(PICTURE.as_millis()).unwrap_or(0));
     let points = history.iter().map(|(at, count)| (ms(*at), *count as f64));
     let title = format!("{what} every {} s", STEP.as_secs());
-    Bars::new(begin..end, step_ms).title(title).unit(Unit::Count).height(120).series(what, points).render()
+    let bars = Bars::new(picture_of(now), ms_of(STEP)).title(title).unit(Unit::Count).height(120);
+    bars.series(what, points).render()
+}
+
+/// The time that a picture shows, in whole steps: the last one has begun already.
+fn picture_of(now: UnixMs) -> std::ops::Range<u64> {
+    let end = ms(now) / ms_of(STEP) * ms_of(STEP) + ms_of(STEP);
+    end.saturating_sub(ms_of(PICTURE))..end
+}
+
+fn ms(time: UnixMs) -> u64 {
+    u64::try_from(time.0).unwrap_or(0)
+}
+
+fn ms_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl RunRow {

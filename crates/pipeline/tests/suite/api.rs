@@ -1,5 +1,6 @@
 //! The API over the wire: a script shares the quota, a run is steered, mistakes are named.
 
+use hob_pipeline::quota::{Answer, Lesson, Limits};
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
 use hob_testkit::{Database, LIMIT, Store, TestApp, run, wait_for};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::every_place;
 use crate::runs::{offer, plan, state_becomes};
-use crate::support::{Node, Place};
+use crate::support::{Node, Place, ask};
 
 async fn app(node: &Node) -> TestApp {
     let config = hob_house::Live::fixed(hob_web::Config::default());
@@ -202,6 +203,44 @@ fn a_run_is_started_steered_and_looked_at() {
         }
         let kept = app.submit("/pipelines", &[("toml", "name = 7")]).await;
         assert!(String::from_utf8_lossy(&kept.body).contains("line 1"), "{kept:?}");
+    });
+}
+
+/// The figure and the line beside it are of the same calls.
+#[test]
+fn the_card_draws_the_calls_of_all_quotas() {
+    run(async {
+        let place = Place::embedded().await;
+        let node = place.node();
+        let quotas = node.pipelines.quotas();
+        for (name, calls) in [("api", 2), ("other", 3)] {
+            let name = name.parse().unwrap();
+            quotas.define(&name, &Limits::parse("9/1h", 0).unwrap()).await.unwrap();
+            for call in 0..calls {
+                let answer = quotas.reserve(&name, &ask(&format!("{name}-{call}"))).await.unwrap();
+                let Answer::Granted(granted) = answer else { panic!("{answer:?}") };
+                if call > 0 {
+                    quotas.settle(&granted, 1, Lesson::default()).await.unwrap();
+                }
+            }
+        }
+        let card = node.pipelines.card().await;
+        assert_eq!(card.figures[0].value, hob_web::look::Quantity::count(5_u64));
+        assert_eq!(card.spark.iter().flatten().sum::<f64>(), 5.0, "{:?}", card.spark);
+        assert_eq!(card.spark.len(), 60, "also where there was no call");
+    });
+}
+
+#[test]
+fn the_card_does_not_say_that_all_is_quiet_while_the_database_is_away() {
+    run(async {
+        let place = Place::embedded().await;
+        let node = place.node();
+        assert_eq!(node.pipelines.card().await.word, "no run");
+        place.records.close().await;
+        let card = node.pipelines.card().await;
+        assert_eq!((card.tone, card.word.as_str()), (hob_web::look::Tone::Bad, "unknown"));
+        assert_eq!(card.troubles.len(), 1, "{card:?}");
     });
 }
 
