@@ -25,10 +25,12 @@ pub struct Config {
     /// Channels and patterns that one connection may listen to.
     pub max_subscriptions: usize,
     pub max_script_instructions: u64,
+    /// The longest that a script may run, whatever it spends the time on.
+    pub max_script_duration: Duration,
     pub script_memory_bytes: usize,
     /// Scripts kept by their hash; the oldest goes first, and its callers load it again.
     pub max_scripts: usize,
-    /// From when on a running script makes others hear BUSY.
+    /// How long a script may run before other commands are answered with BUSY.
     pub busy_after: Duration,
     pub strict: Strict,
     pub guard: Option<Guard>,
@@ -48,6 +50,7 @@ impl Default for Config {
             subscriber_queue: 4096,
             max_subscriptions: 10_000,
             max_script_instructions: 200_000_000,
+            max_script_duration: Duration::from_secs(30),
             script_memory_bytes: 256 * MIB,
             max_scripts: 4096,
             busy_after: Duration::from_secs(5),

@@ -5,7 +5,7 @@ use crate::command::{Args, Flags, Run, lookup, resolve};
 use crate::config::Config;
 use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{Failure, Outcome};
 use crate::session::Clients;
 use crate::store::Keyspace;
 
@@ -107,15 +107,17 @@ impl Core {
         self.script = None;
     }
 
-    /// Runs a command that the current script calls; says whether it was let through to write.
-    pub(crate) fn call_from_script(&mut self, args: Args<'_>) -> (Outcome<Reply>, bool) {
-        let wrote_before = self.script.as_ref().is_some_and(|frame| frame.wrote);
-        let outcome = self.admit_from_script(args).and_then(|run| run(self, args));
-        let wrote = self.script.as_ref().is_some_and(|frame| frame.wrote);
-        (outcome, wrote && !wrote_before)
+    /// Runs a command that the current script calls. `may_write` is asked before the first one that writes.
+    pub(crate) fn call_from_script(&mut self, args: Args<'_>, may_write: impl Fn() -> bool) -> Outcome {
+        let run = self.admit_from_script(args, may_write)?;
+        run(self, args)
     }
 
-    fn admit_from_script(&mut self, args: Args<'_>) -> Outcome<fn(&mut Core, Args<'_>) -> Outcome> {
+    fn admit_from_script(
+        &mut self,
+        args: Args<'_>,
+        may_write: impl Fn() -> bool,
+    ) -> Outcome<fn(&mut Core, Args<'_>) -> Outcome> {
         let named = lookup(args[0]).ok_or(Failure::new("ERR Unknown Redis command called from script"))?;
         let command = resolve(args).map_err(|failure| match named.run {
             Run::Container(_) if !failure.0.contains("number of arguments") => {
@@ -134,7 +136,12 @@ impl Core {
         if frame.began_full && !frame.wrote && command.flags.has(Flags::DENYOOM) {
             return Err(Failure::OUT_OF_MEMORY);
         }
-        frame.wrote |= command.flags.has(Flags::WRITE);
+        if command.flags.has(Flags::WRITE) && !frame.wrote {
+            if !may_write() {
+                return Err(Failure::HAS_TO_STOP);
+            }
+            frame.wrote = true;
+        }
         self.commands += 1;
         Ok(run)
     }

@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 
-use crate::command::{Args, Flags, lookup, resolve};
+use crate::command::Args;
 use crate::config::Config;
 use crate::core::Core;
 use crate::door::{Connection, Subscriber};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::gate::{Gate, Held};
+use crate::reply::Reply;
 use crate::script::{Scripts, Watchdog};
 use crate::session::{Origin, Session};
 use crate::turn::Turn;
@@ -22,30 +25,29 @@ pub struct Engine {
 }
 
 struct Shared {
-    state: Mutex<State>,
-    /// Outside the lock, since they are asked for while a script holds it.
+    /// The store's turn: a command, a transaction or a script holds it from its beginning to its end.
+    gate: Gate,
+    /// The data. A script takes this lock for each command that it calls, since Lua owns the functions that need it.
+    /// So it is held for one command at most, and what only looks (memory, subscriptions, the list of clients) takes
+    /// it alone and gets in between the commands of a script.
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
+    /// Threads for scripts of clients. A few, so that one is ready when the one before it ends.
+    seats: Arc<Semaphore>,
     busy_after: Duration,
 }
 
-/// What the lock guards. `core` has a lock of its own only so that a script's callbacks, which Lua owns,
-/// can reach it; whoever holds the state's lock finds it free.
-pub(crate) struct State {
-    pub(crate) core: Arc<Mutex<Core>>,
-    pub(crate) scripts: Scripts,
-    pub(crate) watchdog: Arc<Watchdog>,
-}
+const SEATS: usize = 4;
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
         let busy_after = config.busy_after;
-        let watchdog = Arc::new(Watchdog::new(config.max_script_instructions));
+        let watchdog = Arc::new(Watchdog::new(config.max_script_instructions, config.max_script_duration));
         let (memory, most) = (config.script_memory_bytes, config.max_scripts);
         let core = Arc::new(Mutex::new(Core::new(config)));
-        let scripts = Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, most);
-        let state = State { core: Arc::clone(&core), scripts, watchdog: Arc::clone(&watchdog) };
-        Engine { shared: Arc::new(Shared { state: Mutex::new(state), core, watchdog, busy_after }) }
+        let gate = Gate::new(Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, most));
+        let seats = Arc::new(Semaphore::new(SEATS));
+        Engine { shared: Arc::new(Shared { gate, core, watchdog, seats, busy_after }) }
     }
 
     /// A handle for redis-rs. Clones may be used at the same time.
@@ -58,9 +60,10 @@ impl Engine {
         Subscriber::new(self.clone())
     }
 
-    /// Answers one command as a client of its own would be answered.
+    /// Answers one command. It blocks the thread while another command or script runs, so tasks use a
+    /// [`connection`](Engine::connection) instead.
     pub fn execute(&self, words: &[&[u8]]) -> Reply {
-        self.take(&mut self.handle_session(), words)
+        self.take_blocking(&mut self.handle_session(), words)
     }
 
     /// Removes keys whose time is over, ten times a second, for as long as the future is polled. Without it
@@ -84,7 +87,7 @@ impl Engine {
 
     /// Removes keys whose time is over, among the next `most` that it looks at; says how many.
     pub fn sweep(&self, most: usize) -> usize {
-        let Some(_state) = self.shared.state.try_lock() else {
+        let Some(_held) = self.shared.gate.try_enter() else {
             return 0;
         };
         let mut core = self.shared.core.lock();
@@ -114,46 +117,104 @@ impl Engine {
         look(&mut self.shared.core.lock())
     }
 
-    /// Takes a command's turn: waits for the lock, or answers BUSY when a script holds it for too long.
-    pub(crate) fn take(&self, session: &mut Session, args: Args<'_>) -> Reply {
-        match self.lock() {
-            Some(mut state) => Turn::new(&mut state, session).take(args),
-            None => self.answer_while_busy(session, args).unwrap_or_else(Reply::from),
-        }
+    /// Runs one command if the store is free, or will be in no time.
+    pub(crate) fn take_at_once(&self, session: &mut Session, args: Args<'_>) -> Option<Reply> {
+        let mut held = self.enter_briefly()?;
+        Some(self.turn(Some(&mut *held), session).take(args))
     }
 
-    /// Runs commands under one hold of the lock, as a transaction.
-    pub(crate) fn transact<T>(
+    /// Runs one command, or answers BUSY when a script holds the store for too long or until the deadline.
+    pub(crate) async fn take(
         &self,
         session: &mut Session,
-        run: impl FnOnce(&mut Turn<'_>) -> T,
-    ) -> Outcome<T> {
-        let mut state = self.lock().ok_or(BUSY)?;
-        Ok(run(&mut Turn::new(&mut state, session)))
+        args: Args<'_>,
+        deadline: Option<Instant>,
+    ) -> Reply {
+        let mut held = self.enter(deadline).await;
+        self.turn(held.as_deref_mut(), session).take(args)
     }
 
-    /// Waits for the lock; `None` when a script has held it for too long.
-    fn lock(&self) -> Option<MutexGuard<'_, State>> {
-        loop {
-            let patience = self.shared.watchdog.patience(self.shared.busy_after);
-            if let Some(state) = self.shared.state.try_lock_for(patience) {
-                return Some(state);
+    /// The same for a thread that may be blocked.
+    pub(crate) fn take_blocking(&self, session: &mut Session, args: Args<'_>) -> Reply {
+        let mut held = loop {
+            let patience = self.patience();
+            let held = self.shared.gate.enter_within(patience);
+            if held.is_some() || self.patience().is_zero() {
+                break held;
             }
-            if self.shared.watchdog.patience(self.shared.busy_after).is_zero() {
-                return None;
+        };
+        self.turn(held.as_deref_mut(), session).take(args)
+    }
+
+    /// Runs the commands of a pipeline as a transaction.
+    pub(crate) async fn transact(
+        &self,
+        session: &mut Session,
+        queue: &[Vec<&[u8]>],
+        deadline: Option<Instant>,
+    ) -> Reply {
+        let mut held = self.enter(deadline).await;
+        self.turn(held.as_deref_mut(), session).transact(queue)
+    }
+
+    /// Answers a command while a script holds the store for too long.
+    pub(crate) fn refuse_as_busy(&self, session: &mut Session, args: Args<'_>) -> Reply {
+        self.turn(None, session).take(args)
+    }
+
+    /// A thread for a script; `None` when another script holds the store for too long.
+    pub(crate) async fn seat(&self) -> Option<OwnedSemaphorePermit> {
+        let seat = Arc::clone(&self.shared.seats).acquire_owned();
+        tokio::pin!(seat);
+        loop {
+            // Never too long a sleep: other scripts end and begin meanwhile.
+            let patience = self.patience().min(Duration::from_millis(50));
+            match timeout(patience, &mut seat).await {
+                Ok(seat) => return seat.ok(),
+                Err(_) if self.patience().is_zero() => return None,
+                Err(_) => {}
             }
         }
     }
 
-    /// What may be said while a script holds the lock: SCRIPT KILL, and BUSY to all others.
-    fn answer_while_busy(&self, session: &Session, args: Args<'_>) -> Outcome {
-        let kills = lookup(args[0]).is_some() && resolve(args)?.flags.has(Flags::ALLOW_BUSY);
-        if kills && session.authenticated { self.shared.watchdog.kill() } else { Err(BUSY) }
+    /// Stops what clients' scripts still run, within a bounded time: even one that has written, but not one that
+    /// never returns from a single call of Lua's library.
+    pub(crate) async fn stop_scripts_of_clients(&self) {
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            if self.shared.seats.available_permits() == SEATS {
+                return;
+            }
+            self.shared.watchdog.stop_script_of_client();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tracing::warn!("a client's script does not stop");
+    }
+
+    fn turn<'a>(&'a self, scripts: Option<&'a mut Scripts>, session: &'a mut Session) -> Turn<'a> {
+        Turn { core: &self.shared.core, watchdog: &self.shared.watchdog, scripts, session }
+    }
+
+    fn enter_briefly(&self) -> Option<Held<'_>> {
+        self.shared.gate.enter_briefly(|| self.shared.watchdog.runs_script_of_client())
+    }
+
+    async fn enter(&self, deadline: Option<Instant>) -> Option<Held<'_>> {
+        if let Some(held) = self.enter_briefly() {
+            return Some(held);
+        }
+        let patience = || {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            self.patience().min(left.unwrap_or(Duration::MAX))
+        };
+        self.shared.gate.enter(patience).await
+    }
+
+    /// How long to wait before a command is answered with BUSY.
+    fn patience(&self) -> Duration {
+        self.shared.watchdog.patience(self.shared.busy_after)
     }
 }
-
-const BUSY: Failure =
-    Failure::new("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
 
 impl Default for Engine {
     fn default() -> Engine {

@@ -23,6 +23,7 @@ mod config;
 mod core;
 mod door;
 mod engine;
+mod gate;
 mod glob;
 mod guard;
 mod hub;

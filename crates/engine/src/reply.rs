@@ -79,6 +79,9 @@ impl Failure {
     pub(crate) const OUT_OF_MEMORY: Failure =
         Failure::new("OOM command not allowed when used memory > 'maxmemory'.");
 
+    /// Only seen by a script's own `redis.pcall`: its caller gets the reason why it had to stop.
+    pub(crate) const HAS_TO_STOP: Failure = Failure::new("ERR the script has to stop");
+
     pub(crate) const fn new(text: &'static str) -> Failure {
         Failure(Cow::Borrowed(text))
     }

@@ -46,6 +46,8 @@ pub(crate) struct Session {
 pub(crate) struct Transaction {
     pub(crate) queue: Vec<Vec<Vec<u8>>>,
     pub(crate) queued_bytes: usize,
+    /// A script is among the commands.
+    pub(crate) runs_lua: bool,
     /// A command was refused while queueing: EXEC will refuse the rest.
     pub(crate) broken: bool,
 }

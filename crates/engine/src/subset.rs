@@ -22,8 +22,15 @@ const DIFFERENCES: &[(&str, &str)] = &[
     (
         "Lua",
         "No `cjson`, `cmsgpack`, `struct`, `bit`, `coroutine`, `loadstring` and `rawset`; no `redis.setresp` and \
-         `redis.breakpoint`. A script ends after a bounded number of instructions, and the oldest scripts are \
-         forgotten when very many are loaded.",
+         `redis.breakpoint`. A script is stopped after 200 million instructions or 30 seconds, or when it needs \
+         more than 256 MiB, and the oldest scripts are forgotten when very many or very large ones are loaded.",
+    ),
+    (
+        "Long scripts",
+        "As in Redis, other commands are answered with `BUSY` once a script has run for 5 seconds, and `SCRIPT KILL` \
+         ends it unless it has written. There is no `SHUTDOWN`: stop the process with SIGTERM, which also ends a \
+         script that has written. A single call of Lua's library that never returns, such as `string.find` with a \
+         hostile pattern, cannot be interrupted; only a restart ends it. Calls in process wait until their deadline.",
     ),
     ("Limits", "A word of a command may have 64 MiB, a command 128 MiB (Redis: 512 MiB and 1 GiB)."),
     (

@@ -1,15 +1,18 @@
 //! One command's turn: from its words to its reply, in the order in which Redis decides.
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::command::{Args, Command, Flags, Run, resolve};
 use crate::core::Core;
-use crate::engine::State;
 use crate::reply::{Failure, Outcome, Reply};
+use crate::script::{Scripts, Watchdog};
 use crate::session::{Origin, Session};
 
 pub(crate) struct Turn<'a> {
-    pub(crate) state: &'a mut State,
+    pub(crate) core: &'a Mutex<Core>,
+    pub(crate) watchdog: &'a Watchdog,
+    /// Comes with the store's lock. `None`: a script holds that, and most commands are refused.
+    pub(crate) scripts: Option<&'a mut Scripts>,
     pub(crate) session: &'a mut Session,
 }
 
@@ -32,13 +35,16 @@ const NOT_SHARED: [&str; 11] = [
     "reset",
 ];
 
+const BUSY: Failure =
+    Failure::new("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
+
 impl<'a> Turn<'a> {
-    pub(crate) fn new(state: &'a mut State, session: &'a mut Session) -> Turn<'a> {
-        Turn { state, session }
+    pub(crate) fn core(&self) -> MutexGuard<'a, Core> {
+        self.core.lock()
     }
 
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        self.state.core.lock()
+    pub(crate) fn scripts(&mut self) -> Outcome<&mut Scripts> {
+        self.scripts.as_deref_mut().ok_or(BUSY)
     }
 
     /// Takes one command and answers it.
@@ -48,9 +54,13 @@ impl<'a> Turn<'a> {
             Err(failure) => return self.refuse(args, failure),
         };
         if self.session.transaction.is_some() && !NOT_QUEUED.contains(&admitted.name) {
-            return self.queue(args);
+            return self.queue(admitted, args);
         }
         let reply = self.run(admitted, args).unwrap_or_else(Reply::from);
+        if self.scripts.is_none() {
+            // What the running script has changed is judged at its end.
+            return reply;
+        }
         let verdict = self.core().judge();
         verdict.map_or_else(Reply::from, |()| reply)
     }
@@ -64,6 +74,9 @@ impl<'a> Turn<'a> {
         if self.session.origin == Origin::Handle && NOT_SHARED.contains(&command.name) {
             let name = command.name.to_ascii_uppercase();
             return Err(format!("ERR {name} is not allowed on a shared handle").into());
+        }
+        if self.scripts.is_none() {
+            return if command.flags.has(Flags::ALLOW_BUSY) { Ok(command) } else { Err(BUSY) };
         }
         let mut core = self.core();
         core.begin();
@@ -115,7 +128,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn queue(&mut self, args: Args<'_>) -> Reply {
+    fn queue(&mut self, command: &Command, args: Args<'_>) -> Reply {
         let limit = self.core().settings.max_command_bytes;
         let Some(transaction) = &mut self.session.transaction else {
             return Failure::SYNTAX.into();
@@ -126,6 +139,7 @@ impl<'a> Turn<'a> {
             transaction.broken = true;
             return Reply::Error("ERR the transaction is too large".into());
         }
+        transaction.runs_lua |= command.flags.has(Flags::LUA);
         transaction.queue.push(args.iter().map(|word| word.to_vec()).collect());
         Reply::QUEUED
     }
@@ -145,6 +159,15 @@ impl<'a> Turn<'a> {
         let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
         let line = format!("{seconds}.{micros:06} [0 {address}] {}", words.join(" "));
         core.hub.show(&line.into());
+    }
+}
+
+/// Whether a command may keep its thread for long: it runs a script, or a transaction with one.
+pub(crate) fn runs_lua(session: &Session, args: Args<'_>) -> bool {
+    match &session.transaction {
+        _ if !session.authenticated => false,
+        Some(transaction) => transaction.runs_lua && args[0].eq_ignore_ascii_case(b"exec"),
+        None => resolve(args).is_ok_and(|command| command.flags.has(Flags::LUA)),
     }
 }
 

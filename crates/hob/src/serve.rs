@@ -22,12 +22,17 @@ use crate::{log, pages, relay};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
+/// How long the end of the process waits for threads that are still at work, such as one with a client's script.
+const THREADS_STOP_WITHIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
     let _log = log::start();
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
-    runtime.block_on(serve(loaded, options, file))
+    let served = runtime.block_on(serve(loaded, options, file));
+    // Dropping the runtime would wait for these threads, and a script may never return from a call of Lua's library.
+    runtime.shutdown_timeout(THREADS_STOP_WITHIN);
+    served
 }
 
 async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {

@@ -1,15 +1,18 @@
 //! The embedded store as the handle sees it: the same calls, without a connection to lose.
 
+use std::ops::Range;
+
 use hob_engine::{Connection, Engine};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::script::{self, Call};
 
-/// An engine in this process. Its answers are there when it returns: no deadline can pass meanwhile, and a
-/// script that runs too long is ended by the engine's own limit.
+/// An engine in this process. A call is answered as soon as it runs, so the deadline limits only how long it waits for
+/// another client's script to end. A call that waited in vain has not been carried out.
 pub(crate) struct Embedded {
     connection: Connection,
     sweeper: Option<AbortHandle>,
@@ -28,36 +31,38 @@ impl Embedded {
         Self { connection, sweeper: Some(sweeper) }
     }
 
-    pub(crate) async fn call(&self, call: &Call) -> Result<Value> {
-        match self.send(&call.command).await {
+    /// Runs a call that was made at the start of `time` and may wait until its end.
+    pub(crate) async fn call(&self, call: &Call, time: Range<Instant>) -> Result<Value> {
+        match self.send(&call.command, &time).await {
             Err(error) if error.is_noscript() && call.script().is_some() => {
-                self.send(&call.with_source()).await
+                self.send(&call.with_source(), &time).await
             }
             answer => answer,
         }
     }
 
-    pub(crate) async fn call_all(&self, calls: &[Call]) -> Vec<Result<Value>> {
+    pub(crate) async fn call_all(&self, calls: &[Call], time: Range<Instant>) -> Vec<Result<Value>> {
         let calls: Vec<&Call> = calls.iter().collect();
-        let mut answers = match self.send_all(&script::pipeline(calls.iter().copied())).await {
+        let mut answers = match self.send_all(&script::pipeline(calls.iter().copied()), &time).await {
             Ok(answers) => answers,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
         };
         if let Some((sources, places)) = script::unknown(&calls, &answers) {
-            script::fill(&mut answers, places, self.send_all(&sources).await);
+            script::fill(&mut answers, places, self.send_all(&sources, &time).await);
         }
         answers
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value> {
-        self.connection.clone().req_packed_command(command).await.map_err(refusal)
+    async fn send(&self, command: &Cmd, time: &Range<Instant>) -> Result<Value> {
+        let answer = self.connection.until(time.end).req_packed_command(command).await;
+        answer.map_err(|error| refusal(error, time.start))
     }
 
-    async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
+    async fn send_all(&self, commands: &Pipeline, time: &Range<Instant>) -> Result<Vec<Result<Value>>> {
+        let refusal = |error| refusal(error, time.start);
         let count = commands.len();
-        let values =
-            self.connection.clone().req_packed_commands(commands, 0, count).await.map_err(refusal)?;
-        Ok(values.into_iter().map(|value| value.extract_error().map_err(refusal)).collect())
+        let values = self.connection.until(time.end).req_packed_commands(commands, 0, count).await;
+        Ok(values.map_err(refusal)?.into_iter().map(|value| value.extract_error().map_err(refusal)).collect())
     }
 }
 
@@ -69,8 +74,12 @@ impl Drop for Embedded {
     }
 }
 
-fn refusal(error: RedisError) -> Error {
+fn refusal(error: RedisError, asked: Instant) -> Error {
     match redis::ServerError::try_from(error) {
+        Ok(error) if error.code() == "BUSY" => {
+            let reason = "a script of another client is running".to_owned();
+            Error::Unavailable { waited: asked.elapsed(), reason }
+        }
         Ok(error) => Error::from_server(&error),
         Err(error) => Error::reply(error),
     }

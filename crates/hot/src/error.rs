@@ -12,12 +12,13 @@ pub enum Error {
     /// TLS material could not be read or is not usable.
     #[error("TLS for hot state: {0}")]
     Tls(String),
-    /// No connection within the deadline. Nothing was sent: the call certainly did not happen.
+    /// No connection within the deadline, or the embedded store was busy with a script. Nothing was sent: the call
+    /// certainly did not happen.
     #[error("hot state unavailable for {waited:?} ({reason})")]
     Unavailable {
         /// How long the call waited for a connection.
         waited: Duration,
-        /// What the last attempt to connect said.
+        /// What the last attempt to connect said, or what the store was busy with.
         reason: String,
     },
     /// The call was handed to a connection and no answer came: it may or may not have happened. Only a

@@ -1,5 +1,6 @@
 //! The handle that everything else in Hob holds: one connection to hot state, wherever that is.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Hot state: the embedded store, a Redis or Valkey server, a Sentinel set or a Cluster behind one cheap
 /// clone.
 ///
-/// Every call has a deadline. While there is no connection, calls wait for one within it and then give
-/// [`Error::Unavailable`]. A call is never repeated once it may have been carried out: it gives
+/// Every call has a deadline. While there is no connection, or another client's script holds the embedded store, calls
+/// wait within it and then give [`Error::Unavailable`]. A call is never repeated once it may have been carried out: it gives
 /// [`Error::Interrupted`] instead.
 #[derive(Clone)]
 pub struct Hot {
@@ -140,11 +141,10 @@ impl Hot {
     /// The calls are not atomic together and promise no order among each other: a master that is slow, a
     /// slot that moved or a script that had to be loaded delays its own calls only.
     pub async fn batch(&self, calls: &[Call]) -> Vec<Result<Value>> {
-        let deadline = self.until();
         let started = Instant::now();
         let mut answers = Vec::with_capacity(calls.len());
         for chunk in calls.chunks(CHUNK) {
-            answers.extend(self.answer_all(chunk, deadline).await);
+            answers.extend(self.answer_all(chunk, started..started + self.deadline).await);
         }
         let failed = answers.iter().find_map(|answer| match answer {
             Err(error @ (Error::Unavailable { .. } | Error::Interrupted { .. })) => Some(error),
@@ -220,9 +220,10 @@ impl Hot {
     }
 
     async fn answer(&self, call: &Call) -> Result<Value> {
-        let deadline = self.until();
+        let asked = Instant::now();
+        let deadline = asked + self.deadline;
         match &self.shared.store {
-            Store::Embedded(engine) => engine.call(call).await,
+            Store::Embedded(engine) => engine.call(call, asked..deadline).await,
             Store::Single(link) => loop {
                 match link.call(call, deadline).await {
                     Err(error) if refused_for_now(link, &error, deadline) => sleep(PAUSE).await,
@@ -233,11 +234,11 @@ impl Hot {
         }
     }
 
-    async fn answer_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+    async fn answer_all(&self, calls: &[Call], time: Range<Instant>) -> Vec<Result<Value>> {
         match &self.shared.store {
-            Store::Embedded(engine) => engine.call_all(calls).await,
-            Store::Single(link) => call_all_on(link, calls, deadline).await,
-            Store::Cluster(cluster) => cluster.call_all(calls, deadline).await,
+            Store::Embedded(engine) => engine.call_all(calls, time).await,
+            Store::Single(link) => call_all_on(link, calls, time.end).await,
+            Store::Cluster(cluster) => cluster.call_all(calls, time.end).await,
         }
     }
 }

@@ -101,6 +101,8 @@ impl Flags {
     pub(crate) const NO_AUTH: Flags = Flags(1 << 7);
     /// Allowed while a script runs for too long.
     pub(crate) const ALLOW_BUSY: Flags = Flags(1 << 8);
+    /// Runs Lua or compiles it, which may take long. Redis has no such flag, so it has no name.
+    pub(crate) const LUA: Flags = Flags(1 << 9);
 
     const NAMES: [(Flags, &'static str); 9] = [
         (Flags::WRITE, "write"),

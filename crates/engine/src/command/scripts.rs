@@ -6,33 +6,33 @@ use crate::number::int;
 use crate::reply::{Failure, Outcome, Reply};
 use crate::turn::Turn;
 
+const LUA: Flags = CONTROL.and(Flags::LUA);
 const COUNTED: Keys = Keys::Counted { at: 2 };
 
 pub(super) const COMMANDS: &[Command] = &[
-    session("eval", -3, CONTROL, COUNTED, eval),
-    session("evalsha", -3, CONTROL, COUNTED, |turn, args| run(turn, args[1], args)),
+    session("eval", -3, LUA, COUNTED, eval),
+    session("evalsha", -3, LUA, COUNTED, |turn, args| run(turn, args[1], args)),
     container(
         "script",
         &[
-            session("load", 3, CONTROL, Keys::None, load),
+            session("load", 3, LUA, Keys::None, load),
             session("exists", -3, CONTROL, Keys::None, exists),
             session("flush", -2, CONTROL, Keys::None, flush),
-            session("kill", 2, CONTROL.and(Flags::ALLOW_BUSY), Keys::None, |turn, _| {
-                turn.state.watchdog.kill()
-            }),
+            session("kill", 2, CONTROL.and(Flags::ALLOW_BUSY), Keys::None, |turn, _| turn.watchdog.kill()),
         ],
     ),
 ];
 
 fn eval(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
     split(args)?;
-    let sha = turn.state.scripts.load(args[1])?;
+    let sha = turn.scripts()?.load(args[1])?;
     run(turn, &sha, args)
 }
 
 fn run(turn: &mut Turn<'_>, sha: &[u8], args: Args<'_>) -> Outcome {
     let (keys, argv) = split(args)?;
-    turn.state.scripts.run(sha, keys, argv)
+    let origin = turn.session.origin;
+    turn.scripts()?.run(sha, keys, argv, origin)
 }
 
 /// A script's KEYS and ARGV.
@@ -48,11 +48,12 @@ fn split<'a>(args: Args<'a>) -> Outcome<(Args<'a>, Args<'a>)> {
 }
 
 fn load(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
-    Ok(Reply::bulk(turn.state.scripts.load(args[2])?))
+    Ok(Reply::bulk(turn.scripts()?.load(args[2])?))
 }
 
 fn exists(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
-    let exists = args[2..].iter().map(|sha| Reply::flag(turn.state.scripts.exists(sha)));
+    let scripts = turn.scripts()?;
+    let exists = args[2..].iter().map(|sha| Reply::flag(scripts.exists(sha)));
     Ok(Reply::Array(exists.collect()))
 }
 
@@ -60,6 +61,6 @@ fn flush(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 || args.get(2).is_some_and(|word| !is_flush_mode(word)) {
         return Err(Failure::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
-    turn.state.scripts.flush();
+    turn.scripts()?.flush();
     Ok(Reply::OK)
 }

@@ -14,7 +14,8 @@ use super::info::{client_line, info};
 /// The version of Redis whose behaviour this store follows.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-const GREETING: Flags = CONTROL.and(Flags::NO_AUTH);
+/// While a script runs for too long, a client must still be able to sign in, to kill it.
+const GREETING: Flags = CONTROL.and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
 
 pub(super) const COMMANDS: &[Command] = &[
     data("ping", -1, Flags::FAST, Keys::None, ping),
@@ -167,7 +168,7 @@ fn select(_: &mut Core, args: Args<'_>) -> Outcome {
 }
 
 fn reset(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let mut core = turn.state.core.lock();
+    let mut core = turn.core();
     turn.session.forget(&mut core);
     turn.session.protocol = Protocol::Resp2;
     turn.session.authenticated = core.settings.password.is_none();

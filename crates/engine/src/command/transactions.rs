@@ -47,7 +47,7 @@ fn watch(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
 
 fn exec(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
     let transaction = turn.session.transaction.take().ok_or(Failure::new("ERR EXEC without MULTI"))?;
-    let changed = turn.session.watches.iter().any(|watch| turn.state.core.lock().keys.is_changed(watch));
+    let changed = turn.session.watches.iter().any(|watch| turn.core().keys.is_changed(watch));
     turn.unwatch();
     if transaction.broken {
         return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
@@ -78,6 +78,9 @@ impl Turn<'_> {
 
     /// A pipeline that is to be atomic: all commands are looked at before the first one runs.
     pub(crate) fn transact(&mut self, queue: &[Vec<&[u8]>]) -> Reply {
+        if let Err(busy) = self.scripts() {
+            return busy.into();
+        }
         self.session.transaction = Some(Transaction::default());
         for args in queue {
             if let Reply::Error(text) = self.take(args) {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, Pipeline, RedisFuture, RedisResult, Value};
+use tokio::time::Instant;
 
 use super::request::RequestParser;
 use crate::engine::Engine;
@@ -14,16 +15,27 @@ use crate::session::Session;
 /// A handle to an engine that redis-rs takes for a connection. Clones may be used at the same time, so
 /// commands that would leave something behind on a connection (WATCH, SUBSCRIBE, MONITOR…) are refused;
 /// an atomic [`Pipeline`] is a transaction as usual.
+///
+/// While a client's script runs, a call waits without blocking its thread, and then fails with the code `BUSY`. For that
+/// it needs a tokio runtime with timers.
 #[derive(Clone)]
 pub struct Connection {
     engine: Engine,
     session: Session,
+    deadline: Option<Instant>,
 }
 
 impl Connection {
     pub(crate) fn new(engine: Engine) -> Connection {
         let session = engine.handle_session();
-        Connection { engine, session }
+        Connection { engine, session, deadline: None }
+    }
+
+    /// The same handle, whose calls wait no longer than this for a script to end. A call that then fails with `BUSY` has
+    /// not been carried out.
+    #[must_use]
+    pub fn until(&self, deadline: Instant) -> Connection {
+        Connection { deadline: Some(deadline), ..self.clone() }
     }
 }
 
@@ -35,10 +47,7 @@ impl fmt::Debug for Connection {
 
 impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move {
-            let reply = with_words(command, |words| self.engine.take(&mut self.session, words));
-            to_value(reply)?.extract_error()
-        })
+        Box::pin(async move { self.take(command).await?.extract_error() })
     }
 
     fn req_packed_commands<'a>(
@@ -49,13 +58,16 @@ impl ConnectionLike for Connection {
     ) -> RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
             if pipeline.is_transaction() {
-                return Ok(vec![self.transact(pipeline)?]);
+                return Ok(vec![self.transact(pipeline).await?]);
             }
-            let wanted = pipeline.cmd_iter().enumerate().filter_map(|(index, command)| {
-                let reply = with_words(command, |words| self.engine.take(&mut self.session, words));
-                (offset..offset + count).contains(&index).then(|| to_value(reply))
-            });
-            wanted.collect()
+            let mut values = Vec::with_capacity(count);
+            for (index, command) in pipeline.cmd_iter().enumerate() {
+                let value = self.take(command).await;
+                if (offset..offset + count).contains(&index) {
+                    values.push(value?);
+                }
+            }
+            Ok(values)
         })
     }
 
@@ -65,20 +77,33 @@ impl ConnectionLike for Connection {
 }
 
 impl Connection {
-    fn transact(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {
-        let packed: Vec<Vec<Vec<u8>>> = pipeline
-            .cmd_iter()
-            .map(|command| with_words(command, |words| words.iter().map(|word| word.to_vec()).collect()))
-            .collect();
+    async fn take(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let at_once = with_words(command, |words| self.engine.take_at_once(&mut self.session, words));
+        let reply = match at_once {
+            Some(reply) => reply,
+            None => {
+                let words = owned_words(command);
+                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                self.engine.take(&mut self.session, &words, self.deadline).await
+            }
+        };
+        to_value(reply)
+    }
+
+    async fn transact(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {
+        let owned: Vec<Vec<Vec<u8>>> = pipeline.cmd_iter().map(owned_words).collect();
         let queue: Vec<Vec<&[u8]>> =
-            packed.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
-        let session = &mut self.session;
-        let reply = self.engine.transact(session, |turn| turn.transact(&queue)).unwrap_or_else(Reply::from);
+            owned.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
+        let reply = self.engine.transact(&mut self.session, &queue, self.deadline).await;
         match to_value(reply)? {
             error @ Value::ServerError(_) => error.extract_error(),
             replies => Ok(replies),
         }
     }
+}
+
+fn owned_words(command: &Cmd) -> Vec<Vec<u8>> {
+    with_words(command, |words| words.iter().map(|word| word.to_vec()).collect())
 }
 
 /// Lends a command's words. Commands have few, so they stand on the stack.

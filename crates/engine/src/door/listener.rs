@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::encode::encode;
+use super::member::Member;
 use super::request::RequestParser;
 use crate::engine::Engine;
 use crate::hub::{Delivery, Inbox, mailbox};
@@ -65,13 +66,13 @@ impl Listener {
         }
     }
 
-    /// Serves clients until `shutdown` is done; then all connections are closed.
+    /// Serves clients until `shutdown` is done; then all connections are closed and their scripts stopped.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         let mut clients = JoinSet::new();
         loop {
             let accepted = tokio::select! {
-                () = &mut shutdown => return,
+                () = &mut shutdown => break,
                 Some(_) = clients.join_next() => continue,
                 accepted = self.accept() => accepted,
             };
@@ -84,6 +85,8 @@ impl Listener {
                 }
             }
         }
+        clients.shutdown().await;
+        self.engine.stop_scripts_of_clients().await;
     }
 
     /// Waits for the next client; what serves it.
@@ -117,9 +120,9 @@ where
     };
     let parser = engine
         .with_core(|core| RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes));
-    // Dropped with this task however it ends, and takes the client off the list.
+    let member = Member { engine, session };
     let mut client =
-        Conversation { engine, stream, session, inbox, parser, input: BytesMut::new(), output: Vec::new() };
+        Conversation { stream, member, inbox, parser, input: BytesMut::new(), output: Vec::new() };
     tokio::select! {
         () = kill.notified() => {}
         ended = client.run() => if let Err(error) = ended {
@@ -159,9 +162,8 @@ fn register(
 }
 
 struct Conversation<S> {
-    engine: Engine,
     stream: S,
-    session: Session,
+    member: Member,
     inbox: Inbox,
     parser: RequestParser,
     input: BytesMut,
@@ -173,8 +175,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         loop {
             self.answer_all().await?;
             self.flush().await?;
-            if self.session.closing {
-                return self.stream.shutdown().await;
+            if self.member.session.closing {
+                return self.close().await;
             }
             if self.input.is_empty() && self.input.capacity() > FLUSH_AT {
                 // A client that once sent something large must not hold that memory while it is idle.
@@ -193,21 +195,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Answers every whole request that has arrived.
     async fn answer_all(&mut self) -> io::Result<()> {
-        while !self.session.closing {
-            self.parser.set_trusted(self.session.authenticated);
+        while !self.member.session.closing {
+            self.parser.set_trusted(self.member.session.authenticated);
             let length = match self.parser.parse(&self.input) {
                 Ok(Some(length)) => length,
                 Ok(None) => break,
                 Err(error) => {
                     encode(&Reply::Error(error.to_string().into()), Protocol::Resp2, &mut self.output);
-                    self.session.closing = true;
+                    self.member.session.closing = true;
                     break;
                 }
             };
             let words = self.parser.words(&self.input);
             if !words.is_empty() {
-                let reply = self.engine.take(&mut self.session, &words);
-                encode(&reply, self.session.protocol, &mut self.output);
+                let reply = self.member.answer(&words).await;
+                let reply = reply.ok_or_else(|| io::Error::other("the command panicked"))?;
+                encode(&reply, self.member.session.protocol, &mut self.output);
             }
             self.parser.done();
             self.input.advance(length);
@@ -216,6 +219,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the store first: a client that sees its connection closed finds itself gone from there.
+    async fn close(&mut self) -> io::Result<()> {
+        self.member.leave();
+        self.stream.shutdown().await
     }
 
     async fn flush(&mut self) -> io::Result<()> {
@@ -239,21 +248,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 }
                 Delivery::Line(line) => Reply::Simple(String::from_utf8_lossy(&line).into_owned().into()),
             };
-            encode(&reply, self.session.protocol, &mut self.output);
+            encode(&reply, self.member.session.protocol, &mut self.output);
             next = if self.output.len() < FLUSH_AT { self.inbox.receiver.try_recv().ok() } else { None };
         }
         // As in Redis, a subscriber that cannot keep up is let go: it learns of its loss by that.
-        self.session.closing |= self.inbox.missed.load(Ordering::Relaxed) > 0;
-    }
-}
-
-impl<S> Drop for Conversation<S> {
-    fn drop(&mut self) {
-        let session = &mut self.session;
-        self.engine.with_core(|core| {
-            session.forget(core);
-            core.clients.leave(session.id);
-        });
+        self.member.session.closing |= self.inbox.missed.load(Ordering::Relaxed) > 0;
     }
 }
 

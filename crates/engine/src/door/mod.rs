@@ -3,6 +3,7 @@
 mod connection;
 mod encode;
 mod listener;
+mod member;
 mod request;
 mod subscriber;
 

@@ -15,9 +15,11 @@ use mlua::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::command::Args;
 use crate::core::Core;
 use crate::number::write_float;
 use crate::reply::{Failure, Outcome, Reply};
+use crate::session::Origin;
 use convert::{Given, one_line, to_lua, to_reply};
 
 pub(crate) use watchdog::Watchdog;
@@ -28,8 +30,9 @@ pub(crate) type Sha = [u8; 40];
 /// What scripts are called in errors, as in Redis.
 const SOURCE: &str = "@user_script";
 
-/// How many instructions pass between two looks at the watchdog.
-const PERIOD: u32 = 10_000;
+/// How many instructions pass between two looks at the watchdog. Few, since each may be a call of Lua's library that
+/// works on megabytes.
+const PERIOD: u32 = 1_000;
 
 pub(crate) struct Scripts {
     lua: Lua,
@@ -69,8 +72,15 @@ impl Scripts {
         if self.loaded.contains_key(&sha) {
             return Ok(sha);
         }
+        // What is loaded stays below three quarters of the memory, and leaves the rest to run in.
+        self.tidy().map_err(|error| internal(&error))?;
+        self.lua
+            .set_memory_limit(self.lua.used_memory() + self.memory / 4)
+            .map_err(|error| internal(&error))?;
         let chunk = self.lua.load(body).set_name(SOURCE).set_mode(ChunkMode::Text);
-        let function = chunk.set_environment(self.environment.clone()).into_function().map_err(|error| {
+        let compiled = chunk.set_environment(self.environment.clone()).into_function();
+        self.lua.set_memory_limit(0).map_err(|error| internal(&error))?;
+        let function = compiled.map_err(|error| {
             let text = compile_error(&error);
             Failure::from(format!("ERR Error compiling script (new function): {text}"))
         })?;
@@ -90,15 +100,14 @@ impl Scripts {
     }
 
     /// Runs a loaded script. It is atomic: the caller holds the store's lock.
-    pub(crate) fn run(&mut self, sha: &[u8], keys: &[&[u8]], argv: &[&[u8]]) -> Outcome {
+    pub(crate) fn run(&mut self, sha: &[u8], keys: Args<'_>, argv: Args<'_>, origin: Origin) -> Outcome {
         const MISSING: Failure = Failure::new("NOSCRIPT No matching script. Please use EVAL.");
         let sha = normal(sha).ok_or(MISSING)?;
         let script = self.loaded.get(&sha).ok_or(MISSING)?.clone();
         self.core.lock().enter_script(keys)?;
-        self.watchdog.begin();
+        self.watchdog.begin(origin);
         let outcome = self.call(script, keys, argv);
-        let verdict = self.watchdog.verdict();
-        self.watchdog.end();
+        let verdict = self.watchdog.end();
         self.core.lock().leave_script();
         self.tidy().map_err(|error| internal(&error))?;
         if let Some(failure) = verdict {
@@ -111,13 +120,21 @@ impl Scripts {
         }
     }
 
-    /// Lua's collector waits until its memory has doubled. A script that came near the limit must not leave
-    /// the next one without any.
-    fn tidy(&self) -> Result<()> {
-        if self.lua.used_memory() > self.memory / 2 { self.lua.gc_collect() } else { Ok(()) }
+    /// Lua's collector waits until its memory has grown many times. A script that came near the limit must not leave the
+    /// next one without any, nor must scripts that are only loaded: the oldest of them go.
+    fn tidy(&mut self) -> Result<()> {
+        if self.lua.used_memory() <= self.memory / 2 {
+            return Ok(());
+        }
+        self.lua.gc_collect()?;
+        while self.lua.used_memory() > self.memory / 2 && !self.loaded.is_empty() {
+            self.loaded.drain(..self.loaded.len().div_ceil(2));
+            self.lua.gc_collect()?;
+        }
+        Ok(())
     }
 
-    fn call(&self, script: Function, keys: &[&[u8]], argv: &[&[u8]]) -> Result<(bool, Value)> {
+    fn call(&self, script: Function, keys: Args<'_>, argv: Args<'_>) -> Result<(bool, Value)> {
         let keys = self.lua.create_sequence_from(keys.iter().map(|word| Given(word)))?;
         let argv = self.lua.create_sequence_from(argv.iter().map(|word| Given(word)))?;
         self.lua.set_memory_limit(self.memory)?;
@@ -128,12 +145,16 @@ impl Scripts {
 }
 
 /// Makes Lua values without the memory limit, under which each of them would have to be made in a protected
-/// call. A reply is bounded by what the store holds; what the script does with it is limited again.
+/// call. A reply is bounded by what the store holds; a script that collects replies is stopped by the look afterwards.
 fn unlimited<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
     lua.set_memory_limit(0)?;
     let made = make();
+    if lua.used_memory() > memory {
+        lua.gc_collect()?;
+    }
+    let fits = lua.used_memory() <= memory;
     lua.set_memory_limit(memory)?;
-    made
+    if fits { made } else { Err(mlua::Error::external(CallFailed("ERR not enough memory".into()))) }
 }
 
 /// Sets the hook that counts instructions, and fails once the script has to stop. A `pcall` of the script's
@@ -146,7 +167,7 @@ fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>) -> Result<()> {
 }
 
 fn stopped() -> mlua::Error {
-    mlua::Error::external(CallFailed("ERR the script has to stop".into()))
+    mlua::Error::external(CallFailed(Failure::HAS_TO_STOP.0))
 }
 
 fn prelude(
@@ -156,17 +177,20 @@ fn prelude(
     memory: usize,
 ) -> Result<(Function, Table)> {
     let (core, watchdog, dog) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
-    let store = Arc::new(move |words: &MultiValue| call(&core, &watchdog, words));
+    let store = Arc::new(move |words: &MultiValue| {
+        // A script that has to stop does so here, also if it calls `redis.pcall`.
+        if watchdog.count_call() { Err(stopped()) } else { Ok(call(&core, &watchdog, words)) }
+    });
     let store_pcall = Arc::clone(&store);
-    let call = lua.create_function(move |lua, words: MultiValue| match store(&words) {
+    let call = lua.create_function(move |lua, words: MultiValue| match store(&words)? {
         Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
         Ok(reply) => unlimited(lua, memory, || to_lua(lua, reply)),
     })?;
     let pcall = lua.create_function(move |lua, words: MultiValue| {
-        let reply = store_pcall(&words).unwrap_or_else(Reply::from);
+        let reply = store_pcall(&words)?.unwrap_or_else(Reply::from);
         unlimited(lua, memory, || to_lua(lua, reply))
     })?;
-    let go_on = lua.create_function(move |_, ()| if dog.has_to_stop() { Err(stopped()) } else { Ok(()) })?;
+    let go_on = lua.create_function(move |_, ()| if dog.count_call() { Err(stopped()) } else { Ok(()) })?;
     let text = lua.create_function(|_, error: mlua::Error| {
         let failed = error.downcast_ref::<CallFailed>();
         Ok(failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string))
@@ -218,11 +242,7 @@ fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> Outcome 
             Word::Number(text) => text.as_bytes(),
         })
         .collect();
-    let (outcome, first_write) = core.lock().call_from_script(&args);
-    if first_write {
-        watchdog.wrote();
-    }
-    outcome
+    core.lock().call_from_script(&args, || watchdog.may_write())
 }
 
 /// A command that a script called has failed, with this text.

@@ -1,95 +1,201 @@
-//! Keeps watch over the running script: how long it runs, and when it must stop.
+//! Keeps watch over the running script: how long it runs, whether it has written, and when it must stop.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::reply::{Failure, Outcome, Reply};
+use crate::session::Origin;
+
+/// The bits of [`Watchdog::state`]. The number of the run is above them, so that a change meant for one script
+/// never reaches the next.
+const RUNNING: u64 = 1;
+/// The script came from a client of the listener, so it runs on a thread where it may take its time.
+const OF_CLIENT: u64 = 1 << 1;
+const WROTE: u64 = 1 << 2;
+const KILLED: u64 = 1 << 3;
+const TOO_MANY_INSTRUCTIONS: u64 = 1 << 4;
+const TOO_LONG: u64 = 1 << 5;
+const SHUTDOWN: u64 = 1 << 6;
+const STOP: u64 = KILLED | TOO_MANY_INSTRUCTIONS | TOO_LONG | SHUTDOWN;
+const RUN: u64 = 1 << 8;
+
+/// Commands and protected calls between two looks at the clock, which cost about as much as a small command.
+const CALLS_PER_LOOK: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     origin: Instant,
-    /// Microseconds after `origin`, plus one; 0 while no script runs.
-    started: AtomicU64,
+    /// One word, so that "has it written?" and "it has to stop" are decided against each other.
+    state: AtomicU64,
+    /// Microseconds after `origin`; holds while a script runs.
+    started_us: AtomicU64,
     instructions: AtomicU64,
-    limit: u64,
-    wrote: AtomicBool,
-    stop: AtomicBool,
-    killed: AtomicBool,
+    calls: AtomicU64,
+    max_instructions: u64,
+    max_duration: Duration,
 }
 
 impl Watchdog {
-    pub(crate) fn new(limit: u64) -> Watchdog {
+    pub(crate) fn new(max_instructions: u64, max_duration: Duration) -> Watchdog {
         Watchdog {
             origin: Instant::now(),
-            started: AtomicU64::new(0),
+            state: AtomicU64::new(0),
+            started_us: AtomicU64::new(0),
             instructions: AtomicU64::new(0),
-            limit,
-            wrote: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-            killed: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            max_instructions,
+            max_duration,
         }
     }
 
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, origin: Origin) {
         self.instructions.store(0, Ordering::Relaxed);
-        for flag in [&self.wrote, &self.stop, &self.killed] {
-            flag.store(false, Ordering::Relaxed);
-        }
-        let now = u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
-        self.started.store(now + 1, Ordering::SeqCst);
+        self.calls.store(0, Ordering::Relaxed);
+        let now_us = u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.started_us.store(now_us, Ordering::SeqCst);
+        let of_client = if origin == Origin::Socket { OF_CLIENT } else { 0 };
+        let run = self.state.load(Ordering::SeqCst) / RUN + 1;
+        self.state.store(run * RUN | RUNNING | of_client, Ordering::SeqCst);
     }
 
-    pub(crate) fn end(&self) {
-        self.started.store(0, Ordering::SeqCst);
+    /// Ends the run; says what stopped it, if anything did.
+    pub(crate) fn end(&self) -> Option<Failure> {
+        let state = self.state.fetch_and(!RUNNING, Ordering::SeqCst);
+        let text = match state & STOP {
+            0 => return None,
+            KILLED => "ERR Script killed by user with SCRIPT KILL...".into(),
+            SHUTDOWN => "ERR Script stopped: the server is shutting down".into(),
+            TOO_LONG => format!("ERR Script stopped after {:?}", self.max_duration),
+            _ => format!("ERR Script stopped after {} instructions", self.max_instructions),
+        };
+        Some(text.into())
     }
 
-    /// How long others should still wait before they say BUSY.
+    /// How long others should still wait before they answer BUSY.
     pub(crate) fn patience(&self, busy_after: Duration) -> Duration {
-        let started = self.started.load(Ordering::SeqCst);
-        if started == 0 {
+        if self.state.load(Ordering::SeqCst) & RUNNING == 0 {
             return busy_after;
         }
-        let running = self.origin.elapsed().saturating_sub(Duration::from_micros(started - 1));
-        busy_after.saturating_sub(running)
+        busy_after.saturating_sub(self.running_for())
     }
 
-    pub(crate) fn wrote(&self) {
-        self.wrote.store(true, Ordering::SeqCst);
+    /// Whether the store is held by a script that may take long.
+    pub(crate) fn runs_script_of_client(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & (RUNNING | OF_CLIENT) == RUNNING | OF_CLIENT
+    }
+
+    fn running_for(&self) -> Duration {
+        let started = Duration::from_micros(self.started_us.load(Ordering::SeqCst));
+        self.origin.elapsed().saturating_sub(started)
     }
 
     /// Counts instructions; `true` once the script has to stop, from then on for ever.
     pub(crate) fn count(&self, instructions: u64) -> bool {
         let used = self.instructions.fetch_add(instructions, Ordering::Relaxed) + instructions;
-        if used > self.limit || self.killed.load(Ordering::SeqCst) {
-            self.stop.store(true, Ordering::Relaxed);
+        if used > self.max_instructions {
+            self.stop(TOO_MANY_INSTRUCTIONS, RUNNING, 0);
+        }
+        self.look_at_clock();
+        self.has_to_stop()
+    }
+
+    /// Counts a command or a protected call, in which time passes without instructions; `true` once the script has
+    /// to stop.
+    pub(crate) fn count_call(&self) -> bool {
+        if self.calls.fetch_add(1, Ordering::Relaxed) % CALLS_PER_LOOK == CALLS_PER_LOOK - 1 {
+            self.look_at_clock();
         }
         self.has_to_stop()
     }
 
-    pub(crate) fn has_to_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    fn look_at_clock(&self) {
+        if self.running_for() > self.max_duration {
+            self.stop(TOO_LONG, RUNNING, 0);
+        }
     }
 
-    /// What ended the script, if this did.
-    pub(crate) fn verdict(&self) -> Option<Failure> {
-        if self.killed.load(Ordering::SeqCst) {
-            return Some(Failure::new("ERR Script killed by user with SCRIPT KILL..."));
-        }
-        self.has_to_stop().then(|| format!("ERR Script stopped after {} instructions", self.limit).into())
+    fn has_to_stop(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & STOP != 0
+    }
+
+    /// Marks the script as one that has written, which nobody may kill any more; `false` if it has to stop instead.
+    pub(crate) fn may_write(&self) -> bool {
+        let wrote = |state: u64| (state & STOP == 0).then_some(state | WROTE);
+        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, wrote).is_ok()
     }
 
     pub(crate) fn kill(&self) -> Outcome {
-        if self.started.load(Ordering::SeqCst) == 0 {
-            return Err(Failure::new("NOTBUSY No scripts in execution right now."));
-        }
-        if self.wrote.load(Ordering::SeqCst) {
-            return Err(Failure::new(
+        match self.stop(KILLED, RUNNING, WROTE) {
+            state if state & RUNNING == 0 => Err(Failure::new("NOTBUSY No scripts in execution right now.")),
+            state if state & WROTE != 0 => Err(Failure::new(
                 "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
                  either wait the script termination or kill the server in a hard way using the SHUTDOWN \
                  NOSAVE command.",
-            ));
+            )),
+            _ => Ok(Reply::OK),
         }
-        self.killed.store(true, Ordering::SeqCst);
-        Ok(Reply::OK)
+    }
+
+    /// Stops the script that a client of the listener runs, if one does, even if it has written.
+    pub(crate) fn stop_script_of_client(&self) {
+        self.stop(SHUTDOWN, RUNNING | OF_CLIENT, 0);
+    }
+
+    /// Makes a script stop that has all bits of `only`, none of `unless`, and does not have to stop already;
+    /// returns the state before.
+    fn stop(&self, reason: u64, only: u64, unless: u64) -> u64 {
+        let stopped = |state: u64| {
+            let fits = state & only == only && state & (STOP | unless) == 0;
+            fits.then_some(state | reason)
+        };
+        match self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, stopped) {
+            Ok(before) | Err(before) => before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watchdog() -> Watchdog {
+        Watchdog::new(1_000, Duration::from_secs(3600))
+    }
+
+    #[test]
+    fn a_script_is_either_killed_or_writes() {
+        let dog = watchdog();
+        dog.begin(Origin::Socket);
+        assert_eq!(dog.kill(), Ok(Reply::OK));
+        assert!(!dog.may_write(), "a killed script must not write");
+        assert!(dog.end().unwrap().0.starts_with("ERR Script killed"));
+        dog.begin(Origin::Socket);
+        assert!(dog.may_write());
+        assert!(dog.kill().unwrap_err().0.starts_with("UNKILLABLE"));
+        assert!(!dog.count(1));
+        assert_eq!(dog.end(), None);
+        assert!(dog.kill().unwrap_err().0.starts_with("NOTBUSY"));
+    }
+
+    #[test]
+    fn a_stop_for_shutdown_reaches_only_scripts_of_clients() {
+        let dog = watchdog();
+        dog.begin(Origin::Handle);
+        dog.stop_script_of_client();
+        assert_eq!(dog.end(), None);
+        dog.begin(Origin::Socket);
+        assert!(dog.may_write());
+        dog.stop_script_of_client();
+        assert!(dog.count_call());
+        assert!(dog.end().unwrap().0.contains("shutting down"));
+    }
+
+    #[test]
+    fn time_counts_where_no_instructions_do() {
+        let dog = Watchdog::new(u64::MAX, Duration::ZERO);
+        dog.begin(Origin::Handle);
+        let calls = (1..1_000).find(|_| dog.count_call());
+        assert_eq!(calls, Some(CALLS_PER_LOOK));
+        assert_eq!(dog.end().unwrap().0, "ERR Script stopped after 0ns");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::value::Bytes;
 
-/// One watched key of one connection. Dropping it ends the watch.
+/// One watched key of one connection. The watch lasts until [`Watches::end`] is called: the keyspace has a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) key: Bytes,

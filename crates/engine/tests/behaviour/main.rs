@@ -1,5 +1,6 @@
 //! What the engine promises beyond Redis's replies: its doors, its limits, its strictness.
 
+mod busy;
 mod clients;
 mod documentation;
 mod door;

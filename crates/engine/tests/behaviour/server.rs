@@ -5,23 +5,47 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use hob_engine::{Config, Engine, Listener};
+use hob_testkit::LIMIT;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 pub(crate) struct Server {
     pub(crate) engine: Engine,
     pub(crate) address: SocketAddr,
-    _runtime: tokio::runtime::Runtime,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
 }
 
 impl Server {
+    /// With a single worker, so that nothing else goes on when that is held up.
     pub(crate) fn start(config: Config) -> Server {
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let engine = Engine::new(config);
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = runtime.block_on(Listener::bind(engine.clone(), loopback)).unwrap();
         let address = listener.address().unwrap();
-        runtime.spawn(listener.serve(std::future::pending()));
-        Server { engine, address, _runtime: runtime }
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = runtime.spawn(listener.serve(async move { drop(stopped.await) }));
+        Server { engine, address, runtime, serving, stop }
+    }
+
+    /// Ends the listener, and waits until it has ended.
+    pub(crate) fn stop(self) {
+        drop(self.stop);
+        let ended = self.runtime.block_on(async { timeout(LIMIT, self.serving).await });
+        ended.expect("the listener ends").unwrap();
+        // A script may be left that never ends.
+        self.runtime.shutdown_background();
+    }
+
+    /// Whether the runtime runs tasks.
+    pub(crate) fn runs_tasks(&self) -> bool {
+        let (ran, seen) = std::sync::mpsc::channel();
+        self.runtime.spawn(async move { ran.send(()) });
+        seen.recv_timeout(LIMIT).is_ok()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -43,8 +67,13 @@ impl Server {
 
 /// Sends a line and reads what is there until `ending` was seen.
 pub(crate) fn ask(stream: &mut TcpStream, line: &str, ending: &str) -> String {
-    stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    send(stream, line);
     read_to(stream, ending)
+}
+
+/// Sends a line.
+pub(crate) fn send(stream: &mut TcpStream, line: &str) {
+    stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
 }
 
 pub(crate) fn read_to(stream: &mut TcpStream, ending: &str) -> String {

@@ -11,6 +11,7 @@ mod pipeline;
 mod program;
 mod records;
 mod schema;
+mod script;
 mod serve;
 mod slow;
 mod token;

@@ -1,9 +1,10 @@
 //! What is special about the embedded store, and what any handle reports to the metrics facade.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use hob_engine::Engine;
-use hob_hot::{Address, Hot, Script, cmd};
+use hob_engine::{Config, Engine, Reply};
+use hob_hot::{Address, Error, Hot, Script, cmd};
 use hob_testkit::{LIMIT, run, wait_for};
 
 static ONE: Script = Script::new("return 1");
@@ -33,6 +34,40 @@ fn handles_to_one_engine_share_its_keys_and_its_bus() {
         assert_eq!(one.bus().publish("c", "x").await.unwrap(), 1);
         assert!(subscription.next().await.is_some());
     });
+}
+
+/// Every call has a deadline, also in this process: a script of somebody at `redis-cli` must not hold Hob's tasks up.
+#[test]
+fn a_call_gives_up_at_its_deadline_while_a_script_holds_the_store() {
+    let engine = Engine::new(Config {
+        max_script_instructions: u64::MAX,
+        busy_after: Duration::from_secs(1),
+        ..Config::default()
+    });
+    let script = std::thread::spawn({
+        let engine = engine.clone();
+        move || engine.execute(&[b"EVAL", b"while true do redis.call('GET', 'x') end", b"0"])
+    });
+    run(async {
+        let hot = Hot::embedded(&engine).with_deadline(Duration::from_millis(50));
+        let failed = wait_for("the script to run", LIMIT, async || {
+            hot.run::<Option<i64>>(cmd("GET").arg("n")).await.err()
+        });
+        let failed = failed.await;
+        assert!(
+            matches!(&failed, Error::Unavailable { waited, .. } if *waited >= hot.deadline()),
+            "{failed:?}"
+        );
+        assert!(failed.did_not_happen());
+        let mut calls: Vec<_> = (0..3).map(|_| cmd("INCR").arg("n").into()).collect();
+        calls.push(ONE.on::<&str>(&[]));
+        for answer in hot.batch(&calls).await {
+            assert!(matches!(answer, Err(Error::Unavailable { .. })), "{answer:?}");
+        }
+    });
+    assert_eq!(engine.execute(&[b"SCRIPT", b"KILL"]), Reply::OK);
+    assert!(matches!(script.join().unwrap(), Reply::Error(_)));
+    assert_eq!(engine.execute(&[b"GET", b"n"]), Reply::Null, "none of the calls was carried out");
 }
 
 /// P10: the names are part of the interface, and no label grows with use.

@@ -1,0 +1,215 @@
+//! Scripts that take long: nothing but the store waits for them, and they can be stopped.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use hob_engine::{Config, Engine, Reply};
+use hob_testkit::{LIMIT, until};
+use redis::AsyncCommands;
+use tokio::time::timeout;
+
+use crate::server::{Server, ask, read_to, send};
+use crate::{error, eval, run};
+
+const CALLS: &str = "while true do redis.call('GET', 'x') end";
+const LIBRARY: &str = "while true do string.rep('x', 1000000) end";
+/// Lua keeps equal strings once, so this takes time rather than memory.
+const SAME: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000) end";
+const CAUGHT: &str = "while true do pcall(string.rep, 'x', 1000000) end";
+const WRITES: &str = "redis.call('SET', 'k', 'v') while true do redis.call('GET', 'x') end";
+
+/// Time enough for scripts that must not end by themselves while the test looks.
+fn patient() -> Config {
+    Config {
+        busy_after: Duration::from_millis(50),
+        max_script_instructions: u64::MAX,
+        max_script_duration: Duration::from_secs(600),
+        ..Config::default()
+    }
+}
+
+/// A client that has begun to run a script.
+fn begin(server: &Server, script: &str) -> TcpStream {
+    let mut client = server.connect();
+    send(&mut client, &format!("EVAL \"{script}\" 0"));
+    let mut other = server.connect();
+    until("the script to run", || ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
+    client
+}
+
+#[test]
+fn a_script_of_a_client_leaves_the_runtime_to_others_and_can_be_killed() {
+    let server = Server::start(patient());
+    for script in [CALLS, LIBRARY, SAME, CAUGHT, "while true do end"] {
+        let mut client = begin(&server, script);
+        assert!(server.runs_tasks(), "{script} holds the runtime up");
+        let mut other = server.connect();
+        assert_eq!(ask(&mut other, "SCRIPT KILL", "\r\n"), "+OK\r\n", "{script}");
+        assert_eq!(read_to(&mut client, "\r\n"), "-ERR Script killed by user with SCRIPT KILL...\r\n");
+        assert_eq!(ask(&mut other, "GET k", "\r\n"), "$-1\r\n", "after {script}");
+    }
+}
+
+#[test]
+fn a_transaction_with_a_script_leaves_the_runtime_to_others_too() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    ask(&mut client, "MULTI", "\r\n");
+    assert_eq!(ask(&mut client, &format!("EVAL \"{CALLS}\" 0"), "\r\n"), "+QUEUED\r\n");
+    send(&mut client, "EXEC");
+    let mut other = server.connect();
+    until("the script to run", || ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
+    assert_eq!(ask(&mut other, "SCRIPT KILL", "\r\n"), "+OK\r\n");
+    assert!(read_to(&mut client, "KILL...\r\n").starts_with("*1\r\n-ERR Script killed"));
+}
+
+#[test]
+fn many_clients_may_wait_for_a_script() {
+    let server = Server::start(patient());
+    let mut client = begin(&server, CALLS);
+    let mut others: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+    for other in &mut others {
+        send(other, "EVAL \"return 1\" 0");
+    }
+    for other in &mut others {
+        assert!(read_to(other, "\r\n").starts_with("-BUSY"));
+    }
+    assert_eq!(ask(&mut others[0], "SCRIPT KILL", "\r\n"), "+OK\r\n");
+    read_to(&mut client, "\r\n");
+    assert_eq!(ask(&mut others[1], "EVAL \"return 1\" 0", "\r\n"), ":1\r\n");
+}
+
+#[test]
+fn a_client_can_sign_in_to_kill_a_script() {
+    let server = Server::start(Config { password: Some("opensesame".into()), ..patient() });
+    let mut client = server.connect();
+    ask(&mut client, "AUTH opensesame", "\r\n");
+    send(&mut client, &format!("EVAL \"{CALLS}\" 0"));
+    until("the script to run", || match run(&server.engine, "GET k") {
+        Reply::Error(text) => text.starts_with("BUSY"),
+        _ => false,
+    });
+    let mut other = server.connect();
+    assert_eq!(ask(&mut other, "SCRIPT KILL", "\r\n"), "-NOAUTH Authentication required.\r\n");
+    assert_eq!(ask(&mut other, "AUTH opensesame", "\r\n"), "+OK\r\n");
+    assert!(ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
+    assert_eq!(ask(&mut other, "SCRIPT KILL", "\r\n"), "+OK\r\n");
+    read_to(&mut client, "\r\n");
+}
+
+#[test]
+fn a_command_refused_as_busy_breaks_its_transaction() {
+    let server = Server::start(patient());
+    let mut other = server.connect();
+    ask(&mut other, "MULTI", "\r\n");
+    ask(&mut other, "SET k first", "\r\n");
+    let mut client = begin(&server, CALLS);
+    assert!(ask(&mut other, "SET k second", "\r\n").starts_with("-BUSY"));
+    let mut killer = server.connect();
+    assert_eq!(ask(&mut killer, "SCRIPT KILL", "\r\n"), "+OK\r\n");
+    read_to(&mut client, "\r\n");
+    assert!(ask(&mut other, "EXEC", "\r\n").starts_with("-EXECABORT"));
+    assert_eq!(run(&server.engine, "GET k"), Reply::Null);
+}
+
+/// The calls share one thread: one that parked it would hold up all others, and the timer that ends them.
+#[test]
+fn calls_in_process_wait_for_a_script_without_a_thread_and_until_their_deadline() {
+    let server = Server::start(Config { busy_after: Duration::from_secs(600), ..patient() });
+    let engine = server.engine.clone();
+    let mut client = server.connect();
+    send(&mut client, &format!("EVAL \"{CALLS}\" 0"));
+    let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let within = |limit: Duration| engine.connection().until(tokio::time::Instant::now() + limit);
+    let is_busy = |error: redis::RedisError| error.code() == Some("BUSY");
+    tasks.block_on(async {
+        hob_testkit::wait_for("the script to run", LIMIT, async || {
+            within(Duration::from_millis(20)).get::<_, Option<String>>("k").await.is_err_and(is_busy)
+        })
+        .await;
+        let began = Instant::now();
+        let calls = (0..200).map(|_| {
+            let mut connection = within(Duration::from_millis(100));
+            tokio::spawn(async move { connection.incr::<_, _, i64>("n", 1).await })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            assert!(call.await.unwrap().is_err_and(is_busy));
+        }
+        assert!(began.elapsed() < LIMIT, "calls waited one after the other");
+        let mut atomic = redis::pipe();
+        atomic.atomic().incr("n", 1);
+        let refused = atomic.query_async::<()>(&mut within(Duration::from_millis(20))).await;
+        assert!(refused.is_err_and(is_busy));
+    });
+    let mut connection = engine.connection();
+    let waiting = tasks.spawn(async move { connection.incr::<_, _, i64>("n", 1).await });
+    tasks.block_on(tokio::task::yield_now());
+    // Which ends the script. None of the calls that were refused has been carried out.
+    server.stop();
+    let answer = tasks.block_on(async { timeout(LIMIT, waiting).await });
+    assert_eq!(answer.expect("the call is answered").unwrap().unwrap(), 1);
+}
+
+#[test]
+fn a_script_ends_with_the_time_it_has_wherever_it_spends_it() {
+    let limit = Duration::from_millis(300);
+    let engine = Engine::new(Config { max_script_duration: limit, ..patient() });
+    for script in
+        [CALLS, LIBRARY, SAME, CAUGHT, WRITES, "while true do end", "while true do redis.pcall('NOPE') end"]
+    {
+        let began = Instant::now();
+        assert_eq!(error(eval(&engine, script, &[])), "ERR Script stopped after 300ms", "{script}");
+        assert!(began.elapsed() < LIMIT, "{script}");
+        assert_eq!(eval(&engine, "return 1", &[]), Reply::Int(1), "after {script}");
+    }
+}
+
+#[test]
+fn the_listener_stops_a_script_that_has_written_and_ends() {
+    let server = Server::start(patient());
+    let engine = server.engine.clone();
+    let _client = begin(&server, WRITES);
+    let mut other = server.connect();
+    assert!(ask(&mut other, "SCRIPT KILL", "\r\n").starts_with("-UNKILLABLE"));
+    server.stop();
+    assert_eq!(run(&engine, "GET k"), Reply::Bulk(b"v".to_vec()));
+}
+
+#[test]
+fn the_listener_ends_although_a_script_never_returns_from_the_library() {
+    let server = Server::start(patient());
+    // Each further star multiplies the time that the match takes.
+    let never = "string.find(string.rep('a', 3000), string.rep('a*', 20) .. 'b')";
+    let _client = begin(&server, never);
+    server.stop();
+}
+
+#[test]
+fn a_script_that_fills_the_memory_fails_and_the_next_one_runs() {
+    let engine = Engine::new(Config { script_memory_bytes: 32 << 20, ..Config::default() });
+    run(&engine, &format!("SET big {}", "x".repeat(4 << 20)));
+    for script in [
+        "local t = {} while true do t[#t+1] = string.rep('x', 100000) .. #t end",
+        "local s = 'x' while true do s = s .. s end",
+        // The table has its size before the replies come, so that Lua itself needs no memory meanwhile.
+        "local t = {} for i = 1, 64 do t[i] = 0 end \
+         for i = 1, 64 do redis.call('APPEND', 'big', 'x') t[i] = redis.call('GET', 'big') end",
+    ] {
+        let text = error(eval(&engine, script, &[]));
+        assert!(text.contains("not enough memory"), "{script}: {text}");
+        assert_eq!(eval(&engine, "return #string.rep('x', 1000000)", &[]), Reply::Int(1_000_000), "{script}");
+    }
+    // Replies that the script does not keep are collected.
+    let garbage = "for i = 1, 64 do redis.call('APPEND', 'big', 'x') redis.call('GET', 'big') end return 1";
+    assert_eq!(eval(&engine, garbage, &[]), Reply::Int(1));
+}
+
+#[test]
+fn loaded_scripts_leave_memory_to_run_in() {
+    let engine = Engine::new(Config { script_memory_bytes: 16 << 20, ..Config::default() });
+    for n in 0..40 {
+        let body = format!("local t = {{{}}} return {n}", "'0123456789',".repeat(50_000));
+        engine.execute(&[b"SCRIPT", b"LOAD", body.as_bytes()]);
+    }
+    assert_eq!(eval(&engine, "return #string.rep('x', 1000000)", &[]), Reply::Int(1_000_000));
+}

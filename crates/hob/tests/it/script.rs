@@ -1,0 +1,90 @@
+//! Scripts that somebody runs at `redis-cli`: they hold the embedded store, and nothing else.
+
+use std::time::{Duration, Instant};
+
+use hob_testkit::until;
+use redis::{Client, Connection, RedisResult};
+
+use crate::program::Server;
+
+/// Far less than any of the scripts runs, and enough for a machine that has much to do.
+const SOON: Duration = Duration::from_secs(2);
+const LOOKS: usize = 20;
+
+const CALLS: &str = "while true do redis.call('GET', 'x') end";
+const ALLOCATES: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000) end";
+const FOR_LONG: &str = "for i = 1, 2000000 do redis.call('GET', 'x') end return 'done'";
+const WRITES: &str = "redis.call('SET', 'x', 'y') while true do redis.call('GET', 'x') end";
+/// Each further star multiplies the time that this one call takes.
+const NEVER_RETURNS: &str = "return string.find(string.rep('a', 3000), string.rep('a*', 20) .. 'b')";
+
+fn connect(server: &Server) -> Connection {
+    let port = server.store_port.expect("the embedded store listens");
+    Client::open(("127.0.0.1", port)).unwrap().get_connection().unwrap()
+}
+
+fn begin(server: &Server, script: &'static str) -> std::thread::JoinHandle<RedisResult<redis::Value>> {
+    let mut connection = connect(server);
+    std::thread::spawn(move || redis::cmd("EVAL").arg(script).arg(0).query(&mut connection))
+}
+
+fn answers_soon(server: &Server, script: &str) {
+    for _ in 0..LOOKS {
+        let asked = Instant::now();
+        assert_eq!(server.get("/healthz").body, "ok\n");
+        assert!(asked.elapsed() < SOON, "/healthz took {:?} during {script}", asked.elapsed());
+    }
+}
+
+fn is_busy<T>(answer: &RedisResult<T>) -> bool {
+    answer.as_ref().is_err_and(|error| error.code() == Some("BUSY"))
+}
+
+#[test]
+fn a_script_of_a_client_does_not_hold_the_server_up_and_can_be_killed() {
+    let server = Server::start(&[]);
+    for script in [CALLS, ALLOCATES] {
+        let running = begin(&server, script);
+        let mut other = connect(&server);
+        answers_soon(&server, script);
+        until("the script to be seen", || {
+            is_busy(&redis::cmd("GET").arg("x").query::<Option<String>>(&mut other))
+        });
+        answers_soon(&server, script);
+        redis::cmd("SCRIPT").arg("KILL").exec(&mut other).unwrap();
+        let killed = running.join().unwrap().unwrap_err();
+        assert!(killed.to_string().contains("Script killed by user"), "{killed}");
+        assert_eq!(redis::cmd("GET").arg("x").query::<Option<String>>(&mut other).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_long_script_runs_to_its_end_while_the_server_answers() {
+    let server = Server::start(&[]);
+    let running = begin(&server, FOR_LONG);
+    until("the script to end", || {
+        answers_soon(&server, FOR_LONG);
+        running.is_finished()
+    });
+    assert_eq!(running.join().unwrap().unwrap(), redis::Value::BulkString(b"done".to_vec()));
+}
+
+#[test]
+fn the_server_stops_whatever_script_runs() {
+    for script in [WRITES, ALLOCATES, NEVER_RETURNS] {
+        let mut server = Server::start(&[]);
+        let running = begin(&server, script);
+        let mut other = connect(&server);
+        until("the script to be seen", || {
+            is_busy(&redis::cmd("GET").arg("x").query::<Option<String>>(&mut other))
+        });
+        let stopped = Instant::now();
+        assert!(server.terminate().success(), "{script}");
+        assert!(
+            stopped.elapsed() < Duration::from_secs(30),
+            "{script} held the stop up for {:?}",
+            stopped.elapsed()
+        );
+        assert!(running.join().unwrap().is_err(), "{script}");
+    }
+}
