@@ -118,7 +118,7 @@ impl<'a> Turn<'a> {
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> Outcome {
         match command.run {
             // Among a RESP2 subscriber's messages, the answer to a PING has to look like one.
-            Run::Data(_) if self.session.is_confined() => {
+            Run::Data(_) if command.name == "ping" && args.len() <= 2 && self.session.is_confined() => {
                 let text = args.get(1).copied().unwrap_or_default();
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }

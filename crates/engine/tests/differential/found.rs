@@ -5,6 +5,16 @@ use hob_testkit::RedisServer;
 use crate::generate::Step;
 use crate::pair::{EngineServer, Pair};
 
+/// Plays a conversation of one connection on both servers in both protocols, from its first command to its last.
+fn both_agree_on_a_conversation(lines: &[&str]) {
+    let (redis, engine) = (RedisServer::start(), EngineServer::start());
+    let words = |line: &&str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let steps = [Step::Mix { commands: lines.iter().map(words).collect() }];
+    for protocol in ["2", "3"] {
+        Pair::connect(redis.port(), engine.port(), protocol).play(&steps).unwrap();
+    }
+}
+
 /// Plays commands, one a line, on both servers in both protocols. `\0` stands for a NUL, `''` for nothing.
 fn both_agree(lines: &[&str]) {
     let (redis, engine) = (RedisServer::start(), EngineServer::start());
@@ -90,4 +100,28 @@ fn a_number_too_large_for_an_integer_becomes_the_smallest() {
 #[test]
 fn a_lone_item_keeps_its_deadline_while_its_list_turns() {
     both_agree(&["RPUSH l a", "EXPIRE l 1000", "LMOVE l l LEFT RIGHT", "TTL l"]);
+}
+
+/// A RESP2 subscriber may only PING, but what a transaction has queued before it subscribed is carried out.
+#[test]
+fn a_transaction_that_subscribes_carries_the_rest_out() {
+    both_agree_on_a_conversation(&[
+        "MULTI",
+        "SUBSCRIBE c",
+        "SET k1 v",
+        "PING",
+        "PING x",
+        "GET k1",
+        "EXEC",
+        "PING",
+    ]);
+    both_agree_on_a_conversation(&[
+        "SUBSCRIBE c",
+        "PING a b",
+        "MULTI",
+        "UNSUBSCRIBE c",
+        "MULTI",
+        "INCR k1",
+        "EXEC",
+    ]);
 }

@@ -18,6 +18,8 @@ pub(crate) enum Step {
     PopAny { key: Vec<u8> },
     /// A command over the subscriber's connection.
     Listen { words: Words },
+    /// Commands over a connection that subscribes amid its transactions, from its first to its last.
+    Mix { commands: Vec<Words> },
 }
 
 pub(crate) const KEYS: [&str; 6] = ["k1", "k2", "k3", "key:{a}:4", "l", "z"];
@@ -353,6 +355,32 @@ fn listen() -> BoxedStrategy<Words> {
     .boxed()
 }
 
+/// Nothing is published: when a connection gets its own message amid a transaction depends on the version of Redis.
+fn mix() -> BoxedStrategy<Vec<Words>> {
+    let one = prop_oneof![
+        3 => words("MULTI"),
+        3 => words("EXEC"),
+        1 => words("DISCARD"),
+        3 => words("SUBSCRIBE channel"),
+        1 => words("SUBSCRIBE channel channel"),
+        1 => words("PSUBSCRIBE news*"),
+        2 => words("UNSUBSCRIBE channel"),
+        1 => words("PUNSUBSCRIBE news*"),
+        1 => words("PING"),
+        1 => words("PING value"),
+        1 => words("PING value value"),
+        2 => words("SET key value"),
+        2 => words("INCR key"),
+        2 => words("GET key"),
+        1 => words("ECHO value"),
+        1 => words("WATCH key"),
+        1 => words("NOPE value"),
+        1 => words("RESET"),
+        1 => words("EVAL return(redis.call('INCR',KEYS[1])) 1 key"),
+    ];
+    proptest::collection::vec(one, 1..12).boxed()
+}
+
 fn step() -> BoxedStrategy<Step> {
     prop_oneof![
         60 => (0usize..2, command()).prop_map(|(client, words)| Step::Ask { client, words }),
@@ -361,6 +389,7 @@ fn step() -> BoxedStrategy<Step> {
         4 => walk().prop_map(|words| Step::Walk { words }),
         1 => class("key").expect("a class").prop_map(|key| Step::PopAny { key }),
         4 => listen().prop_map(|words| Step::Listen { words }),
+        2 => mix().prop_map(|commands| Step::Mix { commands }),
     ]
     .boxed()
 }

@@ -36,14 +36,18 @@ impl EngineServer {
 
 /// One server with its connections: two ordinary ones and a subscriber.
 struct Side {
+    port: u16,
     clients: [Wire; 2],
     subscriber: Wire,
 }
 
 impl Side {
     fn connect(port: u16, protocol: &str) -> Side {
-        let mut side =
-            Side { clients: [Wire::connect(port), Wire::connect(port)], subscriber: Wire::connect(port) };
+        let mut side = Side {
+            port,
+            clients: [Wire::connect(port), Wire::connect(port)],
+            subscriber: Wire::connect(port),
+        };
         for wire in side.clients.iter_mut().chain([&mut side.subscriber]) {
             wire.ask(&["HELLO", protocol]);
         }
@@ -80,6 +84,7 @@ impl Side {
 }
 
 pub(crate) struct Pair {
+    protocol: &'static str,
     redis: Side,
     engine: Side,
     begun: Instant,
@@ -92,8 +97,9 @@ pub(crate) struct Pair {
 type Check = Result<(), TestCaseError>;
 
 impl Pair {
-    pub(crate) fn connect(redis: u16, engine: u16, protocol: &str) -> Pair {
+    pub(crate) fn connect(redis: u16, engine: u16, protocol: &'static str) -> Pair {
         Pair {
+            protocol,
             redis: Side::connect(redis, protocol),
             engine: Side::connect(engine, protocol),
             begun: Instant::now(),
@@ -119,6 +125,7 @@ impl Pair {
                 Step::Walk { words } => self.walk(words)?,
                 Step::PopAny { key } => self.pop_any(key)?,
                 Step::Listen { words } => self.listen(words)?,
+                Step::Mix { commands } => self.mix(commands)?,
             }
         }
         self.compare_keyspaces()
@@ -247,6 +254,17 @@ impl Pair {
         agree(words, &answers[0], &answers[1])
     }
 
+    /// A whole conversation: the server closes the connection after the last answer.
+    fn mix(&mut self, commands: &[Words]) -> Check {
+        let [redis, engine] = [self.redis.port, self.engine.port].map(|port| {
+            let mut wire = Wire::connect(port);
+            wire.ask(&["HELLO", self.protocol]);
+            // Bytes that are no text are replaced in errors, as everywhere else in this comparison.
+            String::from_utf8_lossy(&wire.last_words(commands)).into_owned()
+        });
+        agree(&commands.join(&b";".to_vec()), &redis, &engine)
+    }
+
     /// Ends what is open, then looks at every key.
     fn compare_keyspaces(&mut self) -> Check {
         for client in 0..2 {
@@ -336,6 +354,9 @@ impl fmt::Display for Step {
             Step::Walk { words } => write!(f, "walk: {}", Line(words)),
             Step::PopAny { key } => write!(f, "pop any of {}", key.escape_ascii()),
             Step::Listen { words } => write!(f, "subscriber: {}", Line(words)),
+            Step::Mix { commands } => {
+                commands.iter().try_for_each(|words| write!(f, "mix: {}; ", Line(words)))
+            }
         }
     }
 }

@@ -46,6 +46,11 @@ impl Wire {
     }
 
     pub(crate) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Frame {
+        self.send(words);
+        self.read()
+    }
+
+    fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
             bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -53,7 +58,15 @@ impl Wire {
             bytes.extend_from_slice(b"\r\n");
         }
         self.reader.get_mut().write_all(&bytes).expect("the server reads");
-        self.read()
+    }
+
+    /// Sends commands and QUIT; everything that the server sends until it closes the connection.
+    pub(crate) fn last_words<W: AsRef<[u8]>>(mut self, commands: &[Vec<W>]) -> Vec<u8> {
+        commands.iter().for_each(|words| self.send(words));
+        self.send(&["QUIT"]);
+        let mut answers = Vec::new();
+        self.reader.read_to_end(&mut answers).expect("the server closes the connection");
+        answers
     }
 
     pub(crate) fn read(&mut self) -> Frame {
