@@ -57,47 +57,68 @@ impl IntoLua for Given<'_> {
     }
 }
 
-/// What a script returns, as a reply.
-pub(super) fn to_reply(value: &Value, depth: usize) -> Result<Reply> {
-    if depth > MAX_DEPTH {
-        return Ok(Reply::Error("ERR reached lua stack limit".into()));
+/// What a script returns, as a reply of at most `max_bytes`. The script's own memory does not bound it: a table may hold
+/// itself, or the same string many times.
+pub(super) fn to_reply(value: &Value, max_bytes: usize) -> Result<Reply> {
+    Conversion { bytes_left: max_bytes }.reply(value, 0)
+}
+
+struct Conversion {
+    bytes_left: usize,
+}
+
+impl Conversion {
+    fn reply(&mut self, value: &Value, depth: usize) -> Result<Reply> {
+        if depth > MAX_DEPTH {
+            return Ok(Reply::Error("ERR reached lua stack limit".into()));
+        }
+        self.spend(size_of::<Reply>())?;
+        Ok(match value {
+            Value::String(text) => {
+                self.spend(text.as_bytes().len())?;
+                Reply::bulk(text.as_bytes())
+            }
+            Value::Integer(number) => Reply::Int(*number),
+            Value::Number(number) => Reply::Int(truncated(*number)),
+            Value::Boolean(true) => Reply::Int(1),
+            Value::Table(table) => self.table(table, depth)?,
+            _ => Reply::Null,
+        })
     }
-    Ok(match value {
-        Value::String(text) => Reply::bulk(text.as_bytes()),
-        Value::Integer(number) => Reply::Int(*number),
-        Value::Number(number) => Reply::Int(truncated(*number)),
-        Value::Boolean(true) => Reply::Int(1),
-        Value::Table(table) => table_to_reply(table, depth)?,
-        _ => Reply::Null,
-    })
+
+    fn table(&mut self, table: &Table, depth: usize) -> Result<Reply> {
+        if let Value::String(text) = table.raw_get::<Value>("err")? {
+            return Ok(Reply::Error(one_line(&text.as_bytes()).into()));
+        }
+        if let Value::String(text) = table.raw_get::<Value>("ok")? {
+            return Ok(Reply::Simple(one_line(&text.as_bytes()).into()));
+        }
+        match table.raw_get::<Value>("double")? {
+            Value::Number(value) => return Ok(Reply::Double(value)),
+            Value::Integer(value) => return Ok(Reply::Double(value as f64)),
+            _ => {}
+        }
+        let mut items = Vec::new();
+        loop {
+            // A hole ends the answer, as in Redis.
+            match table.raw_get::<Value>(items.len() + 1)? {
+                Value::Nil => return Ok(Reply::Array(items)),
+                item => items.push(self.reply(&item, depth + 1)?),
+            }
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.ok_or_else(|| mlua::Error::runtime("the reply is too large"))?;
+        Ok(())
+    }
 }
 
 /// Cuts the fraction off. What does not fit becomes the smallest integer, as on the processors Redis runs on.
 fn truncated(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
-}
-
-fn table_to_reply(table: &Table, depth: usize) -> Result<Reply> {
-    if let Value::String(text) = table.raw_get::<Value>("err")? {
-        return Ok(Reply::Error(one_line(&text.as_bytes()).into()));
-    }
-    if let Value::String(text) = table.raw_get::<Value>("ok")? {
-        return Ok(Reply::Simple(one_line(&text.as_bytes()).into()));
-    }
-    match table.raw_get::<Value>("double")? {
-        Value::Number(value) => return Ok(Reply::Double(value)),
-        Value::Integer(value) => return Ok(Reply::Double(value as f64)),
-        _ => {}
-    }
-    let mut items = Vec::with_capacity(table.raw_len());
-    loop {
-        // A hole ends the answer, as in Redis.
-        match table.raw_get::<Value>(items.len() + 1)? {
-            Value::Nil => return Ok(Reply::Array(items)),
-            item => items.push(to_reply(&item, depth + 1)?),
-        }
-    }
 }
 
 pub(super) fn one_line(text: &[u8]) -> String {

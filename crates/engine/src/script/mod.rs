@@ -115,7 +115,7 @@ impl Scripts {
         }
         let sha = String::from_utf8_lossy(&sha);
         match outcome.map_err(|error| internal(&error))? {
-            (true, value) => to_reply(&value, 0).map_err(|error| internal(&error)),
+            (true, value) => to_reply(&value, self.memory).map_err(|error| internal(&error)),
             (false, error) => Err(script_error(&error, &sha)),
         }
     }

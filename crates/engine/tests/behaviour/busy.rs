@@ -23,7 +23,7 @@ fn patient() -> Config {
     Config {
         busy_after: Duration::from_millis(50),
         max_script_instructions: u64::MAX,
-        max_script_duration: Duration::from_secs(600),
+        max_script_duration: Duration::from_secs(120),
         ..Config::default()
     }
 }
@@ -202,6 +202,21 @@ fn a_script_that_fills_the_memory_fails_and_the_next_one_runs() {
     // Replies that the script does not keep are collected.
     let garbage = "for i = 1, 64 do redis.call('APPEND', 'big', 'x') redis.call('GET', 'big') end return 1";
     assert_eq!(eval(&engine, garbage, &[]), Reply::Int(1));
+}
+
+/// A table that holds itself twice has as many elements as there are atoms.
+#[test]
+fn what_a_script_returns_is_bounded() {
+    let engine = Engine::new(Config { script_memory_bytes: 16 << 20, ..Config::default() });
+    for script in [
+        "local t = {} t[1] = t t[2] = t return t",
+        "local t, s = {}, string.rep('x', 1000000) for i = 1, 100 do t[i] = s end return t",
+    ] {
+        let text = error(eval(&engine, script, &[]));
+        assert!(text.contains("the reply is too large"), "{script}: {text}");
+    }
+    let deep = "local t = 1 for i = 1, 50 do t = {t} end return t";
+    assert!(matches!(eval(&engine, deep, &[]), Reply::Array(_)));
 }
 
 #[test]
