@@ -120,7 +120,8 @@ fn read(path: &Path) -> Result<Plan> {
         fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
     };
     Plan::read_with(&text, format, &beside).map_err(|mistake| {
-        anyhow::anyhow!("{}:{}: {}: {}", path.display(), mistake.line, mistake.field, mistake.message)
+        let at = mistake.at;
+        anyhow::anyhow!("{}:{}:{}: {}", path.display(), at.line, at.column, mistake.what())
     })
 }
 

@@ -32,8 +32,8 @@ impl From<Error> for Problem {
         match error {
             Error::Records(error) => error.into(),
             Error::Hot(error) => error.into(),
-            Error::Plan(mistake) => {
-                Problem::invalid(format!("source:{}:{}", mistake.line, mistake.field), mistake.message)
+            Error::Plan(Mistake { at, field, message }) => {
+                Problem::invalid(format!("source:{}:{}:{field}", at.line, at.column), message)
             }
             Error::Target(refused) => Problem::invalid("source", refused.to_string()),
             other => Problem::internal(other),

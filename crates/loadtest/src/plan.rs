@@ -3,7 +3,6 @@
 
 mod curve;
 mod expect;
-mod outline;
 mod read;
 mod request;
 mod rows;
@@ -17,6 +16,7 @@ use std::time::Duration;
 
 pub use curve::{Arrivals, Curve, Leg, Spacing};
 pub use expect::{Answer, Check, Extract, From};
+pub use hob_document::{Mistake, Position};
 pub use request::{Origin, Request, Scheme};
 pub use template::{Names, Template};
 pub use threshold::{Bound, Metric, Threshold};
@@ -108,16 +108,6 @@ pub struct RunType {
 pub enum Format {
     Toml,
     Json,
-}
-
-/// What is wrong with a plan, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {field}{sep}{message}", sep = if field.is_empty() { "" } else { ": " })]
-pub struct Mistake {
-    pub line: usize,
-    /// `scenario[0].step[2].request`; empty where the text cannot be read at all.
-    pub field: String,
-    pub message: String,
 }
 
 impl Plan {

@@ -21,6 +21,7 @@ mod cluster;
 mod database;
 mod declared;
 mod eyes;
+mod fuzz;
 #[cfg(feature = "app")]
 mod house;
 mod port;
@@ -43,6 +44,7 @@ pub use database::Database;
 pub use declared::declared;
 pub use eyes::assert_readable;
 pub use fantoccini;
+pub use fuzz::fuzz;
 pub use hob_schema::Layout;
 #[cfg(feature = "app")]
 pub use house::{Needs, TestHouse};

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use hob_document::{Document, Format, Mistake};
 use hob_records::{Records, Transaction};
 use serde::Deserialize;
 
+use crate::check::Invalid;
 use crate::error::Result;
 use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 
-/// The largest file: more monitors than there may be.
-const LARGEST_FILE: usize = 64 << 20;
+/// The largest file. It has room for as many monitors as there may be.
+const MAX_FILE_BYTES: usize = 32 << 20;
 
 /// What a file says: monitors by their ids.
 #[derive(Debug, Deserialize)]
@@ -57,19 +59,16 @@ pub enum Step {
     },
 }
 
-/// Everything that is wrong with a file, a line each.
+/// All mistakes in a file, a line each.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-pub struct BadFile(pub Vec<String>);
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct BadFile(pub Vec<Mistake>);
 
 impl Plan {
     /// Compares what a YAML file says with the monitors that there are.
     pub fn make(yaml: &str, monitors: &[Monitor], others: Others) -> Result<Self, BadFile> {
-        if yaml.len() > LARGEST_FILE {
-            return Err(BadFile(vec!["the file is too large".to_owned()]));
-        }
-        let file: File = serde_saphyr::from_str(yaml).map_err(|error| BadFile(vec![error.to_string()]))?;
-        let mut wanted = read(file)?;
+        let document = Document::parse(yaml, Format::Yaml, MAX_FILE_BYTES)?;
+        let mut wanted = read(&document)?;
         let mut plan = Self { steps: Vec::new(), same: 0, kept: 0 };
         for monitor in monitors {
             match (wanted.remove(&monitor.id), others) {
@@ -101,19 +100,26 @@ impl Plan {
     }
 }
 
-fn read(file: File) -> Result<BTreeMap<MonitorId, MonitorSpec>, BadFile> {
+fn read(document: &Document<'_>) -> Result<BTreeMap<MonitorId, MonitorSpec>, BadFile> {
+    let file: File = document.read()?;
     let mut wrong = Vec::new();
     let mut wanted = BTreeMap::new();
     for (id, spec) in file.monitors {
-        if let Err(errors) = spec.read() {
-            wrong.extend(errors.into_iter().map(|error| format!("monitors.{id}.{error}")));
+        for Invalid { field, message } in spec.read().err().into_iter().flatten() {
+            wrong.push(document.mistake(&format!("monitors.{id}.{field}"), message));
         }
         match MonitorId::new(&id) {
             Ok(id) => drop(wanted.insert(id, spec)),
-            Err(error) => wrong.push(format!("monitors.{id}: {error}")),
+            Err(error) => wrong.push(document.mistake(&format!("monitors.{id}"), error.to_string())),
         }
     }
     if wrong.is_empty() { Ok(wanted) } else { Err(BadFile(wrong)) }
+}
+
+impl From<Mistake> for BadFile {
+    fn from(mistake: Mistake) -> Self {
+        Self(vec![mistake])
+    }
 }
 
 /// Names of the fields that two specs differ in.
@@ -177,7 +183,7 @@ mod tests {
     use super::*;
 
     fn monitor(id: &str, yaml: &str) -> Monitor {
-        let spec: MonitorSpec = serde_saphyr::from_str(yaml).unwrap();
+        let spec: MonitorSpec = Document::parse(yaml, Format::Yaml, 1000).unwrap().read().unwrap();
         let (check, assertions) = spec.read().unwrap();
         let id = MonitorId::new(id).unwrap();
         let created_at = hob_records::UnixMs(0);
@@ -213,13 +219,29 @@ monitors:
 
     #[test]
     fn everything_that_is_wrong_is_told_with_its_place() {
-        let wrong =
-            "monitors: {a: {name: A, kind: tcp, target: nowhere}, b: {name: '', kind: http, target: 'x:'}}";
-        let BadFile(lines) = Plan::make(wrong, &[], Others::Keep).unwrap_err();
-        assert!(lines[0].starts_with("monitors.a.target: "), "{lines:?}");
-        assert!(lines.iter().any(|line| line.starts_with("monitors.b.name: ")), "{lines:?}");
-        for file in ["monitors: {a: {name: A, kind: tcp, intervall: 3}}", "monitor: {}", "{", "[]"] {
-            assert!(Plan::make(file, &[], Others::Keep).is_err(), "{file}");
+        let wrong = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
+        let lines = Plan::make(wrong, &[], Others::Keep).unwrap_err().to_string();
+        assert!(lines.starts_with("line 2, column 35: monitors.a.target: "), "{lines}");
+        assert!(lines.contains("\nline 3, column 13: monitors.b.name: "), "{lines}");
+        for (file, mistake) in [
+            (
+                "monitors:\n  a: {name: A, kind: tcp, intervall: 3}",
+                "line 2, column 38: monitors.a.intervall: unknown field",
+            ),
+            ("monitors:\n  a: {name: A, kind: ftp}", "line 2, column 22: monitors.a.kind: unknown variant"),
+            ("monitor: {}", "line 1, column 10: monitor: unknown field"),
+            ("{", "line 1, column 1: unclosed bracket"),
+            ("[1]", "line 1, column 2: [0]: invalid type"),
+        ] {
+            let error = Plan::make(file, &[], Others::Keep).unwrap_err().to_string();
+            assert!(error.starts_with(mistake), "{file}: {error}");
         }
+    }
+
+    #[test]
+    fn a_file_may_have_tens_of_thousands_of_monitors() {
+        let monitor = |n: usize| format!("  m{n}: {{name: M{n}, kind: tcp, target: 'x:1'}}\n");
+        let yaml = format!("monitors:\n{}", (0..40_000).map(monitor).collect::<String>());
+        assert_eq!(Plan::make(&yaml, &[], Others::Keep).unwrap().steps.len(), 40_000);
     }
 }

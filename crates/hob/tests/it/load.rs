@@ -96,7 +96,7 @@ fn users_come_from_a_file_beside_the_plan() {
     let source = source.replace("[[scenario]]", "[run.all]\ncsv_file = \"users.csv\"\n[[scenario]]");
     fs::write(&plan, source.replace("GET /", "GET /${login}")).unwrap();
     let said = complaint(&load(&["run", plan.to_str().unwrap()]));
-    assert!(said.contains("plan.toml:5: run.all.csv_file: ") && said.contains("users.csv"), "{said}");
+    assert!(said.contains("plan.toml:5:1: run.all.csv_file: ") && said.contains("users.csv"), "{said}");
     fs::write(folder.path().join("users.csv"), "login\nann\nbob\n").unwrap();
     let output = load(&["run", plan.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -129,7 +129,7 @@ fn what_cannot_be_run_is_one_line_that_says_where() {
     let plan = folder.path().join("plan.toml");
     fs::write(&plan, Target::start().plan("{ rate = 1, for = \"soon\" }", "p99 < 1s")).unwrap();
     let said = complaint(&load(&["check", plan.to_str().unwrap()]));
-    assert!(said.contains("plan.toml:6: scenario[0].load.for: "), "{said}");
+    assert!(said.contains("plan.toml:6:20: scenario[0].load.for: "), "{said}");
     let said = complaint(&load(&["quick", "http://example.com/", "-d", "1s"]));
     assert!(said.contains("example.com is neither this machine"), "{said}");
 }

@@ -64,7 +64,7 @@ impl Draft {
 
 impl Editor {
     fn new(draft: &Written, mistake: Option<Mistake>) -> Self {
-        let line = mistake.as_ref().map(|mistake| format!("line {}", mistake.line));
+        let line = mistake.as_ref().map(|mistake| format!("line {}", mistake.at.line));
         let choices = [("toml", "TOML"), ("json", "JSON")].map(|(value, label)| choice(value, label)).into();
         Self {
             plan: None,

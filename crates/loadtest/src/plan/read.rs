@@ -7,11 +7,12 @@ mod step;
 
 use std::time::Duration;
 
+use hob_document::Document;
+
 use self::field::{Result, at, check_name, pause, period, timeout, wrong};
 use self::load::load;
 use self::run_type::{File, check_groups, default_run_type, run_types};
 use self::step::{Defaults, split_url, step};
-use super::outline::{Outline, line_at, place_of};
 use super::request::{Origin, Request};
 use super::source::{self, Source};
 use super::template::{Names, Template};
@@ -22,26 +23,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_THRESHOLDS: usize = 32;
 
 pub(super) fn plan(text: &str, format: Format, file: File<'_>) -> std::result::Result<Plan, Mistake> {
-    let mistake = |line, field: &str, message: String| Mistake { line, field: field.to_owned(), message };
-    if text.len() > Plan::MOST_BYTES {
-        return Err(mistake(1, "", format!("a plan has at most {} KiB", Plan::MOST_BYTES >> 10)));
-    }
-    let source: std::result::Result<Source, (usize, String)> = match format {
-        Format::Toml => toml::from_str(text)
-            .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned())),
-        Format::Json => serde_json::from_str(text)
-            .map_err(|error| (place_of(text, error.line(), error.column()), error.to_string())),
+    let format = match format {
+        Format::Toml => hob_document::Format::Toml,
+        Format::Json => hob_document::Format::Json,
     };
-    let outline = || match format {
-        Format::Toml => Outline::of_toml(text),
-        Format::Json => Outline::of_json(text),
-    };
-    let source =
-        source.map_err(|(at, message)| mistake(line_at(text, at), outline().path_at(at), message))?;
-    build(&source, file).map_err(|(field, message)| {
-        let line = line_at(text, outline().start(&field));
-        mistake(line, &field, message)
-    })
+    let document = Document::parse(text, format, Plan::MOST_BYTES)?;
+    build(&document.read()?, file).map_err(|(field, message)| document.mistake(&field, message))
 }
 
 pub(super) fn quick(url: &str, load: Load) -> std::result::Result<Plan, String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Format, Mistake, Plan};
+use super::{Format, Mistake, Plan, Position};
 
 /// A plan that was not understood yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,9 @@ impl Files {
     }
 
     fn check(&self) -> Result<(), Mistake> {
-        let wrong =
-            |name: &str, message: String| Err(Mistake { line: 1, field: format!("files.{name}"), message });
+        let wrong = |name: &str, message: String| {
+            Err(Mistake { at: Position::START, field: format!("files.{name}"), message })
+        };
         if self.0.len() > Self::MOST {
             return wrong("", format!("a plan has at most {} files", Self::MOST));
         }

@@ -101,7 +101,12 @@ async fn what_is_wrong_is_refused_and_named() {
     let answer = site.app.post("/api/v1/load/plans", &json!({ "source": wrong })).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     let field = answer.json::<Value>()["errors"][0]["field"].as_str().unwrap().to_owned();
-    assert_eq!(field, "source:13:scenario[0].step[0].request");
+    assert_eq!(field, "source:13:1:scenario[0].step[0].request");
+    let broken = json!({ "source": r#"{"a":[{"b":1,,}]}"#, "format": "json" });
+    let answer = site.app.post("/api/v1/load/plans", &broken).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let error = answer.json::<Value>()["errors"][0].clone();
+    assert_eq!(error["field"], json!("source:1:14:a[0]"), "{error}");
     let stranger = plan("http://example.com", 1, "1s");
     let answer = site.app.post("/api/v1/load/plans", &json!({ "source": stranger })).await;
     let id = answer.json::<Value>()["id"].as_i64().unwrap();

@@ -78,7 +78,7 @@ fn a_wrong_plan_is_refused_with_its_line_and_field() {
         let text = PLAN.replacen(right, wrong, 1);
         assert_ne!(text, PLAN, "{right} is not in the plan");
         let mistake = Plan::read(&text, Format::Toml).unwrap_err();
-        assert_eq!((mistake.line, mistake.field.as_str()), (line, field), "{wrong}: {mistake}");
+        assert_eq!((mistake.at.line, mistake.field.as_str()), (line, field), "{wrong}: {mistake}");
     }
 }
 
@@ -94,7 +94,7 @@ fn a_wrong_plan_in_json_is_refused_with_its_line_and_field() {
         ("{\"rate\": 1", "{\"rate\": \"x\"", 7, "scenario[0].load.rate"),
     ] {
         let mistake = Plan::read(&json.replacen(right, wrong, 1), Format::Json).unwrap_err();
-        assert_eq!((mistake.line, mistake.field.as_str()), (line, field), "{wrong}: {mistake}");
+        assert_eq!((mistake.at.line, mistake.field.as_str()), (line, field), "{wrong}: {mistake}");
     }
     assert!(Plan::read("{", Format::Json).is_err());
 }
@@ -102,7 +102,7 @@ fn a_wrong_plan_in_json_is_refused_with_its_line_and_field() {
 #[test]
 fn what_has_no_bounds_is_refused() {
     let huge = format!("{PLAN}\n# {}", "x".repeat(Plan::MOST_BYTES));
-    assert!(Plan::read(&huge, Format::Toml).unwrap_err().message.contains("KiB"));
+    assert!(Plan::read(&huge, Format::Toml).unwrap_err().message.contains("more than 262144"));
     let steps: String = (0..=Plan::MOST_STEPS)
         .map(|n| format!("[[scenario.step]]\nname = \"s{n}\"\nrequest = \"GET /\"\n"))
         .collect();

@@ -3,6 +3,7 @@
 mod alerts;
 mod badges;
 mod dns;
+mod fuzz;
 mod hostile;
 mod http;
 mod identity;

@@ -1,0 +1,104 @@
+//! Reads mutated documents in a child process with a limit on time and memory, so that a reader that loops, recurses
+//! without end or takes all memory fails its test instead of the machine.
+
+mod mutate;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::budget::budget;
+
+/// Set in the child: the file that it writes the number of its document into.
+const PROGRESS: &str = "HOB_TEST_FUZZ_PROGRESS";
+/// A document takes milliseconds; the machine may be busy.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// What reading documents of at most 300 KiB may allocate.
+const MAX_MEMORY: u64 = 512 << 20;
+
+/// Reads mutations of `valid` documents with `read`. Fails if one of them makes it panic, takes too long or takes too
+/// much memory. The answers of `read` do not matter here, but the valid documents should be read without a mistake.
+///
+/// `test` is the full name of the calling test: the child process is this test binary with this one test.
+pub fn fuzz(test: &str, valid: &[&str], read: impl Fn(&str)) {
+    let documents = budget(400, 20_000);
+    if let Some(progress) = std::env::var_os(PROGRESS) {
+        return read_all(Path::new(&progress), documents, valid, read);
+    }
+    let folder = tempfile::tempdir().expect("no temporary folder");
+    let (progress, output) = (folder.path().join("progress"), folder.path().join("output"));
+    File::create(&progress).expect("cannot create a file");
+    let errors = File::create(&output).expect("cannot create a file");
+    let mut child = Command::new(std::env::current_exe().expect("the path of this test"))
+        .args([test, "--exact", "--nocapture", "--include-ignored"])
+        .env(PROGRESS, &progress)
+        .stdout(errors.try_clone().expect("cannot share a file"))
+        .stderr(errors)
+        .spawn()
+        .expect("cannot start this test again");
+    let ended = wait(&mut child, &progress);
+    let number = read_progress(&progress);
+    if ended.is_some_and(|status| status.success()) && number == Some(documents) {
+        return;
+    }
+    let output = String::from_utf8_lossy(&fs::read(&output).unwrap_or_default()).into_owned();
+    let Some(number) = number else { panic!("{test} did not run in the child process: {output}") };
+    let document = mutate::document(number, valid);
+    let what =
+        ended.map_or_else(|| format!("took more than {MAX_WAIT:?}"), |status| format!("ended: {status}"));
+    panic!("document {number} {what}\n{}\n\n{}", shortened(&document), shortened(&output));
+}
+
+/// The child: writes the number of every document before reading it, and how many there are in the end.
+fn read_all(progress: &Path, documents: usize, valid: &[&str], read: impl Fn(&str)) {
+    let progress = File::options().write(true).open(progress).expect("cannot open the file for the progress");
+    let limit = Some(mapped_bytes() + MAX_MEMORY);
+    setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).expect("cannot limit the memory");
+    for number in 0..=documents {
+        progress.write_all_at(format!("{number:>10}").as_bytes(), 0).expect("cannot write the progress");
+        if number < documents {
+            read(&mutate::document(number, valid));
+        }
+    }
+}
+
+/// How the child ended; `None` if it stopped making progress, and was killed.
+fn wait(child: &mut Child, progress: &PathBuf) -> Option<ExitStatus> {
+    let (mut number, mut since) = (None, Instant::now());
+    loop {
+        if let Some(status) = child.try_wait().expect("cannot wait for the child process") {
+            return Some(status);
+        }
+        let now = read_progress(progress);
+        if now != number {
+            (number, since) = (now, Instant::now());
+        } else if since.elapsed() > MAX_WAIT {
+            child.kill().and_then(|()| child.wait()).expect("cannot kill the child process");
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn read_progress(progress: &PathBuf) -> Option<usize> {
+    fs::read_to_string(progress).ok()?.trim().parse().ok()
+}
+
+/// The address space of this process so far.
+fn mapped_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("cannot read /proc/self/status");
+    let size = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB")?.trim().parse::<u64>().ok());
+    size.expect("no VmSize in /proc/self/status") << 10
+}
+
+fn shortened(text: &str) -> String {
+    let shown: String = text.chars().take(2000).collect();
+    if shown.len() < text.len() { format!("{shown}… ({} bytes)", text.len()) } else { shown }
+}
