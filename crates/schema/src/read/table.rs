@@ -6,6 +6,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::source::{Mistake, Source, Span, nearest};
 
+/// The most mistakes that are reported of one file. Finding the line of each takes a look through the file.
+const MAX_MISTAKES: usize = 100;
+
 /// Collects mistakes while a file is read.
 pub(crate) struct Reader<'t> {
     source: Source<'t>,
@@ -22,11 +25,17 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn wrong(&mut self, at: usize, what: impl Into<String>, instead: impl Into<String>) {
-        self.mistakes.push(self.source.mistake(at, what, Some(instead.into())));
+        self.add(at, what, Some(instead.into()));
     }
 
     pub(crate) fn wrong_without_remedy(&mut self, at: usize, what: impl Into<String>) {
-        self.mistakes.push(self.source.mistake(at, what, None));
+        self.add(at, what, None);
+    }
+
+    fn add(&mut self, at: usize, what: impl Into<String>, instead: Option<String>) {
+        if self.mistakes.len() < MAX_MISTAKES {
+            self.mistakes.push(self.source.mistake(at, what, instead));
+        }
     }
 
     pub(crate) fn into_mistakes(mut self) -> Vec<Mistake> {

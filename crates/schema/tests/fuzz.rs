@@ -1,0 +1,12 @@
+//! Schema files that are nearly right, or made to exhaust their reader: each is read or refused in bounded time and
+//! memory.
+
+use hob_schema::Schema;
+use hob_testkit::fuzz;
+
+#[test]
+fn mutated_schemas_are_read_within_limits() {
+    let valid = [include_str!("../../../schemas/loadtest.toml"), include_str!("../../../schemas/hob.toml")];
+    assert!(valid.iter().all(|text| Schema::parse("t.toml", text).is_ok()));
+    fuzz("mutated_schemas_are_read_within_limits", &valid, |text| drop(Schema::parse("t.toml", text)));
+}
