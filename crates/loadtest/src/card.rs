@@ -9,6 +9,9 @@ use crate::load_tests::LoadTests;
 use crate::run::{Run, State};
 use crate::runs;
 
+/// The seconds of a run that the line on the card shows.
+const SPARK_SECONDS: u32 = 120;
+
 impl LoadTests {
     /// How load tests are.
     pub async fn card(&self) -> Card {
@@ -32,9 +35,8 @@ impl LoadTests {
         let waiting = self.waiting().await?;
         if let Some(run) = held.first() {
             (card.tone, card.word) = (Tone::Busy, format!("{} running", held.len()));
-            if let Some(report) = self.report(run).await? {
-                card.spark = report.points.iter().map(|point| Some(point.requests as f64)).collect();
-            }
+            let requests = self.newest_requests(run, SPARK_SECONDS).await?;
+            card.spark = requests.into_iter().map(|requests| Some(requests as f64)).collect();
         }
         let rate = match held.first() {
             Some(run) => self.views().current(&run.id).await?.map_or(0.0, |current| current.tps),

@@ -1,7 +1,6 @@
 //! Conducts a run: gathers its runners, starts them together, merges what they measure, and ends it. Should the
 //! conductor be gone, another node goes on where it was.
 
-use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use hob_house::Task;
@@ -16,8 +15,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::run::{Ending, Event, Run, Runner, RunnerState, State};
 use crate::runner::take_part;
-use crate::runs::{self, By, Changed, Orphan};
-use crate::second::Second;
+use crate::runs::{self, By, Changed, MergedSecond, Orphan};
 use crate::tally::{Point, Tally};
 use crate::views::{Sample, Shown};
 
@@ -286,35 +284,21 @@ impl Conductor {
         loop {
             // First who still works, then what they wrote: whoever is done by then has written everything.
             let runners = self.tests.runners(&self.run).await?;
-            let parts = runs::seconds_from(&records, &self.run.id, self.run.epoch, self.next).await?;
-            let cut_off = parts
-                .last()
-                .map(|part| part.second)
-                .filter(|_| parts.first().map(|part| part.second) != parts.last().map(|part| part.second));
-            let mut seconds: BTreeMap<u32, (Second, HashSet<&str>)> = BTreeMap::new();
-            for part in &parts {
-                let entry =
-                    seconds.entry(part.second).or_insert_with(|| (Second::new(part.second), HashSet::new()));
-                part.add_to(&mut entry.0)?;
-                if part.is_general() {
-                    entry.1.insert(&part.runner);
-                }
-            }
-            let before = self.next;
-            for (at, (second, told)) in &seconds {
-                let is_whole = runners.iter().all(|runner| {
-                    runner.state != RunnerState::Working || told.contains(runner.node.as_str())
-                });
-                if !is_whole || (parts.len() >= runs::CHUNK as usize && Some(*at) == cut_off) {
-                    break;
+            let merged = runs::merged_seconds(&records, &self.run.id, self.run.epoch, self.next).await?;
+            for MergedSecond { second, nodes } in &merged.seconds {
+                let is_whole = runners
+                    .iter()
+                    .all(|runner| runner.state != RunnerState::Working || nodes.contains(&runner.node));
+                if !is_whole {
+                    return Ok(());
                 }
                 self.tally.add(second);
-                self.next = at + 1;
+                self.next = second.second + 1;
                 if since == Since::Now {
                     self.show_second().await;
                 }
             }
-            if self.next == before || parts.len() < runs::CHUNK as usize {
+            if merged.is_end {
                 return Ok(());
             }
         }

@@ -69,7 +69,7 @@ pub enum Accepted {
     NoRunType,
 }
 
-const MOST_RUNNERS: u32 = 64;
+pub(crate) const MAX_RUNNERS: u32 = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Rounds of the above between two of the slower chores.
@@ -181,7 +181,7 @@ impl LoadTests {
             run_type: plan.run_types[kind].name.clone(),
             priority: wish.priority,
             max_users: wish.max_users,
-            runners: wish.runners.unwrap_or(1).clamp(1, MOST_RUNNERS),
+            runners: wish.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
         };
         match runs::queue(&self.inner.house.records, &run, self.config().ageing.get()).await? {
             Queued::NoPlan => return Ok(Accepted::NoPlan),
@@ -227,36 +227,33 @@ impl LoadTests {
         }
         let Some((plan, kind)) = self.pinned(run).await? else { return Ok(None) };
         let mut tally = Tally::new(&plan);
-        for second in self.seconds(run).await? {
+        for second in self.seconds(run, 0, usize::MAX).await? {
             tally.add(&second);
         }
         Ok(Some(Report::new(&plan, kind, run.start_at.unwrap_or(run.queued_at).0, &tally)))
     }
 
-    /// Everything that was measured of a run, second by second, merged over its runners.
-    pub async fn seconds(&self, run: &Run) -> Result<Vec<Second>, Error> {
+    /// What was measured of a run, second by second, merged over its runners: `most` seconds from one on.
+    pub async fn seconds(&self, run: &Run, from: u32, most: usize) -> Result<Vec<Second>, Error> {
+        let records = &self.inner.house.records;
         let mut seconds: Vec<Second> = Vec::new();
-        let mut from = 0;
         loop {
-            let parts = runs::seconds_from(&self.inner.house.records, &run.id, run.epoch, from).await?;
-            let last = parts.last().map(|part| part.second);
-            // The last second may be cut off; it is read again unless there is nothing behind it.
-            let whole = |second: u32| Some(second) != last || parts.first().map(|part| part.second) == last;
-            let mut next = from;
-            for part in parts.iter().filter(|part| whole(part.second)) {
-                if seconds.last().is_none_or(|second| second.second != part.second) {
-                    seconds.push(Second::new(part.second));
-                }
-                if let Some(second) = seconds.last_mut() {
-                    part.add_to(second)?;
-                }
-                next = part.second + 1;
-            }
-            if next == from {
+            let next = seconds.last().map_or(from, |second| second.second + 1);
+            let merged = runs::merged_seconds(records, &run.id, run.epoch, next).await?;
+            seconds.extend(merged.seconds.into_iter().map(|merged| merged.second));
+            if merged.is_end || seconds.len() >= most {
+                seconds.truncate(most);
                 return Ok(seconds);
             }
-            from = next;
         }
+    }
+
+    /// How many requests ended in each of the newest seconds of a run.
+    pub(crate) async fn newest_requests(&self, run: &Run, seconds: u32) -> Result<Vec<u64>, Error> {
+        let newest = runs::newest_second(&self.inner.house.records, &run.id, run.epoch).await?;
+        let from = newest.map_or(0, |newest| (newest + 1).saturating_sub(seconds));
+        let seconds = self.seconds(run, from, seconds as usize).await?;
+        Ok(seconds.iter().map(Second::requests).collect())
     }
 
     /// The plan that a run was queued with, and its kind of run.

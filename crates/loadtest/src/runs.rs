@@ -1,21 +1,17 @@
 //! Runs in the records: the queue, the claims, and every change of state, each checked against what is there.
 
+mod seconds;
+
 use std::time::Duration;
 
-use hob_records::{
-    Keyset, Kind, Page, PageRequest, Query, Read, Records, Transaction, UnixMs, from_row, sql,
-};
+use hob_records::{Keyset, Kind, Page, PageRequest, Query, Read, Records, Transaction, UnixMs, sql};
 
+pub(crate) use self::seconds::{MergedSecond, merged_seconds, newest_second, write_seconds};
 use crate::Error;
 use crate::keys::TestId;
 use crate::plans::{self, PlanId};
 use crate::run::{Event, Run, Runner, RunnerState, State};
-use crate::second::{General, Second, StepSecond};
 
-/// The row of what concerns no step.
-const GENERAL: i64 = -1;
-/// Rows that are looked at in one go.
-pub(crate) const CHUNK: u32 = 4000;
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", Kind::Int), ("id", Kind::Text)]);
 
 /// A run to be queued.
@@ -301,80 +297,6 @@ pub(crate) struct Seat {
     pub(crate) epoch: u64,
     pub(crate) number: u32,
     pub(crate) node: String,
-}
-
-/// Writes seconds that a runner has measured, each row once, however often this is repeated; keeps the runner's seat,
-/// or leaves it as `last` says.
-pub(crate) async fn write_seconds(
-    records: &Records,
-    seat: &Seat,
-    seconds: &[Second],
-    last: RunnerState,
-    message: &str,
-    lease: Duration,
-) -> Result<Standing, Error> {
-    let standing = records
-        .write(|tx| async move {
-            let keep = sql("UPDATE load_runner SET lease_until = $4, state = $5, message = $6
-                            WHERE run_id = $1 AND epoch = $2 AND number = $3 AND state = $7");
-            let keep = keep.bind(&seat.run).bind(seat.epoch).bind(seat.number).bind(tx.now().plus(lease));
-            let keep = keep.bind(last).bind(message).bind(RunnerState::Working);
-            if tx.execute(keep).await? == 0 {
-                return Ok(Standing::Out);
-            }
-            let rows = seconds.iter().flat_map(|second| rows(seat, second)).collect::<Vec<_>>();
-            let head = "INSERT INTO load_second (run_id, second, step, runner, epoch, data)";
-            tx.insert_all(head, rows, "ON CONFLICT DO NOTHING").await?;
-            Ok::<_, hob_records::Error>(Standing::In)
-        })
-        .await?;
-    Ok(standing)
-}
-
-type SecondRow = (TestId, u32, i64, String, u64, Vec<u8>);
-
-fn rows(seat: &Seat, second: &Second) -> Vec<SecondRow> {
-    let row = |step: i64, data| (seat.run.clone(), second.second, step, seat.node.clone(), seat.epoch, data);
-    let general = std::iter::once(row(GENERAL, second.general.encode()));
-    general.chain(second.steps.iter().map(|(step, seen)| row(i64::from(*step), seen.encode()))).collect()
-}
-
-/// A row of a second, as one runner wrote it.
-#[derive(Clone, Debug)]
-pub(crate) struct SecondPart {
-    pub(crate) second: u32,
-    pub(crate) step: i64,
-    pub(crate) runner: String,
-    pub(crate) data: Vec<u8>,
-}
-
-from_row!(SecondPart { second, step, runner, data });
-
-/// The rows of a run from a second on, in order; whole seconds, but for the last.
-pub(crate) async fn seconds_from(
-    records: &Records,
-    id: &TestId,
-    epoch: u64,
-    from: u32,
-) -> Result<Vec<SecondPart>, Error> {
-    let list = sql("SELECT second, step, runner, data FROM load_second
-                    WHERE run_id = $1 AND epoch = $2 AND second >= $3 ORDER BY second, step LIMIT $4");
-    Ok(records.all(list.bind(id).bind(epoch).bind(from).bind(CHUNK)).await?)
-}
-
-impl SecondPart {
-    /// Adds the row to its second.
-    pub(crate) fn add_to(&self, second: &mut Second) -> Result<(), Error> {
-        match u16::try_from(self.step) {
-            Ok(step) => second.steps.entry(step).or_default().merge(&StepSecond::decode(&self.data)?),
-            Err(_) => second.general.merge(&General::decode(&self.data)?),
-        }
-        Ok(())
-    }
-
-    pub(crate) fn is_general(&self) -> bool {
-        self.step == GENERAL
-    }
 }
 
 pub(crate) async fn report(records: &Records, id: &TestId) -> Result<Option<String>, Error> {

@@ -33,8 +33,8 @@ pub(super) async fn timeline(
     let run = find(&tests, &run_id(&id)?).await?;
     let from = part.from.unwrap_or(0);
     let mut tally = Tally::default();
-    for second in tests.seconds(&run).await?.iter().filter(|second| second.second >= from).take(MOST_POINTS) {
-        tally.add(second);
+    for second in tests.seconds(&run, from, MOST_POINTS).await? {
+        tally.add(&second);
     }
     Ok(Json(tally.points().to_vec()))
 }

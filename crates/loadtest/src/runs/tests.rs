@@ -8,7 +8,7 @@ use super::*;
 use crate::generator::meter::{Meter, Outcome};
 use crate::plan::Written;
 use crate::run::Ending;
-use crate::second::Fault;
+use crate::second::{Fault, Second, StepSecond};
 use crate::spread::Spread;
 use crate::{Config, LoadTests, Wish};
 
@@ -82,12 +82,12 @@ every_house! {
             let written = write_seconds(&house.records, &seat, &seconds, RunnerState::Working, "", LEASE).await;
             assert_eq!(written.unwrap(), Standing::In);
         }
-        let all = tests.seconds(&run).await.unwrap();
+        let all = tests.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(all.iter().map(Second::requests).collect::<Vec<_>>(), [3, 3]);
         write_seconds(&house.records, &seat, &[], RunnerState::Done, "", LEASE).await.unwrap();
         let late = write_seconds(&house.records, &seat, &[second(2)], RunnerState::Working, "", LEASE).await;
         assert_eq!(late.unwrap(), Standing::Out, "whoever has left writes nothing more");
-        assert_eq!(tests.seconds(&run).await.unwrap().len(), 2);
+        assert_eq!(tests.seconds(&run, 0, usize::MAX).await.unwrap().len(), 2);
     }
 
     /// L9: the same requests, measured by seven runners and by one, are the same in every bucket of every second and
@@ -107,7 +107,7 @@ every_house! {
                 assert_eq!(written.unwrap(), Standing::In);
             }
         }
-        let merged = tests.seconds(&run).await.unwrap();
+        let merged = tests.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(merged.len(), whole.len());
         for (merged, whole) in merged.iter().zip(&whole) {
             assert_eq!(merged, whole);
@@ -119,6 +119,40 @@ every_house! {
         let buckets: Vec<(u64, u64)> =
             plain.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect();
         assert_eq!(all.buckets(), buckets);
+    }
+
+    /// L9: as many runners and steps as there may be.
+    async fn the_largest_second_is_read_whole(house: TestHouse) {
+        let (tests, id) = queued(&house).await;
+        house.records.execute(sql("UPDATE load_run SET runners = 64")).await.unwrap();
+        let run = claim(&house.records, "node 0", LEASE).await.unwrap().unwrap();
+        let steps: std::collections::BTreeMap<u16, StepSecond> =
+            (0..64).map(|step| (step, second(0).steps[&0].clone())).collect();
+        let seconds = [0, 1].map(|at| Second { second: at, steps: steps.clone(), ..Second::default() });
+        for runner in 0..64 {
+            let node = format!("node {runner}");
+            let number = join(&house.records, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
+            let seat = Seat { run: id.clone(), epoch: run.epoch, number, node };
+            let written = write_seconds(&house.records, &seat, &seconds, RunnerState::Working, "", LEASE).await;
+            assert_eq!(written.unwrap(), Standing::In);
+        }
+        let merged = tests.seconds(&run, 0, usize::MAX).await.unwrap();
+        assert_eq!(merged.iter().map(Second::requests).collect::<Vec<_>>(), [64 * 64 * 3; 2]);
+    }
+
+    /// The older seconds here cannot be read at all.
+    async fn the_card_reads_only_the_seconds_that_it_shows(house: TestHouse) {
+        let (tests, id) = queued(&house).await;
+        let run = claim(&house.records, "a", LEASE).await.unwrap().unwrap();
+        let number = join(&house.records, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
+        begin(&house.records, &run, Duration::ZERO).await.unwrap();
+        let seat = Seat { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
+        let seconds: Vec<Second> = (0..300).map(second).collect();
+        write_seconds(&house.records, &seat, &seconds, RunnerState::Working, "", LEASE).await.unwrap();
+        let spoil = sql("UPDATE load_second SET data = $1 WHERE second < $2").bind(Vec::<u8>::new()).bind(180);
+        house.records.execute(spoil).await.unwrap();
+        let card = tests.card().await;
+        assert_eq!((card.word.as_str(), card.spark), ("1 running", vec![Some(3.0); 120]));
     }
 
     /// L7
