@@ -33,8 +33,8 @@ const LOOK: Duration = Duration::from_millis(300);
 const REAP: Duration = Duration::from_secs(1);
 /// Between two clean-ups.
 const TIDY: Duration = Duration::from_secs(600);
-/// How fast a run was is shown for the last half hour.
-const KEEP_PACE: Duration = Duration::from_secs(86_400);
+/// How long the pace of a run is stored. Its page shows the last half hour.
+const KEEP_PACE: Duration = Duration::from_secs(3600);
 /// Hosts that are remembered for their limit of requests at a time.
 const MOST_HOSTS: usize = 10_000;
 
