@@ -5,6 +5,7 @@ mod connections;
 mod counts;
 mod faces;
 mod foreign;
+mod fuzz;
 mod kit;
 mod limits;
 mod loss;

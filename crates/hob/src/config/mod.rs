@@ -142,3 +142,23 @@ pub(crate) fn reload(named: Option<&Path>, last: &Loaded) -> Result<Loaded, BadC
         _ => Ok(loaded),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mutated_configurations_are_read_within_limits() {
+        const FILE: &str = "[server]\nlisten = \"127.0.0.1:7070\"\n[secrets]\nsmtp = \"env:SMTP\"\n[gateway]\n\
+            upstream = [\"http://127.0.0.1:3000\"]\n[[gateway.rules]]\nname = \"a\"\nwindows = \"20/1s, 500/1m\"\n\
+            [uptime]\nkeep_results = \"7d\"\n[pipeline]\n[loadtest]\n[chat]\n";
+        let test = "config::tests::mutated_configurations_are_read_within_limits";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hob.toml");
+        let example = include_str!("../../../../hob.example.toml");
+        hob_testkit::fuzz(test, &[FILE, example], |text| {
+            std::fs::write(&path, text).unwrap();
+            drop(load(Some(&path)));
+        });
+    }
+}

@@ -3,6 +3,7 @@
 
 mod api;
 mod faults;
+mod fuzz;
 mod hurt;
 mod migrations;
 mod outputs;
