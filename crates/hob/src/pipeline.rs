@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use hob_hot::{Address as HotAddress, Hot};
-use hob_house::config::{SecretName, SecretRef, Secrets, SecretsConfig};
-use hob_house::{House, Live, NodeName};
+use hob_house::config::{Hosts, SecretEntry, SecretName, Secrets, SecretsConfig};
+use hob_house::{House, Live, NodeName, Section as _};
 use hob_pipeline::definition::{Plan, Sink};
 use hob_pipeline::run::{Run, RunState, Wish};
 use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Output, Pipelines};
@@ -283,17 +283,20 @@ async fn message(pipelines: &Pipelines, run: &Run) -> String {
     message
 }
 
-/// The secrets of the configuration, and those of the command line on top.
+/// The secrets of the command line, or else those of the configuration. What is given on the command line is given to
+/// this one plan, and may be sent wherever the plan says.
 fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
     if given.is_empty() {
         return Ok(Secrets::new(Live::fixed(config::load(file)?.config.secrets)));
     }
-    let mut list: Vec<(SecretName, SecretRef)> = Vec::new();
+    let mut list: Vec<(SecretName, SecretEntry)> = Vec::new();
     for pair in given {
         // Never repeated: it may be the secret itself.
         let (name, reference) =
             pair.split_once('=').context("--secret is NAME=env:VARIABLE or NAME=file:PATH")?;
-        list.push((name.parse().context("--secret")?, reference.parse().context("--secret")?));
+        let from = reference.parse().context("--secret")?;
+        let entry = SecretEntry { from, systems: vec![Config::NAME.to_owned()], hosts: Hosts::Any };
+        list.push((name.parse().context("--secret")?, entry));
     }
     Ok(Secrets::new(Live::fixed(SecretsConfig::from_iter(list))))
 }

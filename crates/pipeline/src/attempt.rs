@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hob_house::config::{Mask, SecretName, SecretRefused};
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -13,6 +14,7 @@ use crate::drive::Driver;
 use crate::extract::{self, Findings};
 use crate::fetch::{Failure, Fetched};
 use crate::item::{self, Item, Keep, Kept, Outcome};
+use crate::permit::Granted;
 use crate::quota::{Answer, Ask, Lesson, Reservation};
 use crate::retry::{Class, Verdict};
 use crate::template::{Filling, Place, Template};
@@ -24,6 +26,9 @@ const LONGEST_PARK: Duration = Duration::from_secs(2);
 /// Between two looks at a store that is away.
 const AWAY: Duration = Duration::from_millis(500);
 
+/// Characters of an answer that are kept of a failure.
+const EXCERPT: usize = 200;
+
 /// What an attempt came to.
 pub(crate) struct Tried {
     pub(crate) status: u16,
@@ -34,9 +39,16 @@ pub(crate) struct Tried {
 /// A request that can be made.
 struct Prepared {
     request: Request<Full<Bytes>>,
+    asked: Asked,
+}
+
+/// What is known of a request after it was made.
+struct Asked {
     url: Url,
     /// The result that holds on if the API says that nothing changed.
     kept: Option<Kept>,
+    /// Hides the request's secrets in what is kept of the answer.
+    mask: Mask,
 }
 
 impl Tried {
@@ -73,11 +85,11 @@ impl Driver {
     }
 
     async fn ask(&self, item: &Item, step: Option<&Step>) -> Tried {
-        let prepared = match self.prepare(item, step).await {
+        let Prepared { request, asked } = match self.prepare(item, step).await {
             Ok(prepared) => prepared,
             Err(failure) => return Tried::unasked(self.failed(item, failure)),
         };
-        let host = self.shared.host(prepared.url.host_str().unwrap_or_default(), self.plan.http.per_host);
+        let host = self.shared.host(asked.url.host_str().unwrap_or_default(), self.plan.http.per_host);
         let Ok(_permit) = host.acquire_owned().await else { return Tried::unasked(Outcome::GivenBack) };
         let Some((reservation, reserved)) = self.reserve().await else {
             return Tried::unasked(Outcome::GivenBack);
@@ -89,8 +101,7 @@ impl Driver {
         }
         let _ = self.shared.views.show_start(&self.run, item).await;
         let most_bytes = self.plan.http.max_body_kib as usize * 1024;
-        let fetched =
-            self.shared.fetcher.fetch(prepared.request, self.plan.http.timeout.get(), most_bytes).await;
+        let fetched = self.shared.fetcher.fetch(request, self.plan.http.timeout.get(), most_bytes).await;
         let lesson = match &fetched {
             Ok(answer) => self.learn(answer).await,
             Err(_) => Lesson::default(),
@@ -100,11 +111,13 @@ impl Driver {
         let status = fetched.as_ref().map_or(0, |answer| answer.status.as_u16());
         metrics::counter!("hob_pipeline_calls_total", "quota" => self.plan.quota.to_string(), "status" => status.to_string())
             .increment(1);
-        let result =
-            fetched.and_then(|answer| self.understand(item, step, &prepared.url, prepared.kept, &answer));
-        let result = result.unwrap_or_else(|failure| match self.begin_anew(item, &prepared.url, status) {
+        let result = fetched.and_then(|answer| self.understand(item, step, &asked, &answer));
+        let result = result.unwrap_or_else(|failure| match self.begin_anew(item, &asked.url, status) {
             Some(begin) => Outcome::Done { output: None, follow: vec![begin], keep: None },
-            None => self.failed(item, failure),
+            None => {
+                let error = asked.mask.apply(&failure.error).into_owned();
+                self.failed(item, Failure { error, ..failure })
+            }
         });
         Tried { status, calls: 1, result }
     }
@@ -160,18 +173,27 @@ impl Driver {
 
     async fn prepare(&self, item: &Item, step: Option<&Step>) -> Result<Prepared, Failure> {
         let data = data(item).map_err(Failure::parse)?;
-        let secrets = |name: &_| self.shared.house.secrets.read(name);
-        let filling = Filling { key: &item.key, data: &data, secrets: &secrets };
-        let (url, headers, post) = match (step, &self.plan.source) {
-            (Some(step), _) => {
-                let template =
-                    step.get.as_ref().or(step.post.as_ref()).map(|url| url.fill(&filling, Place::Url));
-                let url = template.transpose().map_err(Failure::parse)?.unwrap_or_default();
-                (url, &step.headers, step.post.is_some())
-            }
-            (None, Source::Pages { pages, .. }) => (item.key.clone(), &pages.headers, false),
+        let (url_template, headers) = match (step, &self.plan.source) {
+            (Some(step), _) => (step.get.as_ref().or(step.post.as_ref()), &step.headers),
+            (None, Source::Pages { pages, .. }) => (None, &pages.headers),
             (None, _) => return Err(Failure::parse("a page of a listing that the plan does not have")),
         };
+        let body = step.and_then(|step| step.body.as_ref());
+        let post = step.is_some_and(|step| step.post.is_some());
+        let fill_url = |filling: &Filling<'_>| match url_template {
+            Some(url) => url.fill(filling, Place::Url),
+            // Of a listing, the page is the item itself.
+            None => Ok(item.key.clone()),
+        };
+        let no_secrets = |name: &SecretName| Err(SecretRefused::NotListed(name.clone()));
+        let filling = Filling { key: &item.key, data: &data, secrets: &no_secrets };
+        let names: Vec<&SecretName> =
+            headers.values().chain(url_template).chain(body).flat_map(Template::secrets).collect();
+        let granted = Granted::read(&self.shared.house.secrets, &names, fill_url, headers, &filling);
+        let granted = granted.map_err(Failure::parse)?;
+        let secrets = |name: &SecretName| granted.get(name);
+        let filling = Filling { secrets: &secrets, ..filling };
+        let url = fill_url(&filling).map_err(Failure::parse)?;
         let url = Url::parse(&url).map_err(|error| Failure::parse(format!("the URL: {error}")))?;
         let method = if post { http::Method::POST } else { http::Method::GET };
         let mut target = url.clone();
@@ -190,8 +212,7 @@ impl Driver {
         if let Some(kept) = &kept {
             request = request.header(header::IF_NONE_MATCH, &kept.etag);
         }
-        let body =
-            step.and_then(|step| step.body.as_ref()).map(|body: &Template| body.fill(&filling, Place::Json));
+        let body = body.map(|body| body.fill(&filling, Place::Json));
         let body = body.transpose().map_err(Failure::parse)?.unwrap_or_default();
         if post {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -199,30 +220,32 @@ impl Driver {
         let request = request
             .body(Full::from(body))
             .map_err(|error| Failure::parse(format!("the request: {error}")))?;
-        Ok(Prepared { request, url, kept })
+        Ok(Prepared { request, asked: Asked { url, kept, mask: granted.mask() } })
     }
 
     fn understand(
         &self,
         item: &Item,
         step: Option<&Step>,
-        url: &Url,
-        kept: Option<Kept>,
+        asked: &Asked,
         answer: &Fetched,
     ) -> Result<Outcome, Failure> {
+        let excerpt = || -> String {
+            asked.mask.beginning(&answer.body, EXCERPT).chars().filter(|c| !c.is_control()).collect()
+        };
         if answer.status == StatusCode::NOT_MODIFIED
-            && let (Some(step), Some(kept)) = (step, kept)
+            && let (Some(step), Some(kept)) = (step, &asked.kept)
         {
-            return Ok(kept.again(step));
+            return Ok(kept.clone().again(step));
         }
         if let Some(class) = class_of(answer.status) {
-            return Err(Failure { class, error: format!("{}: {}", answer.status, excerpt(&answer.body)) });
+            return Err(Failure { class, error: format!("{}: {}", answer.status, excerpt()) });
         }
         let document: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| Failure::parse(format!("no JSON ({error}): {}", excerpt(&answer.body))))?;
+            .map_err(|error| Failure::parse(format!("no JSON ({error}): {}", excerpt())))?;
         let found = match (step, &self.plan.source) {
             (Some(step), _) => extract::of_step(step, &item.key, &document),
-            (None, Source::Pages { step, pages }) => extract::of_page(pages, step, url, &document),
+            (None, Source::Pages { step, pages }) => extract::of_page(pages, step, &asked.url, &document),
             (None, _) => Err("a page of a listing that the plan does not have".to_owned()),
         };
         let Findings { output, follow } = found.map_err(Failure::parse)?;
@@ -278,9 +301,4 @@ fn data(item: &Item) -> Result<Map<String, Value>, String> {
         return Ok(Map::new());
     }
     serde_json::from_str(&item.data).map_err(|error| format!("the item's data: {error}"))
-}
-
-fn excerpt(body: &[u8]) -> String {
-    let start = &body[..body.len().min(200)];
-    String::from_utf8_lossy(start).chars().filter(|c| !c.is_control()).collect()
 }

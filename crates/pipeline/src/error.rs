@@ -32,8 +32,8 @@ pub enum Error {
     File { what: String, source: std::io::Error },
     #[error("the sink's database: {0}")]
     Sink(#[from] sqlx::Error),
-    #[error(transparent)]
-    Secret(#[from] hob_house::config::NoSecret),
+    #[error("{field}: {refused}")]
+    Secret { field: String, refused: hob_house::config::SecretRefused },
     #[error(transparent)]
     Keys(#[from] hob_schema::BadEnv),
 }
@@ -42,6 +42,10 @@ impl Error {
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn unfit(field: &'static str, reason: impl ToString) -> Self {
         Self::Unfit { field, reason: reason.to_string() }
+    }
+
+    pub(crate) fn secret(field: impl Into<String>, refused: hob_house::config::SecretRefused) -> Self {
+        Self::Secret { field: field.into(), refused }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]

@@ -17,6 +17,7 @@ pub mod forecast;
 mod item;
 pub mod keys;
 mod pages;
+mod permit;
 mod pipelines;
 pub mod quota;
 mod retry;

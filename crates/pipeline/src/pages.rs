@@ -118,9 +118,12 @@ async fn keep_plan(
             pipelines.tell();
             return Ok(Ok(Redirect::to("/pipelines")));
         }
-        Err(error @ (crate::Error::Plan(_) | crate::Error::Unfit { .. } | crate::Error::Unknown { .. })) => {
-            error
-        }
+        Err(
+            error @ (crate::Error::Plan(_)
+            | crate::Error::Unfit { .. }
+            | crate::Error::Secret { .. }
+            | crate::Error::Unknown { .. }),
+        ) => error,
         Err(error) => return Err(error.into()),
     };
     let page = pipelines.overview(Some((&form.toml, wrong.to_string())), may_write(&console)).await?;

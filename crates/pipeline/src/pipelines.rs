@@ -20,6 +20,7 @@ use crate::fetch::Fetcher;
 use crate::forecast::{self, Cost, Forecast};
 use crate::item::{self, ItemFacts, ItemState, Progress};
 use crate::keys::Keys;
+use crate::permit;
 use crate::quota::{HOUR_MS, Quotas};
 use crate::retry::Class;
 use crate::run::{self, Run, RunId, Wish};
@@ -108,9 +109,7 @@ impl Pipelines {
     /// Checks a plan, makes its quota where it brings limits of its own, and keeps it.
     pub async fn put_plan(&self, text: &str) -> Result<Plan> {
         let plan = Plan::parse(text)?;
-        if let Some(name) = plan.secrets().find(|name| !self.shared.house.secrets.lists(name)) {
-            return Err(Error::unfit("secret", format!("{name} is not listed under [secrets]")));
-        }
+        permit::plan(&self.shared.house.secrets, &plan)?;
         match &plan.limits {
             Some(limits) => self.shared.quotas.define(&plan.quota, limits).await?,
             None => drop(self.shared.quotas.definition(&plan.quota).await?),

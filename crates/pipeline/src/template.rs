@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_house::config::{NoSecret, Secret, SecretName};
+use hob_house::config::{Secret, SecretName, SecretRefused};
 use serde::{Deserialize, Deserializer, de};
 
 /// A text with holes for an item's key, members of its data, and secrets by name.
@@ -22,10 +22,11 @@ enum Part {
 }
 
 /// What holes are filled with.
+#[derive(Clone, Copy)]
 pub(crate) struct Filling<'a> {
     pub(crate) key: &'a str,
     pub(crate) data: &'a serde_json::Map<String, serde_json::Value>,
-    pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, NoSecret> + Sync),
+    pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, SecretRefused> + Sync),
 }
 
 /// How a value is written into its place, so that it can never become more than a value.
@@ -44,7 +45,7 @@ pub(crate) enum Unfilled {
     #[error("the item has no {0:?}")]
     NoData(String),
     #[error(transparent)]
-    Secret(#[from] NoSecret),
+    Secret(#[from] SecretRefused),
 }
 
 impl Template {
@@ -61,6 +62,16 @@ impl Template {
 
     pub(crate) fn has_holes(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
+    }
+
+    /// The text with `item` for what an item has, and `secret` for secrets: to find out what depends on them.
+    pub(crate) fn with_stand_ins(&self, item: &str, secret: &str) -> String {
+        let text = |part: &Part| match part {
+            Part::Text(literal) => literal.clone(),
+            Part::Key | Part::Data(_) => item.to_owned(),
+            Part::Secret(_) => secret.to_owned(),
+        };
+        self.parts.iter().map(text).collect()
     }
 
     pub(crate) fn fill(&self, filling: &Filling<'_>, place: Place) -> Result<String, Unfilled> {
@@ -84,6 +95,12 @@ impl Template {
 }
 
 impl Place {
+    pub(crate) fn written(self, value: &str) -> String {
+        let mut text = String::new();
+        self.write(&mut text, value);
+        text
+    }
+
     fn write(self, text: &mut String, value: &str) {
         match self {
             Place::Url => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use hob_document::{Document, Format, Mistake};
+use hob_house::config::Secrets;
 use hob_records::{Records, Transaction};
 use serde::Deserialize;
 
@@ -13,6 +14,7 @@ use crate::error::Result;
 use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
+use crate::permit;
 
 /// The largest file. It has room for as many monitors as there may be.
 const MAX_FILE_BYTES: usize = 32 << 20;
@@ -66,9 +68,14 @@ pub struct BadFile(pub Vec<Mistake>);
 
 impl Plan {
     /// Compares what a YAML file says with the monitors that there are.
-    pub fn make(yaml: &str, monitors: &[Monitor], others: Others) -> Result<Self, BadFile> {
+    pub fn make(
+        yaml: &str,
+        monitors: &[Monitor],
+        others: Others,
+        secrets: &Secrets,
+    ) -> Result<Self, BadFile> {
         let document = Document::parse(yaml, Format::Yaml, MAX_FILE_BYTES)?;
-        let mut wanted = read(&document)?;
+        let mut wanted = read(&document, secrets)?;
         let mut plan = Self { steps: Vec::new(), same: 0, kept: 0 };
         for monitor in monitors {
             match (wanted.remove(&monitor.id), others) {
@@ -100,12 +107,17 @@ impl Plan {
     }
 }
 
-fn read(document: &Document<'_>) -> Result<BTreeMap<MonitorId, MonitorSpec>, BadFile> {
+/// What is wrong with a monitor, and which secrets it may not use.
+fn wrong_with(spec: &MonitorSpec, secrets: &Secrets) -> Vec<Invalid> {
+    spec.read().and_then(|(check, _)| permit::check(secrets, &check)).err().unwrap_or_default()
+}
+
+fn read(document: &Document<'_>, secrets: &Secrets) -> Result<BTreeMap<MonitorId, MonitorSpec>, BadFile> {
     let file: File = document.read()?;
     let mut wrong = Vec::new();
     let mut wanted = BTreeMap::new();
     for (id, spec) in file.monitors {
-        for Invalid { field, message } in spec.read().err().into_iter().flatten() {
+        for Invalid { field, message } in wrong_with(&spec, secrets) {
             wrong.push(document.mistake(&format!("monitors.{id}.{field}"), message));
         }
         match MonitorId::new(&id) {
@@ -209,21 +221,25 @@ monitors:
             monitor("db", "{name: Database, kind: tcp, target: 'db.example:5432', interval_s: 30}"),
             monitor("old", "{name: Old, kind: tcp, target: 'x:1'}"),
         ];
-        let plan = Plan::make(FILE, &there, Others::Keep).unwrap();
+        let plan = Plan::make(FILE, &there, Others::Keep, &Secrets::none()).unwrap();
         let expected = "~ db  Database: interval_s\n+ shop  Shop http https://shop.example/\n\
                         1 to add, 1 to change, 0 to remove; 0 as they should be, 1 not in the file";
         assert_eq!(plan.to_string(), expected);
-        let plan = Plan::make(FILE, &there, Others::Remove).unwrap();
+        let plan = Plan::make(FILE, &there, Others::Remove, &Secrets::none()).unwrap();
         assert!(plan.to_string().contains("- old  Old"), "{plan}");
     }
 
     #[test]
     fn everything_that_is_wrong_is_told_with_its_place() {
         let wrong = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
-        let lines = Plan::make(wrong, &[], Others::Keep).unwrap_err().to_string();
+        let lines = Plan::make(wrong, &[], Others::Keep, &Secrets::none()).unwrap_err().to_string();
         assert!(lines.starts_with("line 2, column 35: monitors.a.target: "), "{lines}");
         assert!(lines.contains("\nline 3, column 13: monitors.b.name: "), "{lines}");
         for (file, mistake) in [
+            (
+                "monitors:\n  a: {name: A, kind: http, target: 'https://x.example/',\n      http: {auth: {bearer: {token: t}}}}",
+                "line 3, column 37: monitors.a.http.auth.bearer.token: there is no secret t under [secrets]",
+            ),
             (
                 "monitors:\n  a: {name: A, kind: tcp, intervall: 3}",
                 "line 2, column 38: monitors.a.intervall: unknown field",
@@ -233,7 +249,7 @@ monitors:
             ("{", "line 1, column 1: unclosed bracket"),
             ("[1]", "line 1, column 2: [0]: invalid type"),
         ] {
-            let error = Plan::make(file, &[], Others::Keep).unwrap_err().to_string();
+            let error = Plan::make(file, &[], Others::Keep, &Secrets::none()).unwrap_err().to_string();
             assert!(error.starts_with(mistake), "{file}: {error}");
         }
     }
@@ -242,6 +258,6 @@ monitors:
     fn a_file_may_have_tens_of_thousands_of_monitors() {
         let monitor = |n: usize| format!("  m{n}: {{name: M{n}, kind: tcp, target: 'x:1'}}\n");
         let yaml = format!("monitors:\n{}", (0..40_000).map(monitor).collect::<String>());
-        assert_eq!(Plan::make(&yaml, &[], Others::Keep).unwrap().steps.len(), 40_000);
+        assert_eq!(Plan::make(&yaml, &[], Others::Keep, &Secrets::none()).unwrap().steps.len(), 40_000);
     }
 }

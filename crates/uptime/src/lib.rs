@@ -23,6 +23,7 @@ mod memory;
 pub mod monitor;
 mod network;
 mod pages;
+mod permit;
 pub mod probe;
 mod rebuild;
 pub mod record;

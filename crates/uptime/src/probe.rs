@@ -114,6 +114,7 @@ fn judge(sight: &Sight, assertions: &[Assertion], trace: &Trace) -> (Outcome, Ve
         body: answer.map(|answer| answer.body.as_slice()),
         latency: trace.phases.total.unwrap_or_default(),
         certificate_days: trace.certificate_days,
+        mask: answer.map(|answer| &answer.mask),
     };
     let results = assertion::judge(assertions, &facts);
     let wrong = match results.iter().find(|result| !result.holds) {

@@ -21,6 +21,7 @@ use crate::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
 use crate::network::Network;
 use crate::pages::StatusCache;
+use crate::permit;
 use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
@@ -153,7 +154,8 @@ impl Uptime {
     }
 
     pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<Added> {
-        if let Err(wrong) = spec.read() {
+        let secrets = &self.inner.house.secrets;
+        if let Err(wrong) = spec.read().and_then(|(check, _)| permit::check(secrets, &check)) {
             return Ok(Added::Invalid(wrong));
         }
         if self.inner.roster.len() >= MOST_MONITORS {
@@ -167,7 +169,16 @@ impl Uptime {
     }
 
     pub async fn edit(&self, id: &MonitorId, spec: &MonitorSpec) -> Result<Changed> {
-        if let Err(wrong) = spec.read() {
+        let check = match spec.read() {
+            Ok((check, _)) => check,
+            Err(wrong) => return Ok(Changed::Invalid(wrong)),
+        };
+        // What stays as it is may be saved again, or be paused, even if its secret has been withdrawn: it is refused
+        // when it is used.
+        let is_same = self.monitor(id).await?.is_some_and(|monitor| monitor.check == check);
+        if let Err(wrong) = permit::check(&self.inner.house.secrets, &check)
+            && !is_same
+        {
             return Ok(Changed::Invalid(wrong));
         }
         match amend(self.records(), id, spec).await? {

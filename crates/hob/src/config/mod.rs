@@ -127,7 +127,9 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
         file.check::<Config>()?;
     }
     let layers = Layers::new(file.as_ref(), std::env::vars())?;
-    Ok(Loaded { config: Config::from_layers(&layers)?, layers, file })
+    let config = Config::from_layers(&layers)?;
+    config.secrets.check_systems(&[hob_uptime::Config::NAME, hob_pipeline::Config::NAME])?;
+    Ok(Loaded { config, layers, file })
 }
 
 /// Reads the configuration of a running process again. A file that was there when `last` was read must still be
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn mutated_configurations_are_read_within_limits() {
-        const FILE: &str = "[server]\nlisten = \"127.0.0.1:7070\"\n[secrets]\nsmtp = \"env:SMTP\"\n[gateway]\n\
+        const FILE: &str = "[server]\nlisten = \"127.0.0.1:7070\"\n[secrets.smtp]\nfrom = \"env:SMTP\"\nfor = [\"uptime\"]\nhosts = [\"a.example\"]\n[gateway]\n\
             upstream = [\"http://127.0.0.1:3000\"]\n[[gateway.rules]]\nname = \"a\"\nwindows = \"20/1s, 500/1m\"\n\
             [uptime]\nkeep_results = \"7d\"\n[pipeline]\n[loadtest]\n[chat]\n";
         let test = "config::tests::mutated_configurations_are_read_within_limits";

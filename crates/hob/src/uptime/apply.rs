@@ -4,6 +4,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use hob_house::Live;
+use hob_house::config::Secrets;
 use hob_uptime::apply::{Others, Plan};
 use hob_uptime::monitor;
 
@@ -21,7 +23,9 @@ pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     runtime.block_on(async {
         let records = records::open(&config.records).await?;
         let monitors = monitor::all(&records).await?;
-        let plan = Plan::make(&yaml, &monitors, others).with_context(|| args.file.display().to_string())?;
+        let secrets = Secrets::new(Live::fixed(config.secrets));
+        let plan = Plan::make(&yaml, &monitors, others, &secrets)
+            .with_context(|| args.file.display().to_string())?;
         println!("{plan}");
         if !args.dry_run {
             plan.carry_out(&records).await?;

@@ -32,6 +32,19 @@ fn a_mistake_is_named_with_file_line_and_field() {
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
         ("[severs]\n", "hob: hob.toml:1:2: unknown field `severs`"),
         ("[hot]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
+        (
+            "[secrets]\nslack = \"env:SLACK_URL\"\n",
+            "hob: hob.toml:2:9: a secret must say what it may be used for; write slack = { from = \"env:SLACK_URL\", \
+             for = [\"uptime\"], hosts = [\"example.com\"] }",
+        ),
+        (
+            "[secrets.slack]\nfrom = \"env:A\"\nfor = [\"uptime\"]\n",
+            "hob: hob.toml:1:1: `hosts` is missing or empty; write slack = { from = \"env:A\", ",
+        ),
+        (
+            "[secrets]\na = { from = \"env:A\", for = [\"chat\"], hosts = [\"a.example\"] }\n",
+            "hob: secrets.a.for: \"chat\" does not use secrets; one of uptime, pipeline",
+        ),
     ] {
         let folder = folder(text);
         let said = complaint(&config(folder.path(), &["check"], &[]));
@@ -58,13 +71,18 @@ fn a_file_that_was_named_must_be_there() {
 
 #[test]
 fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
-    let folder = folder("[hot]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n");
+    let folder = folder(
+        "[hot]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n[secrets.slack]\nfrom = \"env:SLACK_URL\"\n\
+         for = [\"uptime\"]\nhosts = [\"*.slack.com:443\"]\n",
+    );
     let shown = answer(&config(folder.path(), &["show"], &[("HOB_LISTEN", "127.0.0.1:7171")]));
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default();
     assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# HOB_LISTEN"), "{shown}");
     assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml"), "{shown}");
     assert!(line("store_memory_mib = 512").ends_with("# default"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
+    let slack = r#"slack = { for = ["uptime"], from = "env:SLACK_URL", hosts = ["*.slack.com:443"] }"#;
+    assert!(line(slack).ends_with("# hob.toml"), "{shown}");
 }
 
 #[test]

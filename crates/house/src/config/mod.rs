@@ -18,8 +18,10 @@ macro_rules! as_text {
     };
 }
 
+mod hosts;
 mod layers;
 mod live;
+mod mask;
 mod period;
 mod secret;
 mod secrets;
@@ -27,11 +29,13 @@ mod secrets;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use hosts::{BadHost, Destination, HostPattern};
 pub use layers::{BadConfig, File, Layers, Origin, Setting};
 pub use live::{Live, Replace};
+pub use mask::Mask;
 pub use period::{BadPeriod, Period};
 pub use secret::{NoSecret, Secret, SecretRef, SecretUrl};
-pub use secrets::{BadSecretName, SecretName, Secrets, SecretsConfig};
+pub use secrets::{BadSecretName, Hosts, SecretEntry, SecretName, SecretRefused, Secrets, SecretsConfig};
 
 /// One table of `hob.toml`. Made by [`section!`](crate::section).
 pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {

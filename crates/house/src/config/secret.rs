@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::SecretName;
-
 /// Where a secret is: `env:NAME` or `file:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretRef {
@@ -33,8 +31,6 @@ pub enum NoSecret {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{0} is empty")]
     Empty(SecretRef),
-    #[error("there is no secret {0} under [secrets] in hob.toml")]
-    NotListed(SecretName),
 }
 
 /// Why a text is no reference. It does not repeat the text, which may be the secret itself.

@@ -7,7 +7,7 @@ use crate::definition::Step;
 use crate::error::Result;
 
 /// A result that an earlier run has kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kept {
     /// The version that the API gave the answer; empty where it gave none.
     pub(crate) etag: String,

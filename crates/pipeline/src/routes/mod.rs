@@ -39,9 +39,8 @@ impl From<Error> for Problem {
                 tracing::warn!(%error, "a quota did not answer");
                 Problem::unavailable("The quota cannot be asked right now. Nothing was spent.")
             }
-            error @ (Error::File { .. } | Error::Sink(_) | Error::Secret(_) | Error::Keys(_)) => {
-                Problem::internal(error)
-            }
+            Error::Secret { field, refused } => Problem::invalid(field, refused.to_string()),
+            error @ (Error::File { .. } | Error::Sink(_) | Error::Keys(_)) => Problem::internal(error),
         }
     }
 }

@@ -16,6 +16,7 @@ use hob_records::{Isolation, Read as _, Records, Transaction, from_row, sql};
 
 use crate::definition::{Database, Plan, Sink};
 use crate::error::{Error, Result};
+use crate::permit;
 use crate::run::{self, RunId};
 use lines::Lines;
 use table::Table;
@@ -148,7 +149,7 @@ impl Sinks {
                 return Ok(total);
             }
             let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();
-            let length = self.all[at].write(held.length, &lines).await?;
+            let length = self.all[at].write(held.length, &lines, secrets).await?;
             let seqs: Vec<i64> = waiting.iter().map(|(seq, _)| *seq).collect();
             self.forget(&name, &held, length, &seqs).await?;
             total += u64::try_from(seqs.len()).unwrap_or(u64::MAX);
@@ -248,7 +249,11 @@ impl Sinks {
 
 impl Writer {
     /// Writes lines behind `length` bytes, and answers with the length after that.
-    async fn write(&mut self, length: u64, lines: &[&str]) -> Result<u64> {
+    async fn write(&mut self, length: u64, lines: &[&str], secrets: &Secrets) -> Result<u64> {
+        if let Goal::Table { database: Database::Secret(name), .. } = &self.goes_to {
+            // Asked before each write: the permission may have been withdrawn since the table was opened.
+            permit::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
+        }
         match &mut self.open {
             Some(Open::Lines(file)) => file.append(length, lines).await,
             Some(Open::Table(table)) => table.upsert(lines).await.map(|()| 0),

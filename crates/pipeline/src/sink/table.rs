@@ -8,7 +8,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::definition::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::permit;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -33,7 +34,7 @@ impl Table {
             Database::Sqlite(path) => {
                 if let Some(folder) = path.parent() {
                     let made = tokio::fs::create_dir_all(folder).await;
-                    made.map_err(|source| crate::Error::File { what: folder.display().to_string(), source })?;
+                    made.map_err(|source| Error::File { what: folder.display().to_string(), source })?;
                 }
                 let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
                 let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
@@ -44,7 +45,8 @@ impl Table {
                 Ok(Self::Sqlite { pool, upsert })
             }
             Database::Secret(name) => {
-                let url = secrets.read(name)?;
+                let url =
+                    permit::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
                 let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect(url.reveal()).await?;
                 sqlx::query(make).execute(&pool).await?;

@@ -10,6 +10,7 @@ mod outputs;
 mod quota;
 mod quota_model;
 mod runs;
+mod secrets;
 mod simulation;
 mod sinks;
 mod support;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_house::Live;
-use hob_house::config::{Secrets, SecretsConfig};
+use hob_house::config::Secrets;
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
 use hob_pipeline::{Config, Pipelines};
@@ -11,15 +11,15 @@ use hob_testkit::{LIMIT, Postgres, run, wait_for};
 use tempfile::TempDir;
 
 use crate::runs::{begin, offer, plan, state_becomes};
+use crate::secrets::secret;
 use crate::support::Place;
 
 /// A node that knows where the warehouse is, by a secret in a file.
 fn node(place: &Place, folder: &TempDir, warehouse: &Postgres) -> (hob_house::House, Pipelines) {
     let file = folder.path().join("warehouse");
     std::fs::write(&file, warehouse.url()).unwrap();
-    let secret = ("warehouse".parse().unwrap(), format!("file:{}", file.display()).parse().unwrap());
     let mut house = place.house(place.store.hot().clone());
-    house.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter([secret])));
+    house.secrets = Secrets::new(Live::fixed(secret("warehouse", &file, &["127.0.0.1", "localhost"])));
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
     pipelines.start();

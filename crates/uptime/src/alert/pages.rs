@@ -145,7 +145,7 @@ async fn add(
         secret: form.secret.trim().to_owned(),
         to: to.collect(),
     };
-    let added = view(channel::add(alerts.records(), &spec).await?)?;
+    let added = view(channel::add(&alerts.house, &spec).await?)?;
     note(&alerts, &caller, "uptime.channel.add", &added.id).await;
     Ok(Redirect::to(&format!("/uptime/channels/{}", added.id)))
 }

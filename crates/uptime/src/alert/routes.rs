@@ -89,7 +89,7 @@ async fn add(
     caller: Caller,
     Json(spec): Json<ChannelSpec>,
 ) -> Result<(StatusCode, Json<ChannelView>), Problem> {
-    let added = view(channel::add(alerts.records(), &spec).await?)?;
+    let added = view(channel::add(&alerts.house, &spec).await?)?;
     note(&alerts, &caller, "uptime.channel.add", &added.id).await;
     Ok((StatusCode::CREATED, Json(added)))
 }
@@ -111,7 +111,7 @@ async fn edit(
     Path(id): Path<ChannelId>,
     Json(patch): Json<ChannelPatch>,
 ) -> Result<Json<ChannelView>, Problem> {
-    let edited = view(channel::edit(alerts.records(), &id, &patch).await?)?;
+    let edited = view(channel::edit(&alerts.house, &id, &patch).await?)?;
     note(&alerts, &caller, "uptime.channel.edit", &id).await;
     Ok(Json(edited))
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hob_house::config::{Secret, SecretName};
+use hob_house::config::{SecretName, SecretRefused};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -10,6 +10,7 @@ use url::Url;
 use super::delivery::{Arrival, Held};
 use super::mail::email;
 use super::{Alerts, Channel, Means, message, signature};
+use crate::permit;
 use crate::probe::Post;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -45,18 +46,16 @@ async fn webhook(
     ];
     if let Some(name) = secret {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let signed = signature::sign(&read(alerts, name)?, now, &body);
+        let secret = permit::for_url(&alerts.house.secrets, name, url).map_err(refused)?;
+        let signed = signature::sign(&secret, now, &body);
         headers.push((SIGNATURE, HeaderValue::from_str(&signed).map_err(unfit)?));
     }
     Ok(post(alerts, url, &headers, body).await)
 }
 
 async fn chat(alerts: &Alerts, url: &SecretName, body: Vec<u8>) -> Result<Arrival, Unsent> {
-    let parsed = Url::parse(read(alerts, url)?.reveal()).ok();
-    match parsed.filter(|url| matches!(url.scheme(), "http" | "https")) {
-        Some(url) => Ok(post(alerts, &url, &[(CONTENT_TYPE, JSON)], body).await),
-        None => Err(Unsent(format!("the secret {} is no URL", url.as_str()))),
-    }
+    let url = permit::webhook_url(&alerts.house.secrets, url).map_err(refused)?;
+    Ok(post(alerts, &url, &[(CONTENT_TYPE, JSON)], body).await)
 }
 
 async fn post(alerts: &Alerts, url: &Url, headers: &[(HeaderName, HeaderValue)], body: Vec<u8>) -> Arrival {
@@ -67,9 +66,7 @@ async fn post(alerts: &Alerts, url: &Url, headers: &[(HeaderName, HeaderValue)],
     }
 }
 
-fn read(alerts: &Alerts, name: &SecretName) -> Result<Secret, Unsent> {
-    alerts.house.secrets.read(name).map_err(|error| {
-        tracing::warn!(%error, "a secret of a channel");
-        Unsent(format!("the secret {} cannot be read", name.as_str()))
-    })
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+fn refused(refused: SecretRefused) -> Unsent {
+    Unsent(refused.to_string())
 }

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
+use hob_house::config::Mask;
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -20,6 +21,8 @@ pub struct Facts<'a> {
     pub body: Option<&'a [u8]>,
     pub latency: Duration,
     pub certificate_days: Option<i64>,
+    /// What is never shown of what was found.
+    pub mask: Option<&'a Mask>,
 }
 
 /// What each assertion comes to.
@@ -64,7 +67,7 @@ impl Assertion {
             Self::Status(comparison, expected) => with(facts.status, "no status", |status| {
                 (comparison.holds(&status, expected), status.to_string())
             }),
-            Self::Body(test) => with(facts.body, "no body", |body| (test.holds(body), show_bytes(body))),
+            Self::Body(test) => with(facts.body, "no body", |body| (test.holds(body), facts.show(body))),
             Self::Header(name, test) => with(facts.headers, "no headers", |headers| {
                 let values: Vec<&[u8]> = headers.get_all(name).iter().map(AsRef::as_ref).collect();
                 let holds = match test {
@@ -74,15 +77,15 @@ impl Assertion {
                     HeaderTest::Text(test) => values.iter().any(|value| test.holds(value)),
                 };
                 let shown =
-                    values.first().map_or_else(|| "no such header".to_owned(), |value| show_bytes(value));
+                    values.first().map_or_else(|| "no such header".to_owned(), |value| facts.show(value));
                 (holds, shown)
             }),
             Self::Json(path, test) => with(evidence.document(), "no JSON", |document| {
                 let found = path.find(document);
                 let shown = match found.as_slice() {
                     [] => "nothing there".to_owned(),
-                    [one] => show_value(one),
-                    [first, ..] => format!("{} values, first {}", found.len(), show_value(first)),
+                    [one] => facts.show_value(one),
+                    [first, ..] => format!("{} values, first {}", found.len(), facts.show_value(first)),
                 };
                 (test.holds(&found), shown)
             }),
@@ -111,18 +114,22 @@ fn with<T>(fact: Option<T>, absent: &str, verdict: impl FnOnce(T) -> (bool, Stri
     fact.map_or_else(|| (false, absent.to_owned()), verdict)
 }
 
-fn show_bytes(bytes: &[u8]) -> String {
-    // More bytes than characters are shown, so that nothing of what is shown is cut.
-    let begin = &bytes[..bytes.len().min(4 * LONGEST_FOUND)];
-    if bytes.is_empty() { "nothing".to_owned() } else { String::from_utf8_lossy(begin).into_owned() }
-}
+impl Facts<'_> {
+    fn show(&self, bytes: &[u8]) -> String {
+        if bytes.is_empty() {
+            return "nothing".to_owned();
+        }
+        self.mask.unwrap_or(&Mask::default()).beginning(bytes, LONGEST_FOUND + 1)
+    }
 
-fn show_value(value: &Value) -> String {
-    match value {
-        Value::Array(elements) => format!("an array of {}", elements.len()),
-        Value::Object(fields) => format!("an object with {} fields", fields.len()),
-        Value::String(text) => text.clone(),
-        scalar => scalar.to_string(),
+    fn show_value(&self, value: &Value) -> String {
+        let mask = |text: &str| self.mask.map_or(text.to_owned(), |mask| mask.apply(text).into_owned());
+        match value {
+            Value::Array(elements) => format!("an array of {}", elements.len()),
+            Value::Object(fields) => format!("an object with {} fields", fields.len()),
+            Value::String(text) => mask(text),
+            scalar => mask(&scalar.to_string()),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hob_house::config::Mask;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
@@ -19,6 +20,7 @@ use super::trace::{Stage, Trace};
 use super::{Probe, fault};
 use crate::assertion::Assertion;
 use crate::check::{Auth, Failure, FailureClass, HttpCheck, HttpVersion};
+use crate::permit;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("hob-uptime/", env!("CARGO_PKG_VERSION")));
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -34,6 +36,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Empty where nobody asked to keep it.
     pub body: Vec<u8>,
+    /// What it may repeat and nobody is to see.
+    pub(super) mask: Mask,
 }
 
 /// What becomes of a body.
@@ -61,35 +65,42 @@ impl Probe {
         trace: &mut Trace,
     ) -> Result<Answer, Failure> {
         let body = if assertions.iter().any(Assertion::reads_body) { Body::Keep } else { Body::Discard };
-        let mut hop = Hop::first(check, self.headers(check)?);
+        let (headers, mask) = self.headers(check)?;
+        let mut hop = Hop::first(check, headers);
         loop {
             let answer = self.ask(&hop, check.version, body, trace).await?;
             match hop.after(answer.status, &answer.headers)? {
-                Way::Here => return Ok(answer),
+                Way::Here => return Ok(Answer { mask, ..answer }),
                 Way::On(next) => hop = *next,
             }
             trace.next_hop();
         }
     }
 
-    /// The headers that a check sends: its own, and who it is.
-    fn headers(&self, check: &HttpCheck) -> Result<HeaderMap, Failure> {
+    /// The headers that a check sends: its own, and who it is. The mask hides what of them is secret.
+    fn headers(&self, check: &HttpCheck) -> Result<(HeaderMap, Mask), Failure> {
         let mut headers: HeaderMap = check.headers.iter().cloned().collect();
-        let Some(auth) = &check.auth else { return Ok(headers) };
+        let mut mask = Mask::default();
+        let Some(auth) = &check.auth else { return Ok((headers, mask)) };
         let misconfigured = |message: String| Failure::new(FailureClass::Misconfigured, message);
-        let secret = |name| self.inner.secrets.read(name).map_err(|error| misconfigured(error.to_string()));
-        let text = match auth {
-            Auth::Basic { user, password } => {
-                let pair = format!("{user}:{}", secret(password)?.reveal());
-                format!("Basic {}", BASE64_STANDARD.encode(pair))
-            }
-            Auth::Bearer { token } => format!("Bearer {}", secret(token)?.reveal()),
+        let secret = |name| {
+            let secret = permit::for_check(&self.inner.secrets, check, name);
+            secret.map_err(|refused| misconfigured(refused.to_string()))
         };
-        let value = HeaderValue::try_from(text);
+        let (scheme, credentials) = match auth {
+            Auth::Basic { user, password } => {
+                let password = secret(password)?;
+                mask.hide(password.reveal());
+                ("Basic", BASE64_STANDARD.encode(format!("{user}:{}", password.reveal())))
+            }
+            Auth::Bearer { token } => ("Bearer", secret(token)?.reveal().to_owned()),
+        };
+        mask.hide(&credentials);
+        let value = HeaderValue::try_from(format!("{scheme} {credentials}"));
         let mut value = value.map_err(|_| misconfigured("the secret cannot stand in a header".to_owned()))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
-        Ok(headers)
+        Ok((headers, mask))
     }
 
     /// One request, on a connection of its own.
@@ -211,7 +222,8 @@ async fn read(
     trace.phases.first_byte = Some(begun.elapsed());
     trace.stage = Stage::Body;
     let (head, incoming) = response.into_parts();
-    let mut answer = Answer { status: head.status, headers: head.headers, body: Vec::new() };
+    let mut answer =
+        Answer { status: head.status, headers: head.headers, body: Vec::new(), mask: Mask::default() };
     if reading.body != Body::Ignore && !reading.hop.leads_on(answer.status, &answer.headers) {
         answer.body =
             read_body(incoming, reading).await.map_err(|failure| failure.with_status(answer.status()))?;

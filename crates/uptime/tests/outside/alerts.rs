@@ -19,6 +19,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::identity::{Authority, Flaw};
 use crate::mail::{MailServer, Security};
+use crate::secrets::entry;
 use crate::target::{Target, answer};
 
 pub(crate) const NEEDS: Needs = Needs {
@@ -58,7 +59,8 @@ impl Office {
         let path = self.folder.path().join(name);
         std::fs::write(&path, secret).unwrap();
         self.secrets.push((name.to_owned(), SecretRef::File(path)));
-        let listed = self.secrets.iter().map(|(name, place)| (name.parse().unwrap(), place.clone()));
+        let bound = |place: &SecretRef| entry(place.clone(), &["uptime"], &["127.0.0.1"]);
+        let listed = self.secrets.iter().map(|(name, place)| (name.parse().unwrap(), bound(place)));
         self.house.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
     }
 
@@ -87,7 +89,7 @@ impl Office {
     /// Adds a channel, and answers with its id.
     async fn channel(&self, spec: Value) -> String {
         let spec = serde_json::from_value(spec).unwrap();
-        match channel::add(&self.house.records, &spec).await.unwrap() {
+        match channel::add(&self.house, &spec).await.unwrap() {
             channel::Written::Written(channel) => channel.id.to_string(),
             refused => panic!("{refused:?}"),
         }
@@ -484,7 +486,8 @@ async fn channels_are_added_changed_and_removed() {
     let added: Value = serde_json::from_slice(&added.body).unwrap();
     let own = format!("{path}/{}", added["id"].as_str().unwrap());
 
-    let taken = app.post(path, &json!({"name": "Ops", "kind": "slack", "secret": "x"})).await;
+    let taken = json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"});
+    let taken = app.post(path, &taken).await;
     assert_eq!(taken.status, 409);
     let wrong = app.post(path, &json!({"name": "", "kind": "email", "to": ["nobody"]})).await;
     assert_eq!(wrong.status, 422);
@@ -580,11 +583,17 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
     let target = Target::saying(|_| answer(403, "", "")).await;
     office.keep("slack_url", &target.url(&format!("/{SECRET}")));
     office.keep("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
-    office.keep("no_url", SECRET);
     office.webhook("Hook", &target).await;
-    for secret in ["slack_url", "nowhere", "no_url", "not_listed"] {
+    // Kept as they are saved, and changed afterwards: a channel is not saved whose secret cannot be used.
+    for secret in ["slack_url", "nowhere", "no_url", "no_file", "elsewhere"] {
+        if secret != "slack_url" && secret != "nowhere" {
+            office.keep(secret, &target.url("/"));
+        }
         office.channel(json!({"name": secret, "kind": "slack", "secret": secret})).await;
     }
+    office.keep("no_url", SECRET);
+    office.keep("elsewhere", &format!("http://127.0.0.2/{SECRET}"));
+    std::fs::remove_file(office.folder.path().join("no_file")).unwrap();
     let app = app(&office).await;
     let mut seen = format!("{:?}", office.alerts());
     let list = app.get("/api/v1/uptime/channels").await;
@@ -599,10 +608,9 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
             seen.push_str(&String::from_utf8_lossy(&answer.body));
         }
     }
-    assert!(
-        seen.contains("status 403") && seen.contains("is no URL") && seen.contains("cannot be read"),
-        "{seen}"
-    );
+    for said in ["status 403", "is not a URL", "cannot be read", "is not in `hosts`"] {
+        assert!(seen.contains(said), "{said}: {seen}");
+    }
     seen.push_str(&String::from_utf8_lossy(&log.0.lock().unwrap()));
     assert!(!seen.contains(SECRET), "{seen}");
 }

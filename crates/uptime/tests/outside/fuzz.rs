@@ -1,6 +1,7 @@
 //! Monitors and assertions that are nearly right, or made to exhaust their reader: each is read or refused in bounded
 //! time and memory.
 
+use hob_house::config::Secrets;
 use hob_testkit::fuzz;
 use hob_uptime::apply::{Others, Plan};
 use hob_uptime::check::Kind;
@@ -38,7 +39,7 @@ const ASSERTIONS: [&str; 6] = [
 ];
 
 fn read_file(text: &str) {
-    drop(Plan::make(text, &[], Others::Keep));
+    drop(Plan::make(text, &[], Others::Keep, &Secrets::none()));
 }
 
 #[test]

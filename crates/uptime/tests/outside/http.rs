@@ -2,14 +2,14 @@
 
 use std::convert::Infallible;
 
-use hob_house::SecretRef;
-use hob_house::config::{Live, Secrets, SecretsConfig};
+use hob_house::config::{Live, Secrets};
 use hob_uptime::probe::{Limits, Probe};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::identity::{Authority, Flaw};
+use crate::secrets::secret;
 use crate::target::{Target, answer, check, get, outcome, probe, run};
 
 #[tokio::test]
@@ -72,9 +72,7 @@ async fn a_check_sends_what_it_is_told_to_on_a_connection_of_its_own() {
 #[tokio::test]
 async fn secrets_are_read_when_the_check_runs_and_stay_with_their_server() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("token");
-    std::fs::write(&path, "s3cret\n").unwrap();
-    let listed = SecretsConfig::from_iter([("token".parse().unwrap(), SecretRef::File(path.clone()))]);
+    let listed = secret(&folder, "s3cret\n", &["uptime"], &["127.0.0.1"]);
     let probe = Probe::new(Limits::default(), Secrets::new(Live::fixed(listed)));
 
     let elsewhere = Target::saying(|_| answer(200, "", "")).await;
@@ -88,7 +86,7 @@ async fn secrets_are_read_when_the_check_runs_and_stay_with_their_server() {
     assert!(target.heard()[0].contains("authorization: Basic YW5uOnMzY3JldA=="), "{:?}", target.heard());
     assert!(!elsewhere.heard()[0].contains("authorization"), "{:?}", elsewhere.heard());
 
-    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(folder.path().join("token")).unwrap();
     let (class, message) = outcome(&run(&probe, &check(&json), &[]).await);
     assert_eq!(class, "misconfigured");
     assert!(!message.contains("s3cret"));

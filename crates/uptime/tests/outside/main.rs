@@ -8,4 +8,5 @@ mod hostile;
 mod http;
 mod identity;
 mod mail;
+mod secrets;
 mod target;

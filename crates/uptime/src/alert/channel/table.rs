@@ -1,10 +1,12 @@
 //! Channels in the records.
 
+use hob_house::House;
 use hob_records::{Constraint, Error as RecordsError, Query, Read, Records, UnixMs, from_row, sql};
 
-use super::{Channel, ChannelId, ChannelPatch, ChannelSpec};
+use super::{Channel, ChannelId, ChannelPatch, ChannelSpec, Means};
 use crate::check::Invalid;
 use crate::error::{Error, Result};
+use crate::permit;
 
 /// How many channels there may be: what is told to all of them is bounded by it.
 const MOST: usize = 200;
@@ -68,12 +70,12 @@ pub(in crate::alert) async fn named(on: &impl Read, names: &[String]) -> Result<
     Ok(ids)
 }
 
-pub async fn add(records: &Records, spec: &ChannelSpec) -> Result<Written> {
-    if let Err(wrong) = spec.read() {
+pub async fn add(house: &House, spec: &ChannelSpec) -> Result<Written> {
+    if let Err(wrong) = spec.read().and_then(|means| permit::channel(&house.secrets, &means)) {
         return Ok(Written::Invalid(wrong));
     }
     let id = &ChannelId::random();
-    let added = records.write(|tx| async move {
+    let added = house.records.write(|tx| async move {
         let (count,): (u64,) = tx.one(sql("SELECT count(*) FROM uptime_channel")).await?;
         if count >= MOST as u64 {
             return Ok(Written::TooMany);
@@ -87,11 +89,16 @@ pub async fn add(records: &Records, spec: &ChannelSpec) -> Result<Written> {
     refuse_taken(added.await)
 }
 
-pub async fn edit(records: &Records, id: &ChannelId, patch: &ChannelPatch) -> Result<Written> {
-    let edited = records.write(|tx| async move {
+pub async fn edit(house: &House, id: &ChannelId, patch: &ChannelPatch) -> Result<Written> {
+    let edited = house.records.write(|tx| async move {
         let Some(channel) = by_id(&tx, id).await? else { return Ok(Written::Unknown) };
         let spec = channel.spec.patched(patch.clone());
-        if let Err(wrong) = spec.read() {
+        // What stays as it is may be saved again, even if its secret has been withdrawn: it is refused when it is used.
+        let permit = |means: Means| match means == channel.means {
+            true => Ok(()),
+            false => permit::channel(&house.secrets, &means),
+        };
+        if let Err(wrong) = spec.read().and_then(permit) {
             return Ok(Written::Invalid(wrong));
         }
         let update = sql("UPDATE uptime_channel SET name = $2, spec = $3, changed_at = $4 WHERE id = $1");

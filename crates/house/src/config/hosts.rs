@@ -1,0 +1,224 @@
+//! The hosts that a secret may be sent to.
+//!
+//! Names are compared, never addresses: whoever controls a name's DNS records could point it at any address.
+
+use std::fmt;
+use std::str::FromStr;
+
+use url::{Host, Url};
+
+/// `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`; with `:port` it means this port only, without any port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    host: Pattern,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    Exactly(Host),
+    /// Every name below this one, at any depth, but not the name itself.
+    Below(String),
+}
+
+/// Where a secret is about to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    host: Host,
+    /// `None` matches no pattern with a port.
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a host: write example.com, *.example.com or example.com:443, without a scheme or a path"
+)]
+pub struct BadHost(String);
+
+impl HostPattern {
+    #[must_use]
+    pub fn matches(&self, destination: &Destination) -> bool {
+        let port_fits = self.port.is_none() || self.port == destination.port;
+        port_fits
+            && match (&self.host, &destination.host) {
+                (Pattern::Exactly(host), found) => host == found,
+                (Pattern::Below(parent), Host::Domain(name)) => name
+                    .strip_suffix(parent.as_str())
+                    .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+                (Pattern::Below(_), _) => false,
+            }
+    }
+}
+
+impl Destination {
+    /// Where a request to a URL goes. `None` where it names no host.
+    #[must_use]
+    pub fn of_url(url: &Url) -> Option<Self> {
+        Self::new(url.host_str()?, url.port_or_known_default())
+    }
+
+    /// `host` is a name or an address; IPv6 may stand in brackets.
+    #[must_use]
+    pub fn new(host: &str, port: Option<u16>) -> Option<Self> {
+        Some(Self { host: read_host(host)?, port })
+    }
+
+    /// What a `Host` header says: a name with or without a port. Without one, the port is that of `self`.
+    #[must_use]
+    pub fn with_host_header(&self, header: &str) -> Option<Self> {
+        let (host, port) = split_port(header)?;
+        Some(Self { host: read_host(host)?, port: port.or(self.port) })
+    }
+}
+
+/// The host in the form in which hosts are compared: lower case, punycode, no dot at the end.
+fn read_host(text: &str) -> Option<Host> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let host = if bare.contains(':') { Host::parse(&format!("[{bare}]")) } else { Host::parse(bare) };
+    match host.ok()? {
+        Host::Domain(name) => {
+            let name = name.strip_suffix('.').unwrap_or(&name);
+            (!name.is_empty()).then(|| Host::Domain(name.to_owned()))
+        }
+        address => Some(address),
+    }
+}
+
+/// Takes a port off the end. An IPv6 address with a port stands in brackets.
+fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let after_address = text.rfind(']').map_or(0, |at| at + 1);
+    match text[after_address..].rfind(':') {
+        // Several colons without brackets are an IPv6 address.
+        Some(_) if after_address == 0 && text.matches(':').count() > 1 => Some((text, None)),
+        Some(at) => {
+            let (host, port) = text.split_at(after_address + at);
+            Some((host, Some(port[1..].parse().ok()?)))
+        }
+        None => Some((text, None)),
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = BadHost;
+
+    fn from_str(text: &str) -> Result<Self, BadHost> {
+        let bad = || BadHost(text.to_owned());
+        let (host, port) = split_port(text).ok_or_else(bad)?;
+        let host = match host.strip_prefix("*.") {
+            Some(parent) => match read_host(parent) {
+                Some(Host::Domain(parent)) => Pattern::Below(parent),
+                _ => return Err(bad()),
+            },
+            None => Pattern::Exactly(read_host(host).filter(|_| !host.contains('*')).ok_or_else(bad)?),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Pattern::Exactly(host) => write!(f, "{host}")?,
+            Pattern::Below(parent) => write!(f, "*.{parent}")?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+as_text!(HostPattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, url: &str) -> bool {
+        let pattern: HostPattern = pattern.parse().unwrap();
+        pattern.matches(&Destination::of_url(&url.parse().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_host_is_matched_by_name_and_port() {
+        for (pattern, url) in [
+            ("hooks.slack.com", "https://hooks.slack.com/T0"),
+            ("Hooks.Slack.com", "https://HOOKS.slack.COM./T0"),
+            ("hooks.slack.com", "http://hooks.slack.com:8080/"),
+            ("hooks.slack.com:443", "https://hooks.slack.com/"),
+            ("hooks.slack.com:8080", "http://hooks.slack.com:8080/"),
+            ("*.example.com", "https://a.example.com/"),
+            ("*.example.com", "https://a.b.example.com/"),
+            ("*.example.com:443", "https://a.example.com/"),
+            ("10.0.0.7", "http://10.0.0.7/"),
+            ("10.0.0.7:80", "http://10.0.0.7/"),
+            ("::1", "http://[::1]:9/"),
+            ("[::1]:9", "http://[::1]:9/"),
+            ("bücher.example", "https://xn--bcher-kva.example/"),
+            ("db.example:5432", "postgres://u:p@DB.example:5432/x"),
+        ] {
+            assert!(matches(pattern, url), "{pattern} {url}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_only_looks_alike_is_not_matched() {
+        for (pattern, url) in [
+            ("slack.com", "https://hooks.slack.com/"),
+            ("slack.com", "https://slack.com.evil.example/"),
+            ("slack.com", "https://slack.com@evil.example/"),
+            ("slack.com", "https://evilslack.com/"),
+            ("*.example.com", "https://example.com/"),
+            ("*.example.com", "https://evilexample.com/"),
+            ("*.example.com", "https://a.example.com.evil.example/"),
+            ("slack.com:443", "http://slack.com/"),
+            ("slack.com:443", "https://slack.com:8443/"),
+            ("db.example:5432", "postgres://db.example/x"),
+            ("localhost", "http://127.0.0.1/"),
+            ("[::1]:9", "http://[::1]:10/"),
+        ] {
+            assert!(!matches(pattern, url), "{pattern} {url}");
+        }
+    }
+
+    #[test]
+    fn a_host_header_is_a_destination() {
+        let to = Destination::new("10.0.0.7", Some(8443)).unwrap();
+        assert_eq!(to.with_host_header("shop.example").unwrap().to_string(), "shop.example:8443");
+        assert_eq!(to.with_host_header("shop.example:1").unwrap().to_string(), "shop.example:1");
+        assert_eq!(to.with_host_header("[::1]").unwrap().to_string(), "[::1]:8443");
+        assert_eq!(to.with_host_header("a b"), None);
+    }
+
+    #[test]
+    fn what_is_not_a_host_is_refused() {
+        for text in [
+            "",
+            "*",
+            "*.",
+            "*.1.2.3.4",
+            "a.*.example",
+            "https://a.example",
+            "a.example/x",
+            "u@a.example",
+            "a.example:",
+            "a.example:x",
+            "a.example:70000",
+            "a b",
+            ".",
+        ] {
+            assert!(text.parse::<HostPattern>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_written_as_it_is_read() {
+        for text in ["a.example", "*.a.example", "a.example:443", "[::1]:9", "10.0.0.7"] {
+            assert_eq!(text.parse::<HostPattern>().unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Whether a plan may use the secrets that it names: asked when the plan is saved, so that the mistake is seen by whoever
+//! makes it, and again whenever a secret is used, since `hob.toml` and the hosts that items name may have changed.
+
+use std::collections::BTreeMap;
+use std::str::FromStr as _;
+
+use hob_house::Section as _;
+use hob_house::config::{Destination, Mask, Secret, SecretName, SecretRefused, Secrets};
+use http::header::HOST;
+use sqlx::postgres::PgConnectOptions;
+use url::{Position, Url};
+
+use crate::config::Config;
+use crate::definition::{Database, Plan, Sink, Source};
+use crate::error::{Error, Result};
+use crate::template::{Filling, Place, Template, Unfilled};
+
+const SYSTEM: &str = Config::NAME;
+/// Two values in place of the ones that are not known yet: what differs between them depends on the value. Digits may
+/// stand in every part of a URL.
+const STAND_INS: [&str; 2] = ["1", "2"];
+
+/// One request of a plan.
+struct Parts<'a> {
+    field: String,
+    url_field: &'static str,
+    url: &'a Template,
+    headers: &'a BTreeMap<String, Template>,
+    body: Option<&'a Template>,
+}
+
+/// The secrets of one request.
+#[derive(Default)]
+pub(crate) struct Granted(BTreeMap<SecretName, Secret>);
+
+/// Checks every secret that a plan names.
+pub(crate) fn plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
+    for parts in requests(plan) {
+        parts.check(secrets)?;
+    }
+    for (name, sink) in &plan.sinks {
+        if let Sink::Table { database: Database::Secret(secret), .. } = sink {
+            database(secrets, secret)
+                .map_err(|refused| Error::secret(format!("sink.{name}.postgres"), refused))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the secret that is the URL of a PostgreSQL database.
+pub(crate) fn database(secrets: &Secrets, name: &SecretName) -> Result<Secret, SecretRefused> {
+    secrets.read_address(name, SYSTEM, |secret| {
+        // Options of another URL would be written to the log as unknown parameters.
+        let url = Url::parse(secret.reveal()).ok()?;
+        let options = matches!(url.scheme(), "postgres" | "postgresql")
+            .then(|| PgConnectOptions::from_str(secret.reveal()).ok())
+            .flatten()?;
+        let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
+        let host = if is_socket { "localhost" } else { options.get_host() };
+        Destination::new(host, Some(options.get_port()))
+    })
+}
+
+impl Granted {
+    /// Reads the secrets that a request names. `url` writes its URL, with the secrets that it is given.
+    pub(crate) fn read(
+        secrets: &Secrets,
+        names: &[&SecretName],
+        url: impl Fn(&Filling<'_>) -> Result<String, Unfilled>,
+        headers: &BTreeMap<String, Template>,
+        filling: &Filling<'_>,
+    ) -> Result<Self, Unfilled> {
+        let Some(first) = names.first().copied() else { return Ok(Self::default()) };
+        let place = |stand_in: &str| {
+            let value = |_: &SecretName| Ok(Secret::from(stand_in.to_owned()));
+            url(&Filling { secrets: &value, ..*filling }).map(|url| Url::parse(&url).ok())
+        };
+        let [one, two] = STAND_INS.map(place);
+        let (one, two) = (one?, two?);
+        if origin(one.as_ref()) != origin(two.as_ref()) {
+            return Err(SecretRefused::InHost(first.clone()).into());
+        }
+        let to = one.as_ref().and_then(Destination::of_url);
+        let to = to.ok_or_else(|| SecretRefused::NoHost(first.clone()))?;
+        let no_secret = |name: &SecretName| Err(SecretRefused::BadHostHeader(name.clone()));
+        let plain = Filling { secrets: &no_secret, ..*filling };
+        let mut granted = Self::default();
+        for name in names {
+            for (_, host) in headers.iter().filter(|(header, _)| is_host(header)) {
+                let host = host.fill(&plain, Place::Header)?;
+                secrets.check_host_header(name, SYSTEM, &to, host.as_bytes())?;
+            }
+            granted.0.insert((*name).clone(), secrets.read(name, SYSTEM, &to)?);
+        }
+        Ok(granted)
+    }
+
+    pub(crate) fn get(&self, name: &SecretName) -> Result<Secret, SecretRefused> {
+        self.0.get(name).cloned().ok_or_else(|| SecretRefused::NotListed(name.clone()))
+    }
+
+    /// Hides the secrets in what the server answers.
+    pub(crate) fn mask(&self) -> Mask {
+        let mut mask = Mask::default();
+        for secret in self.0.values() {
+            for place in [Place::Url, Place::Header] {
+                mask.hide(&place.written(secret.reveal()));
+            }
+        }
+        mask
+    }
+}
+
+impl Parts<'_> {
+    fn check(&self, secrets: &Secrets) -> Result<()> {
+        let url = (self.url_field.to_owned(), self.url);
+        let headers = self.headers.iter().map(|(name, value)| (format!("headers.{name}"), value));
+        let body = self.body.map(|body| ("body".to_owned(), body));
+        for (part, template) in [url].into_iter().chain(headers).chain(body) {
+            for name in template.secrets() {
+                let field = || format!("{}.{part}", self.field);
+                self.check_one(secrets, name).map_err(|refused| Error::secret(field(), refused))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_one(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretRefused> {
+        secrets.check_system(name, SYSTEM)?;
+        let [one, two] = STAND_INS;
+        let place = |item: &str, secret: &str| Url::parse(&self.url.with_stand_ins(item, secret)).ok();
+        let url = place(one, one);
+        if origin(place(one, two).as_ref()) != origin(url.as_ref()) {
+            return Err(SecretRefused::InHost(name.clone()));
+        }
+        let Some(url) = url.filter(|url| origin(place(two, one).as_ref()) == origin(Some(url))) else {
+            // The host is known with the item only, and is checked then.
+            return Ok(());
+        };
+        let to = secrets.check_url(name, SYSTEM, &url)?;
+        for (_, host) in self.headers.iter().filter(|(header, _)| is_host(header)) {
+            if host.secrets().next().is_some() {
+                return Err(SecretRefused::BadHostHeader(name.clone()));
+            }
+            if !host.has_holes() {
+                secrets.check_host_header(name, SYSTEM, &to, host.with_stand_ins("", "").as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn requests(plan: &Plan) -> impl Iterator<Item = Parts<'_>> {
+    let pages = match &plan.source {
+        Source::Pages { pages, .. } => Some(pages),
+        _ => None,
+    };
+    let pages = pages.map(|pages| Parts {
+        field: "source.pages".to_owned(),
+        url_field: "url",
+        url: &pages.url,
+        headers: &pages.headers,
+        body: None,
+    });
+    let steps = plan.steps.iter().filter_map(|(name, step)| {
+        let get = step.get.as_ref().map(|url| ("get", url));
+        let (url_field, url) = get.or(step.post.as_ref().map(|url| ("post", url)))?;
+        let (headers, body) = (&step.headers, step.body.as_ref());
+        Some(Parts { field: format!("step.{name}"), url_field, url, headers, body })
+    });
+    pages.into_iter().chain(steps)
+}
+
+/// Everything before the path.
+fn origin(url: Option<&Url>) -> Option<&str> {
+    url.map(|url| &url[..Position::BeforePath])
+}
+
+fn is_host(header: &str) -> bool {
+    header.eq_ignore_ascii_case(HOST.as_str())
+}

