@@ -32,12 +32,12 @@ struct Shared {
     /// it alone and gets in between the commands of a script.
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
-    /// Threads for scripts of clients. A few, so that one is ready when the one before it ends.
+    /// Threads for scripts of clients. Several, so that the next one is ready when the one before it ends.
     seats: Arc<Semaphore>,
     busy_after: Duration,
 }
 
-const SEATS: usize = 4;
+const SEATS: usize = 16;
 
 impl Engine {
     pub fn new(config: Config) -> Engine {

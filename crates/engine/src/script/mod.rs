@@ -22,6 +22,7 @@ use crate::reply::{Failure, Outcome, Reply};
 use crate::session::Origin;
 use convert::{Given, one_line, to_lua, to_reply};
 
+use watchdog::FIRST_PERIOD;
 pub(crate) use watchdog::Watchdog;
 
 /// A script's hash: forty hexadecimal digits.
@@ -29,10 +30,6 @@ pub(crate) type Sha = [u8; 40];
 
 /// What scripts are called in errors, as in Redis.
 const SOURCE: &str = "@user_script";
-
-/// How many instructions pass between two looks at the watchdog. Few, since each may be a call of Lua's library that
-/// works on megabytes.
-const PERIOD: u32 = 1_000;
 
 pub(crate) struct Scripts {
     lua: Lua,
@@ -59,7 +56,7 @@ impl Scripts {
             // would cost more than the scripts do.
             let rarely = GcIncParams::default().pause(1000);
             lua.gc_set_mode(GcMode::Incremental(rarely));
-            keep_watch(&lua, &watchdog)?;
+            keep_watch(&lua, &watchdog, FIRST_PERIOD)?;
             Ok((lua, run, environment))
         };
         let (lua, run, environment) = build().expect("the prelude is part of this crate and loads");
@@ -105,7 +102,9 @@ impl Scripts {
         let sha = normal(sha).ok_or(MISSING)?;
         let script = self.loaded.get(&sha).ok_or(MISSING)?.clone();
         self.core.lock().enter_script(keys)?;
-        self.watchdog.begin(origin);
+        if self.watchdog.begin(origin) != FIRST_PERIOD {
+            keep_watch(&self.lua, &self.watchdog, FIRST_PERIOD).map_err(|error| internal(&error))?;
+        }
         let outcome = self.call(script, keys, argv);
         let verdict = self.watchdog.end();
         self.core.lock().leave_script();
@@ -159,10 +158,17 @@ fn unlimited<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> R
 
 /// Sets the hook that counts instructions, and fails once the script has to stop. A `pcall` of the script's
 /// may catch that, but the prelude's `pcall` then fails itself.
-fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>) -> Result<()> {
+fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
     let watchdog = Arc::clone(watchdog);
-    lua.set_hook(HookTriggers::new().every_nth_instruction(PERIOD), move |_, _| {
-        if watchdog.count(u64::from(PERIOD)) { Err(stopped()) } else { Ok(VmState::Continue) }
+    lua.set_hook(HookTriggers::new().every_nth_instruction(period), move |lua, _| {
+        let next = watchdog.count(period);
+        if watchdog.has_to_stop() {
+            return Err(stopped());
+        }
+        if next != period {
+            keep_watch(lua, &watchdog, next)?;
+        }
+        Ok(VmState::Continue)
     })
 }
 

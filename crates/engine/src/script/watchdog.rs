@@ -1,6 +1,6 @@
 //! Keeps watch over the running script: how long it runs, whether it has written, and when it must stop.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::reply::{Failure, Outcome, Reply};
@@ -19,6 +19,12 @@ const SHUTDOWN: u64 = 1 << 6;
 const STOP: u64 = KILLED | TOO_MANY_INSTRUCTIONS | TOO_LONG | SHUTDOWN;
 const RUN: u64 = 1 << 8;
 
+/// How many instructions of a script pass between two counts. A count costs microseconds, but each instruction may be a
+/// call of Lua's library that works on megabytes: then they follow each other more closely.
+pub(crate) const FIRST_PERIOD: u32 = 1_000;
+const LONG_PERIOD: u32 = 10_000;
+const SHORT_PERIOD: u32 = 100;
+
 /// Commands and protected calls between two looks at the clock, which cost about as much as a small command.
 const CALLS_PER_LOOK: u64 = 16;
 
@@ -30,6 +36,9 @@ pub(crate) struct Watchdog {
     /// Microseconds after `origin`; holds while a script runs.
     started_us: AtomicU64,
     instructions: AtomicU64,
+    period: AtomicU32,
+    /// Microseconds after `origin`.
+    counted_us: AtomicU64,
     calls: AtomicU64,
     max_instructions: u64,
     max_duration: Duration,
@@ -42,20 +51,29 @@ impl Watchdog {
             state: AtomicU64::new(0),
             started_us: AtomicU64::new(0),
             instructions: AtomicU64::new(0),
+            period: AtomicU32::new(FIRST_PERIOD),
+            counted_us: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             max_instructions,
             max_duration,
         }
     }
 
-    pub(crate) fn begin(&self, origin: Origin) {
+    /// Begins a run; says in which period the script before was counted.
+    pub(crate) fn begin(&self, origin: Origin) -> u32 {
         self.instructions.store(0, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
-        let now_us = u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let now_us = self.now_us();
         self.started_us.store(now_us, Ordering::SeqCst);
+        self.counted_us.store(now_us, Ordering::Relaxed);
         let of_client = if origin == Origin::Socket { OF_CLIENT } else { 0 };
         let run = self.state.load(Ordering::SeqCst) / RUN + 1;
-        self.state.store(run * RUN | RUNNING | of_client, Ordering::SeqCst);
+        self.state.store((run * RUN) | RUNNING | of_client, Ordering::SeqCst);
+        self.period.swap(FIRST_PERIOD, Ordering::Relaxed)
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Ends the run; says what stopped it, if anything did.
@@ -89,14 +107,23 @@ impl Watchdog {
         self.origin.elapsed().saturating_sub(started)
     }
 
-    /// Counts instructions; `true` once the script has to stop, from then on for ever.
-    pub(crate) fn count(&self, instructions: u64) -> bool {
-        let used = self.instructions.fetch_add(instructions, Ordering::Relaxed) + instructions;
-        if used > self.max_instructions {
+    /// Counts the instructions of a period; says how long the next one is.
+    pub(crate) fn count(&self, instructions: u32) -> u32 {
+        const FAST_US: u64 = 5_000;
+        const SLOW_US: u64 = 50_000;
+        let used = self.instructions.fetch_add(instructions.into(), Ordering::Relaxed);
+        if used + u64::from(instructions) > self.max_instructions {
             self.stop(TOO_MANY_INSTRUCTIONS, RUNNING, 0);
         }
         self.look_at_clock();
-        self.has_to_stop()
+        let now_us = self.now_us();
+        let next = match now_us.saturating_sub(self.counted_us.swap(now_us, Ordering::Relaxed)) {
+            ..FAST_US => LONG_PERIOD,
+            FAST_US..SLOW_US => FIRST_PERIOD,
+            _ => SHORT_PERIOD,
+        };
+        self.period.store(next, Ordering::Relaxed);
+        next
     }
 
     /// Counts a command or a protected call, in which time passes without instructions; `true` once the script has
@@ -114,7 +141,7 @@ impl Watchdog {
         }
     }
 
-    fn has_to_stop(&self) -> bool {
+    pub(crate) fn has_to_stop(&self) -> bool {
         self.state.load(Ordering::Relaxed) & STOP != 0
     }
 
@@ -172,7 +199,8 @@ mod tests {
         dog.begin(Origin::Socket);
         assert!(dog.may_write());
         assert!(dog.kill().unwrap_err().0.starts_with("UNKILLABLE"));
-        assert!(!dog.count(1));
+        dog.count(1);
+        assert!(!dog.has_to_stop());
         assert_eq!(dog.end(), None);
         assert!(dog.kill().unwrap_err().0.starts_with("NOTBUSY"));
     }
@@ -188,6 +216,20 @@ mod tests {
         dog.stop_script_of_client();
         assert!(dog.count_call());
         assert!(dog.end().unwrap().0.contains("shutting down"));
+    }
+
+    #[test]
+    fn a_script_that_spends_its_time_in_the_library_is_counted_more_often() {
+        let dog = Watchdog::new(u64::MAX, Duration::from_secs(3600));
+        dog.begin(Origin::Socket);
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(dog.count(FIRST_PERIOD), SHORT_PERIOD);
+        assert_eq!(
+            dog.begin(Origin::Socket),
+            SHORT_PERIOD,
+            "the next script begins with the first period again"
+        );
+        assert_eq!(dog.begin(Origin::Socket), FIRST_PERIOD);
     }
 
     #[test]

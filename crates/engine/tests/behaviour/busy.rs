@@ -13,6 +13,8 @@ use crate::{error, eval, run};
 
 const CALLS: &str = "while true do redis.call('GET', 'x') end";
 const LIBRARY: &str = "while true do string.rep('x', 1000000) end";
+/// Slow enough that instructions are counted more often.
+const HUGE: &str = "while true do string.rep('x', 5000000) end";
 /// Lua keeps equal strings once, so this takes time rather than memory.
 const SAME: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000) end";
 const CAUGHT: &str = "while true do pcall(string.rep, 'x', 1000000) end";
@@ -40,7 +42,7 @@ fn begin(server: &Server, script: &str) -> TcpStream {
 #[test]
 fn a_script_of_a_client_leaves_the_runtime_to_others_and_can_be_killed() {
     let server = Server::start(patient());
-    for script in [CALLS, LIBRARY, SAME, CAUGHT, "while true do end"] {
+    for script in [CALLS, LIBRARY, HUGE, SAME, CAUGHT, "while true do end"] {
         let mut client = begin(&server, script);
         assert!(server.runs_tasks(), "{script} holds the runtime up");
         let mut other = server.connect();
