@@ -26,7 +26,7 @@ const MAX_MEMORY: u64 = 512 << 20;
 ///
 /// `test` is the full name of the calling test: the child process is this test binary with this one test.
 pub fn fuzz(test: &str, valid: &[&str], read: impl Fn(&str)) {
-    let documents = budget(400, 20_000);
+    let documents = budget(1_000, 20_000);
     if let Some(progress) = std::env::var_os(PROGRESS) {
         return read_all(Path::new(&progress), documents, valid, read);
     }

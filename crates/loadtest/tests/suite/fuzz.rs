@@ -52,7 +52,7 @@ fn the_plan_that_is_mutated_is_right() {
 #[test]
 fn mutated_plans_in_toml_are_read_within_limits() {
     fuzz("fuzz::mutated_plans_in_toml_are_read_within_limits", &[TOML], |text| {
-        drop(Plan::read(text, Format::Toml))
+        drop(Plan::read(text, Format::Toml));
     });
 }
 
@@ -61,6 +61,6 @@ fn mutated_plans_in_json_are_read_within_limits() {
     // The second one made the reader loop.
     let documents = [&json(), r#"{"a":[{"b":1,,}]}"#];
     fuzz("fuzz::mutated_plans_in_json_are_read_within_limits", &documents, |text| {
-        drop(Plan::read(text, Format::Json))
+        drop(Plan::read(text, Format::Json));
     });
 }

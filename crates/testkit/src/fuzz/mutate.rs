@@ -200,7 +200,8 @@ mod tests {
         let valid =
             ["name = \"shop\"\nload = { rate = 100, for = \"30s\" }\n", "{\"name\": [1, 2, {\"a\": null}]}"];
         let all: HashSet<String> = (0..1000).map(|number| document(number, &valid)).collect();
-        assert!(all.len() > 950, "{}", all.len());
+        // Short documents that are cut off at the same place are equal.
+        assert!(all.len() > 900, "{}", all.len());
         assert!((0..1000).all(|number| all.contains(&document(number, &valid))));
         assert!(all.iter().all(|document| document.len() <= LONG + (64 << 10)));
     }

@@ -1,0 +1,31 @@
+//! The card of the chat on the Overview.
+
+use hob_web::look::{Tone, Unit};
+use hob_web::{Card, Figure, Service as _};
+
+use crate::chat::Chat;
+use crate::pages::total;
+
+pub(crate) async fn card(chat: &Chat) -> Card {
+    let nodes = chat.nodes().await;
+    let load = nodes.as_ref().map_or_else(|_| chat.inner.hub.load(), |nodes| total(nodes));
+    let (tone, word) = match &nodes {
+        Ok(nodes) if nodes.is_empty() => (Tone::Warn, "no node has a lease".to_owned()),
+        Ok(_) => (Tone::Good, format!("{} online", load.users)),
+        Err(_) => (Tone::Bad, "hot state does not answer".to_owned()),
+    };
+    let figure = |label, value, unit: Unit| Figure { label, value: unit.of(value) };
+    Card {
+        title: Chat::TITLE,
+        href: Chat::HREF,
+        tone,
+        word,
+        figures: vec![
+            figure("connections", load.connections as f64, Unit::Count),
+            figure("messages", load.messages_per_s(), Unit::PerSecond),
+            figure("deliveries", load.deliveries_per_s(), Unit::PerSecond),
+        ],
+        spark: Vec::new(),
+        troubles: Vec::new(),
+    }
+}

@@ -1,0 +1,26 @@
+//! What the chat exports at `/metrics`.
+
+use hob_house::Metric;
+use metrics::{counter, gauge};
+
+const CONNECTIONS: &str = "hob_chat_connections";
+const MESSAGES: &str = "hob_chat_messages_total";
+const DELIVERIES: &str = "hob_chat_deliveries_total";
+
+pub(crate) const METRICS: &[Metric] = &[
+    Metric::gauge(CONNECTIONS, "Connections of clients to this node."),
+    Metric::counter(MESSAGES, "Messages that this node took."),
+    Metric::counter(DELIVERIES, "What this node sent to its clients: messages, typing, presence."),
+];
+
+pub(crate) fn connections(open: u64) {
+    gauge!(CONNECTIONS).set(open as f64);
+}
+
+pub(crate) fn message() {
+    counter!(MESSAGES).increment(1);
+}
+
+pub(crate) fn deliveries(count: u64) {
+    counter!(DELIVERIES).increment(count);
+}

@@ -1,0 +1,47 @@
+//! The card of the gateway on the Overview.
+
+use hob_web::look::{Quantity, Tone, Unit};
+use hob_web::{Card, Figure, Service as _, Trouble};
+
+use crate::Error;
+use crate::gateway::Gateway;
+use crate::picture::merged;
+
+pub(crate) async fn card(gateway: &Gateway) -> Card {
+    try_card(gateway).await.unwrap_or_else(|error| Card {
+        title: Gateway::TITLE,
+        href: Gateway::HREF,
+        tone: Tone::Warn,
+        word: "no numbers".to_owned(),
+        figures: Vec::new(),
+        spark: Vec::new(),
+        troubles: vec![Trouble {
+            tone: Tone::Warn,
+            text: format!("The gateway's numbers cannot be read: {error}"),
+            href: Gateway::HREF.to_owned(),
+            since_ms: None,
+        }],
+    })
+}
+
+async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
+    let picture = gateway.picture();
+    let (summary, minutes) = tokio::try_join!(picture.summary(), picture.latency(None, 60))?;
+    let figure = |label, value| Figure { label, value };
+    let p99 = merged(&minutes).percentile(99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
+    let serving = gateway.address().is_some();
+    Ok(Card {
+        title: Gateway::TITLE,
+        href: Gateway::HREF,
+        tone: if serving { Tone::Good } else { Tone::Idle },
+        word: if serving { "serving" } else { "no upstream" }.to_owned(),
+        figures: vec![
+            figure("requests", Unit::PerSecond.of(summary.per_second as f64)),
+            figure("p99", Unit::Millis.of(p99)),
+            figure("limited", Quantity::share(summary.limited, summary.total)),
+            figure("errors", Quantity::share(summary.errors, summary.total)),
+        ],
+        spark: minutes.iter().map(|minute| Some(minute.histogram.count() as f64 / 60.0)).collect(),
+        troubles: Vec::new(),
+    })
+}

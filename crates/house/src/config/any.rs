@@ -1,0 +1,98 @@
+//! Sections whose types only their owners know: the program reads, checks, shows and reloads them all alike.
+
+use std::any::Any;
+use std::fmt;
+
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use super::Section;
+use super::layers::{BadConfig, Layers, Setting};
+use super::live::Live;
+
+/// A kind of section, without its type.
+#[derive(Clone, Copy)]
+pub struct SectionKind {
+    pub name: &'static str,
+    pub about: &'static str,
+    check: fn(Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>,
+    settings: fn(&Layers) -> Result<Vec<Setting>, BadConfig>,
+    live: fn(&Layers) -> Result<AnyLive, BadConfig>,
+}
+
+/// A section in force, without its type.
+pub struct AnyLive {
+    /// A `Live<S>`.
+    live: Box<dyn Any + Send + Sync>,
+    replace: Box<dyn Fn(&Layers) -> Result<(), BadConfig> + Send + Sync>,
+}
+
+impl SectionKind {
+    #[must_use]
+    pub const fn of<S: Section>() -> Self {
+        Self {
+            name: S::NAME,
+            about: S::ABOUT,
+            check: check::<S>,
+            settings: settings::<S>,
+            live: AnyLive::new::<S>,
+        }
+    }
+
+    /// Whether a table of a file is such a section. An error has its place in the file.
+    pub(super) fn check(&self, table: Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
+        (self.check)(table)
+    }
+
+    /// The settings in force, each with its origin. An error means that a variable of the environment is wrong.
+    pub fn settings(&self, layers: &Layers) -> Result<Vec<Setting>, BadConfig> {
+        (self.settings)(layers)
+    }
+
+    /// The section as it is configured.
+    pub fn live(&self, layers: &Layers) -> Result<AnyLive, BadConfig> {
+        (self.live)(layers)
+    }
+}
+
+fn check<S: Section>(table: Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
+    S::deserialize(ValueDeserializer::from(table)).map(drop)
+}
+
+fn settings<S: Section>(layers: &Layers) -> Result<Vec<Setting>, BadConfig> {
+    Ok(layers.settings(&layers.section::<S>()?))
+}
+
+impl AnyLive {
+    fn new<S: Section>(layers: &Layers) -> Result<Self, BadConfig> {
+        let (live, replace) = Live::<S>::new(layers.section()?);
+        let replace = move |layers: &Layers| {
+            replace.replace(layers.section()?);
+            Ok(())
+        };
+        Ok(Self { live: Box::new(live), replace: Box::new(replace) })
+    }
+
+    /// The section with its type; `None` if it is of another.
+    #[must_use]
+    pub fn of<S: Section>(&self) -> Option<Live<S>> {
+        self.live.downcast_ref::<Live<S>>().cloned()
+    }
+
+    /// Puts what is configured now into force.
+    pub fn replace(&self, layers: &Layers) -> Result<(), BadConfig> {
+        (self.replace)(layers)
+    }
+}
+
+impl fmt::Debug for SectionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SectionKind").field(&self.name).finish()
+    }
+}
+
+impl fmt::Debug for AnyLive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyLive").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! The card of pipelines on the Overview.
+
+use hob_records::PageRequest;
+use hob_web::look::{Quantity, Tone};
+use hob_web::{Card, Figure, Service as _, Trouble};
+
+use crate::error::Result;
+use crate::pages::{PICTURE, POINTS, SHOWN, STEP, href, ms, ms_of, picture_of};
+use crate::pipelines::Pipelines;
+use crate::run::RunState;
+
+pub(crate) async fn card(pipelines: &Pipelines) -> Card {
+    try_card(pipelines).await.unwrap_or_else(|error| Card {
+        title: Pipelines::TITLE,
+        href: Pipelines::HREF,
+        tone: Tone::Bad,
+        word: "unknown".to_owned(),
+        figures: Vec::new(),
+        spark: Vec::new(),
+        troubles: vec![Trouble {
+            tone: Tone::Bad,
+            text: format!("Cannot read the state of pipelines: {error}"),
+            href: Pipelines::HREF.to_owned(),
+            since_ms: None,
+        }],
+    })
+}
+
+async fn try_card(pipelines: &Pipelines) -> Result<Card> {
+    let runs = pipelines.runs(&PageRequest::first(SHOWN)).await?.rows;
+    let running = runs.iter().filter(|run| run.state == RunState::Running).count();
+    let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
+    let troubles: Vec<Trouble> = troubled
+        .map(|run| Trouble {
+            tone: Tone::Bad,
+            text: format!("{}: {}", run.id, run.trouble),
+            href: href(&run.id),
+            since_ms: None,
+        })
+        .collect();
+    let (mut spark, mut calls, mut refused) = (vec![0_u64; POINTS], 0, 0);
+    for definition in pipelines.quotas().all().await? {
+        let gauge = pipelines.quotas().look(&definition.name).await?;
+        refused += usize::from(gauge.blocked_until.is_some());
+        let begin = picture_of(gauge.now).start;
+        for (at, count) in
+            pipelines.quotas().history(&definition.name, gauge.now.minus(PICTURE), STEP).await?
+        {
+            // A call under way counts at its deadline, which is yet to come.
+            let point = ms(at).saturating_sub(begin) / ms_of(STEP);
+            spark[usize::try_from(point).unwrap_or(POINTS).min(POINTS - 1)] += count;
+            calls += count;
+        }
+    }
+    let (tone, word) = match (troubles.len(), refused, running) {
+        (1.., _, _) => (Tone::Bad, format!("{} in trouble", troubles.len())),
+        (_, 1.., _) => (Tone::Warn, "an API refuses calls".to_owned()),
+        (_, _, 0) => (Tone::Idle, "no run".to_owned()),
+        (_, _, running) => (Tone::Good, format!("{running} running")),
+    };
+    let figures = vec![
+        Figure { label: "Calls in 30 min", value: Quantity::count(calls) },
+        Figure { label: "Running", value: Quantity::count(running) },
+    ];
+    let spark = spark.into_iter().map(|calls| Some(calls as f64)).collect();
+    Ok(Card { title: Pipelines::TITLE, href: Pipelines::HREF, tone, word, figures, spark, troubles })
+}

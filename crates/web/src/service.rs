@@ -1,0 +1,227 @@
+//! What a system is to the program that runs it. Every system implements [`Service`], and there is no other way in:
+//! the program knows them only as [`Registration`]s.
+
+use std::fmt;
+use std::future::{self, Future};
+use std::path::Path;
+use std::pin::Pin;
+
+use hob_house::config::{AnyLive, SectionKind};
+use hob_house::{House, Live, Metric, Section};
+use hob_records::Migrations;
+use hob_records::outbox::Event;
+
+use crate::{Card, Changes, Footprint, Routes};
+
+/// A system. Clones are handles to the same.
+///
+/// It is opened, started, and runs until its background tasks are told to stop.
+pub trait Service: Clone + Send + Sync + Sized + 'static {
+    /// Its section of `hob.toml`. The section's name is the name of the service: `--only` takes it, and its tables and
+    /// metrics begin with it.
+    type Config: Section;
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// What people call it.
+    const TITLE: &'static str;
+    /// Where its pages begin.
+    const HREF: &'static str;
+    /// Its icon in the navigation: the path of an SVG in a box of 20 by 20.
+    const ICON: &'static str;
+    /// The name and the text of its schema file.
+    const SCHEMA: (&'static str, &'static str);
+    const MIGRATIONS: Migrations;
+    const METRICS: &'static [Metric];
+    /// The topics of the outbox that [`relay`](Self::relay) handles.
+    const TOPICS: &'static [&'static str] = &[];
+
+    /// Prepares the service. Nothing runs before [`start`](Self::start).
+    fn open(
+        house: &House,
+        config: Live<Self::Config>,
+    ) -> impl Future<Output = Result<Self, Self::Error>> + Send;
+
+    /// Starts the background tasks. `changes` takes what open pages have to show again.
+    fn start(&self, changes: &Changes);
+
+    /// The API and the pages.
+    fn routes(&self) -> Routes;
+
+    /// How the service is, for the Overview.
+    fn card(&self) -> impl Future<Output = Card> + Send;
+
+    /// The configuration of a demo, which keeps its files below `folder`.
+    fn demo_config(
+        config: Self::Config,
+        folder: &Path,
+    ) -> impl Future<Output = Result<Self::Config, Self::Error>> + Send {
+        let _ = folder;
+        future::ready(Ok(config))
+    }
+
+    /// Gives a service that was just started something to show.
+    fn demo(&self) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Does what follows from events of the outbox. Any node may relay them, also one that does not run the service: it
+    /// is opened there, but not started. An event may come more than once.
+    fn relay(&self, events: &[Event]) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = events;
+        future::ready(Ok(()))
+    }
+
+    /// Where clients reach the service besides the API: `https://127.0.0.1:7080`.
+    fn url(&self) -> Option<String> {
+        None
+    }
+
+    /// What it takes of the store, if it was measured.
+    fn footprint(&self) -> Option<Footprint> {
+        None
+    }
+}
+
+/// Why a service could not do something.
+pub type ServiceError = Box<dyn std::error::Error + Send + Sync>;
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A service that is not opened yet, without its type.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    pub title: &'static str,
+    pub href: &'static str,
+    pub schema: (&'static str, &'static str),
+    pub migrations: Migrations,
+    pub metrics: &'static [Metric],
+    pub topics: &'static [&'static str],
+    pub section: SectionKind,
+    open: for<'a> fn(&'a House, &'a AnyLive) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
+    open_demo:
+        for<'a> fn(&'a House, &'a AnyLive, &'a Path) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
+}
+
+impl Registration {
+    #[must_use]
+    pub const fn of<S: Service>() -> Self {
+        Self {
+            title: S::TITLE,
+            href: S::HREF,
+            schema: S::SCHEMA,
+            migrations: S::MIGRATIONS,
+            metrics: S::METRICS,
+            topics: S::TOPICS,
+            section: SectionKind::of::<S::Config>(),
+            open: |house, config| Box::pin(open::<S>(house, config)),
+            open_demo: |house, config, folder| Box::pin(open_demo::<S>(house, config, folder)),
+        }
+    }
+
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.section.name
+    }
+
+    pub async fn open(&self, house: &House, config: &AnyLive) -> Result<Box<dyn AnyService>, ServiceError> {
+        (self.open)(house, config).await
+    }
+
+    /// Opens the service for a demo, which keeps its files below `folder`.
+    pub async fn open_demo(
+        &self,
+        house: &House,
+        config: &AnyLive,
+        folder: &Path,
+    ) -> Result<Box<dyn AnyService>, ServiceError> {
+        (self.open_demo)(house, config, folder).await
+    }
+}
+
+fn section<S: Service>(config: &AnyLive) -> Result<Live<S::Config>, ServiceError> {
+    config.of().ok_or_else(|| format!("not the section [{}]", S::Config::NAME).into())
+}
+
+async fn open<S: Service>(house: &House, config: &AnyLive) -> Result<Box<dyn AnyService>, ServiceError> {
+    Ok(Box::new(Opened(S::open(house, section::<S>(config)?).await?)))
+}
+
+async fn open_demo<S: Service>(
+    house: &House,
+    config: &AnyLive,
+    folder: &Path,
+) -> Result<Box<dyn AnyService>, ServiceError> {
+    let config = section::<S>(config)?.now().as_ref().clone();
+    let config = S::demo_config(config, folder).await?;
+    Ok(Box::new(Opened(S::open(house, Live::fixed(config)).await?)))
+}
+
+/// An opened service, without its type. The methods are those of [`Service`].
+pub trait AnyService: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn title(&self) -> &'static str;
+    fn href(&self) -> &'static str;
+    fn start(&self, changes: &Changes);
+    fn routes(&self) -> Routes;
+    fn card(&self) -> Answer<'_, Card>;
+    fn demo(&self) -> Answer<'_, Result<(), ServiceError>>;
+    fn relay<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Result<(), ServiceError>>;
+    fn url(&self) -> Option<String>;
+    fn footprint(&self) -> Option<Footprint>;
+}
+
+/// Keeps the methods of the two traits apart.
+struct Opened<S>(S);
+
+impl<S: Service> AnyService for Opened<S> {
+    fn name(&self) -> &'static str {
+        S::Config::NAME
+    }
+
+    fn title(&self) -> &'static str {
+        S::TITLE
+    }
+
+    fn href(&self) -> &'static str {
+        S::HREF
+    }
+
+    fn start(&self, changes: &Changes) {
+        self.0.start(changes);
+    }
+
+    /// The link in the navigation comes first.
+    fn routes(&self) -> Routes {
+        Routes::new().nav(S::TITLE, S::HREF, S::ICON).merge(self.0.routes())
+    }
+
+    fn card(&self) -> Answer<'_, Card> {
+        Box::pin(self.0.card())
+    }
+
+    fn demo(&self) -> Answer<'_, Result<(), ServiceError>> {
+        Box::pin(async { Ok(self.0.demo().await?) })
+    }
+
+    fn relay<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Result<(), ServiceError>> {
+        Box::pin(async { Ok(self.0.relay(events).await?) })
+    }
+
+    fn url(&self) -> Option<String> {
+        self.0.url()
+    }
+
+    fn footprint(&self) -> Option<Footprint> {
+        self.0.footprint()
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registration").field(&self.name()).finish()
+    }
+}
+
+impl fmt::Debug for dyn AnyService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Service").field(&self.name()).finish()
+    }
+}
