@@ -7,6 +7,7 @@ use hob_house::config::Secrets;
 use hob_house::{House, Live, NodeName, Tasks};
 use hob_records::Records;
 use hob_schema::Layout;
+use hob_web::Service as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 /// Serves until it is killed. `store` is the address of a Redis.
@@ -24,7 +25,7 @@ pub(crate) async fn run(toml: &str, store: &str) -> Result<()> {
         tasks: Tasks::new(),
     };
     let gateway = Gateway::open(&house, Live::fixed(toml::from_str::<Config>(toml)?)).await?;
-    gateway.start();
+    gateway.start(&hob_web::Changes::detached(&house));
     println!("{}", gateway.address().context("no upstream")?);
     std::future::pending().await
 }

@@ -1,5 +1,6 @@
 //! What hot state an item takes while its call is under way, as Redis says with `MEMORY USAGE`, and what is left.
 
+use hob_web::Service as _;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
     let (house, pipelines) = ours::pipelines(&hot, folder.path(), 200).await?;
     let plan = pipelines.put_plan(&plan).await?;
     let run = pipelines.start_run(&plan.name, None).await?;
-    pipelines.start();
+    pipelines.start(&hob_web::Changes::detached(&house));
     while pipelines.quotas().look(&plan.quota).await?.in_flight < IN_FLIGHT {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -1,5 +1,6 @@
 //! The work in Hob: a run of a plan whose one step does nothing.
 
+use hob_web::Service as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ pub(crate) async fn run(hot: &HotAddress, items: u64, redis: Option<u32>) -> Res
     let processes = redis.into_iter().chain([std::process::id()]).collect();
     let (begun, usage) = (Instant::now(), Usage::start(processes)?);
     let run = pipelines.start_run(&plan.name, None).await?;
-    pipelines.start();
+    pipelines.start(&hob_web::Changes::detached(&house));
     while pipelines.run(&run.id).await?.state != RunState::Completed {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -56,6 +57,6 @@ pub(crate) async fn pipelines(hot: &Hot, folder: &Path, batch: u32) -> Result<(H
     let records = Records::open(&Address::sqlite(folder.join("bench.db")), &[MIGRATIONS]).await?;
     let house = House::new(hot.clone(), Layout::Plain, records, NodeName::random());
     let config = Config { folder: folder.to_owned(), batch, ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config))?;
+    let pipelines = Pipelines::open(&house, Live::fixed(config)).await?;
     Ok((house, pipelines))
 }

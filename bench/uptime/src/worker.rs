@@ -12,6 +12,7 @@ use hob_schema::Layout;
 use hob_uptime::check::Kind;
 use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::{Config, Uptime};
+use hob_web::Service as _;
 use hob_web::Web;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use hob_hot::limit::{Algorithm, Rule, Window};
 use hob_hot::{BusEvent, Hot, Topic};
-use hob_house::{House, Live, Task, Tasks};
-use hob_records::{Records, RecordsId};
-use hob_web::Changes;
+use hob_house::{House, Live, Metric, Task, Tasks};
+use hob_records::{Migrations, Records, RecordsId, outbox};
+use hob_web::{Card, Changes, Routes, Service};
 use serde::Deserialize;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
+use crate::changes::{COUNTS, MESSAGE_CREATED};
 use crate::hub::{Confirmation, Dispatch, Hub};
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
 use crate::live::News;
@@ -22,7 +23,7 @@ use crate::recent::Recent;
 use crate::token::Tokens;
 use crate::typing::Typing;
 use crate::unread::Unread;
-use crate::{Config, Error};
+use crate::{Config, Error, card, demo, metrics, pages, routes};
 
 /// Changes of one conversation are made one after the other on a node, so that its subscribers are told in order
 /// without waiting for each other.
@@ -67,9 +68,20 @@ pub(crate) struct Inner {
     rebuild: Notify,
 }
 
-impl Chat {
-    /// Prepares the chat. Nothing runs before [`Chat::start`].
-    pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+impl Service for Chat {
+    type Config = Config;
+    type Error = Error;
+
+    const TITLE: &'static str = "Chat";
+    const HREF: &'static str = "/chat";
+    const ICON: &'static str = "M3.5 4h13v9.5H9L5.5 16.5v-3h-2z";
+    const SCHEMA: (&'static str, &'static str) =
+        ("schemas/chat.toml", include_str!("../../../schemas/chat.toml"));
+    const MIGRATIONS: Migrations = crate::MIGRATIONS;
+    const METRICS: &'static [Metric] = metrics::METRICS;
+    const TOPICS: &'static [&'static str] = &[MESSAGE_CREATED.0, COUNTS.0];
+
+    async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
         let now = config.now();
         let env = |name: &str| match name {
             "MESSAGE_RATE_WINDOW" if now.message_rate_window.is_some() => {
@@ -107,8 +119,8 @@ impl Chat {
         Ok(chat)
     }
 
-    /// Starts the background tasks.
-    pub fn start(&self) {
+    fn start(&self, changes: &Changes) {
+        let _ = self.inner.changes.set(changes.clone());
         let tasks = &self.inner.tasks;
         let chat = self.clone();
         tasks.spawn("chat node", move |task| chat.clone().keep_alive(task));
@@ -129,11 +141,25 @@ impl Chat {
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
     }
 
-    /// Has open pages of the console follow what happens.
-    pub fn show_changes(&self, changes: &Changes) {
-        let _ = self.inner.changes.set(changes.clone());
+    fn routes(&self) -> Routes {
+        routes::routes().merge(pages::routes()).with_state(self.clone())
     }
 
+    async fn card(&self) -> Card {
+        card::card(self).await
+    }
+
+    async fn demo(&self) -> Result<(), Error> {
+        demo::start(self);
+        Ok(())
+    }
+
+    async fn relay(&self, events: &[outbox::Event]) -> Result<(), Error> {
+        self.follow_up(events).await
+    }
+}
+
+impl Chat {
     /// The name of this node.
     pub fn node_name(&self) -> &str {
         &self.inner.node_name

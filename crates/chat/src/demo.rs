@@ -49,20 +49,18 @@ const ROOMS: [Script; 2] = [
 /// Between two lines of a room.
 const PAUSE: std::ops::Range<u64> = 2_000..7_000;
 
-impl Chat {
-    /// Has bots talk in two rooms; `you` is a member of both.
-    pub fn start_demo(&self) {
-        for room in &ROOMS {
-            let chat = self.clone();
-            self.inner.tasks.spawn(format!("chat demo {}", room.id), move |task| {
-                let chat = chat.clone();
-                async move {
-                    if let Err(error) = perform(&chat, room, &task).await {
-                        tracing::debug!(%error, "the bots pause");
-                    }
+/// Has bots talk in two rooms; `you` is a member of both.
+pub(crate) fn start(chat: &Chat) {
+    for room in &ROOMS {
+        let bots = chat.clone();
+        chat.inner.tasks.spawn(format!("chat demo {}", room.id), move |task| {
+            let chat = bots.clone();
+            async move {
+                if let Err(error) = perform(&chat, room, &task).await {
+                    tracing::debug!(%error, "the bots pause");
                 }
-            });
-        }
+            }
+        });
     }
 }
 

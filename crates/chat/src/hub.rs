@@ -97,12 +97,12 @@ impl Hub {
 
     pub(crate) fn count_message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!("hob_chat_messages_total").increment(1);
+        crate::metrics::message();
     }
 
     fn count_deliveries(&self, told: u64) {
         self.deliveries.fetch_add(told, Ordering::Relaxed);
-        metrics::counter!("hob_chat_deliveries_total").increment(told);
+        crate::metrics::deliveries(told);
     }
 
     /// The room of a channel, with this subscriber in it, pending; `None` if it is subscribed already.

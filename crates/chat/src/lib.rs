@@ -6,6 +6,7 @@
 
 mod block;
 mod bucket;
+mod card;
 mod changes;
 mod channel;
 mod chat;
@@ -19,6 +20,7 @@ pub mod keys;
 mod live;
 mod member;
 mod message;
+mod metrics;
 mod node;
 mod pages;
 mod participants;

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
 use hob_records::{PageRequest, Query as Sql, Read as _, outbox, sql};
-use hob_web::look::{Tone, Unit, When};
-use hob_web::{Access, Card, Console, Figure, Form, Page, Problem, Query, Routes, Scope};
+use hob_web::look::When;
+use hob_web::{Access, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
 use crate::keys::UserId;
@@ -25,7 +25,6 @@ const PEOPLE: u16 = 50;
 
 pub(crate) fn routes() -> Routes<Chat> {
     Routes::new()
-        .nav("Chat", "/chat")
         .page(Access::read("chat"), "/chat", chat)
         .page(Access::read("chat"), "/chat/operator", operator)
         .action(Access::write("chat"), "/chat/say", say)
@@ -267,35 +266,8 @@ async fn operator(State(chat): State<Chat>, console: Console) -> Result<Page, Pr
     console.page("Chat nodes", &page)
 }
 
-fn total(nodes: &[NodeLoad]) -> Load {
+pub(crate) fn total(nodes: &[NodeLoad]) -> Load {
     nodes.iter().fold(Load::default(), |total, node| total.plus(node.load))
-}
-
-impl Chat {
-    /// How the chat is, for the Overview.
-    pub async fn card(&self) -> Card {
-        let nodes = self.nodes().await;
-        let load = nodes.as_ref().map_or_else(|_| self.inner.hub.load(), |nodes| total(nodes));
-        let (tone, word) = match &nodes {
-            Ok(nodes) if nodes.is_empty() => (Tone::Warn, "no node has a lease".to_owned()),
-            Ok(_) => (Tone::Good, format!("{} online", load.users)),
-            Err(_) => (Tone::Bad, "hot state does not answer".to_owned()),
-        };
-        let figure = |label, value, unit: Unit| Figure { label, value: unit.of(value) };
-        Card {
-            title: "Chat",
-            href: "/chat",
-            tone,
-            word,
-            figures: vec![
-                figure("connections", load.connections as f64, Unit::Count),
-                figure("messages", load.messages_per_s(), Unit::PerSecond),
-                figure("deliveries", load.deliveries_per_s(), Unit::PerSecond),
-            ],
-            spark: Vec::new(),
-            troubles: Vec::new(),
-        }
-    }
 }
 
 impl From<Message> for Line {

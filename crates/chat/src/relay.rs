@@ -35,7 +35,7 @@ struct Announcement<'a> {
 
 impl Chat {
     /// Does what follows from events of the outbox.
-    pub async fn relay(&self, events: &[outbox::Event]) -> Result<(), Error> {
+    pub(crate) async fn follow_up(&self, events: &[outbox::Event]) -> Result<(), Error> {
         let mut created: BTreeMap<ConversationId, Vec<(u64, MessageCreated)>> = BTreeMap::new();
         let mut counts: BTreeMap<ConversationId, Vec<Whose>> = BTreeMap::new();
         for event in events {

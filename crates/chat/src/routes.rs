@@ -14,22 +14,17 @@ use axum::response::{IntoResponse, Response};
 use hob_web::{Access, Origin, Problem, Routes};
 
 use crate::keys::{ConversationId, UserId};
-use crate::{Chat, Error, Refusal, pages, socket};
+use crate::{Chat, Error, Refusal, socket};
 
 const READ: Access = Access::read("chat");
 const WRITE: Access = Access::write("chat");
 
-impl Chat {
-    /// The routes of the chat.
-    pub fn routes(&self) -> Routes {
-        conversations::routes()
-            .merge(messages::routes())
-            .merge(people::routes())
-            .merge(feed::routes())
-            .merge(pages::routes())
-            .socket(Access::Public, "/connection/websocket", connect)
-            .with_state(self.clone())
-    }
+pub(crate) fn routes() -> Routes<Chat> {
+    conversations::routes().merge(messages::routes()).merge(people::routes()).merge(feed::routes()).socket(
+        Access::Public,
+        "/connection/websocket",
+        connect,
+    )
 }
 
 /// Clients of the Centrifugo protocol. Who they are is said by the token in their first command.

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use hob_house::{House, Live, Task};
+use hob_house::Task;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::client::legacy::Client;
@@ -33,32 +33,26 @@ const PAGES: [(Method, &str, u32); 7] = [
 /// Bots, each with an address of its own. The last one clicks without a pause, and meets the limits.
 const BOTS: u8 = 12;
 
-impl Gateway {
-    /// A gateway before a small site, instead of what the configuration says, with bots that click on it.
-    pub async fn open_demo(house: &House, config: &Config) -> Result<Self, Error> {
-        let listen = |address| move |source| Error::Listen { address, source };
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = TcpListener::bind(address).await.map_err(listen(address))?;
-        let site = listener.local_addr().map_err(listen(address))?;
-        let stop = house.tasks.stop_token();
-        tokio::spawn(async move {
-            let served = axum::serve(listener, app()).with_graceful_shutdown(stop.cancelled_owned());
-            if let Err(error) = served.await {
-                tracing::warn!(%error, "the demo's site ended");
-            }
-        });
-        let at = |listen| Live::fixed(demo_config(listen, site));
-        let gateway = match Self::open(house, at(config.listen)).await {
-            // A port that is taken is replaced by a free one.
-            Err(Error::Listen { .. }) => Self::open(house, at(address)).await?,
-            opened => opened?,
-        };
-        if let Some(gateway) = gateway.address() {
-            for bot in 1..=BOTS {
-                house.tasks.spawn(format!("gateway demo bot {bot}"), move |task| click(task, gateway, bot));
-            }
+/// A gateway before a small site, instead of what the configuration says.
+pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = TcpListener::bind(any).await.map_err(|source| Error::Listen { address: any, source })?;
+    let site = listener.local_addr().map_err(|source| Error::Listen { address: any, source })?;
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, app()).await {
+            tracing::warn!(%error, "demo site stopped");
         }
-        Ok(gateway)
+    });
+    // A port that is taken is replaced by a free one.
+    let free = TcpListener::bind(config.listen).await.is_ok();
+    Ok(demo_config(if free { config.listen } else { any }, site))
+}
+
+/// Has bots click on the site.
+pub(crate) fn start(gateway: &Gateway) {
+    let Some(address) = gateway.address() else { return };
+    for bot in 1..=BOTS {
+        gateway.tasks().spawn(format!("gateway demo bot {bot}"), move |task| click(task, address, bot));
     }
 }
 

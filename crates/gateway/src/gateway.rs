@@ -1,18 +1,18 @@
-//! The service: opens, starts its background tasks, hands out its parts.
+//! The gateway as a service: opens, starts its background tasks, hands out its parts.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_house::{House, Live, Task};
+use hob_house::{House, Live, Metric, Task, Tasks};
 use hob_records::{Migrations, migrations};
-use hob_web::Changes;
+use hob_web::{Card, Changes, Routes, Service};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::Error;
 use crate::admission::Admission;
 use crate::config::Config;
 use crate::keys::{InstanceId, Keys};
@@ -23,6 +23,7 @@ use crate::policy::Policy;
 use crate::proxy::Proxy;
 use crate::publish::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
 use crate::route::Endpoints;
+use crate::{Error, card, demo, metrics, pages, routes};
 
 /// The gateway's tables.
 pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
@@ -56,9 +57,20 @@ struct Door {
     address: SocketAddr,
 }
 
-impl Gateway {
-    /// Checks the configuration and opens the listener, if there is an upstream. Nothing runs yet.
-    pub async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+impl Service for Gateway {
+    type Config = Config;
+    type Error = Error;
+
+    const TITLE: &'static str = "Gateway";
+    const HREF: &'static str = "/gateway";
+    const ICON: &'static str = "M3 6h9m-3-3 3 3-3 3m8 5H8m3-3-3 3 3 3";
+    const SCHEMA: (&'static str, &'static str) =
+        ("schemas/gateway.toml", include_str!("../../../schemas/gateway.toml"));
+    const MIGRATIONS: Migrations = MIGRATIONS;
+    const METRICS: &'static [Metric] = metrics::METRICS;
+
+    /// Checks the configuration and opens the listener, if there is an upstream.
+    async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
         let now = config.now();
         let policy = Policy::new(&now)?;
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
@@ -87,7 +99,7 @@ impl Gateway {
     }
 
     /// Begins to serve clients, to publish what it counts, and to follow its configuration.
-    pub fn start(&self) {
+    fn start(&self, changes: &Changes) {
         let tasks = &self.inner.house.tasks;
         let gateway = self.clone();
         tasks.spawn("gateway metrics", move |task| gateway.clone().publish(task));
@@ -99,19 +111,42 @@ impl Gateway {
             let gateway = self.clone();
             tasks.spawn("gateway upstreams", move |task| gateway.clone().examine(task));
         }
-    }
-
-    /// Tells open pages, every second, that there are new numbers, if there are.
-    pub fn keep_pages_current(&self, changes: &Changes) {
         let (gateway, changes) = (self.clone(), changes.clone());
-        let tell = move |task| gateway.clone().tell(changes.clone(), task);
-        self.inner.house.tasks.spawn("gateway pages", tell);
+        tasks.spawn("gateway pages", move |task| gateway.clone().tell(changes.clone(), task));
     }
 
+    fn routes(&self) -> Routes {
+        routes::routes().merge(pages::routes()).with_state(self.clone())
+    }
+
+    async fn card(&self) -> Card {
+        card::card(self).await
+    }
+
+    async fn demo_config(config: Config, _: &Path) -> Result<Config, Error> {
+        demo::config(&config).await
+    }
+
+    async fn demo(&self) -> Result<(), Error> {
+        demo::start(self);
+        Ok(())
+    }
+
+    fn url(&self) -> Option<String> {
+        let scheme = if self.inner.config.now().tls_certificate.is_some() { "https" } else { "http" };
+        self.address().map(|address| format!("{scheme}://{address}"))
+    }
+}
+
+impl Gateway {
     /// Where clients come in; `None` without an upstream.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.inner.door.as_ref().map(|door| door.address)
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.inner.house.tasks
     }
 
     /// Decides about requests and counts them, for services that do without the proxy.

@@ -6,10 +6,10 @@
 //! - [`identity`]: who a client is.
 //! - [`Policy`], [`Rule`]: what the configuration says; [`Limiter`] keeps it.
 //! - [`Meter`]: records requests; what it counts is flushed to hot state and saved in the records.
-//! - [`Gateway::routes`]: the API and the console's pages.
 //! - [`Picture`]: reads what all instances counted.
 
 mod admission;
+mod card;
 mod config;
 mod demo;
 mod error;
@@ -21,10 +21,10 @@ pub mod keys;
 mod layer;
 mod limiter;
 mod meter;
+mod metrics;
 mod pages;
 mod picture;
 mod policy;
-mod prometheus;
 mod proxy;
 mod publish;
 mod refusal;

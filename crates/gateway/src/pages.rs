@@ -6,15 +6,15 @@ use askama::Template;
 use axum::extract::State;
 use hob_web::chart::{Bars, HeatMap, Line};
 use hob_web::look::{Badge, Empty, Field, Markup, Quantity, Tone, Unit, When};
-use hob_web::{Access, Card, Console, Figure, Page, Problem, Query, Routes};
+use hob_web::{Access, Console, Page, Problem, Query, Routes};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
+use crate::Histogram;
 use crate::gateway::Gateway;
 use crate::limiter::LiveRule;
 use crate::picture::{EndpointPicture, InstancePicture, LimitPicture, MinuteLatency, Summary, merged};
 use crate::rule::{Keeping, Mode};
-use crate::{Error, Histogram};
 
 const READ: Access = Access::read("gateway");
 const MINUTE_MS: u64 = 60_000;
@@ -264,46 +264,4 @@ async fn limits(console: Console, State(gateway): State<Gateway>) -> Result<Page
         rules.push(RuleRow::new(live, seen));
     }
     console.page("Limits", &Limits { rules })
-}
-
-impl Gateway {
-    /// How the gateway is, for the Overview.
-    pub async fn card(&self) -> Card {
-        self.try_card().await.unwrap_or_else(|error| Card {
-            title: "Gateway",
-            href: "/gateway",
-            tone: Tone::Warn,
-            word: "no numbers".to_owned(),
-            figures: Vec::new(),
-            spark: Vec::new(),
-            troubles: vec![hob_web::Trouble {
-                tone: Tone::Warn,
-                text: format!("The gateway's numbers cannot be read: {error}"),
-                href: "/gateway".to_owned(),
-                since_ms: None,
-            }],
-        })
-    }
-
-    async fn try_card(&self) -> Result<Card, Error> {
-        let picture = self.picture();
-        let (summary, minutes) = tokio::try_join!(picture.summary(), picture.latency(None, 60))?;
-        let figure = |label, value| Figure { label, value };
-        let p99 = merged(&minutes).percentile(99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
-        let serving = self.address().is_some();
-        Ok(Card {
-            title: "Gateway",
-            href: "/gateway",
-            tone: if serving { Tone::Good } else { Tone::Idle },
-            word: if serving { "serving" } else { "no upstream" }.to_owned(),
-            figures: vec![
-                figure("requests", Unit::PerSecond.of(summary.per_second as f64)),
-                figure("p99", Unit::Millis.of(p99)),
-                figure("limited", Quantity::share(summary.limited, summary.total)),
-                figure("errors", Quantity::share(summary.errors, summary.total)),
-            ],
-            spark: minutes.iter().map(|minute| Some(minute.histogram.count() as f64 / 60.0)).collect(),
-            troubles: Vec::new(),
-        })
-    }
 }

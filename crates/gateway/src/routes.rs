@@ -27,23 +27,16 @@ const MOST_CHECKS: usize = 100;
 /// Percentiles go back a day.
 const MOST_MINUTES: u64 = 24 * 60;
 
-impl Gateway {
-    /// All routes of this service.
-    #[must_use]
-    pub fn routes(&self) -> Routes {
-        Routes::new()
-            .nav("Gateway", "/gateway")
-            .api(WRITE, routes!(check))
-            .api(WRITE, routes!(check_batch))
-            .api(READ, routes!(summary))
-            .api(READ, routes!(endpoints))
-            .api(READ, routes!(errors))
-            .api(READ, routes!(instances))
-            .api(READ, routes!(hourly))
-            .api(READ, routes!(latency))
-            .merge(crate::pages::routes())
-            .with_state(self.clone())
-    }
+pub(crate) fn routes() -> Routes<Gateway> {
+    Routes::new()
+        .api(WRITE, routes!(check))
+        .api(WRITE, routes!(check_batch))
+        .api(READ, routes!(summary))
+        .api(READ, routes!(endpoints))
+        .api(READ, routes!(errors))
+        .api(READ, routes!(instances))
+        .api(READ, routes!(hourly))
+        .api(READ, routes!(latency))
 }
 
 impl From<Error> for Problem {

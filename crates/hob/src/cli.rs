@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hob_house::Period;
 use hob_web::Scope;
 
-use crate::systems::System;
+use crate::services;
 
 #[derive(Debug, Parser)]
 #[command(name = "hob", version, about, max_term_width = 100)]
@@ -386,9 +387,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) store_memory_mib: Option<u32>,
 
-    /// Run only these systems on this node
-    #[arg(long, value_delimiter = ',', value_name = "SYSTEMS")]
-    pub(crate) only: Vec<System>,
+    /// Run only these services on this node
+    #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
+    pub(crate) only: Vec<String>,
 
     /// Everything alive on loopback, records in a temporary folder, gone when stopped; a port that is taken is
     /// replaced by a free one
@@ -458,4 +459,8 @@ pub(crate) struct LoadTargets {
     /// Threads; one per core when not said
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
+}
+
+fn service_names() -> PossibleValuesParser {
+    services::ALL.iter().map(|service| service.name()).into()
 }

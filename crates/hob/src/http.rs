@@ -26,8 +26,8 @@ pub(crate) struct Place {
     pub(crate) store: Option<SocketAddr>,
     pub(crate) hot: String,
     pub(crate) records: String,
-    /// Where the gateway's clients come in, if it has an upstream.
-    pub(crate) gateway: Option<String>,
+    /// Where clients of the services come in besides the API, by name.
+    pub(crate) services: Vec<(&'static str, String)>,
 }
 
 /// What the faces look at.
@@ -48,7 +48,11 @@ pub(crate) fn routes(parts: Parts) -> Routes {
 }
 
 impl Place {
-    pub(crate) fn new(config: &Config, foundation: &Foundation, gateway: Option<SocketAddr>) -> Place {
+    pub(crate) fn new(
+        config: &Config,
+        foundation: &Foundation,
+        services: Vec<(&'static str, String)>,
+    ) -> Place {
         let address = config.hot.address().map(|address| address.to_string());
         Place {
             listen: config.server.listen,
@@ -56,10 +60,7 @@ impl Place {
             store: foundation.store.as_ref().and_then(|store| store.listener.address()),
             hot: address.unwrap_or_default(),
             records: foundation.house.records.address().to_string(),
-            gateway: gateway.map(|address| {
-                let scheme = if config.gateway.tls_certificate.is_some() { "https" } else { "http" };
-                format!("{scheme}://{address}")
-            }),
+            services,
         }
     }
 
@@ -73,8 +74,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { listen, scheme, .. } = self;
         writeln!(f, "Hob is on {scheme}://{listen}")?;
-        if let Some(gateway) = &self.gateway {
-            writeln!(f, "  gateway     {gateway}")?;
+        for (name, url) in &self.services {
+            writeln!(f, "  {name:10}  {url}")?;
         }
         writeln!(f, "  hot state   {}", self.hot)?;
         writeln!(f, "  records     {}", self.records)?;

@@ -8,14 +8,14 @@ mod foundation;
 mod http;
 mod load;
 mod log;
-mod meters;
+mod metrics;
 mod pages;
 mod pipeline;
 mod records;
 mod relay;
 mod schema;
 mod serve;
-mod systems;
+mod services;
 #[cfg(test)]
 mod table;
 mod token;

@@ -13,6 +13,7 @@ use hob_pipeline::run::{Run, RunState, Wish};
 use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Output, Pipelines};
 use hob_records::{Address, PageRequest, Records};
 use hob_schema::Layout;
+use hob_web::{Changes, Service as _};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::cli::PipelineCommand;
@@ -72,7 +73,7 @@ impl Terminal {
         house.secrets = secrets;
         let folder = self.folder.clone();
         let config = Config { folder, public_quota: self.plan.quota.to_string(), ..Config::default() };
-        let pipelines = Pipelines::open(&house, Live::fixed(config))?;
+        let pipelines = Pipelines::open(&house, Live::fixed(config)).await?;
         Ok((house, pipelines))
     }
 
@@ -99,7 +100,7 @@ impl Terminal {
         let (house, pipelines) = self.pipelines(secrets).await?;
         pipelines.put_plan(&self.plan.text).await?;
         let run = self.begin(&pipelines, fresh).await?;
-        pipelines.start();
+        pipelines.start(&Changes::detached(&house));
         let ended = tokio::select! {
             ended = watch(&pipelines, &run) => ended,
             _ = tokio::signal::ctrl_c() => Ok(()),

@@ -9,15 +9,7 @@ use hob_records::{Address, Migrations, Records};
 use crate::cli::{RecordsCommand, RecordsOptions};
 use crate::config::{self, RecordsConfig};
 use crate::exit::Exit;
-
-/// The tables of all systems, whichever of them run here: the records are one.
-pub(crate) const SYSTEMS: &[Migrations] = &[
-    hob_gateway::MIGRATIONS,
-    hob_uptime::MIGRATIONS,
-    hob_chat::MIGRATIONS,
-    hob_loadtest::MIGRATIONS,
-    hob_pipeline::MIGRATIONS,
-];
+use crate::services;
 
 pub(crate) fn run(command: &RecordsCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config.records;
@@ -47,7 +39,7 @@ pub(crate) async fn open(config: &RecordsConfig) -> Result<Records> {
     if let Some(folder) = file(config).as_deref().and_then(Path::parent) {
         std::fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
     }
-    let sets: Vec<Migrations> = [hob_web::MIGRATIONS].iter().chain(SYSTEMS).copied().collect();
+    let sets: Vec<Migrations> = [hob_web::MIGRATIONS].into_iter().chain(services::migrations()).collect();
     Records::open(&address, &sets).await.with_context(|| format!("could not open the records {address}"))
 }
 

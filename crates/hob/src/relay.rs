@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hob_house::{House, Task};
 use hob_records::outbox::{Event, Relay, Retention};
 
-use crate::systems::Outlets;
+use crate::services::Outlets;
 
 pub(crate) fn start(house: &House, outlets: Outlets) {
     let (records, outlets) = (house.records.clone(), Arc::new(outlets));

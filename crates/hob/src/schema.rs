@@ -13,18 +13,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{AuditArgs, CleanArgs, Format, InferArgs, SchemaCommand};
 use crate::exit::Exit;
+use crate::services;
 
 /// The schema of the house itself.
 const HOUSE: (&str, &str) = ("schemas/hob.toml", include_str!("../../../schemas/hob.toml"));
 
-/// The schemas of the systems.
-pub(crate) const SYSTEMS: &[(&str, &str)] = &[
-    ("schemas/gateway.toml", include_str!("../../../schemas/gateway.toml")),
-    ("schemas/uptime.toml", include_str!("../../../schemas/uptime.toml")),
-    ("schemas/chat.toml", include_str!("../../../schemas/chat.toml")),
-    ("schemas/loadtest.toml", include_str!("../../../schemas/loadtest.toml")),
-    ("schemas/pipeline.toml", include_str!("../../../schemas/pipeline.toml")),
-];
+/// The schemas of the services.
+pub(crate) const SERVICES: &[(&str, &str)] = &{
+    let mut schemas = [("", ""); services::ALL.len()];
+    let mut at = 0;
+    while at < schemas.len() {
+        schemas[at] = services::ALL[at].schema;
+        at += 1;
+    }
+    schemas
+};
 
 pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
     match command {
@@ -55,7 +58,7 @@ fn say(text: &str) -> Exit {
 /// Hob's own schemas, which are meant where no file is named.
 pub(crate) fn own() -> Result<Vec<Schema>> {
     std::iter::once(&HOUSE)
-        .chain(SYSTEMS)
+        .chain(SERVICES)
         .map(|(name, text)| Schema::parse(name, text).map_err(anyhow::Error::from))
         .collect()
 }

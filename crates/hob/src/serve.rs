@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,7 +18,7 @@ use crate::cli::ServeOptions;
 use crate::config::{self, Config, Loaded};
 use crate::foundation::Foundation;
 use crate::http::{self, Parts, Place};
-use crate::systems::Systems;
+use crate::services::{Outlets, Services};
 use crate::{log, pages, relay};
 
 /// How long background tasks may take to put down what they hold.
@@ -39,7 +40,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     let stage = if options.demo { Stage::Demo } else { Stage::Real };
     // Before anything that counts: what counts earlier counts for nobody.
     let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
-    crate::meters::describe();
+    crate::metrics::describe();
     let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), stage).await?;
     let demo_folder = match stage {
         Stage::Demo => Some(tempfile::tempdir().context("no temporary folder")?),
@@ -51,15 +52,15 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
         demo_folder: demo_folder.as_ref().map(|folder| folder.path().to_owned()),
     };
     let config = overrides.apply(loaded.config.clone());
-    let (live, replace) = config::live(config.clone());
+    let live = loaded.live(config.clone())?;
     let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
     let house = foundation.house.clone();
     let web = Web::open(&house, live.server.clone())?;
     web.start();
-    let systems = Systems::open(&web, &live, &options.only, stage).await?;
-    let roles = systems.roles();
-    relay::start(&house, systems.outlets);
-    let place = Place::new(&config, &foundation, systems.gateway);
+    let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
+    let services = Services::open(&web, &live.services, &options.only, demo).await?;
+    relay::start(&house, Outlets::new(&web, &services, Arc::clone(&live.services)));
+    let place = Place::new(&config, &foundation, services.urls());
     let stopping = CancellationToken::new();
     let parts = Parts {
         house: house.clone(),
@@ -67,15 +68,14 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
         stopping: stopping.clone(),
         metrics,
     };
-    let pages =
-        pages::around(systems.routes, &web, &foundation.keys, &place, systems.overview, systems.footprints)?;
+    let pages = pages::around(&services, &web, &foundation.keys, &place)?;
     let app = App::new(&web, pages.merge(http::routes(parts)), stage);
 
     // Before anybody is told where it is, and could ask it to stop.
     let signals = Signals::listen()?;
     place.announce();
-    start_background(foundation, roles, stopping.clone());
-    let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, replace };
+    start_background(foundation, services.names(), stopping.clone());
+    let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, live };
     tokio::spawn(signals.heed(stopping.clone(), reload));
     app.serve(socket, stopping).await;
     for task in house.tasks.stop(TASKS_STOP_WITHIN).await {
@@ -130,7 +130,6 @@ impl Overrides {
             if options.records.address.is_none() {
                 config.records.url = folder.join("hob.db").display().to_string().into();
             }
-            config.pipeline.folder = folder.join("pipelines");
         }
         config
     }
@@ -142,26 +141,25 @@ struct Reload {
     file: Option<PathBuf>,
     last: Loaded,
     web: Web,
-    replace: config::Replace,
+    live: config::Live,
 }
 
 impl Reload {
     /// Replaces what may change while the process runs. An error changes nothing.
     fn again(&mut self) {
-        match self.read() {
-            Ok(loaded) => {
-                self.replace.replace(self.overrides.apply(loaded.config.clone()));
-                self.last = loaded;
-                tracing::info!("configuration reloaded");
-            }
+        match self.try_again() {
+            Ok(()) => tracing::info!("configuration reloaded"),
             Err(error) => tracing::error!(%error, "configuration not reloaded"),
         }
     }
 
-    fn read(&self) -> Result<Loaded> {
+    fn try_again(&mut self) -> Result<()> {
         let loaded = config::reload(self.file.as_deref(), &self.last)?;
-        self.web.check_reload(&self.overrides.apply(loaded.config.clone()).server)?;
-        Ok(loaded)
+        let config = self.overrides.apply(loaded.config.clone());
+        self.web.check_reload(&config.server)?;
+        self.live.replace(config, &loaded)?;
+        self.last = loaded;
+        Ok(())
     }
 }
 

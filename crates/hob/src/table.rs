@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Parts, Place};
 use crate::pages;
-use crate::systems::Systems;
+use crate::services::{self, Services};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/routes.md");
 
@@ -29,12 +29,13 @@ Every route, and the scope that a token or a session needs for it. `public` need
 |---|---|---|
 ";
 
-const NEEDS: Needs = Needs { schemas: crate::schema::SYSTEMS, migrations: crate::records::SYSTEMS };
+fn needs() -> Needs {
+    Needs { schemas: crate::schema::SERVICES, migrations: services::migrations().leak() }
+}
 
 /// All routes, as `hob serve` mounts them.
 async fn routes(house: &House, web: &Web) -> Routes {
-    let (live, _) = crate::config::live(crate::config::Config::default());
-    let systems = Systems::open(web, &live, &[], Stage::Real).await.unwrap();
+    let services = Services::open(web, &crate::config::LiveServices::defaults(), &[], None).await.unwrap();
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
     let place = Place {
         listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
@@ -42,12 +43,11 @@ async fn routes(house: &House, web: &Web) -> Routes {
         store: None,
         hot: String::new(),
         records: String::new(),
-        gateway: None,
+        services: Vec::new(),
     };
     let metrics = PrometheusBuilder::new().build_recorder().handle();
     let parts = Parts { house: house.clone(), store: None, stopping: CancellationToken::new(), metrics };
-    let pages =
-        pages::around(systems.routes, web, &keys, &place, systems.overview, systems.footprints).unwrap();
+    let pages = pages::around(&services, web, &keys, &place).unwrap();
     pages.merge(http::routes(parts))
 }
 
@@ -61,7 +61,7 @@ fn scope(access: &Access) -> String {
 
 #[tokio::test]
 async fn every_route_is_listed_with_what_it_asks_for() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let house = TestHouse::embedded(needs(), Layout::Plain).await;
     let web = Web::open(&house, Live::fixed(Config::default())).unwrap();
     let routes = routes(&house, &web).await;
     assert_eq!(routes.clashes(), [] as [String; 0], "two schemas of the API document share a name");
@@ -83,7 +83,7 @@ async fn every_route_is_listed_with_what_it_asks_for() {
 
 #[tokio::test]
 async fn no_route_lets_in_whom_it_should_not() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let house = TestHouse::embedded(needs(), Layout::Plain).await;
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&secret, "an admin token nobody guesses").unwrap();
     let config = Config { admin_token: Some(SecretRef::File(secret.path().into())), ..Config::default() };

@@ -6,11 +6,13 @@
 pub mod config;
 mod house;
 pub mod keys;
+mod metric;
 pub mod nodes;
 mod tasks;
 
 pub use config::{Live, Period, SecretName, SecretRef, Section};
 pub use house::{House, NodeName};
+pub use metric::{Metric, MetricKind};
 pub use tasks::{Task, TaskState, Tasks};
 
 /// What [`section!`] expands to needs; not for others.

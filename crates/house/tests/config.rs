@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_house::config::{BadConfig, File, Layers, Origin};
+use hob_house::config::{BadConfig, File, Layers, Origin, SectionKind};
 use hob_house::{Period, Section, section};
-use serde::Deserialize;
 
 section! {
     /// Looks after the garden.
@@ -21,13 +20,6 @@ section! {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[derive(Default)]
-struct Whole {
-    garden: Garden,
-}
-
 fn file(folder: &Path, text: &str) -> File {
     let path = folder.join("hob.toml");
     std::fs::write(&path, text).unwrap();
@@ -42,8 +34,7 @@ fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
 fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
     let folder = tempfile::tempdir().unwrap();
     let file = file(folder.path(), "[garden]\ngnomes = 8\ncount_every = '1m'\n");
-    let whole: Whole = file.check().unwrap();
-    assert_eq!(whole.garden.gnomes, 8);
+    file.check(&[SectionKind::of::<Garden>()]).unwrap();
     let layers = Layers::new(
         Some(&file),
         variables(&[("HOB_GARDEN_GNOMES", "9"), ("HOB_GARDEN", "17"), ("GARDEN_GNOMES", "1")]),
@@ -79,7 +70,7 @@ fn a_mistake_in_the_file_is_named_with_its_place() {
         ("[garden]\ncount_every = \"30\"\n", 2, 15, "no duration"),
         ("[garden\n", 1, 8, ""),
     ] {
-        match file(folder.path(), text).check::<Whole>() {
+        match file(folder.path(), text).check(&[SectionKind::of::<Garden>()]) {
             Err(BadConfig::InFile { line: l, column: c, message, .. }) => {
                 assert_eq!((l, c), (line, column), "{text:?}: {message}");
                 assert!(message.contains(words), "{message}");

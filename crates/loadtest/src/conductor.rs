@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::load_tests::LoadTests;
 use crate::logs::{Level, Line, Ring};
-use crate::meters;
+use crate::metrics;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::run::{Ending, Event, Run, Runner, RunnerState, State};
@@ -271,7 +271,7 @@ impl Conductor {
         let report = serde_json::to_string(&Report::new(&self.plan, self.kind, start, &self.tally))?;
         let ended = runs::end(&self.tests.inner.house.records, &self.run, ending, &message, &report).await?;
         if let Changed::To(_) = ended {
-            meters::ended(ending);
+            metrics::ended(ending);
         }
         let progress = if ending == Ending::Completed { 100.0 } else { self.shown().progress };
         self.tests.show(&self.run.id, Shown { progress, ..self.shown() }).await;

@@ -20,19 +20,17 @@ const PLAN: &str = include_str!("demo/shop.toml");
 const REST: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_secs(2);
 
-impl LoadTests {
-    /// Opens the demo's shop, and tests it now and then.
-    pub fn show_off(&self) {
-        let tests = self.clone();
-        self.inner.house.tasks.spawn("load demo", move |task| {
-            let tests = tests.clone();
-            async move {
-                if let Err(error) = demonstrate(&tests, &task).await {
-                    tracing::warn!(%error, "the demo of load tests has trouble");
-                }
+/// Opens the demo's shop, and tests it now and then.
+pub(crate) fn start(tests: &LoadTests) {
+    let this = tests.clone();
+    tests.inner.house.tasks.spawn("load demo", move |task| {
+        let tests = this.clone();
+        async move {
+            if let Err(error) = demonstrate(&tests, &task).await {
+                tracing::warn!(%error, "load demo stopped");
             }
-        });
-    }
+        }
+    });
 }
 
 async fn demonstrate(tests: &LoadTests, task: &Task) -> Result<(), Error> {

@@ -13,7 +13,7 @@ mod live;
 mod load_tests;
 mod local;
 mod logs;
-mod meters;
+mod metrics;
 mod pages;
 pub mod plan;
 mod plans;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hob_house::{House, Live, Task};
-use hob_records::{Page, PageRequest, Read, UnixMs};
-use hob_web::Changes;
+use hob_house::{House, Live, Metric, Task};
+use hob_records::{Migrations, Page, PageRequest, Read, UnixMs};
+use hob_web::{Card, Changes, Routes, Service};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -24,7 +24,7 @@ use crate::runs::{self, By, Changed, NewRun, Queued};
 use crate::second::Second;
 use crate::tally::Tally;
 use crate::views::{Shown, Views};
-use crate::{Error, conductor, meters};
+use crate::{Error, card, conductor, demo, metrics, pages, routes};
 
 /// Load tests. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -75,9 +75,19 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Rounds of the above between two of the slower chores.
 const SWEEP_EVERY: u32 = 5;
 
-impl LoadTests {
-    /// Prepares the service.
-    pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+impl Service for LoadTests {
+    type Config = Config;
+    type Error = Error;
+
+    const TITLE: &'static str = "Load tests";
+    const HREF: &'static str = "/load";
+    const ICON: &'static str = "M3 16a7.5 7.5 0 1 1 14 0M10 12l3.5-4.5";
+    const SCHEMA: (&'static str, &'static str) =
+        ("schemas/loadtest.toml", include_str!("../../../schemas/loadtest.toml"));
+    const MIGRATIONS: Migrations = crate::MIGRATIONS;
+    const METRICS: &'static [Metric] = metrics::METRICS;
+
+    async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
         let (hot, records) = (house.hot.clone(), house.records.clone());
         Ok(Self {
@@ -95,20 +105,35 @@ impl LoadTests {
         })
     }
 
-    /// Says that there is something new to see.
-    pub(crate) fn changed(&self) {
-        if let Some(changes) = self.inner.changes.get() {
-            changes.tell(SERVICE);
-        }
-    }
-
-    /// Starts to work on runs, to keep their views, and to tell open pages of what changes.
-    pub fn start(&self, changes: &Changes) {
+    /// Starts to work on runs, and to keep their views.
+    fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         let tests = self.clone();
         self.inner.house.tasks.spawn("load runs", move |task| conductor::work(tests.clone(), task));
         let tests = self.clone();
         self.inner.house.tasks.spawn("load views", move |task| tests.clone().keep_views(task));
+    }
+
+    fn routes(&self) -> Routes {
+        routes::routes().merge(pages::routes()).with_state(self.clone())
+    }
+
+    async fn card(&self) -> Card {
+        card::card(self).await
+    }
+
+    async fn demo(&self) -> Result<(), Error> {
+        demo::start(self);
+        Ok(())
+    }
+}
+
+impl LoadTests {
+    /// Says that there is something new to see.
+    pub(crate) fn changed(&self) {
+        if let Some(changes) = self.inner.changes.get() {
+            changes.tell(SERVICE);
+        }
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
@@ -353,7 +378,7 @@ impl LoadTests {
         let waiting = self.take_in().await?;
         if round.is_multiple_of(SWEEP_EVERY) {
             let held = runs::held(&self.inner.house.records).await?;
-            meters::runs(waiting.len(), &held);
+            metrics::runs(waiting.len(), &held);
             self.inner.views.sweep_active(&held).await?;
             for run in &waiting {
                 self.inner.views.status(run, Shown::default()).await?;

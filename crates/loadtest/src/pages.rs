@@ -20,10 +20,9 @@ use crate::run::{Run, State};
 
 const RUNS: u16 = 20;
 
-pub(crate) fn routes(tests: &LoadTests) -> Routes {
+pub(crate) fn routes() -> Routes<LoadTests> {
     let (read, write) = (Access::read(SERVICE), Access::write(SERVICE));
     Routes::new()
-        .nav("Load tests", "/load")
         .page(read.clone(), "/load", home)
         .page(read.clone(), "/load/plans/new", new_plan)
         .action(write.clone(), "/load/plans", add_plan)
@@ -37,7 +36,6 @@ pub(crate) fn routes(tests: &LoadTests) -> Routes {
         .action(write.clone(), "/load/runs/{id}/resume", resume)
         .action(write, "/load/runs/{id}/cancel", cancel)
         .page(read, "/load/compare", compare)
-        .with_state(tests.clone())
 }
 
 #[derive(Template)]

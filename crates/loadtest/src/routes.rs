@@ -9,38 +9,33 @@ use hob_web::{Access, Problem, Routes};
 use utoipa_axum::routes;
 
 use crate::keys::TestId;
+use crate::live;
 use crate::load_tests::LoadTests;
 use crate::run::Run;
-use crate::{live, pages};
 
 pub(crate) use runs::{Act, act, queue};
 
 /// The scopes of load tests, and the topic of their live pages.
 pub(crate) const SERVICE: &str = "load";
 
-impl LoadTests {
-    /// Everything that load tests answer.
-    #[must_use]
-    pub fn routes(&self) -> Routes {
-        let (read, write) = (Access::read(SERVICE), Access::write(SERVICE));
-        let api = Routes::new()
-            .api(read.clone(), routes!(plans::list_plans))
-            .api(write.clone(), routes!(plans::add_plan))
-            .api(read.clone(), routes!(plans::show_plan))
-            .api(write.clone(), routes!(plans::edit_plan))
-            .api(write.clone(), routes!(plans::delete_plan))
-            .api(write.clone(), routes!(runs::add_run))
-            .api(read.clone(), routes!(runs::list_runs))
-            .api(read.clone(), routes!(runs::show_run))
-            .api(write.clone(), routes!(runs::cancel_run))
-            .api(write.clone(), routes!(runs::pause_run))
-            .api(write, routes!(runs::resume_run))
-            .api(read.clone(), routes!(measured::timeline))
-            .api(read.clone(), routes!(measured::logs))
-            .api(read.clone(), routes!(measured::report))
-            .api(read, routes!(live::watch));
-        api.with_state(self.clone()).merge(pages::routes(self))
-    }
+pub(crate) fn routes() -> Routes<LoadTests> {
+    let (read, write) = (Access::read(SERVICE), Access::write(SERVICE));
+    Routes::new()
+        .api(read.clone(), routes!(plans::list_plans))
+        .api(write.clone(), routes!(plans::add_plan))
+        .api(read.clone(), routes!(plans::show_plan))
+        .api(write.clone(), routes!(plans::edit_plan))
+        .api(write.clone(), routes!(plans::delete_plan))
+        .api(write.clone(), routes!(runs::add_run))
+        .api(read.clone(), routes!(runs::list_runs))
+        .api(read.clone(), routes!(runs::show_run))
+        .api(write.clone(), routes!(runs::cancel_run))
+        .api(write.clone(), routes!(runs::pause_run))
+        .api(write, routes!(runs::resume_run))
+        .api(read.clone(), routes!(measured::timeline))
+        .api(read.clone(), routes!(measured::logs))
+        .api(read.clone(), routes!(measured::report))
+        .api(read, routes!(live::watch))
 }
 
 pub(crate) fn run_id(text: &str) -> Result<TestId, Problem> {

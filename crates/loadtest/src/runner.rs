@@ -9,7 +9,7 @@ use crate::Error;
 use crate::generator::{Generator, Job, Route, Share};
 use crate::load_tests::LoadTests;
 use crate::logs::Line;
-use crate::meters;
+use crate::metrics;
 use crate::plan::Plan;
 use crate::run::{Run, RunnerState, State};
 use crate::runs::{self, Seat, Standing};
@@ -33,7 +33,7 @@ pub(crate) async fn take_part(tests: LoadTests, run: Run, number: u32) {
     if let Err(error) = part.play(&run).await {
         tracing::error!(run = %run.id, %error, "this node cannot go on with a run");
     }
-    meters::rest();
+    metrics::rest();
     tests.inner.busy.lock().remove(&run.id);
     tests.inner.bell.notify_one();
 }
@@ -176,7 +176,7 @@ impl Part {
         let entry = serde_json::to_string(&entry).unwrap_or_default();
         let at = jiff::Timestamp::now().as_millisecond();
         let lines: Vec<Line> = generator.samples().iter().map(|sample| Line::of(sample, plan, at)).collect();
-        meters::second(&second);
+        metrics::second(&second);
         self.kept.push(second);
         let shown = async {
             self.tests.views().buffer(id, &entry).await?;

@@ -109,8 +109,7 @@ impl Driver {
         self.settle(&reservation, 1, lesson).await;
         let _ = self.shared.views.hide_start(&self.run, item).await;
         let status = fetched.as_ref().map_or(0, |answer| answer.status.as_u16());
-        metrics::counter!("hob_pipeline_calls_total", "quota" => self.plan.quota.to_string(), "status" => status.to_string())
-            .increment(1);
+        crate::metrics::called(&self.plan.quota, status);
         let result = fetched.and_then(|answer| self.understand(item, step, &asked, &answer));
         let result = result.unwrap_or_else(|failure| match self.begin_anew(item, &asked.url, status) {
             Some(begin) => Outcome::Done { output: None, follow: vec![begin], keep: None },

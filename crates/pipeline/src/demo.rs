@@ -8,40 +8,38 @@ use crate::error::{Error, Result};
 use crate::pipelines::Pipelines;
 use crate::standin::{Fault, Offer, StandIn};
 
-impl Pipelines {
-    /// Starts the stand-in on loopback, and a run against it.
-    pub async fn start_demo(&self) -> Result<()> {
-        let limits = vec![(40, Duration::from_secs(60)), (1500, Duration::from_secs(3600))];
-        let latency = Duration::from_millis(120);
-        let offer = Offer { dockets: 400, entries: 2, page: 20, limits, token: None, latency };
-        let cannot = |source| Error::File { what: "the stand-in API".to_owned(), source };
-        let api = StandIn::start(offer).await.map_err(cannot)?;
-        for (path, fault) in [
-            ("/dockets/2/", Fault::Status(500)),
-            ("/dockets/5/", Fault::Status(403)),
-            ("/dockets/9/", Fault::Garbage),
-            ("/dockets/9/", Fault::Garbage),
-            ("/dockets/9/", Fault::Garbage),
-            ("/dockets/13/", Fault::Truncated),
-        ] {
-            api.fail(path, fault);
-        }
-        let text = include_str!("../../../examples/pipelines/courtlistener.toml");
-        let text = text.replace("https://www.courtlistener.com/api/rest/v4", &api.url());
-        let text = text.replace("5/1m, 50/1h, 125/1d", "40/1m, 1500/1h").replace("buffer = 1", "buffer = 2");
-        // The stand-in needs no token.
-        let lines = text.lines().filter(|line| !line.starts_with("headers"));
-        let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-        let plan = self.put_plan(&text).await?;
-        if self.runs(&PageRequest::first(1)).await?.rows.is_empty() {
-            self.start_run(&plan.name, None).await?;
-        }
-        // It lives as long as the tasks do.
-        let stopped = self.shared.house.tasks.stop_token();
-        tokio::spawn(async move {
-            stopped.cancelled().await;
-            drop(api);
-        });
-        Ok(())
+/// Starts the stand-in on loopback, and a run against it.
+pub(crate) async fn start(pipelines: &Pipelines) -> Result<()> {
+    let limits = vec![(40, Duration::from_secs(60)), (1500, Duration::from_secs(3600))];
+    let latency = Duration::from_millis(120);
+    let offer = Offer { dockets: 400, entries: 2, page: 20, limits, token: None, latency };
+    let cannot = |source| Error::File { what: "the stand-in API".to_owned(), source };
+    let api = StandIn::start(offer).await.map_err(cannot)?;
+    for (path, fault) in [
+        ("/dockets/2/", Fault::Status(500)),
+        ("/dockets/5/", Fault::Status(403)),
+        ("/dockets/9/", Fault::Garbage),
+        ("/dockets/9/", Fault::Garbage),
+        ("/dockets/9/", Fault::Garbage),
+        ("/dockets/13/", Fault::Truncated),
+    ] {
+        api.fail(path, fault);
     }
+    let text = include_str!("../../../examples/pipelines/courtlistener.toml");
+    let text = text.replace("https://www.courtlistener.com/api/rest/v4", &api.url());
+    let text = text.replace("5/1m, 50/1h, 125/1d", "40/1m, 1500/1h").replace("buffer = 1", "buffer = 2");
+    // The stand-in needs no token.
+    let lines = text.lines().filter(|line| !line.starts_with("headers"));
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let plan = pipelines.put_plan(&text).await?;
+    if pipelines.runs(&PageRequest::first(1)).await?.rows.is_empty() {
+        pipelines.start_run(&plan.name, None).await?;
+    }
+    // It lives as long as the tasks do.
+    let stopped = pipelines.shared.house.tasks.stop_token();
+    tokio::spawn(async move {
+        stopped.cancelled().await;
+        drop(api);
+    });
+    Ok(())
 }

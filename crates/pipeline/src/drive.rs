@@ -169,7 +169,7 @@ impl Driver {
         let failed: Vec<&str> = failed.map(|one| one.item.key.as_str()).collect();
         let done = finished.iter().filter(|one| matches!(one.result, Outcome::Done { .. })).count();
         for (outcome, count) in [("done", done), ("failed", failed.len())] {
-            metrics::counter!("hob_pipeline_items_total", "outcome" => outcome).increment(count as u64);
+            crate::metrics::items(outcome, count);
         }
         if let Err(error) = self.shared.views.show_failed(failed).await {
             tracing::debug!(%error, "failures are not shown");

@@ -6,6 +6,7 @@
 
 mod attempt;
 mod books;
+mod card;
 mod config;
 pub mod definition;
 mod demo;
@@ -16,6 +17,7 @@ mod fetch;
 pub mod forecast;
 mod item;
 pub mod keys;
+mod metrics;
 mod pages;
 mod permit;
 mod pipelines;

@@ -8,7 +8,7 @@ use axum::response::Redirect;
 use hob_records::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
-use hob_web::{Access, Card, Console, Figure, Form, Page, Path, Problem, Routes, Scope, Trouble};
+use hob_web::{Access, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
 use crate::error::Result;
@@ -22,18 +22,17 @@ use crate::run::{Run, RunId, RunState, Wish};
 use crate::sink::Output;
 
 /// How far back pictures go, and in what steps.
-const PICTURE: Duration = Duration::from_secs(1800);
-const STEP: Duration = item::PACE_STEP;
-const POINTS: usize = (PICTURE.as_millis() / STEP.as_millis()) as usize;
+pub(crate) const PICTURE: Duration = Duration::from_secs(1800);
+pub(crate) const STEP: Duration = item::PACE_STEP;
+pub(crate) const POINTS: usize = (PICTURE.as_millis() / STEP.as_millis()) as usize;
 /// Runs on the first page; older ones are found through the API.
-const SHOWN: u16 = 25;
+pub(crate) const SHOWN: u16 = 25;
 /// Examples of each class of failure.
 const SAMPLES: u16 = 5;
 
 pub(crate) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
     Routes::new()
-        .nav("Pipelines", "/pipelines")
         .page(read(), "/pipelines", overview)
         .action(write(), "/pipelines", keep_plan)
         .action(write(), "/pipelines/{plan}/start", start)
@@ -173,7 +172,7 @@ fn may_write(console: &Console) -> bool {
     console.may(&Scope::Write("pipelines".into()))
 }
 
-fn href(run: &RunId) -> String {
+pub(crate) fn href(run: &RunId) -> String {
     let id: String = url::form_urlencoded::byte_serialize(run.as_str().as_bytes()).collect();
     format!("/pipelines/runs/{id}")
 }
@@ -188,63 +187,6 @@ fn tone(state: &RunState) -> Tone {
 }
 
 impl Pipelines {
-    /// What the Overview shows of pipelines.
-    pub async fn card(&self) -> Card {
-        self.try_card().await.unwrap_or_else(|error| Card {
-            title: "Pipelines",
-            href: "/pipelines",
-            tone: Tone::Bad,
-            word: "unknown".to_owned(),
-            figures: Vec::new(),
-            spark: Vec::new(),
-            troubles: vec![Trouble {
-                tone: Tone::Bad,
-                text: format!("Cannot read the state of pipelines: {error}"),
-                href: "/pipelines".to_owned(),
-                since_ms: None,
-            }],
-        })
-    }
-
-    async fn try_card(&self) -> Result<Card> {
-        let runs = self.runs(&PageRequest::first(SHOWN)).await?.rows;
-        let running = runs.iter().filter(|run| run.state == RunState::Running).count();
-        let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
-        let troubles: Vec<Trouble> = troubled
-            .map(|run| Trouble {
-                tone: Tone::Bad,
-                text: format!("{}: {}", run.id, run.trouble),
-                href: href(&run.id),
-                since_ms: None,
-            })
-            .collect();
-        let (mut spark, mut calls, mut refused) = (vec![0_u64; POINTS], 0, 0);
-        for definition in self.quotas().all().await? {
-            let gauge = self.quotas().look(&definition.name).await?;
-            refused += usize::from(gauge.blocked_until.is_some());
-            let begin = picture_of(gauge.now).start;
-            for (at, count) in self.quotas().history(&definition.name, gauge.now.minus(PICTURE), STEP).await?
-            {
-                // A call under way counts at its deadline, which is yet to come.
-                let point = ms(at).saturating_sub(begin) / ms_of(STEP);
-                spark[usize::try_from(point).unwrap_or(POINTS).min(POINTS - 1)] += count;
-                calls += count;
-            }
-        }
-        let (tone, word) = match (troubles.len(), refused, running) {
-            (1.., _, _) => (Tone::Bad, format!("{} in trouble", troubles.len())),
-            (_, 1.., _) => (Tone::Warn, "an API refuses calls".to_owned()),
-            (_, _, 0) => (Tone::Idle, "no run".to_owned()),
-            (_, _, running) => (Tone::Good, format!("{running} running")),
-        };
-        let figures = vec![
-            Figure { label: "Calls in 30 min", value: Quantity::count(calls) },
-            Figure { label: "Running", value: Quantity::count(running) },
-        ];
-        let spark = spark.into_iter().map(|calls| Some(calls as f64)).collect();
-        Ok(Card { title: "Pipelines", href: "/pipelines", tone, word, figures, spark, troubles })
-    }
-
     async fn overview(&self, wrong: Option<(&str, String)>, may_write: bool) -> Result<Overview> {
         let mut runs = Vec::new();
         for run in self.runs(&PageRequest::first(SHOWN)).await?.rows {
@@ -327,16 +269,16 @@ fn picture(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
 }
 
 /// The time that a picture shows, in whole steps: the last one has begun already.
-fn picture_of(now: UnixMs) -> std::ops::Range<u64> {
+pub(crate) fn picture_of(now: UnixMs) -> std::ops::Range<u64> {
     let end = ms(now) / ms_of(STEP) * ms_of(STEP) + ms_of(STEP);
     end.saturating_sub(ms_of(PICTURE))..end
 }
 
-fn ms(time: UnixMs) -> u64 {
+pub(crate) fn ms(time: UnixMs) -> u64 {
     u64::try_from(time.0).unwrap_or(0)
 }
 
-fn ms_of(duration: Duration) -> u64 {
+pub(crate) fn ms_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

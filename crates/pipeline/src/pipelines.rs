@@ -1,13 +1,13 @@
 //! The handle to everything: plans, runs, quotas, and the tasks that work on them.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hob_house::{House, Live, Task};
-use hob_records::{Page, PageRequest, Read as _, UnixMs, from_row, sql};
-use hob_web::Changes;
+use hob_house::{House, Live, Metric, Task};
+use hob_records::{Migrations, Page, PageRequest, Read as _, UnixMs, from_row, sql};
+use hob_web::{Card, Changes, Routes, Service};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -27,6 +27,7 @@ use crate::run::{self, Run, RunId, Wish};
 use crate::seed;
 use crate::sink::Output;
 use crate::view::Views;
+use crate::{card, demo, metrics, pages, routes};
 
 /// Between two looks for runs to work on.
 const LOOK: Duration = Duration::from_millis(300);
@@ -70,8 +71,19 @@ pub struct StoredPlan {
 
 from_row!(StoredPlan { name, text, updated_at });
 
-impl Pipelines {
-    pub fn open(house: &House, config: Live<Config>) -> Result<Self> {
+impl Service for Pipelines {
+    type Config = Config;
+    type Error = Error;
+
+    const TITLE: &'static str = "Pipelines";
+    const HREF: &'static str = "/pipelines";
+    const ICON: &'static str = "M3 5h5v4H3zm9 6h5v4h-5zM8 7h2.5q2 0 2 2v2";
+    const SCHEMA: (&'static str, &'static str) =
+        ("schemas/pipeline.toml", include_str!("../../../schemas/pipeline.toml"));
+    const MIGRATIONS: Migrations = crate::MIGRATIONS;
+    const METRICS: &'static [Metric] = metrics::METRICS;
+
+    async fn open(house: &House, config: Live<Config>) -> Result<Self> {
         let settings = config.now();
         let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
         let public =
@@ -92,7 +104,8 @@ impl Pipelines {
     }
 
     /// Starts to work on runs.
-    pub fn start(&self) {
+    fn start(&self, changes: &Changes) {
+        let _ = self.shared.changes.set(changes.clone());
         let tasks = &self.shared.house.tasks;
         let this = self.clone();
         tasks.spawn("pipeline runs", move |task| this.clone().work_on_runs(task));
@@ -102,6 +115,25 @@ impl Pipelines {
         tasks.spawn("pipeline clean-up", move |task| this.clone().tidy(task));
     }
 
+    fn routes(&self) -> Routes {
+        routes::routes().merge(pages::routes()).with_state(self.clone())
+    }
+
+    async fn card(&self) -> Card {
+        card::card(self).await
+    }
+
+    async fn demo_config(mut config: Config, folder: &Path) -> Result<Config> {
+        config.folder = folder.join("pipelines");
+        Ok(config)
+    }
+
+    async fn demo(&self) -> Result<()> {
+        demo::start(self).await
+    }
+}
+
+impl Pipelines {
     pub fn quotas(&self) -> &Quotas {
         &self.shared.quotas
     }
@@ -223,11 +255,6 @@ impl Pipelines {
         Ok(forecast::cost(plan, items, &limits))
     }
 
-    pub(crate) fn tell_through(&self, changes: &Changes) {
-        // Set once: a second set of routes tells the same pages.
-        let _ = self.shared.changes.set(changes.clone());
-    }
-
     /// Pages that are open have something new to show.
     pub(crate) fn tell(&self) {
         self.shared.tell();
@@ -260,7 +287,7 @@ impl Pipelines {
                 Err(error) => tracing::warn!(%error, "cannot look for runs"),
             }
             task.beat();
-            metrics::gauge!("hob_pipeline_runs_driven").set(driven.len() as f64);
+            metrics::driven(driven.len());
             if !task.pause(LOOK).await {
                 break;
             }

@@ -19,40 +19,38 @@ use crate::uptime::{Added, Uptime};
 const SEASON: Duration = Duration::from_secs(90);
 const BROKEN: Duration = Duration::from_secs(25);
 
-impl Uptime {
-    /// Builds the small world, watches it, and keeps it going until the house is left.
-    pub async fn start_demo(&self) -> Result<()> {
-        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await;
-        let Ok((listener, address)) = listener.and_then(|listener| {
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        }) else {
-            tracing::warn!("the demo has nothing to watch: no free port");
-            return Ok(());
-        };
-        let begun = Instant::now();
-        tokio::spawn(serve(listener, begun, self.inner.house.tasks.stop_token()));
-        let mut token = None;
-        for (id, spec) in world(address) {
-            if let Added::Added(monitor) = self.add(MonitorId::new(id).ok(), &spec).await? {
-                token = token.or_else(|| monitor.token.clone());
-            }
+/// Builds a small world, watches it, and keeps it going.
+pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await;
+    let Ok((listener, address)) = listener.and_then(|listener| {
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }) else {
+        tracing::warn!("the demo has nothing to watch: no free port");
+        return Ok(());
+    };
+    let begun = Instant::now();
+    tokio::spawn(serve(listener, begun, uptime.inner.house.tasks.stop_token()));
+    let mut token = None;
+    for (id, spec) in world(address) {
+        if let Added::Added(monitor) = uptime.add(MonitorId::new(id).ok(), &spec).await? {
+            token = token.or_else(|| monitor.token.clone());
         }
-        let this = self.clone();
-        self.inner.house.tasks.spawn("uptime: demo", move |task: Task| {
-            let (this, token) = (this.clone(), token.clone().unwrap_or_default());
-            async move {
-                loop {
-                    let _ = this.signal(&token, Signal::Done).await;
-                    task.beat();
-                    if !task.pause(Duration::from_secs(5)).await {
-                        return;
-                    }
+    }
+    let this = uptime.clone();
+    uptime.inner.house.tasks.spawn("uptime: demo", move |task: Task| {
+        let (this, token) = (this.clone(), token.clone().unwrap_or_default());
+        async move {
+            loop {
+                let _ = this.signal(&token, Signal::Done).await;
+                task.beat();
+                if !task.pause(Duration::from_secs(5)).await {
+                    return;
                 }
             }
-        });
-        Ok(())
-    }
+        }
+    });
+    Ok(())
 }
 
 fn world(address: SocketAddr) -> Vec<(&'static str, MonitorSpec)> {

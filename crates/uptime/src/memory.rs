@@ -10,19 +10,10 @@ use crate::uptime::Uptime;
 const MEASURED: usize = 200;
 
 impl Uptime {
-    /// What monitors take in hot state, as it was measured last.
-    #[must_use]
-    pub fn footprint(&self) -> Option<Footprint> {
-        *self.inner.footprint.lock()
-    }
-
     /// Measures, for the pages and the metrics.
     pub(crate) async fn measure(&self) -> Result<()> {
         let footprint = self.measure_footprint().await?;
-        metrics::gauge!("hob_uptime_memory_bytes").set(footprint.bytes as f64);
-        if let Some(bytes) = footprint.per_thing() {
-            metrics::gauge!("hob_uptime_memory_bytes_per_monitor").set(bytes as f64);
-        }
+        crate::metrics::measured(&footprint);
         *self.inner.footprint.lock() = Some(footprint);
         Ok(())
     }

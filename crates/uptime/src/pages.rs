@@ -11,7 +11,7 @@ pub(crate) use status::StatusCache;
 
 use hob_web::chart::{Beat as Drawn, Heartbeat, Pulse};
 use hob_web::look::{Badge, Markup, Quantity, Tone, Unit};
-use hob_web::{Access, Card, Figure, Routes, Scope, Trouble};
+use hob_web::{Access, Routes, Scope};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::board::{Beat, Row};
@@ -25,7 +25,6 @@ const MAY_WRITE: Scope = Scope::write("uptime");
 
 pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()
-        .nav("Uptime", "/uptime")
         .page(READ, "/uptime", list::show)
         .page(WRITE, "/uptime/new", form::blank)
         .action(WRITE, "/uptime/new", form::add)
@@ -47,49 +46,7 @@ pub(crate) fn routes() -> Routes<Uptime> {
         .page(Access::Public, "/status.rss", status::rss)
 }
 
-impl Uptime {
-    /// How all is, for the Overview.
-    pub async fn card(&self) -> Card {
-        let monitors = self.monitors();
-        let mut card = Card {
-            title: "Uptime",
-            href: "/uptime",
-            tone: Tone::Idle,
-            word: "no monitors".to_owned(),
-            figures: Vec::new(),
-            spark: Vec::new(),
-            troubles: Vec::new(),
-        };
-        let Ok(board) = self.board().await else {
-            (card.tone, card.word) = (Tone::Bad, "hot state is away".to_owned());
-            return card;
-        };
-        let tally = board.tally(&monitors);
-        let (down, failing) = (tally.of(State::Down) + tally.of(State::Recovering), tally.failing());
-        (card.tone, card.word) = match (monitors.len(), down, failing) {
-            (0, ..) => (card.tone, card.word),
-            (all, 0, 0) => (Tone::Good, format!("all {all} up")),
-            (_, 0, failing) => (Tone::Warn, format!("{failing} to look at")),
-            (all, down, _) => (Tone::Bad, format!("{down} of {all} down")),
-        };
-        let figure = |label, count: usize| Figure { label, value: Quantity::count(count) };
-        card.figures =
-            vec![figure("up", tally.of(State::Up)), figure("down", down), figure("monitors", monitors.len())];
-        let failing = monitors.iter().filter(|monitor| board.state(monitor).is_failing());
-        card.troubles = failing
-            .take(12)
-            .map(|monitor| Trouble {
-                tone: tone(board.state(monitor)),
-                text: format!("{} is {}", monitor.spec.name, word(board.state(monitor))),
-                href: path(&monitor.id),
-                since_ms: Some(board.standing(&monitor.id).first_failure_ms).filter(|since| *since > 0),
-            })
-            .collect();
-        card
-    }
-}
-
-fn tone(state: State) -> Tone {
+pub(crate) fn tone(state: State) -> Tone {
     match state {
         State::Up => Tone::Good,
         State::Pending | State::Recovering => Tone::Busy,
@@ -99,7 +56,7 @@ fn tone(state: State) -> Tone {
     }
 }
 
-fn word(state: State) -> &'static str {
+pub(crate) fn word(state: State) -> &'static str {
     match state {
         State::Up => "up",
         State::Pending => "pending",
@@ -116,7 +73,7 @@ fn badge(state: State) -> Badge {
 }
 
 /// Where a monitor's page is.
-fn path(id: &MonitorId) -> String {
+pub(crate) fn path(id: &MonitorId) -> String {
     format!("/uptime/monitors/{}", encoded(id))
 }
 

@@ -18,34 +18,30 @@ use crate::uptime::Uptime;
 const READ: Access = Access::read("uptime");
 const WRITE: Access = Access::write("uptime");
 
-impl Uptime {
-    /// All routes of this service.
-    #[must_use]
-    pub fn routes(&self) -> Routes {
-        let api = Routes::new()
-            .api(READ, routes!(monitors::list))
-            .api(WRITE, routes!(monitors::add))
-            .api(READ, routes!(monitors::show))
-            .api(WRITE, routes!(monitors::put, monitors::patch, monitors::remove))
-            .api(WRITE, routes!(monitors::check))
-            .api(WRITE, routes!(monitors::pause))
-            .api(WRITE, routes!(monitors::resume))
-            .api(READ, routes!(monitors::history))
-            .api(READ, routes!(monitors::summary))
-            .api(READ, routes!(incidents::list))
-            .api(READ, routes!(incidents::show))
-            .api(WRITE, routes!(incidents::acknowledge))
-            .api(WRITE, routes!(incidents::annotate))
-            .api(READ, routes!(maintenance::list))
-            .api(WRITE, routes!(maintenance::add))
-            .api(WRITE, routes!(maintenance::remove))
-            .api(Access::Public, routes!(heartbeats::done))
-            .api(Access::Public, routes!(heartbeats::began))
-            .api(Access::Public, routes!(heartbeats::failed));
-        let all = api.merge(crate::badge::routes()).merge(crate::pages::routes()).with_state(self.clone());
-        all.merge(self.inner.alerts.routes())
-    }
+pub(crate) fn routes() -> Routes<Uptime> {
+    Routes::new()
+        .api(READ, routes!(monitors::list))
+        .api(WRITE, routes!(monitors::add))
+        .api(READ, routes!(monitors::show))
+        .api(WRITE, routes!(monitors::put, monitors::patch, monitors::remove))
+        .api(WRITE, routes!(monitors::check))
+        .api(WRITE, routes!(monitors::pause))
+        .api(WRITE, routes!(monitors::resume))
+        .api(READ, routes!(monitors::history))
+        .api(READ, routes!(monitors::summary))
+        .api(READ, routes!(incidents::list))
+        .api(READ, routes!(incidents::show))
+        .api(WRITE, routes!(incidents::acknowledge))
+        .api(WRITE, routes!(incidents::annotate))
+        .api(READ, routes!(maintenance::list))
+        .api(WRITE, routes!(maintenance::add))
+        .api(WRITE, routes!(maintenance::remove))
+        .api(Access::Public, routes!(heartbeats::done))
+        .api(Access::Public, routes!(heartbeats::began))
+        .api(Access::Public, routes!(heartbeats::failed))
+}
 
+impl Uptime {
     /// Writes down who did what. That it was done is not undone when this fails.
     pub(crate) async fn note(&self, caller: &Caller, what: &str, detail: &str) {
         if let Err(error) = Audit::new(self.records()).record(caller.name(), what, detail).await {

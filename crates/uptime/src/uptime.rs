@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hob_house::{House, Live};
-use hob_records::{Records, UnixMs};
+use hob_house::{House, Live, Metric};
+use hob_records::{Migrations, Records, UnixMs};
 use hob_schema::Shard;
-use hob_web::{Changes, Footprint};
+use hob_web::{Card, Changes, Footprint, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
@@ -13,7 +13,7 @@ use crate::alert::Alerts;
 use crate::apply::amend;
 use crate::board::BoardCache;
 use crate::check::{Check, FailureClass, Invalid, Observation};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heartbeat::Signal;
 use crate::history::{self, Intake, Waiting};
 use crate::keys::MonitorId;
@@ -26,6 +26,7 @@ use crate::probe::Probe;
 use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
+use crate::{badge, card, demo, metrics, pages, routes};
 use hob_hot::epoch::Outcome;
 
 /// As many monitors as one deployment may have: each takes its place in hot state, and in every node's memory.
@@ -93,9 +94,20 @@ pub enum Checked {
     Heartbeat,
 }
 
-impl Uptime {
+impl Service for Uptime {
+    type Config = Config;
+    type Error = Error;
+
+    const TITLE: &'static str = "Uptime";
+    const HREF: &'static str = "/uptime";
+    const ICON: &'static str = "M2.5 11h3.5l2-6 3.5 10 2.2-4h3.8";
+    const SCHEMA: (&'static str, &'static str) =
+        ("schemas/uptime.toml", include_str!("../../../schemas/uptime.toml"));
+    const MIGRATIONS: Migrations = crate::MIGRATIONS;
+    const METRICS: &'static [Metric] = metrics::METRICS;
+
     /// Prepares everything, and rebuilds hot state that is not there.
-    pub async fn open(house: &House, config: Live<Config>) -> Result<Self> {
+    async fn open(house: &House, config: Live<Config>) -> Result<Self> {
         let schedule = Schedule::new(&house.hot, house.layout)?;
         schedule.open(&house.records, config.now().grace.get()).await?;
         let (intake, waiting) = history::intake();
@@ -120,13 +132,31 @@ impl Uptime {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Starts what goes on in the background; `changes` is told what open pages should show anew.
-    pub fn start(&self, changes: &Changes) {
+    fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         crate::tend::start(self);
         self.inner.alerts.start(changes);
     }
 
+    fn routes(&self) -> Routes {
+        let own = routes::routes().merge(badge::routes()).merge(pages::routes()).with_state(self.clone());
+        own.merge(self.inner.alerts.routes())
+    }
+
+    async fn card(&self) -> Card {
+        card::card(self).await
+    }
+
+    async fn demo(&self) -> Result<()> {
+        demo::start(self).await
+    }
+
+    fn footprint(&self) -> Option<Footprint> {
+        *self.inner.footprint.lock()
+    }
+}
+
+impl Uptime {
     #[must_use]
     pub fn schedule(&self) -> &Schedule {
         &self.inner.schedule

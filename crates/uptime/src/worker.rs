@@ -11,6 +11,7 @@ use crate::check::{Check, FailureClass, Observation};
 use crate::error::Result;
 use crate::history::Finding;
 use crate::incident::{self, News, unix_ms};
+use crate::metrics;
 use crate::monitor::Monitor;
 use crate::network::{Health, may_be_ours};
 use crate::record::{Entry, Recorded, Unsettled};
@@ -115,14 +116,14 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
         return Ok(());
     }
     let late_ms = now_ms(claim, claimed).saturating_sub(claim.slot_ms);
-    metrics::histogram!("hob_uptime_late_seconds").record(late_ms as f64 / 1000.0);
+    metrics::late(late_ms);
     let observation = match &monitor.check {
         Check::Heartbeat(_) => Observation::failed(FailureClass::Silent, "the job did not call in time"),
         check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
     };
     let anchors = &uptime.config().anchors;
     if may_be_ours(&observation) && uptime.inner.network.health(anchors).await == Health::Gone {
-        metrics::counter!("hob_uptime_unjudged_total").increment(1);
+        metrics::unjudged();
         let again_ms = now_ms(claim, claimed) + UNJUDGED_AGAIN_MS;
         return uptime.schedule().release(claim, again_ms).await;
     }
@@ -152,16 +153,16 @@ impl Uptime {
             }
             Outcome::Done(Recorded::Refused(refusal)) => {
                 tracing::debug!(monitor = %claim.id, ?refusal, "a result came too late");
-                metrics::counter!("hob_uptime_refused_total").increment(1);
+                metrics::refused();
                 return Ok(None);
             }
             Outcome::Done(Recorded::Recorded) => {}
         }
         let outcome = observation.failure().map_or("ok", |failure| failure.class.as_str());
-        metrics::counter!("hob_uptime_checks_total", "outcome" => outcome).increment(1);
+        metrics::checked(outcome);
         if entry.standing.state == State::Up {
             let missed = monitor.missed_turns(claim.slot_ms, entry.next_ms);
-            metrics::counter!("hob_uptime_missed_total").increment(missed);
+            metrics::missed(missed);
         }
         self.inner.intake.put(finding(&entry));
         if let Some(change) = entry.unsettled() {

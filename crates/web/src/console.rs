@@ -19,29 +19,8 @@ use crate::{Access, Caller, Problem, Scope, Stage, Web};
 pub struct NavItem {
     pub title: &'static str,
     pub href: &'static str,
-}
-
-/// The icons of links, as paths in a box of 20 by 20.
-const ICONS: [(&str, &str); 8] = [
-    ("/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8"),
-    ("/gateway", "M3 6h9m-3-3 3 3-3 3m8 5H8m3-3-3 3 3 3"),
-    ("/uptime", "M2.5 11h3.5l2-6 3.5 10 2.2-4h3.8"),
-    ("/chat", "M3.5 4h13v9.5H9L5.5 16.5v-3h-2z"),
-    ("/load", "M3 16a7.5 7.5 0 1 1 14 0M10 12l3.5-4.5"),
-    ("/pipelines", "M3 5h5v4H3zm9 6h5v4h-5zM8 7h2.5q2 0 2 2v2"),
-    ("/keys", "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2"),
-    (
-        "/health",
-        "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 7.6c0 4.7-7 8.9-7 8.9z",
-    ),
-];
-
-impl NavItem {
-    /// The path of its icon; a ring for what nobody foresaw.
-    fn icon(&self) -> &'static str {
-        let known = ICONS.iter().find(|(href, _)| *href == self.href);
-        known.map_or("M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6z", |(_, icon)| icon)
-    }
+    /// The path of an SVG in a box of 20 by 20.
+    pub icon: &'static str,
 }
 
 /// Renders a page into the frame; an extractor.
@@ -233,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_page_belongs_to_the_nearest_link_above_it() {
-        let item = |href| NavItem { title: "", href };
+        let item = |href| NavItem { title: "", href, icon: "" };
         let nav = [item("/"), item("/load"), item("/load/runs")];
         for (path, expected) in [
             ("/", "/"),

@@ -40,7 +40,7 @@
 //!
 //! fn routes(garden: Garden) -> Routes {
 //!     Routes::new()
-//!         .nav("Garden", "/garden")
+//!         .nav("Garden", "/garden", "M10 3v14")
 //!         .api(Access::read("garden"), utoipa_axum::routes!(gnome))
 //!         .page(Access::read("garden"), "/garden", lawn)
 //!         .with_state(garden)
@@ -68,6 +68,7 @@ mod openapi;
 mod problem;
 mod routes;
 mod server;
+mod service;
 mod web;
 
 pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
@@ -87,6 +88,7 @@ pub use middleware::Origin;
 pub use problem::{FieldError, Problem};
 pub use routes::{Entry, Routes};
 pub use server::Peer;
+pub use service::{AnyService, Registration, Service, ServiceError};
 pub use web::Web;
 
 /// The stylesheet of the console, for documents that are to stand alone.

@@ -105,10 +105,10 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.enter(access, &Method::POST, path, on(MethodFilter::POST, handler))
     }
 
-    /// A link in the navigation of the console.
+    /// A link in the navigation of the console. Its icon is the path of an SVG in a box of 20 by 20.
     #[must_use]
-    pub fn nav(mut self, title: &'static str, href: &'static str) -> Self {
-        self.nav.push(NavItem { title, href });
+    pub fn nav(mut self, title: &'static str, href: &'static str, icon: &'static str) -> Self {
+        self.nav.push(NavItem { title, href, icon });
         self
     }
 

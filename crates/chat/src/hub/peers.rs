@@ -12,7 +12,7 @@ impl Hub {
     pub(crate) fn add(&self, peer: &Arc<Peer>) {
         self.peers.lock().entry(peer.user.clone()).or_default().push(Arc::clone(peer));
         let open = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        metrics::gauge!("hob_chat_connections").set(open as f64);
+        crate::metrics::connections(open);
     }
 
     /// Takes a connection away; whether it was the user's last one on this node.
@@ -23,7 +23,7 @@ impl Hub {
         own.retain(|other| other.socket != peer.socket);
         if own.len() < before {
             let open = self.connections.fetch_sub(1, Ordering::Relaxed) - 1;
-            metrics::gauge!("hob_chat_connections").set(open as f64);
+            crate::metrics::connections(open);
         }
         let last = own.is_empty();
         if last {

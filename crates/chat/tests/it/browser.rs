@@ -2,6 +2,7 @@
 
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestApp, TestHouse, Window, wait_for};
+use hob_web::Service as _;
 
 use crate::world::{NEEDS, open, room, say, user};
 
@@ -23,7 +24,7 @@ async fn shows(window: &Client, css: &str, words: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_windows_chat_with_each_other() {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let chat = open(&house);
+    let chat = open(&house).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     room(&chat, "kitchen", &["anna", "bert"]).await;
     let other = room(&chat, "garden", &["anna", "bert"]).await;
@@ -63,7 +64,7 @@ async fn two_windows_chat_with_each_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_complete_without_scripts() {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let chat = open(&house);
+    let chat = open(&house).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     let id = room(&chat, "kitchen", &["anna", "bert"]).await;
     say(&chat, &id, "bert", "<b>Who has the ladle?</b>").await;

@@ -11,7 +11,7 @@ every_house! {
     NEEDS;
 
     async fn a_conversation_is_opened_once_and_lists_its_members(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let again = NewConversation { id: id.clone(), title: "Again".into(), created_by: user("anna"), members: vec![] };
         assert_eq!(chat.open_conversation(&again).await.unwrap(), Err(Refusal::Taken));
@@ -29,7 +29,7 @@ every_house! {
     }
 
     async fn only_members_may_send_read_and_rename(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         assert_eq!(chat.send(&message(&id, "eve", "hi")).await.unwrap(), Err(Refusal::NotMember));
         assert_eq!(chat.send(&message(&conversation("none"), "anna", "hi")).await.unwrap(), Err(Refusal::NoConversation));
@@ -43,7 +43,7 @@ every_house! {
 
     /// C13: whole or absent, and dropped on change.
     async fn participants_are_kept_whole_or_not_at_all(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let key = keys(&house).participants(&id);
         let members = async || -> Vec<String> {
@@ -64,7 +64,7 @@ every_house! {
 
     /// C8 C20: a block also hides what somebody said who has left since.
     async fn a_block_hides_messages_of_those_who_left(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
         say(&chat, &id, "carl", "bye").await;
         done(chat.remove_member(&id, &user("carl"), None).await);
@@ -81,7 +81,7 @@ every_house! {
 
     /// C20: nothing passes between two users of whom one has blocked the other.
     async fn a_block_hides_both_from_each_other(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let pair = room(&chat, "pair", &["anna", "bert"]).await;
         let group = room(&chat, "group", &["anna", "bert", "carl"]).await;
         say(&chat, &group, "bert", "before").await;

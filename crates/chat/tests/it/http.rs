@@ -2,13 +2,14 @@
 
 use hob_chat::Chat;
 use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
+use hob_web::Service as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::world::{NEEDS, open, room, say};
 
 async fn app(house: &TestHouse) -> (Chat, TestApp) {
-    let chat = open(house);
+    let chat = open(house).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     (chat, app)
 }

@@ -3,6 +3,7 @@
 use hob_chat::Typist;
 use hob_hot::cmd;
 use hob_testkit::{TestApp, every_house};
+use hob_web::Service as _;
 use serde_json::json;
 
 use crate::client::Client;
@@ -13,7 +14,7 @@ every_house! {
 
     /// C4 C5: the documented flag, and an index instead of KEYS.
     async fn who_types_is_found_by_conversation(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "conv123", &["anna", "bert", "carl"]).await;
         for who in ["anna", "bert"] {
             done(chat.typing(&id, &user(who), Typist::Typing).await);
@@ -31,7 +32,7 @@ every_house! {
 
     /// C4: subscribers are told when typing stops, also by those who do not say so.
     async fn subscribers_are_told_when_typing_stops(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let app = TestApp::start(house.house(), chat.routes()).await;
         room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;

@@ -22,7 +22,7 @@ every_house! {
     NEEDS;
 
     async fn a_repeated_send_is_the_same_message_for_ever(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut new = message(&id, "anna", "once");
         new.client_id = Some("phone-1".into());
@@ -35,7 +35,7 @@ every_house! {
     }
 
     async fn numbers_have_no_gap_however_many_send_at_once(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let sends = (0..20).map(|n| {
             let (chat, id) = (chat.clone(), id.clone());
@@ -48,7 +48,7 @@ every_house! {
 
     /// C7: newest first, of the documented shape, and followed event by event.
     async fn the_newest_messages_are_kept_as_documented(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "anna", "one").await;
         assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one"]);
@@ -65,7 +65,7 @@ every_house! {
 
     /// C7: a list that lost something, or missed an event, is not served.
     async fn a_list_that_is_not_certain_is_not_served(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 1..=3 {
             say(&chat, &id, "bert", &n.to_string()).await;
@@ -82,7 +82,7 @@ every_house! {
 
     /// C7: an edit or a delete is never served stale, and deleted words are gone from the records, too.
     async fn edits_and_deletes_are_seen_at_once(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let first = say(&chat, &id, "anna", "a secret").await;
         let second = say(&chat, &id, "bert", "hello").await;
@@ -101,7 +101,7 @@ every_house! {
 
     /// C7: the list is bounded by the newest hundred, and older ones come from the records.
     async fn more_than_a_hundred_messages_are_read_page_by_page(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna"]).await;
         for n in 0..105 {
             say(&chat, &id, "anna", &n.to_string()).await;
@@ -121,7 +121,7 @@ every_house! {
 
     /// C6: twenty messages in a minute, counted in the documented key, for which a lost TTL is impossible.
     async fn a_user_sends_no_more_than_the_limit_allows(house: TestHouse) {
-        let chat = start(house.house(), Config { message_rate_limit: 3, ..config() });
+        let chat = start(house.house(), Config { message_rate_limit: 3, ..config() }).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 0..3 {
             say(&chat, &id, "anna", &n.to_string()).await;
@@ -138,7 +138,7 @@ every_house! {
     }
 
     async fn what_cannot_be_a_message_is_refused_and_takes_no_number(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for content in ["", "   ", &"x".repeat(4097), "a\0b"] {
             let refused = chat.send(&message(&id, "anna", content)).await.unwrap();

@@ -1,5 +1,6 @@
 //! Several nodes over one store and one set of records.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{Chat, Wish};
@@ -14,9 +15,9 @@ use crate::world::{Doomed, NEEDS, beats, config, done, get, keys, open, room, sa
 
 /// Two nodes that know of each other.
 async fn two(house: &TestHouse) -> (Chat, TestApp, House, Chat, TestApp) {
-    let one = open(house);
+    let one = open(house).await;
     let other = house.another_node().await;
-    let two = start(&other, config());
+    let two = start(&other, config()).await;
     wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     let (app_one, app_two) =
         (TestApp::start(house.house(), one.routes()).await, TestApp::start(&other, two.routes()).await);
@@ -85,7 +86,7 @@ every_house! {
 
     /// A removal does not wait for ever for a node that is dead.
     async fn a_removal_waits_for_a_dead_node_no_longer_than_its_lease(house: TestHouse) {
-        let one = open(&house);
+        let one = open(&house).await;
         let doomed = Doomed::start(&house).await;
         wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
@@ -95,7 +96,7 @@ every_house! {
 
     /// C10: published as documented, with an id and a time.
     async fn new_messages_are_told_to_other_services(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let channel = keys(&house).message_created_channel();
         assert_eq!(channel, "events:message.created");
         let mut ear = house.hot.bus().subscribe(&[Topic::channel(channel)]).await.unwrap();
@@ -116,7 +117,7 @@ every_house! {
 
     /// Presence is written again after a loss, without events, from the sockets that there are.
     async fn presence_comes_back_after_a_loss_without_events(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let app = TestApp::start(house.house(), chat.routes()).await;
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
@@ -141,7 +142,7 @@ async fn two_with_a_cable(house: &TestHouse) -> (Chat, Chat, TestApp, Cable, Sto
     let cable = Cable::to(([127, 0, 0, 1], redis.port()).into()).await;
     let hot = Hot::open(&format!("redis://{}/", cable.address()).parse().unwrap()).unwrap();
     let other = House { hot, ..house.another_node().await };
-    let (one, two) = (open(house), start(&other, config()));
+    let (one, two) = (open(house).await, start(&other, config()).await);
     wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     let app = TestApp::start(&other, two.routes()).await;
     (one, two, app, cable, Stop(other))
@@ -208,7 +209,7 @@ fn delivery_within_a_node_goes_on_without_the_store() {
     hob_testkit::run(async {
         let house = TestHouse::redis(NEEDS).await;
         let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
-        let chat = open(&house);
+        let chat = open(&house).await;
         let app = TestApp::start(house.house(), chat.routes()).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut bert = Client::connect(&app, &chat, "bert").await;
@@ -236,7 +237,7 @@ fn a_node_listens_only_for_those_who_are_there() {
     hob_testkit::run(async {
         let house = TestHouse::redis(NEEDS).await;
         let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
-        let chat = open(&house);
+        let chat = open(&house).await;
         let app = TestApp::start(house.house(), chat.routes()).await;
         for id in ["one", "two", "three"] {
             room(&chat, id, &["anna", "bert"]).await;

@@ -1,5 +1,6 @@
 //! Presence (C1 C2 C3 C11 C12): sockets, events, last seen.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::keys::{SocketId, UserId};
@@ -44,7 +45,7 @@ every_house! {
 
     /// C1 C2 C3 C16: the documented keys, with the documented values.
     async fn a_user_is_online_from_the_first_socket_to_the_last(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let (keys, anna) = (keys(&house), user("507f1f77bcf86cd799439011"));
         let id = anna.as_str();
         assert!(matches!(add(&chat, id, "abc123").await, Change::Turned { .. }));
@@ -68,7 +69,7 @@ every_house! {
 
     /// C11: exactly one event for each real change, and versions that only grow.
     async fn each_real_change_is_told_once(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let mut ear = ear(&house).await;
         for round in 0..3 {
             let sockets: Vec<String> = (0..8).map(|n| format!("s{round}-{n}")).collect();
@@ -92,7 +93,7 @@ every_house! {
     async fn last_seen_only_moves_forwards(house: TestHouse) {
         let clock = hob_hot::Clock::driven(Duration::from_millis(1_763_287_800_123));
         let driven = House { hot: house.hot.with_clock(clock.clone()), ..house.house().clone() };
-        let chat = hob_chat::Chat::open(&driven, hob_house::Live::fixed(config())).unwrap();
+        let chat = hob_chat::Chat::open(&driven, hob_house::Live::fixed(config())).await.unwrap();
         add(&chat, "anna", "s1").await;
         let key = keys(&house).last_seen(&user("anna"));
         assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
@@ -109,7 +110,7 @@ every_house! {
     }
 
     async fn a_user_has_no_more_sockets_than_the_bound(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         for n in 0..64 {
             assert!(!matches!(add(&chat, "anna", &format!("s{n}")).await, Change::Full));
         }
@@ -119,7 +120,7 @@ every_house! {
 
     /// C1: a node that stops takes its users along, and the next one sweeps them.
     async fn a_dead_nodes_users_go_offline_with_one_event_each(house: TestHouse) {
-        let survivor = open(&house);
+        let survivor = open(&house).await;
         let doomed = Doomed::start(&house).await;
         // Both are known as nodes before anybody relies on it.
         wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
@@ -152,7 +153,7 @@ every_house! {
 fn a_dead_nodes_users_go_offline_even_if_a_master_forgets_them() {
     hob_testkit::run(async {
         let house = hob_testkit::TestHouse::cluster(NEEDS).await;
-        let survivor = open(&house);
+        let survivor = open(&house).await;
         let Server::Cluster(cluster) = house.store().server() else { unreachable!("it is a Cluster") };
         for lost in 0..cluster.masters().len() {
             let doomed = Doomed::start(&house).await;

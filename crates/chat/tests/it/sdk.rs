@@ -1,6 +1,7 @@
 //! Clients that nobody here wrote: the Centrifugo SDKs for JavaScript and Python connect, subscribe, publish, use
 //! presence and history, are cut off, and recover.
 
+use hob_web::Service as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Program {
 
 async fn use_everything(command: Command) {
     let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let chat = open(&house);
+    let chat = open(&house).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     let cable = Cable::to(app.address()).await;
     let id = room(&chat, "r", &["anna", "bert"]).await;

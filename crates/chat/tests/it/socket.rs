@@ -1,5 +1,6 @@
 //! The client protocol over a real WebSocket.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{Chat, Config};
@@ -11,7 +12,7 @@ use crate::client::{Client, message_of};
 use crate::world::{NEEDS, config, done, open, room, say, start, user};
 
 async fn app(house: &TestHouse) -> (Chat, TestApp) {
-    let chat = open(house);
+    let chat = open(house).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     (chat, app)
 }
@@ -199,7 +200,8 @@ async fn tokens_decide_who_is_let_in_and_for_how_long() {
 async fn a_client_that_does_not_read_is_told_to_come_back() {
     let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let chat =
-        start(house.house(), Config { queue_bytes: 20_000, ping_every: Period::from_secs(600), ..config() });
+        start(house.house(), Config { queue_bytes: 20_000, ping_every: Period::from_secs(600), ..config() })
+            .await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let mut slow = Client::open_narrow(&app).await.sign_in(&chat, "anna").await;
@@ -218,7 +220,7 @@ async fn a_client_that_does_not_read_is_told_to_come_back() {
 #[tokio::test]
 async fn a_connection_has_no_more_channels_than_the_bound() {
     let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let chat = start(house.house(), Config { channels_per_connection: 2, ..config() });
+    let chat = start(house.house(), Config { channels_per_connection: 2, ..config() }).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     for id in ["a", "b", "c"] {
         room(&chat, id, &["anna"]).await;
@@ -295,7 +297,7 @@ async fn too_much_of_anything_is_refused() {
         channels_per_connection: 4,
         ..config()
     };
-    let chat = start(house.house(), limits);
+    let chat = start(house.house(), limits).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     room(&chat, "r", &["anna"]).await;
     let mut anna = Client::connect(&app, &chat, "anna").await;

@@ -2,6 +2,7 @@
 //!
 //! The keys beside this were made with `openssl genpkey` for these tests.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -76,7 +77,7 @@ fn der(path: &str) -> Vec<u8> {
 
 async fn serve(config: Config) -> (TestHouse, Chat, TestApp) {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let chat = start(house.house(), config);
+    let chat = start(house.house(), config).await;
     let app = TestApp::start(house.house(), chat.routes()).await;
     (house, chat, app)
 }
@@ -153,7 +154,7 @@ async fn a_key_file_that_is_no_public_key_is_refused_at_the_start() {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
     for path in [key!("rsa.pem"), "no/such/file.pem"] {
         let config = Config { token_public_keys: vec![path.to_owned()], ..config() };
-        let error = Chat::open(house.house(), hob_house::Live::fixed(config)).unwrap_err().to_string();
+        let error = Chat::open(house.house(), hob_house::Live::fixed(config)).await.unwrap_err().to_string();
         assert!(error.contains(path), "{error}");
     }
 }

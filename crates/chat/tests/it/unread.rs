@@ -33,7 +33,7 @@ every_house! {
 
     /// C8 C9: others' undeleted messages after my read pointer, and their sum.
     async fn unread_is_what_others_sent_after_my_read_pointer(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let (one, two) = (room(&chat, "one", &["anna", "bert"]).await, room(&chat, "two", &["anna", "bert"]).await);
         let anna = user("anna");
         let mut last = 0;
@@ -58,7 +58,7 @@ every_house! {
 
     /// C8 C9: lost counters are rebuilt, all of them.
     async fn counters_are_rebuilt_after_a_loss(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let (one, two) = (room(&chat, "one", &["anna", "bert"]).await, room(&chat, "two", &["anna", "bert"]).await);
         let anna = user("anna");
         say(&chat, &one, "bert", "1").await;
@@ -73,7 +73,7 @@ every_house! {
     }
 
     async fn who_left_has_nothing_unread_and_who_comes_back_begins_anew(house: TestHouse) {
-        let chat = open(&house);
+        let chat = open(&house).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let anna = user("anna");
         say(&chat, &id, "bert", "1").await;

@@ -1,5 +1,6 @@
 //! A chat in a house of its own, with the relay that every process runs.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::keys::{ConversationId, Keys, UserId};
@@ -26,9 +27,9 @@ pub(crate) fn config() -> Config {
 }
 
 /// A chat that runs.
-pub(crate) fn start(house: &House, config: Config) -> Chat {
-    let chat = Chat::open(house, Live::fixed(config)).unwrap();
-    chat.start();
+pub(crate) async fn start(house: &House, config: Config) -> Chat {
+    let chat = Chat::open(house, Live::fixed(config)).await.unwrap();
+    chat.start(&hob_web::Changes::detached(house));
     let (relaying, records) = (chat.clone(), house.records.clone());
     house.tasks.spawn("relay", move |task| {
         let (chat, records) = (relaying.clone(), records.clone());
@@ -46,8 +47,8 @@ pub(crate) fn start(house: &House, config: Config) -> Chat {
     chat
 }
 
-pub(crate) fn open(house: &TestHouse) -> Chat {
-    start(house.house(), config())
+pub(crate) async fn open(house: &TestHouse) -> Chat {
+    start(house.house(), config()).await
 }
 
 /// A node that can be killed: nothing of it runs on, nothing is cleaned up.
@@ -61,10 +62,7 @@ impl Doomed {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let other = house.another_node().await;
-        let chat = {
-            let _inside = runtime.enter();
-            start(&other, config())
-        };
+        let chat = runtime.spawn(async move { start(&other, config()).await }).await.unwrap();
         Self { chat, runtime: Some(runtime) }
     }
 

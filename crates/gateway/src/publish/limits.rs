@@ -8,7 +8,7 @@ use hob_schema::Shard;
 use crate::foreign::OWN;
 use crate::keys::Keys;
 use crate::limiter::LiveRule;
-use crate::prometheus;
+use crate::metrics;
 
 static LIMITS: Script = Script::with(&[OWN], include_str!("limits.lua"));
 
@@ -19,7 +19,7 @@ pub(crate) fn call(live: &LiveRule, keys: &Keys, shard: Shard) -> Option<Call> {
     if counts == [0; 3] {
         return None;
     }
-    prometheus::decided(live.rule().name(), counts);
+    metrics::decided(live.rule().name(), counts);
     let rule = live.rule().name().key();
     let mut call = LIMITS.on(&[keys.limit_counts(&rule, shard), keys.limit_hottest(&rule, shard)]);
     for count in counts {

@@ -32,7 +32,7 @@ use crate::Error;
 use crate::foreign;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
-use crate::prometheus;
+use crate::metrics;
 use crate::route::Endpoints;
 use crate::tally::Tally;
 
@@ -177,7 +177,7 @@ impl Publisher {
         if tally.is_empty() {
             return;
         }
-        prometheus::counted(&tally);
+        metrics::counted(&tally);
         self.seen.push((Instant::now(), tally.requests()));
         if self.seen.len() > MOST_SEEN {
             self.seen.remove(0);
@@ -212,7 +212,7 @@ impl Publisher {
     /// Adds a beat when there is something to say, or it is time.
     fn beat(&mut self, calls: &mut Vec<Call>) -> bool {
         let (connections, peak) = self.sources.meter.connections();
-        prometheus::connections(connections);
+        metrics::connections(connections);
         let due = self.beaten_at.is_none_or(|at| at.elapsed() >= BEAT_EVERY);
         if !due && self.seen.is_empty() && connections == self.connections && peak <= self.connections {
             return false;

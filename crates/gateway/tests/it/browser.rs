@@ -1,11 +1,13 @@
 //! The console's pages in a real browser: numbers move by themselves, the table is sorted and searched, limits show whom
 //! they refuse.
 
+use hob_house::Live;
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::{
     Browser, LIMIT, Layout, Scheme, Scripts, TestApp, TestHouse, Window, assert_readable, screenshot,
     wait_for,
 };
+use hob_web::{Service as _, Web};
 use http::Method;
 
 use crate::kit::{CLIENT, Counting, NEEDS};
@@ -40,9 +42,10 @@ async fn endpoints(window: &Client) -> Vec<String> {
 
 async fn start() -> (TestHouse, Counting, TestApp) {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let counting = Counting::start(&house, RULES).await;
+    let web = Web::open(&house, Live::fixed(hob_web::Config::default())).unwrap();
+    web.start();
+    let counting = Counting::start_telling(&house, RULES, web.changes()).await;
     let app = TestApp::start(&house, counting.gateway.routes()).await;
-    counting.gateway.keep_pages_current(app.web().changes());
     for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
         for _ in 0..count {
             counting.request(Method::GET, path, status).await;

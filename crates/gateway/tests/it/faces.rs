@@ -1,6 +1,7 @@
 //! The API and the pages, through the real router; and the tower layer.
 
 use hob_testkit::{LIMIT, TestApp, every_house, wait_for};
+use hob_web::Service as _;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 

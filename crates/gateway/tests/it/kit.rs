@@ -1,5 +1,6 @@
 //! What the suites share: a gateway in a test's house, and plain reads of its keys.
 
+use hob_web::{Changes, Service as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -27,13 +28,18 @@ pub(crate) struct Counting {
 
 impl Counting {
     pub(crate) async fn start(house: &House, toml: &str) -> Self {
+        Self::start_telling(house, toml, &Changes::detached(house)).await
+    }
+
+    /// With open pages that follow what changes.
+    pub(crate) async fn start_telling(house: &House, toml: &str, changes: &Changes) -> Self {
         let mut config: Config = toml::from_str(toml).expect("a section");
         if !toml.contains("store_within") {
             // A test's patience, not a service's: a busy machine is no reason to let requests pass.
             config.store_within = Period::from_secs(LIMIT.as_secs());
         }
         let gateway = Gateway::open(house, Live::fixed(config)).await.expect("a gateway");
-        gateway.start();
+        gateway.start(changes);
         Self { gateway, house: house.clone(), keys: Keys::new(house.layout) }
     }
 

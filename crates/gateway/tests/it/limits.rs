@@ -1,5 +1,6 @@
 //! G16 G17: limits on the documented keys, exact and leased limits, and what happens while the store is away.
 
+use hob_web::Service as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -315,7 +316,7 @@ fn rules_are_reloaded_live() {
         let read = |text: &str| toml::from_str::<Config>(text).unwrap();
         let (live, replace) = hob_house::Live::new(read("[[rules]]\nname = \"a\"\nwindows = \"1/1h\"\n"));
         let gateway = hob_gateway::Gateway::open(&house, live).await.unwrap();
-        gateway.start();
+        gateway.start(&hob_web::Changes::detached(&house));
         let names = || {
             gateway
                 .admission()

@@ -1,5 +1,6 @@
 //! A small service to stand behind the gateway, and clients to stand before it.
 
+use hob_web::Service as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -126,7 +127,7 @@ impl Front {
     /// On a node of a house.
     pub(crate) async fn on(house: TestHouse, node: &House, config: Live<Config>) -> Self {
         let gateway = Gateway::open(node, config).await.unwrap();
-        gateway.start();
+        gateway.start(&hob_web::Changes::detached(node));
         let address = gateway.address().unwrap();
         let client =
             Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(60)).build_http();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use hob_house::config::Layers;
 
-use super::Config;
+use super::kinds;
 
 const HEAD: &str = "\
 # Everything here is optional, and stands at its default. The environment wins over this file, flags win over
@@ -13,11 +13,11 @@ const HEAD: &str = "\
 
 pub(crate) fn example() -> String {
     let mut text = HEAD.to_owned();
-    for section in Config::default().settings(&Layers::default()) {
+    for section in kinds() {
         text.push('\n');
         comment(&mut text, section.about);
         let _ = writeln!(text, "[{}]", section.name);
-        for setting in section.settings {
+        for setting in section.settings(&Layers::default()).unwrap_or_default() {
             comment(&mut text, setting.about);
             match setting.value {
                 Some(value) => _ = writeln!(text, "# {} = {value}", setting.name),
@@ -59,7 +59,10 @@ mod tests {
         });
         assert_ne!(written_out, example());
         for text in [example(), written_out] {
-            if let Err(error) = toml::from_str::<Config>(&text) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("hob.toml");
+            std::fs::write(&path, &text).unwrap();
+            if let Err(error) = super::super::load(Some(&path)) {
                 panic!("{error}\n{text}");
             }
         }

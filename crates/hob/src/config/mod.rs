@@ -4,102 +4,100 @@ mod example;
 mod sections;
 mod show;
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::Result;
-use hob_house::config::{BadConfig, File, Layers, Setting};
-use hob_house::{Live, Section};
-use serde::Deserialize;
+use hob_house::config::{AnyLive, BadConfig, File, Layers, Replace, SectionKind};
+use hob_web::Registration;
 
 pub(crate) use hob_house::config::SecretsConfig;
 pub(crate) use sections::{HotConfig, NodeConfig, RecordsConfig};
 pub(crate) use show::run;
 
+use crate::services;
+
 /// Read when no other file is named, and it is there.
 const DEFAULT_FILE: &str = "hob.toml";
 
-/// Lists the sections once: the struct, what a file may hold, what is shown and what is explained follow from it.
-/// Some are only read at the start, the others may change while they are in use.
-macro_rules! sections {
-    (
-        at_start { $($fixed:ident: $fixed_kind:ty,)* }
-        live { $($name:ident: $kind:ty,)* }
-    ) => {
-        /// Everything that is configured.
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub(crate) struct Config {
-            $(pub(crate) $fixed: $fixed_kind,)*
-            $(pub(crate) $name: $kind,)*
-        }
-
-        impl Config {
-            fn from_layers(layers: &Layers) -> Result<Self, BadConfig> {
-                Ok(Self {
-                    $($fixed: layers.section()?,)*
-                    $($name: layers.section()?,)*
-                })
-            }
-
-            /// The settings that are in force, by section.
-            fn settings(&self, layers: &Layers) -> Vec<Shown> {
-                vec![$(Shown::new(layers, &self.$fixed),)* $(Shown::new(layers, &self.$name),)*]
-            }
-        }
-
-        /// The sections that may change while they are in use.
-        pub(crate) struct LiveConfig {
-            $(pub(crate) $name: Live<$kind>,)*
-        }
-
-        /// The means to replace them.
-        pub(crate) struct Replace {
-            $($name: hob_house::config::Replace<$kind>,)*
-        }
-
-        /// What of the configuration may change, as it is now, and the means to replace it.
-        pub(crate) fn live(config: Config) -> (LiveConfig, Replace) {
-            $(let $name = Live::new(config.$name);)*
-            (LiveConfig { $($name: $name.0,)* }, Replace { $($name: $name.1,)* })
-        }
-
-        impl Replace {
-            /// Puts another configuration into force. What is only read at the start waits for the next one.
-            pub(crate) fn replace(&self, config: Config) {
-                $(self.$name.replace(config.$name);)*
-            }
-        }
-    };
+/// The program's own sections. Those of the services are known only to their owners: see [`LiveServices`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    pub(crate) node: NodeConfig,
+    pub(crate) hot: HotConfig,
+    pub(crate) records: RecordsConfig,
+    pub(crate) server: hob_web::Config,
+    pub(crate) secrets: SecretsConfig,
 }
 
-sections! {
-    at_start {
-        node: NodeConfig,
-        hot: HotConfig,
-        records: RecordsConfig,
-    }
-    live {
-        server: hob_web::Config,
-        secrets: SecretsConfig,
-        gateway: hob_gateway::Config,
-        uptime: hob_uptime::Config,
-        chat: hob_chat::Config,
-        loadtest: hob_loadtest::Config,
-        pipeline: hob_pipeline::Config,
+impl Config {
+    fn from_layers(layers: &Layers) -> Result<Self, BadConfig> {
+        let config = Self {
+            node: layers.section()?,
+            hot: layers.section()?,
+            records: layers.section()?,
+            server: layers.section()?,
+            secrets: layers.section()?,
+        };
+        let names: Vec<&str> = services::ALL.iter().map(Registration::name).collect();
+        config.secrets.check_systems(&names)?;
+        Ok(config)
     }
 }
 
-/// A section with its settings.
+/// Every section that a file may have, in the order in which they are explained.
+fn kinds() -> Vec<SectionKind> {
+    let own = [
+        SectionKind::of::<NodeConfig>(),
+        SectionKind::of::<HotConfig>(),
+        SectionKind::of::<RecordsConfig>(),
+        SectionKind::of::<hob_web::Config>(),
+        SectionKind::of::<SecretsConfig>(),
+    ];
+    own.into_iter().chain(services::ALL.iter().map(|service| service.section)).collect()
+}
+
+/// The sections of the services, which may change while they are in use.
 #[derive(Debug)]
-struct Shown {
-    name: &'static str,
-    about: &'static str,
-    settings: Vec<Setting>,
+pub(crate) struct LiveServices(BTreeMap<&'static str, AnyLive>);
+
+impl LiveServices {
+    /// The defaults of all services.
+    #[cfg(test)]
+    pub(crate) fn defaults() -> Self {
+        Self::new(&Layers::default()).expect("the defaults are valid")
+    }
+
+    fn new(layers: &Layers) -> Result<Self, BadConfig> {
+        let live = |service: &Registration| Ok((service.name(), service.section.live(layers)?));
+        services::ALL.iter().map(live).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn section(&self, service: &Registration) -> &AnyLive {
+        self.0.get(service.name()).expect("every service has a section")
+    }
+
+    fn replace(&self, layers: &Layers) -> Result<(), BadConfig> {
+        self.0.values().try_for_each(|section| section.replace(layers))
+    }
 }
 
-impl Shown {
-    fn new<S: Section>(layers: &Layers, section: &S) -> Self {
-        Self { name: S::NAME, about: S::ABOUT, settings: layers.settings(section) }
+/// What may change while the process runs, as it is now, and the means to replace it.
+pub(crate) struct Live {
+    pub(crate) server: hob_house::Live<hob_web::Config>,
+    pub(crate) secrets: hob_house::Live<SecretsConfig>,
+    pub(crate) services: Arc<LiveServices>,
+    replace_server: Replace<hob_web::Config>,
+    replace_secrets: Replace<SecretsConfig>,
+}
+
+impl Live {
+    /// Puts another configuration into force. What is only read at the start waits for the next one.
+    pub(crate) fn replace(&self, config: Config, loaded: &Loaded) -> Result<(), BadConfig> {
+        self.services.replace(&loaded.layers)?;
+        self.replace_server.replace(config.server);
+        self.replace_secrets.replace(config.secrets);
+        Ok(())
     }
 }
 
@@ -112,6 +110,14 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// What may change, with `config` for the program's own sections.
+    pub(crate) fn live(&self, config: Config) -> Result<Live, BadConfig> {
+        let (server, replace_server) = hob_house::Live::new(config.server);
+        let (secrets, replace_secrets) = hob_house::Live::new(config.secrets);
+        let services = Arc::new(LiveServices::new(&self.layers)?);
+        Ok(Live { server, secrets, services, replace_server, replace_secrets })
+    }
+
     fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(File::path)
     }
@@ -123,13 +129,15 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
     let path = named.or_else(|| default.exists().then_some(default));
     let file = path.map(File::read).transpose()?;
     if let Some(file) = &file {
-        // As a whole, since only this finds sections that nobody knows, and the places of mistakes.
-        file.check::<Config>()?;
+        // As a whole, since only this finds unknown sections, and the places of mistakes.
+        file.check(&kinds())?;
     }
     let layers = Layers::new(file.as_ref(), std::env::vars())?;
-    let config = Config::from_layers(&layers)?;
-    config.secrets.check_systems(&[hob_uptime::Config::NAME, hob_pipeline::Config::NAME])?;
-    Ok(Loaded { config, layers, file })
+    // The variables of the environment, too, for the services.
+    for kind in kinds() {
+        kind.settings(&layers)?;
+    }
+    Ok(Loaded { config: Config::from_layers(&layers)?, layers, file })
 }
 
 /// Reads the configuration of a running process again. A file that was there when `last` was read must still be

@@ -7,14 +7,14 @@ use anyhow::Result;
 use hob_house::config::{Origin, Setting};
 
 use super::example::example;
-use super::{Loaded, load};
+use super::{Loaded, kinds, load};
 use crate::cli::ConfigCommand;
 use crate::exit::Exit;
 
 pub(crate) fn run(command: &ConfigCommand, file: Option<&Path>) -> Result<Exit> {
     match command {
         ConfigCommand::Check => check(&load(file)?),
-        ConfigCommand::Show => show(&load(file)?),
+        ConfigCommand::Show => show(&load(file)?)?,
         ConfigCommand::Example => print!("{}", example()),
     }
     Ok(Exit::Clean)
@@ -27,17 +27,19 @@ fn check(loaded: &Loaded) {
     }
 }
 
-fn show(loaded: &Loaded) {
-    for section in loaded.config.settings(&loaded.layers) {
+fn show(loaded: &Loaded) -> Result<()> {
+    for section in kinds() {
         println!("[{}]", section.name);
+        let settings = section.settings(&loaded.layers)?;
         let lines: Vec<(String, &Setting)> =
-            section.settings.iter().map(|setting| (assignment(setting), setting)).collect();
+            settings.iter().map(|setting| (assignment(setting), setting)).collect();
         let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0).min(60);
         for (line, setting) in &lines {
             println!("{line:width$}  # {}", setting.origin);
         }
         println!();
     }
+    Ok(())
 }
 
 fn assignment(setting: &Setting) -> String {

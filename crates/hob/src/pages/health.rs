@@ -1,8 +1,6 @@
 //! `/health`: what Hob stands on, and how it is.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use askama::Template;
@@ -17,6 +15,7 @@ use hob_web::{Console, Footprint, Page, Problem, Trouble};
 use tokio::time::timeout;
 
 use crate::http::Place;
+use crate::services::Services;
 
 /// A part that does not answer within this is shown as away.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,30 +33,7 @@ pub(crate) struct Desk {
     pub(crate) house: House,
     pub(crate) keys: Keys,
     pub(crate) place: Place,
-    pub(crate) footprints: Footprints,
-}
-
-type FootprintOf = dyn Fn() -> Option<Footprint> + Send + Sync;
-
-/// The systems that say what they take of hot state.
-#[derive(Clone, Default)]
-pub(crate) struct Footprints(Vec<Arc<FootprintOf>>);
-
-impl Footprints {
-    /// Adds a system; it tells what it measured last, if it has.
-    pub(crate) fn add(&mut self, footprint: impl Fn() -> Option<Footprint> + Send + Sync + 'static) {
-        self.0.push(Arc::new(footprint));
-    }
-
-    fn now(&self) -> Vec<Footprint> {
-        self.0.iter().filter_map(|footprint| footprint()).collect()
-    }
-}
-
-impl fmt::Debug for Footprints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.now()).finish()
-    }
+    pub(crate) services: Services,
 }
 
 /// How everything is, at one moment.
@@ -285,10 +261,11 @@ impl HealthPage {
 }
 
 pub(crate) async fn page(console: Console, State(desk): State<Desk>) -> Result<Page, Problem> {
-    let Desk { house, keys, place, footprints } = desk;
+    let Desk { house, keys, place, services } = desk;
     let living = timeout(PATIENCE, nodes::live(&house.hot, &keys));
     let (checkup, nodes) = tokio::join!(Checkup::of(&house), living);
     let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
-    let (name, footprints) = (house.node.to_string(), footprints.now());
+    let footprints = services.all().iter().filter_map(|service| service.footprint()).collect();
+    let name = house.node.to_string();
     console.page("Health", &HealthPage { checkup, name, place, nodes, footprints })
 }

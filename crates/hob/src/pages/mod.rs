@@ -15,28 +15,24 @@ use hob_house::keys::Keys;
 use hob_schema::Catalog;
 use hob_web::{Access, Changes, Routes, Web};
 
-pub(crate) use health::Footprints;
-pub(crate) use overview::Overview;
+use overview::Overview;
 use survey::Survey;
 
 use crate::http::Place;
 use crate::schema;
+use crate::services::Services;
 
 /// Health and Keys are for whoever has this scope; it is also the topic of their live updates.
 const SCOPE: &str = "console";
 
+const HEART: &str = "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 \
+                     7.6c0 4.7-7 8.9-7 8.9z";
+
 /// What these pages show changes all the time; so often it is shown anew.
 const EVERY: Duration = Duration::from_secs(3);
 
-/// The pages of the console itself around those of the systems, in the order of the navigation.
-pub(crate) fn around(
-    systems: Routes,
-    web: &Web,
-    keys: &Keys,
-    place: &Place,
-    overview: Overview,
-    footprints: Footprints,
-) -> Result<Routes> {
+/// The pages of the console itself around those of the services, in the order of the navigation.
+pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place) -> Result<Routes> {
     let house = web.house();
     let mut schemas = schema::own()?;
     for schema in &mut schemas {
@@ -46,20 +42,27 @@ pub(crate) fn around(
     survey.start(&house.tasks);
     let changes = web.changes().clone();
     house.tasks.spawn("pulse of the console", move |task| pulse(changes.clone(), task));
-    let home =
-        Routes::new().nav("Overview", "/").page(Access::Known, "/", overview::page).with_state(overview);
+    let home = Routes::new()
+        .nav("Overview", "/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8")
+        .page(Access::Known, "/", overview::page)
+        .with_state(Overview::new(house, services));
     let key_pages = Routes::new()
-        .nav("Keys", "/keys")
+        .nav("Keys", "/keys", "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2")
         .page(Access::read(SCOPE), "/keys", keys::page)
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
         .action(Access::write(SCOPE), "/keys/audit", keys::audit_now)
         .with_state(survey);
-    let health = health::Desk { house: house.clone(), keys: keys.clone(), place: place.clone(), footprints };
+    let health = health::Desk {
+        house: house.clone(),
+        keys: keys.clone(),
+        place: place.clone(),
+        services: services.clone(),
+    };
     let health = Routes::new()
-        .nav("Health", "/health")
+        .nav("Health", "/health", HEART)
         .page(Access::read(SCOPE), "/health", health::page)
         .with_state(health);
-    Ok(home.merge(systems).merge(key_pages).merge(health))
+    Ok(home.merge(services.routes()).merge(key_pages).merge(health))
 }
 
 async fn pulse(changes: Changes, task: Task) {

@@ -1,18 +1,24 @@
 //! The console's own pages, over the wire.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use hob_hot::cmd;
 use hob_house::keys::Keys;
 use hob_house::{Live, SecretRef};
+use hob_records::outbox::Event;
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Config, Creation, Figure, Footprint, NewToken, Routes, Scope, Scopes, Tokens, Trouble};
+use hob_web::{
+    AnyService, Card, Changes, Config, Creation, Figure, Footprint, NewToken, Routes, Scope, Scopes,
+    ServiceError, Tokens, Trouble,
+};
 
-use super::{Footprints, Overview, around};
+use super::around;
 use crate::http::Place;
 use crate::schema;
+use crate::services::Services;
 
 const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 
@@ -23,17 +29,82 @@ fn place() -> Place {
         store: None,
         hot: String::new(),
         records: String::new(),
-        gateway: None,
+        services: Vec::new(),
     }
 }
 
-/// A system that has measured what it takes, and one that has not yet.
-fn footprints() -> Footprints {
-    let mut footprints = Footprints::default();
+/// A service that shows a card, and may have measured what it takes.
+#[derive(Clone)]
+struct Showing {
+    /// `None`: it never answers.
+    card: Option<Card>,
+    title: &'static str,
+    href: &'static str,
+    footprint: Option<Footprint>,
+}
+
+impl AnyService for Showing {
+    fn name(&self) -> &'static str {
+        self.title
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn href(&self) -> &'static str {
+        self.href
+    }
+
+    fn start(&self, _: &Changes) {}
+
+    fn routes(&self) -> Routes {
+        Routes::new()
+    }
+
+    fn card(&self) -> Pin<Box<dyn Future<Output = Card> + Send + '_>> {
+        Box::pin(async {
+            match &self.card {
+                Some(card) => card.clone(),
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn demo(&self) -> Pin<Box<dyn Future<Output = Result<(), ServiceError>> + Send + '_>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn relay<'a>(
+        &'a self,
+        _: &'a [Event],
+    ) -> Pin<Box<dyn Future<Output = Result<(), ServiceError>> + Send + 'a>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn url(&self) -> Option<String> {
+        None
+    }
+
+    fn footprint(&self) -> Option<Footprint> {
+        self.footprint
+    }
+}
+
+/// Services with these cards. The first has measured what it takes.
+fn services(cards: impl IntoIterator<Item = Card>) -> Services {
     let garden = Footprint { system: "Garden", things: "gnomes", count: 40, bytes: 40 * 1_500 };
-    footprints.add(move || Some(garden));
-    footprints.add(|| None);
-    footprints
+    let well = Card { title: "Garden", href: "/garden", ..card(Vec::new()) };
+    let measured = Showing { card: Some(well), title: "Garden", href: "/garden", footprint: Some(garden) };
+    let showing = cards.into_iter().map(|card| Showing {
+        title: card.title,
+        href: card.href,
+        card: Some(card),
+        footprint: None,
+    });
+    Services::of(
+        [measured].into_iter().chain(showing).map(|one| Arc::new(one) as Arc<dyn AnyService>).collect(),
+    )
 }
 
 fn card(troubles: Vec<Trouble>) -> Card {
@@ -48,23 +119,21 @@ fn card(troubles: Vec<Trouble>) -> Card {
     }
 }
 
-async fn app(house: &TestHouse, overview: Overview) -> TestApp {
-    configured(house, Config::default(), overview).await
+async fn app(house: &TestHouse, services: Services) -> TestApp {
+    configured(house, Config::default(), services).await
 }
 
-async fn configured(house: &TestHouse, config: Config, overview: Overview) -> TestApp {
+async fn configured(house: &TestHouse, config: Config, services: Services) -> TestApp {
     let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, Live::fixed(config), |web| {
-        around(Routes::new(), web, &keys, &place(), overview, footprints()).unwrap()
-    })
-    .await
+    TestApp::configured(house, Live::fixed(config), |web| around(&services, web, &keys, &place()).unwrap())
+        .await
 }
 
 every_house! {
     NEEDS;
 
     async fn health_tells_of_all_parts(house: TestHouse) {
-        let app = app(&house, Overview::new(&house)).await;
+        let app = app(&house, services([])).await;
         let page = app.get("/health").await;
         assert_eq!(page.status, 200, "{}", page.text());
         for part in ["connected", "answers", "audit of the keys", house.node.as_str(), "waiting", "gnomes", "1.5"] {
@@ -74,7 +143,7 @@ every_house! {
     }
 
     async fn an_audit_begins_when_somebody_looks(house: TestHouse) {
-        let app = app(&house, Overview::new(&house)).await;
+        let app = app(&house, services([])).await;
         app.get("/keys").await;
         wait_for("an audit", LIMIT, async || app.get("/keys").await.text().contains("as declared")).await;
         app.stop().await;
@@ -84,7 +153,7 @@ every_house! {
 #[tokio::test]
 async fn a_key_that_no_schema_declares_is_found() {
     let house = TestHouse::redis(NEEDS).await;
-    let app = app(&house, Overview::new(&house)).await;
+    let app = app(&house, services([])).await;
     house.hot.run::<()>(cmd("SET").arg("stray:1").arg("x").clone()).await.unwrap();
     app.get("/keys").await;
     wait_for("the stray", LIMIT, async || app.get("/keys").await.text().contains("stray:")).await;
@@ -93,7 +162,7 @@ async fn a_key_that_no_schema_declares_is_found() {
 #[tokio::test]
 async fn families_are_searched_and_shown_with_their_keys() {
     let house = TestHouse::redis(NEEDS).await;
-    let app = app(&house, Overview::new(&house)).await;
+    let app = app(&house, services([])).await;
     let all = app.get("/keys").await.text();
     let family =
         schema::own().unwrap().into_iter().find(|schema| schema.name == "chat").unwrap().families.remove(0);
@@ -113,11 +182,7 @@ async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
     let trouble =
         |tone, text: &str| Trouble { tone, text: text.to_owned(), href: "/chat".to_owned(), since_ms: None };
     let troubles = vec![trouble(Tone::Warn, "somewhat <late>"), trouble(Tone::Bad, "very much down")];
-    let overview = Overview::new(&house).system("Chat", "/chat", move || {
-        let card = card(troubles.clone());
-        async move { card }
-    });
-    let page = app(&house, overview).await.get("/").await.text();
+    let page = app(&house, services([card(troubles)])).await.get("/").await.text();
     let (worst, other) =
         (page.find("very much down").unwrap(), page.find("somewhat &#60;late&#62;").unwrap());
     assert!(worst < other && other < page.find(r#"class="card""#).unwrap(), "{page}");
@@ -127,24 +192,18 @@ async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
 #[tokio::test]
 async fn without_trouble_everything_is_well() {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let overview = Overview::new(&house).system("Chat", "/chat", || async { card(Vec::new()) });
-    let page = app(&house, overview).await.get("/").await.text();
+    let page = app(&house, services([card(Vec::new())])).await.get("/").await.text();
     assert!(page.contains("Everything is well."), "{page}");
 }
 
 #[tokio::test]
 async fn a_system_that_hangs_does_not_hold_up_the_others() {
     let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let overview = Overview::new(&house).system("Chat", "/chat", || async { card(Vec::new()) }).system(
-        "Uptime",
-        "/uptime",
-        || async {
-            tokio::time::sleep(Duration::MAX).await;
-            card(Vec::new())
-        },
-    );
-    let page = app(&house, overview).await.get("/").await.text();
-    assert!(page.contains("Uptime does not tell how it is") && page.contains("1.2\u{a0}k"), "{page}");
+    let hanging = Showing { card: None, title: "Uptime", href: "/uptime", footprint: None };
+    let mut all = services([card(Vec::new())]).all().to_vec();
+    all.push(Arc::new(hanging));
+    let page = app(&house, Services::of(all)).await.get("/").await.text();
+    assert!(page.contains("Uptime does not answer") && page.contains("1.2\u{a0}k"), "{page}");
 }
 
 #[tokio::test]
@@ -163,7 +222,7 @@ async fn who_may_not_open_a_page_is_told_nothing_of_it() {
     else {
         panic!("no token");
     };
-    let mut app = configured(&house, config, Overview::new(&house)).await;
+    let mut app = configured(&house, config, services([])).await;
     let links = ["href=\"/health\"", "href=\"/keys\"", "href=\"/access\""];
     app.use_token("a token that nobody guesses");
     let page = app.get("/").await.text();
@@ -182,7 +241,7 @@ mod browser {
 
     use super::*;
 
-    fn busy_house(house: &TestHouse) -> Overview {
+    fn busy() -> Services {
         let figure = |label, value| Figure { label, value };
         let course = |seed: u64| (0..60_u64).map(|step| Some(((step * seed) % 17 + 20) as f64)).collect();
         let gateway = Card {
@@ -228,21 +287,13 @@ mod browser {
             spark: Vec::new(),
             troubles: vec![late],
         };
-        [gateway, uptime, card(Vec::new()), pipelines].into_iter().fold(
-            Overview::new(house),
-            |overview, card| {
-                overview.system(card.title, card.href, move || {
-                    let card = card.clone();
-                    async move { card }
-                })
-            },
-        )
+        services([gateway, uptime, card(Vec::new()), pipelines])
     }
 
     #[tokio::test]
     async fn the_overview_of_a_busy_house_can_be_read() {
         let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let app = app(&house, busy_house(&house)).await;
+        let app = app(&house, busy()).await;
         let browser = Browser::start();
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
         for (name, width, scheme) in

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
+use toml::de::DeTable;
 use toml::{Table, Value};
 
-use super::{Field, Section};
+use super::{Field, Section, SectionKind};
 
 /// A configuration file, read but not yet understood.
 #[derive(Clone, Debug)]
@@ -75,20 +75,35 @@ impl File {
         self.text.parse::<Table>().is_ok_and(|table| table.values().all(empty))
     }
 
-    /// Understands the whole file as a `T`, which names every section that may be in it.
-    pub fn check<T: DeserializeOwned>(&self) -> Result<T, BadConfig> {
-        toml::from_str(&self.text).map_err(|error| self.complain(&error))
+    /// Checks the whole file against the kinds of sections that may be in it.
+    pub fn check(&self, kinds: &[SectionKind]) -> Result<(), BadConfig> {
+        let table = DeTable::parse(&self.text).map_err(|error| self.complain(&error))?;
+        for (name, section) in table.into_inner() {
+            match kinds.iter().find(|kind| kind.name == name.get_ref()) {
+                Some(kind) => kind.check(section).map_err(|error| self.complain(&error))?,
+                None => {
+                    let known =
+                        kinds.iter().map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(", ");
+                    let message = format!("unknown field `{}`, expected one of {known}", name.get_ref());
+                    return Err(self.at(name.span().start, message));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn complain(&self, error: &toml::de::Error) -> BadConfig {
-        let at = error.span().map_or(0, |span| span.start).min(self.text.len());
-        let before = &self.text.as_bytes()[..at];
+        self.at(error.span().map_or(0, |span| span.start), error.message().to_owned())
+    }
+
+    fn at(&self, at: usize, message: String) -> BadConfig {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         BadConfig::InFile {
             path: self.path.clone(),
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
             column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
-            message: error.message().to_owned(),
+            message,
         }
     }
 }

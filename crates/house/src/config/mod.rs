@@ -18,6 +18,7 @@ macro_rules! as_text {
     };
 }
 
+mod any;
 mod hosts;
 mod layers;
 mod live;
@@ -29,6 +30,7 @@ mod secrets;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use any::{AnyLive, SectionKind};
 pub use hosts::{BadHost, Destination, HostPattern};
 pub use layers::{BadConfig, File, Layers, Origin, Setting};
 pub use live::{Live, Replace};

@@ -2,6 +2,7 @@
 
 use hob_house::Live;
 use hob_testkit::{LIMIT, Needs, TestHouse, every_house, wait_for};
+use hob_web::Service as _;
 use hob_web::Web;
 
 use super::*;
@@ -22,7 +23,7 @@ const PLAN: &str = "name = 'x'\ntarget = 'http://127.0.0.1:1'\n[[scenario]]\nnam
 const LEASE: Duration = Duration::from_secs(5);
 
 async fn queued(house: &TestHouse) -> (LoadTests, TestId) {
-    let tests = LoadTests::open(house.house(), Live::fixed(Config::default())).unwrap();
+    let tests = LoadTests::open(house.house(), Live::fixed(Config::default())).await.unwrap();
     let plan = tests.add_plan(&Written::toml(PLAN)).await.unwrap();
     let crate::Accepted::Run(id) = tests.queue_run(plan, &Wish::default()).await.unwrap() else {
         panic!("not queued")

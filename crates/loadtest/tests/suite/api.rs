@@ -1,5 +1,6 @@
 //! The API and the pages, over the wire.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -25,7 +26,7 @@ impl Site {
     pub(crate) async fn open() -> Self {
         let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
         let config = Config { threads: 1, ..Config::default() };
-        let tests = LoadTests::open(house.house(), Live::fixed(config)).unwrap();
+        let tests = LoadTests::open(house.house(), Live::fixed(config)).await.unwrap();
         let app = TestApp::start(house.house(), tests.routes()).await;
         tests.start(app.web().changes());
         let oracle = Oracle::start(|n| {

@@ -59,7 +59,7 @@ every_house! {
     /// L1 L2 L3 L5 L8 L9 L11
     async fn a_run_is_shown_in_the_documented_keys_while_it_runs_and_put_away_after(house: TestHouse) {
         let oracle = Oracle::start(|n| if n.is_multiple_of(10) { Answer::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Answer::After(Duration::from_millis(5)) });
-        let tests = worker(house.house());
+        let tests = worker(house.house()).await;
         let plan = add(&tests, &oracle.url(""), 50, "4s").await;
         let keys = keys(&house);
         let mut heard = house.hot.bus().subscribe(&[Topic::pattern("notifications:*")]).await.unwrap();
@@ -121,7 +121,7 @@ every_house! {
 
     /// L2: what is over stays over.
     async fn a_finished_run_accepts_no_change(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
         let id = queue(&tests, plan, Wish::default()).await;
         use hob_loadtest::Changed;
@@ -137,7 +137,7 @@ every_house! {
 
     /// L4
     async fn errors_do_not_roll_away_with_the_other_lines(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let id = TestId::new("T_1").unwrap();
         let error = Line { user_id: Some("user_001".into()), ..Line::new(1706430000000, Level::Error, "broke") };
         tests.logs().write(&id, &[error]).await.unwrap();
@@ -156,7 +156,7 @@ every_house! {
 
     /// L5
     async fn the_list_of_active_tests_is_swept(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         for n in 0..20 {
             tests.views().activate(&TestId::new(format!("left_over_{n}")).unwrap()).await.unwrap();
         }
@@ -167,7 +167,7 @@ every_house! {
 
     /// L6
     async fn watchers_are_noted_until_they_leave(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let (id, session) = (TestId::new("T_1").unwrap(), SessionId::new("session_123").unwrap());
         assert!(tests.views().watch(&id, &session, "192.168.1.100", 1706430000000).await.unwrap());
         let key = keys(&house).sessions(&id);
@@ -180,7 +180,7 @@ every_house! {
 
     /// L7
     async fn higher_priorities_go_first_but_waiting_counts_too(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
         let mut ids = Vec::new();
         for priority in [0, 5, 1, 5] {
@@ -201,7 +201,7 @@ every_house! {
 
     /// L7
     async fn what_outsiders_push_is_taken_in_or_dropped(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
         let key = keys(&house).pending();
         let entry = format!(r#"{{ "testId": "TestWithGradle_1_20250828183842", "planId": {plan}, "maxUsers": 7, "priority": 1 }}"#);
@@ -223,7 +223,7 @@ every_house! {
 
     /// L10
     async fn an_edited_plan_is_not_served_stale_and_a_run_keeps_its_version(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let id = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
         let keys = keys(&house);
         let (key_id, kind) = (hob_loadtest::KeyPlanId::new(id.0).unwrap(), hob_loadtest::RunTypeId::new("smoke").unwrap());
@@ -251,7 +251,7 @@ every_house! {
 
     /// L10
     async fn a_node_waits_for_another_that_loads_the_plan_but_not_for_one_that_died(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let id = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
         let key_id = hob_loadtest::KeyPlanId::new(id.0).unwrap();
         let (loading, cached) = (keys(&house).loading(&key_id), keys(&house).plan(&key_id));
@@ -271,7 +271,7 @@ every_house! {
     /// L10: users come from a file that was handed in with the plan, each kind of run from its own.
     async fn the_users_of_a_kind_of_run_come_from_a_file(house: TestHouse) {
         let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
-        let tests = worker(house.house());
+        let tests = worker(house.house()).await;
         let source = plan(&oracle.url(""), 4, "1s");
         let given = "users = [{ login = \"ann\" }, { login = \"bob\" }]";
         let source = source.replace(given, "csv_file = \"few.csv\"\n[run.full]\ncsv_file = \"many.csv\"");
@@ -302,7 +302,7 @@ every_house! {
     /// L4: as in the document's example.
     async fn users_that_connect_are_told_of(house: TestHouse) {
         let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
-        let tests = worker(house.house());
+        let tests = worker(house.house()).await;
         let plan = add(&tests, &oracle.url(""), 5, "1s").await;
         let id = queue(&tests, plan, Wish::default()).await;
         reach(&tests, &id, State::Completed).await;
@@ -316,7 +316,7 @@ every_house! {
     /// L9: losing hot state in the middle of a run loses nothing of it.
     async fn a_run_survives_the_loss_of_hot_state(house: TestHouse) {
         let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let tests = worker(house.house());
+        let tests = worker(house.house()).await;
         let plan = add(&tests, &oracle.url(""), 40, "3s").await;
         let id = queue(&tests, plan, Wish::default()).await;
         wait_for("requests", LIMIT, async || oracle.requests() > 20).await;
@@ -332,7 +332,7 @@ every_house! {
 
     async fn runners_on_several_nodes_share_the_work_and_start_together(house: TestHouse) {
         let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let tests = worker(house.house());
+        let tests = worker(house.house()).await;
         let others = [house.another_node().await, house.another_node().await];
         let _others: Vec<_> = others.iter().map(worker).collect();
         let plan = add(&tests, &oracle.url(""), 60, "3s").await;
@@ -352,7 +352,7 @@ every_house! {
     /// busy with other things may take longer once, not each time.
     async fn traffic_stops_within_a_second(house: TestHouse) {
         let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let tests = worker(house.house());
+        let tests = worker(house.house()).await;
         let plan = add(&tests, &oracle.url(""), 100, "10m").await;
         let mut stopped = Vec::new();
         for _ in 0..3 {
@@ -377,7 +377,7 @@ every_house! {
     }
 
     async fn a_target_that_may_not_be_tested_is_refused(house: TestHouse) {
-        let tests = clerk(house.house());
+        let tests = clerk(house.house()).await;
         let plan = add(&tests, "http://example.com", 1, "1s").await;
         let refused = tests.queue_run(plan, &Wish::default()).await.unwrap_err();
         assert!(refused.to_string().contains("example.com"), "{refused}");

@@ -4,6 +4,7 @@ use hob_house::{House, Live};
 use hob_loadtest::plan::Written;
 use hob_loadtest::{Accepted, Config, LoadTests, MIGRATIONS, PlanId, Run, State, TestId, Wish};
 use hob_testkit::{LIMIT, Needs, wait_for};
+use hob_web::Service as _;
 use hob_web::Web;
 
 pub(crate) const NEEDS: Needs = Needs {
@@ -12,18 +13,18 @@ pub(crate) const NEEDS: Needs = Needs {
 };
 
 /// A node that works on runs.
-pub(crate) fn worker(house: &House) -> LoadTests {
+pub(crate) async fn worker(house: &House) -> LoadTests {
     let config = Config { threads: 1, ..Config::default() };
-    let tests = LoadTests::open(house, Live::fixed(config)).unwrap();
+    let tests = LoadTests::open(house, Live::fixed(config)).await.unwrap();
     let web = Web::open(house, Live::fixed(hob_web::Config::default())).unwrap();
     tests.start(web.changes());
     tests
 }
 
 /// A node that only keeps the queue.
-pub(crate) fn clerk(house: &House) -> LoadTests {
+pub(crate) async fn clerk(house: &House) -> LoadTests {
     let config = Config { runs_at_once: 0, ..Config::default() };
-    LoadTests::open(house, Live::fixed(config)).unwrap()
+    LoadTests::open(house, Live::fixed(config)).await.unwrap()
 }
 
 /// A plan with a rate for some seconds.

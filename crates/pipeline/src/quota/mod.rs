@@ -345,8 +345,7 @@ impl Quotas {
             return Ok(());
         }
         tracing::info!(%quota, calls, "calls were made elsewhere with this quota");
-        metrics::counter!("hob_pipeline_foreign_calls_total", "quota" => quota.to_string())
-            .increment(calls.into());
+        crate::metrics::foreign(quota, calls);
         let id = format!("foreign-{}", Ask::fresh_id());
         let (quota, run) = (quota.clone(), "foreign".to_owned());
         let call = Call { id, quota, run, calls, reserved_at: at, until: at, settled: true };

@@ -39,7 +39,7 @@ impl Quotas {
                     } else {
                         tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "a quota was rebuilt from the call log");
                     }
-                    metrics::counter!("hob_pipeline_quota_rebuilds_total").increment(1);
+                    crate::metrics::rebuilt();
                     return Ok(());
                 }
                 Restored::Lost => {}

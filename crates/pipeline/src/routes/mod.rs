@@ -5,20 +5,14 @@ mod plans;
 mod quotas;
 mod runs;
 
-use hob_web::{Changes, Problem, Routes};
+use hob_web::{Problem, Routes};
 
 use crate::error::Error;
-use crate::pages;
 use crate::pipelines::Pipelines;
 use crate::run::RunId;
 
-impl Pipelines {
-    /// The API and the pages. Pages that are open hear of changes through `changes`.
-    pub fn routes(&self, changes: &Changes) -> Routes {
-        self.tell_through(changes);
-        let api = quotas::routes().merge(plans::routes()).merge(runs::routes()).merge(health::routes());
-        api.merge(pages::routes()).with_state(self.clone())
-    }
+pub(crate) fn routes() -> Routes<Pipelines> {
+    quotas::routes().merge(plans::routes()).merge(runs::routes()).merge(health::routes())
 }
 
 /// An id that cannot be is one that nothing has.

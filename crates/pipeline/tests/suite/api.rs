@@ -4,6 +4,7 @@ use hob_pipeline::quota::{Answer, Lesson, Limits};
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
 use hob_testkit::{Database, LIMIT, Store, TestApp, run, wait_for};
+use hob_web::Service as _;
 use serde_json::{Value, json};
 
 use crate::every_place;
@@ -12,7 +13,7 @@ use crate::support::{Node, Place, ask};
 
 async fn app(node: &Node) -> TestApp {
     let config = hob_house::Live::fixed(hob_web::Config::default());
-    TestApp::configured(&node.house, config, |web| node.pipelines.routes(web.changes())).await
+    TestApp::configured(&node.house, config, |_| node.pipelines.routes()).await
 }
 
 /// P8: an Airflow task, or any script.
@@ -20,7 +21,7 @@ async fn app(node: &Node) -> TestApp {
 fn a_script_shares_the_quota() {
     run(async {
         let place = Place::embedded().await;
-        let node = place.node();
+        let node = place.node().await;
         let app = app(&node).await;
         let put = app.put("/api/v1/quota/api", &json!({ "windows": "3/1h", "buffer": 1 })).await;
         assert_eq!(put.status, 200, "{put:?}");
@@ -52,7 +53,7 @@ fn the_documented_python_shares_the_quota() {
     const DOCUMENT: &str = include_str!("../../../../docs/pipelines.md");
     run(async {
         let place = Place::embedded().await;
-        let node = place.node();
+        let node = place.node().await;
         let app = app(&node).await;
         app.put("/api/v1/quota/courtlistener", &json!({ "windows": "2/1s, 100/1h" })).await;
         let begin = DOCUMENT.find("```python\n").unwrap() + "```python\n".len();
@@ -80,7 +81,7 @@ except ConnectionRefusedError:
 every_place! {
     /// P10, P11
     async fn the_health_of_the_connection_is_told_in_the_documented_words(place: Place) {
-        let node = place.node();
+        let node = place.node().await;
         let app = app(&node).await;
         let health: Value = app.get("/api/v1/pipelines/health").await.json();
         assert_eq!(health["is_connection_healthy"], true, "{health}");
@@ -97,7 +98,7 @@ every_place! {
 fn a_lost_connection_shows_and_so_does_its_return() {
     run(async {
         let place = Place::new(Store::redis().await, Database::sqlite()).await;
-        let node = place.node();
+        let node = place.node().await;
         let app = app(&node).await;
         let becomes = async |healthy: bool| -> Value {
             wait_for(format!("healthy: {healthy}"), LIMIT, async || {
@@ -121,7 +122,7 @@ fn a_lost_connection_shows_and_so_does_its_return() {
 fn mistakes_are_named() {
     run(async {
         let place = Place::embedded().await;
-        let node = place.node();
+        let node = place.node().await;
         let app = app(&node).await;
         let field = async |path: &str, body: Value| -> (u16, String) {
             let answer = if path.ends_with("quota/api") {
@@ -159,7 +160,7 @@ fn a_run_is_started_steered_and_looked_at() {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 4, entries: 0, ..offer() }).await.unwrap();
         server.fail("/dockets/2/", hob_pipeline::standin::Fault::Status(403));
-        let node = place.node();
+        let node = place.node().await;
         let app = app(&node).await;
         let toml = plan(&server);
         let dry: Value =
@@ -211,7 +212,7 @@ fn a_run_is_started_steered_and_looked_at() {
 fn the_card_draws_the_calls_of_all_quotas() {
     run(async {
         let place = Place::embedded().await;
-        let node = place.node();
+        let node = place.node().await;
         let quotas = node.pipelines.quotas();
         for (name, calls) in [("api", 2), ("other", 3)] {
             let name = name.parse().unwrap();
@@ -235,7 +236,7 @@ fn the_card_draws_the_calls_of_all_quotas() {
 fn the_card_does_not_say_that_all_is_quiet_while_the_database_is_away() {
     run(async {
         let place = Place::embedded().await;
-        let node = place.node();
+        let node = place.node().await;
         assert_eq!(node.pipelines.card().await.word, "no run");
         place.records.close().await;
         let card = node.pipelines.card().await;
@@ -274,7 +275,7 @@ mod browser {
             let offer = Offer { dockets: 60, entries: 0, latency: Duration::from_millis(150), ..offer() };
             let server = StandIn::start(offer).await.unwrap();
             server.fail("/dockets/1/", hob_pipeline::standin::Fault::Status(403));
-            let node = place.node();
+            let node = place.node().await;
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
             let browser = Browser::start();
@@ -308,7 +309,7 @@ mod browser {
             for id in [1, 2, 3] {
                 server.fail(&format!("/dockets/{id}/"), hob_pipeline::standin::Fault::Status(403));
             }
-            let node = place.node();
+            let node = place.node().await;
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
             let started = node.pipelines.start_run(&"dockets".parse().unwrap(), None).await.unwrap();

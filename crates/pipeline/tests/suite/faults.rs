@@ -1,5 +1,6 @@
 //! One test for each thing that goes wrong in real life.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_house::{Live, Period};
@@ -20,7 +21,7 @@ fn a_run_goes_on_after_a_month() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { latency: Duration::from_millis(60), ..offer() }).await.unwrap();
-        let node = place.node_by(place.hot());
+        let node = place.node_by(place.hot()).await;
         let started = begin(&node.pipelines, &plan(&server)).await;
         wait_for("some calls", LIMIT, async || server.served() > 20).await;
         let folder = node.stop().await;
@@ -29,7 +30,7 @@ fn a_run_goes_on_after_a_month() {
         place.store.flush_all().await;
         place.advance(Duration::from_secs(31 * 86_400));
 
-        let node = place.node_in(folder, place.hot());
+        let node = place.node_in(folder, place.hot()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(server.served(), 78, "nothing was asked for twice");
@@ -44,7 +45,7 @@ fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
         let place = Place::embedded().await;
         let server = StandIn::start(offer()).await.unwrap();
         server.fail("?cursor=c20", Fault::LostCursor);
-        let node = place.node();
+        let node = place.node().await;
         let started = begin(&node.pipelines, &plan(&server)).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
@@ -59,7 +60,7 @@ fn a_truncated_answer_is_asked_for_again() {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
         server.fail("/dockets/2/", Fault::Truncated);
-        let node = place.node();
+        let node = place.node().await;
         let started = begin(&node.pipelines, &plan(&server)).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
@@ -75,7 +76,7 @@ fn a_poison_item_is_set_aside() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 5, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let text = plan(&server);
         let listed = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
         let mut text = text;
@@ -83,7 +84,7 @@ fn a_poison_item_is_set_aside() {
         let folder = node.stop().await;
 
         // The workers that had item 2 were killed, the last one now: its claim is there, and over.
-        let stopped = place.node_in(folder, place.store.hot().clone());
+        let stopped = place.node_in(folder, place.store.hot().clone()).await;
         let started = begin(&stopped.pipelines, &text).await;
         let folder = {
             state_becomes(&stopped.pipelines, &started, RunState::Completed).await;
@@ -99,7 +100,7 @@ fn a_poison_item_is_set_aside() {
         ] {
             place.records.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.store.hot().clone());
+        let node = place.node_in(folder, place.store.hot().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
         let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
@@ -115,7 +116,7 @@ fn a_full_disk_keeps_results_waiting() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let file = node.folder().join("out/dockets-full.jsonl");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/dev/full", &file).unwrap();
@@ -141,7 +142,7 @@ fn a_file_is_cut_to_what_was_committed() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let started = begin(&node.pipelines, &plan(&server)).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         let folder = node.stop().await;
@@ -154,7 +155,7 @@ fn a_file_is_cut_to_what_was_committed() {
         ] {
             place.records.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.store.hot().clone());
+        let node = place.node_in(folder, place.store.hot().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=4).collect());
     });
@@ -167,7 +168,7 @@ fn a_quota_learns_from_the_first_refusal() {
         let place = Place::embedded().await;
         let limits = vec![(10, Duration::from_secs(3))];
         let server = StandIn::start(Offer { dockets: 12, entries: 0, limits, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         // The plan believes in far more than the API allows.
         let started = begin(&node.pipelines, &plan(&server).replace("[http]", "[http]\nper_host = 1")).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
@@ -188,7 +189,7 @@ fn long_answers_are_refused_and_a_host_is_spared() {
         for _ in 0..2 {
             server.fail("/dockets/7/", Fault::Long(70 * 1024));
         }
-        let node = place.node();
+        let node = place.node().await;
         let text = plan(&server).replace("[http]", "[http]\nper_host = 3\nmax_body_kib = 64");
         let started = begin(&node.pipelines, &text).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
@@ -206,7 +207,7 @@ every_place! {
     /// P9: what nobody wants to see any more is removed with all that belongs to it, and nothing else is.
     async fn archived_runs_are_forgotten_some_day(place: Place) {
         let server = StandIn::start(Offer { dockets: 3, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let mut runs = Vec::new();
         for _ in 0..2 {
             let started = begin(&node.pipelines, &plan(&server)).await;
@@ -218,8 +219,8 @@ every_place! {
         let house = place.house(place.store.hot().clone());
         let keep_archived = Period::from_millis(1);
         let config = Config { folder: folder.path().to_owned(), keep_archived, ..Config::default() };
-        let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
-        pipelines.start();
+        let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
+        pipelines.start(&hob_web::Changes::detached(&house));
         wait_for("the archived run to be forgotten", LIMIT, async || pipelines.run(&runs[0]).await.is_err())
             .await;
         for left in [

@@ -17,7 +17,7 @@ async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&Redi
     let place = Place::new(Store::redis().await, Database::sqlite()).await;
     let latency = Duration::from_millis(20);
     let api = StandIn::start(Offer { dockets: 300, entries: 0, latency, ..offer() }).await.unwrap();
-    let node = place.node();
+    let node = place.node().await;
     let started = begin(&node.pipelines, &plan(&api)).await;
     wait_for("some calls", LIMIT, async || api.served() > 20).await;
     away(place.redis());
@@ -64,7 +64,7 @@ mod slow {
             let folder = TempDir::new().unwrap();
             let mut alive = Some(place.mortal(folder.path()));
             let started = {
-                let node = place.node();
+                let node = place.node().await;
                 let started = begin(&node.pipelines, &text).await;
                 // Only the mortals work, in the one folder.
                 let _ = node.stop().await;
@@ -109,7 +109,7 @@ mod slow {
             place.assert_counts_are_true(&started.id).await;
             drop(alive);
             assert_eq!(api.throttled(), 0, "the quota was never exceeded");
-            let node = place.node_in(folder, place.store.hot().clone());
+            let node = place.node_in(folder, place.store.hot().clone()).await;
             assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=dockets).collect());
         });
     }

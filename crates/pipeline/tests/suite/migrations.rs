@@ -53,7 +53,7 @@ async fn a_run_of_an_earlier_version_goes_on(database: Database) {
     let folder = TempDir::new().unwrap();
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/dockets.jsonl"), "{\"id\": 1}\n{\"id").unwrap();
-    let node = place.node_in(folder, place.store.hot().clone());
+    let node = place.node_in(folder, place.store.hot().clone()).await;
     wait_for("the run to be over", LIMIT, async || {
         node.pipelines.run(&id).await.unwrap().state == RunState::Completed
     })

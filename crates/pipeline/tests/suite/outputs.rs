@@ -67,7 +67,7 @@ every_place! {
     /// P9
     async fn a_second_run_keeps_what_the_first_wrote_and_what_did_not_change(place: Place) {
         let api = StandIn::start(offer()).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         completed(&node.pipelines, &plan_for_files(&api)).await;
         let first: BTreeMap<_, _> =
             [DOCKETS, ENTRIES].map(|name| behind(&node, name)).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).into();
@@ -96,7 +96,7 @@ every_place! {
     /// P5: what a cancelled run or a failure left out is asked for, although its parent did not change.
     async fn a_later_run_asks_for_what_an_earlier_one_never_got(place: Place) {
         let api = StandIn::start(Offer { dockets: 5, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         api.fail("/docket-entries/2000/", Fault::Status(403));
         let first = completed(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Quarantined), 1);
@@ -110,7 +110,7 @@ every_place! {
     /// A run that lacks something does not take the name from one that does not, until it is replayed.
     async fn a_run_with_failures_does_not_replace_a_whole_one(place: Place) {
         let api = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         completed(&node.pipelines, &plan(&api)).await;
         let whole = behind(&node, DOCKETS);
         // As with a token that has expired.
@@ -133,7 +133,7 @@ fn a_changed_step_is_asked_for_again() {
     run(async {
         let place = Place::embedded().await;
         let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         completed(&node.pipelines, &plan(&api)).await;
         let text = plan(&api).replace("case_name = \"$.case_name\"", "case_name = \"$.court\"");
         completed(&node.pipelines, &text).await;
@@ -148,7 +148,7 @@ fn a_cancelled_run_costs_the_next_one_nothing() {
         let place = Place::embedded().await;
         let latency = std::time::Duration::from_millis(30);
         let api = StandIn::start(Offer { latency, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let first = begin(&node.pipelines, &plan_for_files(&api)).await;
         wait_for("some dockets", LIMIT, async || {
             node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Done) > 10
@@ -167,7 +167,7 @@ fn ids_of_runs_make_names_that_stay_in_the_folder() {
         let place = Place::embedded().await;
         let api = StandIn::start(Offer { dockets: 2, entries: 0, ..offer() }).await.unwrap();
         let outer = TempDir::new().unwrap();
-        let node = place.node_in(TempDir::new_in(outer.path()).unwrap(), place.store.hot().clone());
+        let node = place.node_in(TempDir::new_in(outer.path()).unwrap(), place.store.hot().clone()).await;
         let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"{run}/dockets.jsonl\"");
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
         // The long ones differ only where their names are cut.
@@ -192,7 +192,7 @@ fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
         let mut folder = TempDir::new().unwrap();
         for dockets in 1..=3 {
             let place = Place::embedded().await;
-            let node = place.node_in(folder, place.store.hot().clone());
+            let node = place.node_in(folder, place.store.hot().clone()).await;
             api.change(dockets);
             completed_as(&node.pipelines, &plan(&api), "daily").await;
             assert_eq!(name_of(&node, dockets), format!("Renamed No. {dockets}"));
@@ -210,7 +210,7 @@ fn a_file_that_has_the_name_is_kept() {
     run(async {
         let place = Place::embedded().await;
         let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         std::fs::create_dir(node.folder().join("out")).unwrap();
         std::fs::write(node.folder().join(DOCKETS), "{\"id\": 99}\n").unwrap();
         completed(&node.pipelines, &plan(&api)).await;
@@ -225,12 +225,12 @@ fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
     run(async {
         let place = Place::embedded().await;
         let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let started = completed(&node.pipelines, &plan(&api)).await;
         let folder = node.stop().await;
         std::fs::remove_file(folder.path().join(DOCKETS)).unwrap();
         place.records.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
-        let node = place.node_in(folder, place.store.hot().clone());
+        let node = place.node_in(folder, place.store.hot().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
         let hidden =
@@ -246,7 +246,7 @@ fn a_run_without_results_has_an_empty_file() {
     run(async {
         let place = Place::embedded().await;
         let api = StandIn::start(Offer { dockets: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         completed(&node.pipelines, &plan(&api)).await;
         assert_eq!(std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap(), "");
     });

@@ -94,7 +94,7 @@ every_place! {
     /// P3, P9
     async fn a_run_fetches_everything_and_follows_what_it_finds(place: Place) {
         let api = StandIn::start(offer()).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let run = begin(&node.pipelines, &plan(&api)).await;
         state_becomes(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
@@ -117,7 +117,7 @@ every_place! {
     /// P3, P4, P5, P7
     async fn others_can_read_what_a_run_does(place: Place) {
         let api = StandIn::start(Offer { dockets: 3, latency: Duration::from_millis(300), ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let text = plan(&api).replace("server = { attempts = 3", "server = { attempts = 1");
         api.fail("/dockets/2/", Fault::Status(500));
         let run = begin(&node.pipelines, &text).await;
@@ -151,7 +151,7 @@ every_place! {
     /// P5: what failed is set aside by class, and replayed.
     async fn failures_are_retried_by_class_set_aside_and_replayed(place: Place) {
         let api = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         api.fail("/dockets/3/", Fault::Truncated);
         api.fail("/dockets/4/", Fault::Status(503));
         for _ in 0..2 {
@@ -183,7 +183,7 @@ every_place! {
     /// P12: while the store is away nobody calls, and afterwards everything arrives once.
     async fn a_loss_of_hot_state_during_a_run_costs_nothing(place: Place) {
         let api = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let run = begin(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 10).await;
         place.store.flush_all().await;
@@ -198,7 +198,7 @@ every_place! {
     /// P7
     async fn a_run_pauses_resumes_and_is_cancelled(place: Place) {
         let api = StandIn::start(Offer { latency: Duration::from_millis(50), ..offer() }).await.unwrap();
-        let node = place.node();
+        let node = place.node().await;
         let run = begin(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 5).await;
         node.pipelines.wish(&run.id, Wish::Pause).await.unwrap();

@@ -1,5 +1,6 @@
 //! Secrets are sent to their hosts by their systems, and to nobody else.
 
+use hob_web::Service as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -31,12 +32,16 @@ fn token(folder: &TempDir, value: &str, hosts: &[&str]) -> SecretsConfig {
     secret("t", &file, hosts)
 }
 
-fn open(place: &Place, folder: &TempDir, secrets: Live<SecretsConfig>) -> (hob_house::House, Pipelines) {
+async fn open(
+    place: &Place,
+    folder: &TempDir,
+    secrets: Live<SecretsConfig>,
+) -> (hob_house::House, Pipelines) {
     let mut house = place.house(place.store.hot().clone());
     house.secrets = Secrets::new(secrets);
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
-    pipelines.start();
+    let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
+    pipelines.start(&hob_web::Changes::detached(&house));
     (house, pipelines)
 }
 
@@ -52,7 +57,7 @@ fn a_plan_that_may_not_use_its_secrets_is_not_saved() {
     run(async {
         let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["*.api.example", "db.example"]));
-        let (_house, pipelines) = open(&place, &folder, live);
+        let (_house, pipelines) = open(&place, &folder, live).await;
         let header = "headers = { Authorization = 'Token {secret.t}' }";
         let sink =
             "extract = { id = '$.id' }\nsink = 'out'\n[sink.out]\ntable = 'a'\nkey = ['id']\npostgres = 't'";
@@ -148,7 +153,7 @@ fn a_secret_is_sent_to_its_hosts_only_and_never_shown() {
     run(async {
         let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["localhost"]));
-        let (_house, pipelines) = open(&place, &folder, live);
+        let (_house, pipelines) = open(&place, &folder, live).await;
         let (port, heard) = echo().await;
         let step =
             format!("get = 'http://{{key}}:{port}/{{secret.t}}'\nheaders = {{ A = 'Token {{secret.t}}' }}");

@@ -1,5 +1,6 @@
 //! Results in a table of a real PostgreSQL.
 
+use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_house::Live;
@@ -15,14 +16,14 @@ use crate::secrets::secret;
 use crate::support::Place;
 
 /// A node that knows where the warehouse is, by a secret in a file.
-fn node(place: &Place, folder: &TempDir, warehouse: &Postgres) -> (hob_house::House, Pipelines) {
+async fn node(place: &Place, folder: &TempDir, warehouse: &Postgres) -> (hob_house::House, Pipelines) {
     let file = folder.path().join("warehouse");
     std::fs::write(&file, warehouse.url()).unwrap();
     let mut house = place.house(place.store.hot().clone());
     house.secrets = Secrets::new(Live::fixed(secret("warehouse", &file, &["127.0.0.1", "localhost"])));
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config)).unwrap();
-    pipelines.start();
+    let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
+    pipelines.start(&hob_web::Changes::detached(&house));
     (house, pipelines)
 }
 
@@ -43,7 +44,7 @@ fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
         );
         let folder = TempDir::new().unwrap();
         let api = StandIn::start(offer()).await.unwrap();
-        let (_house, pipelines) = node(&place, &folder, &warehouse);
+        let (_house, pipelines) = node(&place, &folder, &warehouse).await;
         for _ in 0..2 {
             // The second run gives the same rows again.
             let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
@@ -63,7 +64,7 @@ fn a_database_that_is_away_keeps_results_waiting() {
         let folder = TempDir::new().unwrap();
         // Slow enough that much is left to do when the first rows were seen.
         let api = StandIn::start(Offer { latency: Duration::from_millis(300), ..offer() }).await.unwrap();
-        let (_house, pipelines) = node(&place, &folder, &warehouse);
+        let (_house, pipelines) = node(&place, &folder, &warehouse).await;
         let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
         wait_for("the first rows", LIMIT, async || {
             warehouse.psql("SELECT to_regclass('entries') IS NOT NULL").trim() == "t"

@@ -1,5 +1,6 @@
 //! A place to test in: a store, a database, and a clock that the test drives.
 
+use hob_web::Service as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,21 +61,21 @@ impl Place {
     }
 
     /// A node that works on runs, by the store's own clock.
-    pub(crate) fn node(&self) -> Node {
-        self.node_by(self.store.hot().clone())
+    pub(crate) async fn node(&self) -> Node {
+        self.node_by(self.store.hot().clone()).await
     }
 
-    pub(crate) fn node_by(&self, hot: Hot) -> Node {
-        self.node_in(TempDir::new().unwrap(), hot)
+    pub(crate) async fn node_by(&self, hot: Hot) -> Node {
+        self.node_in(TempDir::new().unwrap(), hot).await
     }
 
     pub(crate) fn house(&self, hot: Hot) -> House {
         House::new(hot, self.store.layout(), self.records.clone(), NodeName::random())
     }
 
-    pub(crate) fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
+    pub(crate) async fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
         let house = self.house(hot);
-        let pipelines = start(&house, folder.path());
+        let pipelines = start(&house, folder.path()).await;
         Node { house, pipelines, folder }
     }
 
@@ -88,7 +89,7 @@ impl Place {
             let records =
                 Records::open(&database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
             let house = House::new(hot, Layout::Plain, records, NodeName::random());
-            let _pipelines = start(&house, &folder);
+            let _pipelines = start(&house, &folder).await;
             std::future::pending::<()>().await;
         });
         Mortal(Some(runtime))
@@ -130,10 +131,10 @@ impl Place {
     }
 }
 
-fn start(house: &House, folder: &Path) -> Pipelines {
+async fn start(house: &House, folder: &Path) -> Pipelines {
     let config = Config { folder: folder.to_owned(), public_quota: "api".to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(house, Live::fixed(config)).unwrap();
-    pipelines.start();
+    let pipelines = Pipelines::open(house, Live::fixed(config)).await.unwrap();
+    pipelines.start(&hob_web::Changes::detached(house));
     pipelines
 }
 

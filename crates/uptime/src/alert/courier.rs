@@ -91,8 +91,7 @@ pub(super) async fn carry(alerts: &Alerts, held: &Held, patience: Patience) -> R
         Err(error) => return Err(error),
     };
     let outcome = if matches!(arrival, Arrival::Delivered(_)) { "delivered" } else { "failed" };
-    metrics::counter!("hob_uptime_alert_attempts_total", "channel" => kind, "outcome" => outcome)
-        .increment(1);
+    crate::metrics::alert_attempted(kind, outcome);
     delivery::settle(alerts.records(), held, &arrival, begun.elapsed(), patience).await
 }
 

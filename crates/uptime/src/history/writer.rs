@@ -32,7 +32,7 @@ impl Intake {
     /// Hands a result in. When the queue is full it is left out of the history, and counted as such.
     pub(crate) fn put(&self, finding: Finding) {
         if self.0.try_send(finding).is_err() {
-            metrics::counter!("hob_uptime_results_left_out_total").increment(1);
+            crate::metrics::left_out();
         }
     }
 }

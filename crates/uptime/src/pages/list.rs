@@ -16,6 +16,7 @@ use crate::monitor::Monitor;
 use crate::routes::Wanted;
 use crate::state::State as Stands;
 use crate::uptime::{Uptime, now};
+use hob_web::Service as _;
 
 #[derive(Template)]
 #[template(path = "uptime/list.html")]

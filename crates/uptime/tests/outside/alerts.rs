@@ -13,6 +13,7 @@ use hob_uptime::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{INCIDENTS, IncidentEvent, What};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, MIGRATIONS, Uptime};
+use hob_web::Service as _;
 use hob_web::Web;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;

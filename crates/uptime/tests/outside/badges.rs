@@ -6,6 +6,7 @@ use hob_uptime::check::Kind;
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::{Added, Config, Uptime};
+use hob_web::Service as _;
 
 use crate::alerts::NEEDS;
 use crate::target::Target;

@@ -5,6 +5,7 @@ use hob_house::config::{Hosts, Live, SecretEntry, Secrets, SecretsConfig};
 use hob_testkit::{Layout, TestApp, TestHouse};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, Uptime};
+use hob_web::Service as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,6 +1,7 @@
 //! The API over the wire: what it answers, and what it refuses.
 
 use hob_testkit::{LIMIT, Layout, TestHouse, wait_for};
+use hob_web::Service as _;
 use serde_json::{Value, json};
 
 use crate::target::{NEEDS, Service, Target};

@@ -1,5 +1,6 @@
 //! A target that does what it is told, and the service around it.
 
+use hob_web::Service as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 

@@ -38,10 +38,20 @@ struct Inner {
 
 impl Changes {
     pub(crate) fn new(house: &House, keys: &Keys) -> Self {
+        Self::on(house, keys.changed_channel())
+    }
+
+    /// For a program without pages: nothing is passed on.
+    #[must_use]
+    pub fn detached(house: &House) -> Self {
+        Self::on(house, String::new())
+    }
+
+    fn on(house: &House, channel: String) -> Self {
         Self {
             inner: Arc::new(Inner {
                 house: house.clone(),
-                channel: keys.changed_channel(),
+                channel,
                 feed: Feed::new(),
                 waiting: Mutex::default(),
                 wake: Notify::new(),

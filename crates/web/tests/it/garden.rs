@@ -140,7 +140,7 @@ async fn plant(State(garden): State<Garden>, Form(gnome): Form<Gnome>) -> Redire
 
 pub(crate) fn routes(garden: Garden) -> Routes {
     Routes::new()
-        .nav("Garden", "/garden")
+        .nav("Garden", "/garden", "")
         .api(Access::read("garden"), routes!(list))
         .api(Access::write("garden"), routes!(add))
         .api(Access::read("garden"), routes!(gnome))

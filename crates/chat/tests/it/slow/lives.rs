@@ -1,5 +1,6 @@
 //! Random lives of a chat against a small model.
 
+use hob_web::Service as _;
 use std::collections::BTreeMap;
 
 use hob_chat::keys::{ConversationId, UserId};
@@ -88,7 +89,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let chat = open(&house);
+        let chat = open(&house).await;
         let app = TestApp::start(house.house(), chat.routes()).await;
         let doomed = Doomed::start(&house).await;
         wait_for("two nodes", LIMIT, async || chat.nodes().await.is_ok_and(|nodes| nodes.len() == 2)).await;

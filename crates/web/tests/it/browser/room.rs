@@ -81,8 +81,8 @@ impl Room {
 
     fn routes(self) -> Routes {
         Routes::new()
-            .nav("Room", "/room")
-            .nav("Gallery", "/gallery")
+            .nav("Room", "/room", "")
+            .nav("Gallery", "/gallery", "")
             .page(Access::read("room"), "/room", room_page)
             .action(Access::write("room"), "/room", visit)
             .page(Access::read("room"), "/gallery", gallery_page)
