@@ -63,6 +63,14 @@ impl Error {
         !matches!(self, Self::Interrupted { .. } | Self::Reply(_))
     }
 
+    /// Whether a key that was asked for is of another type. Before Redis 7 a script wraps the words of the command that
+    /// failed.
+    #[must_use]
+    pub fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Refused { code, detail }
+            if code == "WRONGTYPE" || (code == "ERR" && detail.contains("WRONGTYPE ")))
+    }
+
     /// An error reply of the store, split as Redis writes it.
     pub(crate) fn from_server(error: &redis::ServerError) -> Self {
         Self::Refused {
@@ -115,6 +123,16 @@ mod tests {
         let old = "Error running script (call to f_1): @user_script:1: -READONLY You can't write";
         assert!(refused("ERR", old).is_readonly());
         assert!(!refused("ERR", "unknown command 'READONLY2'").is_readonly());
+    }
+
+    #[test]
+    fn a_wrong_type_is_recognised_in_the_words_of_old_and_new_servers() {
+        assert!(
+            refused("WRONGTYPE", "Operation against a key holding the wrong kind of value").is_wrong_type()
+        );
+        let old = "Error running script (call to f_1): @user_script:1: WRONGTYPE Operation against a key";
+        assert!(refused("ERR", old).is_wrong_type());
+        assert!(!refused("ERR", "value is not an integer or out of range").is_wrong_type());
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod link;
 pub mod log;
 mod mailbox;
 pub mod members;
+pub mod mend;
 mod meter;
 mod peak;
 mod reply;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_hot::cmd;
+use hob_hot::mend::{self, Kind};
 use hob_schema::Shard;
 use parking_lot::Mutex;
 
@@ -99,20 +100,28 @@ impl Uptime {
         let keys = self.schedule().keys();
         let call = |monitor: &Arc<Monitor>| cmd("HGETALL").arg(keys.status(&monitor.id)).clone().into();
         let calls: Vec<_> = monitors.iter().map(call).collect();
-        let answers = self.inner.house.hot.batch(&calls).await;
-        let row = |(monitor, answer): (&Arc<Monitor>, hob_hot::Result<hob_hot::Value>)| {
-            let fields: HashMap<String, String> = read(answer?)?;
+        let hot = &self.inner.house.hot;
+        let mut rows = Vec::with_capacity(monitors.len());
+        for (monitor, answer) in monitors.iter().zip(hot.batch(&calls).await) {
+            let fields: HashMap<String, String> = match answer {
+                // One key that an outsider has replaced must not hide the other monitors.
+                Err(error) if error.is_wrong_type() => {
+                    mend::mend(hot, &[(keys.status(&monitor.id), Kind::Hash)]).await?;
+                    HashMap::new()
+                }
+                answer => read(answer?)?,
+            };
             let standing = board.standing(&monitor.id);
             let failing_since_ms = (standing.failures > 0).then_some(standing.first_failure_ms);
-            Ok(Row {
+            rows.push(Row {
                 monitor: Arc::clone(monitor),
                 state: board.state(monitor),
                 failures: standing.failures,
                 failing_since_ms,
                 status: Status::read(&fields),
-            })
-        };
-        monitors.iter().zip(answers).map(row).collect()
+            });
+        }
+        Ok(rows)
     }
 
     /// What there is to show of one monitor.
@@ -130,8 +139,14 @@ impl Schedule {
         let call = |shard: &Shard| cmd("HGETALL").arg(self.keys.standing(*shard)).clone().into();
         let calls: Vec<_> = shards.iter().map(call).collect();
         let mut board = Board::default();
-        for answer in self.hot.batch(&calls).await {
-            let fields: Vec<(String, String)> = read(answer?)?;
+        for (shard, answer) in shards.iter().zip(self.hot.batch(&calls).await) {
+            let fields: Vec<(String, String)> = match answer {
+                Err(error) if error.is_wrong_type() => {
+                    self.mend(*shard).await?;
+                    continue;
+                }
+                answer => read(answer?)?,
+            };
             for (id, text) in fields {
                 let standing = text.splitn(5, ' ').nth(4).and_then(|rest| rest.parse().ok());
                 if let (Ok(id), Some(standing)) = (MonitorId::new(id), standing) {

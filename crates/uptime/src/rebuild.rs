@@ -86,7 +86,7 @@ impl Schedule {
         let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
         let call = PREPARE.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard));
         let epoch = epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
-        let mut reply: Reply = self.hot.run(call.arg(epoch)).await?;
+        let mut reply: Reply = self.run(shard, call.arg(epoch)).await?;
         match reply.word() {
             "done" => Ok(Some(Prepared::Done(Epoch::new(reply.next()?)?))),
             "going" => Ok(Some(Prepared::Going(Epoch::new(reply.next()?)?))),
@@ -96,7 +96,8 @@ impl Schedule {
     }
 
     async fn finish_rebuild(&self, shard: Shard, epoch: Epoch) -> Result<Restored> {
-        let reply: Reply = self.hot.run(FINISH.on(&[self.keys.marker(shard)]).arg(epoch.get())).await?;
+        let call = FINISH.on(&[self.keys.marker(shard)]).arg(epoch.get());
+        let reply: Reply = self.run(shard, call).await?;
         Ok(if reply.word() == "finished" { Restored::All } else { Restored::Over })
     }
 
@@ -129,7 +130,7 @@ impl Schedule {
                 call = call.arg(standing.first_failure_ms / 1000).arg(standing.last_failure_ms / 1000);
                 call = call.arg(u8::from(open.is_some_and(|open| open.told_at.is_some())));
             }
-            let reply: Reply = self.hot.run(call).await?;
+            let reply: Reply = self.run(shard, call).await?;
             if reply.word() == "over" {
                 return Ok(Restored::Over);
             }

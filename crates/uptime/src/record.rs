@@ -89,7 +89,7 @@ impl Schedule {
         let call = call.arg(standing.last_failure_ms / 1000).arg(in_short(standing, entry.observation));
         let call =
             status_fields(entry).into_iter().fold(call, |call, (field, value)| call.arg(field).arg(value));
-        let outcome = Outcome::read(self.hot.run(call).await?, |reply| match reply.word() {
+        let outcome = Outcome::read(self.run(shard, call).await?, |reply| match reply.word() {
             "recorded" => Ok(Recorded::Recorded),
             "gone" => Ok(Recorded::Refused(Refusal::Gone)),
             "edited" => Ok(Recorded::Refused(Refusal::Edited)),
@@ -101,28 +101,33 @@ impl Schedule {
 
     /// The changes of a shard that are not in the records yet.
     pub async fn unsettled(&self, shard: Shard) -> Result<Vec<Unsettled>> {
-        let all: Vec<(String, String)> =
-            self.hot.run(hob_hot::cmd("HGETALL").arg(self.keys.unsettled(shard).as_ref() as &[u8])).await?;
-        let read = all.into_iter().filter_map(|(id, text)| {
-            let change = Unsettled::read(&id, &text);
-            if change.is_none() {
-                tracing::warn!(monitor = id, "an unsettled change cannot be read");
+        let key = self.keys.unsettled(shard);
+        let all: Vec<(String, String)> = self.run(shard, hob_hot::cmd("HGETALL").arg(&key)).await?;
+        let mut changes = Vec::with_capacity(all.len());
+        for (id, text) in all {
+            match Unsettled::read(&id, &text) {
+                Some(change) => changes.push(change),
+                None => {
+                    // Kept, it would hold every other change of the monitor back for ever.
+                    tracing::warn!(monitor = id, "an unsettled change cannot be read, and was dropped");
+                    self.run::<u64>(shard, hob_hot::cmd("HDEL").arg(&key).arg(id)).await?;
+                }
             }
-            change
-        });
-        Ok(read.collect())
+        }
+        Ok(changes)
     }
 
     /// Notes that a change is in the records.
     pub async fn settle(&self, change: &Unsettled, told: Told) -> Result<()> {
-        let unsettled = self.keys.unsettled(self.shard_of(&change.id));
+        let shard = self.shard_of(&change.id);
+        let unsettled = self.keys.unsettled(shard);
         let call = SETTLE.on(&[unsettled, self.keys.incident(&change.id)]);
         let call = call.arg(change.id.as_str()).arg(change.fence.get());
         let told = match told {
             Told::Yes => "1",
             Told::NotYet => "0",
         };
-        self.hot.run::<Reply>(call.arg(told)).await?;
+        self.run::<Reply>(shard, call.arg(told)).await?;
         Ok(())
     }
 }

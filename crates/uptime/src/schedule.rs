@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hob_hot::epoch::{Epoch, Fence, MARKER, Outcome};
-use hob_hot::{CLOCK, Hot, Reply, Script};
+use hob_hot::mend::{self, Kind};
+use hob_hot::{CLOCK, Call, FromRedisValue, Hot, Reply, Script, cmd};
 use hob_schema::{Key, Layout, Shard};
 
 use crate::error::{Error, Result};
@@ -117,7 +118,7 @@ impl Schedule {
     /// Claims at most `most` monitors of a shard that are due, or that a dead worker left behind.
     pub async fn claim(&self, shard: Shard, most: u32) -> Result<Outcome<Claims>> {
         let call = CLAIM.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(most);
-        let reply: Reply = self.hot.run(call.arg(self.hot.clock().us())).await?;
+        let reply: Reply = self.run(shard, call.arg(self.hot.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| {
             let (now_ms, turn_ms, dropped): (u64, String, usize) =
                 (reply.next()?, reply.next()?, reply.next()?);
@@ -138,7 +139,7 @@ impl Schedule {
     pub async fn seize(&self, id: &MonitorId) -> Result<Outcome<Option<Claim>>> {
         let shard = self.shard_of(id);
         let call = SEIZE.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(id.as_str());
-        let reply: Reply = self.hot.run(call.arg(self.hot.clock().us())).await?;
+        let reply: Reply = self.run(shard, call.arg(self.hot.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| match reply.word() {
             "unknown" => Ok(None),
             "claimed" => {
@@ -157,7 +158,7 @@ impl Schedule {
         let call =
             PLAN.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard)).arg(turn.id.as_str());
         let call = call.arg(turn.generation).arg(millis(turn.lease)).arg(turn.next_ms);
-        let reply: Reply = self.hot.run(call.arg(Standing::NEW.to_string())).await?;
+        let reply: Reply = self.run(shard, call.arg(Standing::NEW.to_string())).await?;
         let outcome = Outcome::read(reply, |reply| match reply.word() {
             "planned" => Ok(Planned::Planned),
             "readded" => Ok(Planned::Readded),
@@ -171,14 +172,15 @@ impl Schedule {
     /// Takes a monitor's turns away. A check that runs now will not be recorded.
     pub async fn forget(&self, id: &MonitorId, leaving: Leaving) -> Result<()> {
         let keys = &self.keys;
-        let [schedule, leases, _, standing, unsettled] = self.shard_keys(self.shard_of(id));
+        let shard = self.shard_of(id);
+        let [schedule, leases, _, standing, unsettled] = self.shard_keys(shard);
         let [status, incident, retry] = [keys.status(id), keys.incident(id), keys.retry(id)];
         let call = FORGET.on(&[schedule, leases, standing, unsettled, status, incident, retry]);
         let word = match leaving {
             Leaving::Paused => "paused",
             Leaving::Deleted => "deleted",
         };
-        let reply: Reply = self.hot.run(call.arg(id.as_str()).arg(word)).await?;
+        let reply: Reply = self.run(shard, call.arg(id.as_str()).arg(word)).await?;
         if reply.word() == "forgotten" { Ok(()) } else { Err(reply.unexpected().into()) }
     }
 
@@ -188,15 +190,41 @@ impl Schedule {
         let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
         let call = RELEASE.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard));
         let call = call.arg(claim.id.as_str()).arg(claim.fence.get()).arg(next_ms);
-        self.hot.run::<Reply>(call).await?;
+        self.run::<Reply>(shard, call).await?;
         Ok(())
     }
 
     /// The store's time, as a shard has seen it.
     pub async fn now_ms(&self, shard: Shard) -> Result<u64> {
-        let mut reply: Reply =
-            self.hot.run(NOW.on(&[self.keys.marker(shard)]).arg(self.hot.clock().us())).await?;
+        let call = NOW.on(&[self.keys.marker(shard)]).arg(self.hot.clock().us());
+        let mut reply: Reply = self.run(shard, call).await?;
         Ok(reply.next()?)
+    }
+
+    /// Runs a call on the keys of a shard. Where one of them is of the wrong type the shard is mended, and the call is
+    /// run once more.
+    pub(crate) async fn run<T: FromRedisValue>(&self, shard: Shard, call: impl Into<Call>) -> Result<T> {
+        let call = call.into();
+        match self.hot.run(call.clone()).await {
+            Err(error) if error.is_wrong_type() => {
+                self.mend(shard).await?;
+                Ok(self.hot.run(call).await?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// Deletes those keys of a shard that are of the wrong type. A turn or a lease that is lost with them comes back with
+    /// the next reconciliation. What the others held only the records know: the shard counts as lost, and is rebuilt.
+    pub(crate) async fn mend(&self, shard: Shard) -> Result<()> {
+        let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
+        let turns = [(schedule, Kind::Zset), (leases, Kind::Zset)];
+        mend::mend(&self.hot, &turns).await?;
+        let rest = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
+        if !mend::mend(&self.hot, &rest).await?.is_empty() {
+            self.hot.run::<u64>(cmd("DEL").arg(marker)).await?;
+        }
+        Ok(())
     }
 
     /// Schedule, leases, marker, standing, unsettled.
@@ -219,13 +247,18 @@ fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_hot::Result<Claim>
     let mut number = || words.next()?.parse::<u64>().ok();
     let (generation, _lease, fence, slot_ms) =
         (|| Some((number()?, number()?, number()?, number()?)))().ok_or_else(bad)?;
+    let standing = words.next().and_then(|rest| rest.parse().ok()).unwrap_or_else(|| {
+        // As after a loss: the result of this claim is written in its place.
+        tracing::warn!(monitor = id, "a standing cannot be read");
+        Standing::NEW
+    });
     Ok(Claim {
         id: MonitorId::new(id).map_err(|_| bad())?,
         generation,
         fence: Fence::from_u64(fence),
         slot_ms,
         claimed_ms,
-        standing: words.next().and_then(|rest| rest.parse().ok()).ok_or_else(bad)?,
+        standing,
         settled: if unsettled == 0 { Settled::Yes } else { Settled::No },
     })
 }

@@ -206,13 +206,13 @@ struct Known {
 }
 
 async fn known(uptime: &Uptime, shard: Shard) -> Result<Known> {
-    let hot = &uptime.inner.house.hot;
-    let [schedule, leases, _, standing, _] = uptime.schedule().shard_keys(shard);
-    let standings: Vec<(String, String)> = hot.run(cmd("HGETALL").arg(&standing)).await?;
+    let all = uptime.schedule();
+    let [schedule, leases, _, standing, _] = all.shard_keys(shard);
+    let standings: Vec<(String, String)> = all.run(shard, cmd("HGETALL").arg(&standing)).await?;
     let generation = |text: &str| text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let standings = standings.into_iter().map(|(id, text)| (id, generation(&text))).collect();
     // One that is claimed between the two questions is missed, and planned again, which does nothing then.
-    let leased: Vec<String> = hot.run(cmd("ZRANGE").arg(&leases).arg(0).arg(-1)).await?;
-    let scheduled: Vec<String> = hot.run(cmd("ZRANGE").arg(&schedule).arg(0).arg(-1)).await?;
+    let leased: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&leases).arg(0).arg(-1)).await?;
+    let scheduled: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&schedule).arg(0).arg(-1)).await?;
     Ok(Known { standings, turns: leased.into_iter().chain(scheduled).collect() })
 }

@@ -272,7 +272,10 @@ impl Uptime {
             hot.run::<()>(set).await?;
             return Ok(true);
         }
-        let since: Option<u64> = hot.run(hob_hot::cmd("GET").arg(&begun)).await?;
+        // What an outsider has put there says nothing, and goes when the job is heard of.
+        let since =
+            hob_hot::mend::or_none(hot.run::<Option<String>>(hob_hot::cmd("GET").arg(&begun)).await, &begun)?;
+        let since: Option<u64> = since.flatten().and_then(|since| since.parse().ok());
         let observation = match signal {
             Signal::Failed => Observation::failed(FailureClass::Reported, "the job says that it failed"),
             _ => Observation::reported(since.map(|since| now_ms.saturating_sub(since))),

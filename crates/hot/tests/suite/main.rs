@@ -13,4 +13,5 @@ mod limit_model;
 mod loan;
 mod log;
 mod members;
+mod mend;
 mod sentinel;

@@ -4,9 +4,9 @@
 -- Returns {'done', epoch} when it was rebuilt since · {'going', epoch} · {'gone'} when nobody has begun
 -- No TTLs: they are bounded by the monitors that exist.
 local lost = tonumber(ARGV[1])
-local found = tonumber(redis.call('HGET', KEYS[3], 'epoch') or 0)
+local found = tonumber(redis.call('HGET', KEYS[3], 'epoch') or 0) or 0
 if found > lost then return {'done', int(found)} end
-local going = tonumber(redis.call('HGET', KEYS[3], 'rebuilding') or 0)
+local going = tonumber(redis.call('HGET', KEYS[3], 'rebuilding') or 0) or 0
 if going > lost then return {'going', int(going)} end
 if ARGV[2] == '' then return {'gone'} end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[4])

@@ -21,7 +21,12 @@ redis.call('HSET', KEYS[4], id, join(generation, lease_ms, fence, slot_ms, ARGV[
 redis.call('ZADD', KEYS[1], score(ARGV[5]), id)
 if ARGV[7] ~= '' then redis.call('HSET', KEYS[5], id, ARGV[7]) end
 
-local recent = redis.call('HGET', KEYS[6], 'recent')
+-- What an outsider has put in the place of a view is overwritten. (The retry is SET or DELeted, whatever it is.)
+local recent = redis.pcall('HGET', KEYS[6], 'recent')
+if type(recent) == 'table' then
+  redis.call('DEL', KEYS[6])
+  recent = nil
+end
 recent = recent and recent .. ' ' .. ARGV[14] or ARGV[14]
 local _, spaces = string.gsub(recent, ' ', '')
 if spaces >= 30 then recent = string.sub(recent, string.find(recent, ' ', 1, true) + 1) end
@@ -37,6 +42,7 @@ end
 if ARGV[11] == '' then
   redis.call('DEL', KEYS[7])
 else
+  if redis.call('TYPE', KEYS[7]).ok ~= 'hash' then redis.call('DEL', KEYS[7]) end
   redis.call('HSET', KEYS[7], 'failure_count', ARGV[11], 'first_failure_at', ARGV[12], 'last_failure_at', ARGV[13])
   redis.call('HSETNX', KEYS[7], 'alerted', '0')
 end

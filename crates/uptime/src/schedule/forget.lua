@@ -9,9 +9,9 @@ redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HDEL', KEYS[4], ARGV[1])
 redis.call('DEL', KEYS[6], KEYS[7])
-if ARGV[2] == 'deleted' then
-  redis.call('DEL', KEYS[5])
-elseif redis.call('EXISTS', KEYS[5]) == 1 then
+if ARGV[2] ~= 'deleted' and redis.call('TYPE', KEYS[5]).ok == 'hash' then
   redis.call('HSET', KEYS[5], 'state', 'PAUSED')
+else
+  redis.call('DEL', KEYS[5])
 end
 return {'forgotten'}

@@ -7,9 +7,8 @@ local gone = lost(KEYS[3], ARGV[1])
 if gone then return gone end
 local id, generation = ARGV[2], tonumber(ARGV[3])
 local rest = ARGV[6]
-local text = redis.call('HGET', KEYS[4], id)
-if text then
-  local known, _, _, _, known_rest = split(text)
+local known, _, _, _, known_rest = split(redis.call('HGET', KEYS[4], id) or '')
+if known then
   if tonumber(known) > generation then return {'newer'} end
   if tonumber(known) == generation then
     if redis.call('ZSCORE', KEYS[1], id) or redis.call('ZSCORE', KEYS[2], id) then return {'already'} end

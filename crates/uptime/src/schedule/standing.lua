@@ -11,7 +11,7 @@ end
 
 -- The store's time in ms, never earlier than this shard has seen.
 local function shard_now(marker, given)
-  local seen = tonumber(redis.call('HGET', marker, 'seen_ms') or 0)
+  local seen = tonumber(redis.call('HGET', marker, 'seen_ms') or 0) or 0
   local now = clock_ms(given)
   if now <= seen then return seen end
   redis.call('HSET', marker, 'seen_ms', int(now))
@@ -23,14 +23,16 @@ local function score(ms)
   return string.format('%.3f', ms / 1000)
 end
 
--- Puts a known monitor under a lease with a new fence. Returns its standing, or nil if it is not known.
+-- Puts a known monitor under a lease with a new fence. Returns its standing, or nil if it is not known, or is known by
+-- something that cannot be read: then it is forgotten, and planned again by the reconciler.
 local function lease(leases, marker, standings, id, slot_ms, epoch, now)
   local text = redis.call('HGET', standings, id)
-  if not text then
+  local generation, lease_ms, _, old_slot_ms, rest = split(text or '')
+  if not generation then
     redis.call('ZREM', leases, id)
+    redis.call('HDEL', standings, id)
     return nil
   end
-  local generation, lease_ms, _, old_slot_ms, rest = split(text)
   text = join(generation, lease_ms, next_fence(marker, epoch), slot_ms or tonumber(old_slot_ms), rest)
   redis.call('HSET', standings, id, text)
   redis.call('ZADD', leases, int(now + lease_ms), id)

@@ -7,3 +7,4 @@ mod model;
 mod rebuild;
 mod record;
 mod schedule;
+mod wrong_types;
