@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use hob_hot::members::{self, Beat, Dead, MemberKeys};
+use hob_hot::mend::{self, Kind};
 use hob_hot::{Hot, Reply, Script, Value, cmd};
 use hob_house::NodeName;
 use hob_schema::{Key, Shard};
@@ -123,6 +124,19 @@ impl Node {
 
     /// Renews the lease, or begins a new life, which is not sure of anything until it is [settled](Node::settle).
     pub(crate) async fn beat(&self) -> Result<Pulse, Error> {
+        match self.try_beat().await {
+            // The list of nodes is of the wrong type: every node joins again, as after a loss.
+            Err(Error::Hot(error)) if error.is_wrong_type() => {
+                let GroupKeys { live, info, dead } = GroupKeys::new(&self.keys);
+                let keys = [(live, Kind::Zset), (info, Kind::Hash), (dead, Kind::Zset)];
+                mend::mend(&self.hot, &keys).await?;
+                self.try_beat().await
+            }
+            pulse => pulse,
+        }
+    }
+
+    async fn try_beat(&self) -> Result<Pulse, Error> {
         let keys = GroupKeys::new(&self.keys);
         let (incarnation, joined) = {
             let life = self.life.lock();
@@ -168,8 +182,9 @@ impl Node {
         let from = self.life.lock().next_witness;
         let mut lost = false;
         for at in (from..from + WITNESSES_AT_ONCE.min(shards.len())).map(|at| at % shards.len()) {
-            let call = WITNESS.on(&[self.keys.witness(shards[at])]).arg(word());
-            let mut reply: Reply = self.hot.run(call).await?;
+            let key = self.keys.witness(shards[at]);
+            let call = WITNESS.on(&[&key]).arg(word());
+            let mut reply: Reply = mend::run(&self.hot, call, &[(&key, Kind::String)]).await?;
             let found: String = reply.next()?;
             let mut life = self.life.lock();
             lost |= life.witnesses[at].as_ref().is_some_and(|known| *known != found);
@@ -220,8 +235,9 @@ impl Node {
             let sweeps = users.iter().map(|user| presences.sweep(incarnation, user));
             futures_util::future::try_join_all(sweeps).await?;
         }
-        let load = cmd("HDEL").arg(self.keys.nodes_load(first())).arg(incarnation.as_str()).take();
-        self.hot.run::<()>(load).await?;
+        let key = self.keys.nodes_load(first());
+        let load = cmd("HDEL").arg(&key).arg(incarnation.as_str()).take();
+        mend::run::<(), _>(&self.hot, load, &[(&key, Kind::Hash)]).await?;
         Ok(swept)
     }
 
@@ -281,22 +297,23 @@ impl Node {
         let text =
             format!("{connections} {users} {messages} {deliveries} {messages_per_ks} {deliveries_per_ks}");
         let field = self.incarnation();
-        let set = cmd("HSET").arg(self.keys.nodes_load(first())).arg(field.as_str()).arg(text).take();
-        Ok(self.hot.run(set).await?)
+        let key = self.keys.nodes_load(first());
+        let set = cmd("HSET").arg(&key).arg(field.as_str()).arg(text).take();
+        Ok(mend::run(&self.hot, set, &[(&key, Kind::Hash)]).await?)
     }
 
     /// What every live node carries.
     pub(crate) async fn loads(&self) -> Result<Vec<NodeLoad>, Error> {
         let live = self.live().await?;
-        let mut call = cmd("HMGET");
-        call.arg(self.keys.nodes_load(first()));
+        let (mut call, key) = (cmd("HMGET"), self.keys.nodes_load(first()));
+        call.arg(&key);
         for member in &live {
             call.arg(member.incarnation.as_str());
         }
         if live.is_empty() {
             return Ok(Vec::new());
         }
-        let loads: Vec<Value> = self.hot.run(call).await?;
+        let loads: Vec<Value> = mend::run(&self.hot, call, &[(&key, Kind::Hash)]).await?;
         let read = |(member, load): (members::Member, Value)| NodeLoad {
             incarnation: member.incarnation.to_string(),
             name: member.node,

@@ -1,7 +1,8 @@
 //! The members of a conversation in hot state (C13): whole or absent. For readers outside; permission is
 //! decided on the records.
 
-use hob_hot::{Hot, Reply, Script, cmd};
+use hob_hot::mend::{self, Kind};
+use hob_hot::{Call, Hot, Reply, Script, cmd};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
@@ -33,24 +34,31 @@ impl Participants {
         }
         let call = FILL.on(&self.set_keys(conversation)).arg(sequence).arg(ttl_ms());
         let call = users.iter().fold(call, |call, user| call.arg(user.as_str()));
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        self.run(conversation, call).await
     }
 
     /// Drops the members after an event that changed them.
     pub(crate) async fn drop(&self, conversation: &ConversationId, sequence: u64) -> Result<(), Error> {
         let call = DROP.on(&self.set_keys(conversation)).arg(sequence).arg(ttl_ms());
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        self.run(conversation, call).await
     }
 
     /// The members, if they are there.
     pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
-        let members = cmd("SMEMBERS").arg(self.keys.participants(conversation)).take();
-        let members: Vec<String> = self.hot.run(members).await?;
+        let key = self.keys.participants(conversation);
+        let members: Vec<String> =
+            mend::run(&self.hot, cmd("SMEMBERS").arg(&key).take(), &[(&key, Kind::Set)]).await?;
         let mut members: Vec<UserId> =
             members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
         // As the records list them: a set has no order.
         members.sort();
         Ok((!members.is_empty()).then_some(members))
+    }
+
+    async fn run(&self, conversation: &ConversationId, call: Call) -> Result<(), Error> {
+        let [set, floor] = self.set_keys(conversation);
+        let keys = [(set, Kind::Set), (floor, Kind::String)];
+        Ok(mend::run::<Reply, _>(&self.hot, call, &keys).await.map(drop)?)
     }
 
     fn set_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {

@@ -6,7 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hob_hot::{CLOCK, Call, Hot, Reply, Script, cmd};
+use hob_hot::mend::{self, Kind};
+use hob_hot::{CLOCK, Call, FromRedisValue, Hot, Reply, Script, Value, cmd};
 use hob_schema::Key;
 
 use crate::Error;
@@ -117,12 +118,16 @@ impl Presences {
 
     /// Puts a user into a node's index.
     pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
-        Ok(self.hot.run(cmd("SADD").arg(self.keys.node_users(node)).arg(user.as_str()).take()).await?)
+        let key = self.keys.node_users(node);
+        let add = cmd("SADD").arg(&key).arg(user.as_str()).take();
+        Ok(mend::run(&self.hot, add, &[(&key, Kind::Set)]).await?)
     }
 
     /// Takes a user out of a node's index, once it has no socket of theirs.
     pub(crate) async fn forget(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
-        Ok(self.hot.run(cmd("SREM").arg(self.keys.node_users(node)).arg(user.as_str()).take()).await?)
+        let key = self.keys.node_users(node);
+        let remove = cmd("SREM").arg(&key).arg(user.as_str()).take();
+        Ok(mend::run(&self.hot, remove, &[(&key, Kind::Set)]).await?)
     }
 
     /// Counts all sockets of a user on a dead node as closed.
@@ -136,21 +141,19 @@ impl Presences {
 
     /// The lives of nodes that the sockets of each of these users belong to, in their order.
     pub(crate) async fn owners(&self, users: &[UserId]) -> Result<Vec<HashSet<Incarnation>>, Error> {
-        let call = |user| cmd("HGETALL").arg(self.keys.presence(user)).take().into();
-        let calls: Vec<Call> = users.iter().map(call).collect();
-        let read = |answer: Result<hob_hot::Value, hob_hot::Error>| {
-            let fields: HashMap<String, String> =
-                hob_hot::FromRedisValue::from_redis_value(answer?).unwrap_or_default();
+        let asked = users.iter().map(|user| ("HGETALL", self.keys.presence(user)));
+        let owners = |fields: HashMap<String, String>| {
             let sockets = fields.into_iter().filter(|(field, _)| field != "version");
-            Ok(sockets.filter_map(|(_, owner)| Incarnation::new(owner).ok()).collect())
+            sockets.filter_map(|(_, owner)| Incarnation::new(owner).ok()).collect()
         };
-        self.hot.batch(&calls).await.into_iter().map(read).collect()
+        Ok(self.read_each(asked.collect()).await?.into_iter().map(owners).collect())
     }
 
     /// Some of the users whom a node's index names; none when it is empty.
     pub(crate) async fn some_users(&self, node: &Incarnation, most: u32) -> Result<Vec<UserId>, Error> {
-        let some = cmd("SRANDMEMBER").arg(self.keys.node_users(node)).arg(most).take();
-        let users: Vec<String> = self.hot.run(some).await?;
+        let key = self.keys.node_users(node);
+        let some = cmd("SRANDMEMBER").arg(&key).arg(most).take();
+        let users: Vec<String> = mend::run(&self.hot, some, &[(&key, Kind::Set)]).await?;
         Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
     }
 
@@ -174,11 +177,12 @@ impl Presences {
 
     /// How each of these users is, in their order.
     pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
-        let calls: Vec<Call> = users.iter().flat_map(|user| self.look(user)).collect();
-        let mut answers = self.hot.batch(&calls).await.into_iter();
+        let looks = users.iter().flat_map(|user| self.look(user));
+        let (keys, calls): (Vec<Key>, Vec<Call>) = looks.unzip();
+        let mut answers = self.hot.batch(&calls).await.into_iter().zip(&keys);
         let mut next = || -> Result<Option<String>, Error> {
-            let value = answers.next().transpose()?.unwrap_or(hob_hot::Value::Nil);
-            Ok(hob_hot::FromRedisValue::from_redis_value(value).unwrap_or_default())
+            let value = answers.next().map(|(answer, key)| mend::or_none(answer, key)).transpose()?;
+            Ok(FromRedisValue::from_redis_value(value.flatten().unwrap_or(Value::Nil)).unwrap_or_default())
         };
         let presence = |user: &UserId| {
             let (online, last_seen, version) = (next()?, next()?, next()?);
@@ -192,21 +196,34 @@ impl Presences {
         users.iter().map(presence).collect()
     }
 
-    fn look(&self, user: &UserId) -> [Call; 3] {
-        let get = |key: Key| cmd("GET").arg(key).take().into();
-        let version = cmd("HGET").arg(self.keys.presence(user)).arg("version").take().into();
-        [get(self.keys.online(user)), get(self.keys.last_seen(user)), version]
+    fn look(&self, user: &UserId) -> [(Key, Call); 3] {
+        let get = |key: Key| {
+            let call = cmd("GET").arg(&key).take().into();
+            (key, call)
+        };
+        let presence = self.keys.presence(user);
+        let version = cmd("HGET").arg(&presence).arg("version").take().into();
+        [get(self.keys.online(user)), get(self.keys.last_seen(user)), (presence, version)]
+    }
+
+    /// Reads many keys at once. One of the wrong type reads as if it were not there: it must not hide the others.
+    async fn read_each<T: FromRedisValue + Default>(&self, asked: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
+        let calls: Vec<Call> =
+            asked.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
+        let answers = self.hot.batch(&calls).await.into_iter().zip(asked);
+        let read = |(answer, (_, key)): (hob_hot::Result<Value>, _)| {
+            let value = mend::or_none(answer, key)?.unwrap_or(Value::Nil);
+            Ok(T::from_redis_value(value).unwrap_or_default())
+        };
+        answers.map(read).collect()
     }
 
     /// The open sockets of each of these users, in their order.
     pub(crate) async fn sockets(&self, users: &[UserId]) -> Result<Vec<Vec<SocketId>>, Error> {
-        let call = |user| cmd("SMEMBERS").arg(self.keys.sockets(user)).take().into();
-        let calls: Vec<Call> = users.iter().map(call).collect();
-        let read = |answer: Result<hob_hot::Value, hob_hot::Error>| {
-            let sockets: Vec<String> = hob_hot::FromRedisValue::from_redis_value(answer?).unwrap_or_default();
-            Ok(sockets.into_iter().filter_map(|socket| SocketId::new(socket).ok()).collect())
-        };
-        self.hot.batch(&calls).await.into_iter().map(read).collect()
+        let asked = users.iter().map(|user| ("SMEMBERS", self.keys.sockets(user)));
+        let ids =
+            |sockets: Vec<String>| sockets.into_iter().filter_map(|id| SocketId::new(id).ok()).collect();
+        Ok(self.read_each(asked.collect()).await?.into_iter().map(ids).collect())
     }
 
     /// Writes a last-seen time from the records back, where the store has none.

@@ -1,6 +1,7 @@
 //! The newest messages of a conversation in hot state (C7). The list is served only when it is certain to hold
 //! every message of its range, as of the conversation's very last event.
 
+use hob_hot::mend::{self, Kind};
 use hob_hot::{Call, Hot, Reply, Script};
 
 use crate::Error;
@@ -49,7 +50,7 @@ impl Recent {
         for message in messages.iter().rev() {
             call = call.arg(serde_json::to_string(message)?);
         }
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        self.run(conversation, call).await.map(drop)
     }
 
     /// The call that follows the conversation by one event.
@@ -77,7 +78,7 @@ impl Recent {
         limit: u16,
     ) -> Result<Option<Vec<Message>>, Error> {
         let call = READ.on(&self.list_keys(conversation)).arg(sequence).arg(MOST);
-        let mut reply: Reply = self.hot.run(call).await?;
+        let mut reply = self.run(conversation, call).await?;
         if reply.word() != "messages" {
             return Ok(None);
         }
@@ -89,6 +90,11 @@ impl Recent {
         }
         messages.reverse();
         Ok(cut(messages, whole, from, limit.into()))
+    }
+
+    async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
+        let [list, range] = self.list_keys(conversation);
+        Ok(mend::run(&self.hot, call, &[(list, Kind::List), (range, Kind::Hash)]).await?)
     }
 
     fn list_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use hob_hot::{CLOCK, Hot, Reply, Script};
+use hob_hot::mend::{self, Kind};
+use hob_hot::{CLOCK, Call, Hot, Reply, Script};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
@@ -31,21 +32,23 @@ impl Typing {
     pub(crate) async fn start(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
         let call = START.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
         let call = call.arg(user.as_str()).arg(HOLD.as_millis() as u64).arg(self.hot.clock().us());
-        let reply: Reply = self.hot.run(call).await?;
-        Ok(reply.word() == "started")
+        Ok(self.run(conversation, call).await?.word() == "started")
     }
 
     /// Says that a user has stopped; whether that is news.
     pub(crate) async fn stop(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
         let call = STOP.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
-        let reply: Reply = self.hot.run(call.arg(user.as_str())).await?;
-        Ok(reply.word() == "stopped")
+        Ok(self.run(conversation, call.arg(user.as_str())).await?.word() == "stopped")
+    }
+
+    async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
+        Ok(mend::run(&self.hot, call, &[(self.keys.typists(conversation), Kind::Zset)]).await?)
     }
 
     /// Who is typing, and for how long each counts as such.
     pub(crate) async fn who(&self, conversation: &ConversationId) -> Result<Vec<(UserId, Duration)>, Error> {
         let call = WHO.on(&[self.keys.typists(conversation)]).arg(self.hot.clock().us());
-        let mut reply: Reply = self.hot.run(call).await?;
+        let mut reply = self.run(conversation, call).await?;
         let mut typists = Vec::with_capacity(reply.left() / 2);
         while reply.left() > 0 {
             let (user, left_ms): (String, u64) = (reply.next()?, reply.next()?);

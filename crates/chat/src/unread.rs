@@ -2,6 +2,7 @@
 //! pointer, without those of users who are blocked. The counters in hot state are set together with a stamp
 //! of what they were counted at, so that a late recount never overwrites a later one.
 
+use hob_hot::mend::{self, Kind};
 use hob_hot::{CLOCK, Call, FromRedisValue as _, Hot, Reply, Script};
 use hob_records::{Query, Read, from_row, sql};
 use serde::Serialize;
@@ -129,14 +130,15 @@ impl Unread {
         counts: &[Counted],
         extent: Extent,
     ) -> Result<Held, Error> {
-        read(self.hot.run(self.call(user, counts, extent)).await?)
+        let call = self.call(user, counts, extent);
+        read(mend::run(&self.hot, call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
     }
 
     /// Holds each of these counts, of whomever, in as few round trips as there can be.
     pub(crate) async fn hold_each(&self, counts: &[Counted]) -> Result<Vec<Held>, Error> {
         let call = |count: &Counted| self.call(&count.user_id, std::slice::from_ref(count), Extent::Some);
         let calls: Vec<Call> = counts.iter().map(call).collect();
-        self.held(&calls).await
+        self.held(counts.iter().map(|count| &count.user_id), &calls).await
     }
 
     /// Counts the next messages of a conversation, for each of these members, and tells their feeds.
@@ -157,17 +159,31 @@ impl Unread {
                 ADVANCE.on(&keys).arg(conversation.as_str()).arg(version).arg(after).arg(last).arg(more);
             Ok(call.arg(self.keys.feed_channel(user_id)).arg(serde_json::to_string(user_id)?).arg(&name))
         };
-        self.held(&advances.iter().map(call).collect::<Result<Vec<Call>, Error>>()?).await
+        let calls = advances.iter().map(call).collect::<Result<Vec<Call>, Error>>()?;
+        self.held(advances.iter().map(|advance| &advance.user_id), &calls).await
     }
 
-    async fn held(&self, calls: &[Call]) -> Result<Vec<Held>, Error> {
-        let answers = self.hot.batch(calls).await.into_iter();
-        answers
-            .map(|answer| {
-                let reply = Reply::from_redis_value(answer?);
-                read(reply.map_err(|error| hob_hot::Error::Reply(error.to_string()))?)
-            })
-            .collect()
+    /// What became of calls, one for each of these users.
+    async fn held<'a>(
+        &self,
+        users: impl Iterator<Item = &'a UserId>,
+        calls: &[Call],
+    ) -> Result<Vec<Held>, Error> {
+        let mut held = Vec::with_capacity(calls.len());
+        for (user, answer) in users.zip(self.hot.batch(calls).await) {
+            match answer {
+                // One user's counts that cannot be read must not keep the others' from being written.
+                Err(error) if error.is_wrong_type() => {
+                    mend::mend(&self.hot, &[(self.keys.unread_held(user), Kind::Hash)]).await?;
+                    held.push(Held::Lost);
+                }
+                answer => {
+                    let reply = Reply::from_redis_value(answer?);
+                    held.push(read(reply.map_err(|error| hob_hot::Error::Reply(error.to_string()))?)?);
+                }
+            }
+        }
+        Ok(held)
     }
 
     fn call(&self, user: &UserId, counts: &[Counted], extent: Extent) -> Call {

@@ -1,6 +1,13 @@
 -- Shared by the scripts on a user's presence, all of which have
 -- KEYS  1 online · 2 sockets set · 3 presence hash (owner by socket, and `version`) · 4 last seen
 
+-- A key that another client has replaced by another type is deleted: every command on it would fail half-way, and
+-- leave the user online for ever.
+for index, kind in ipairs({'string', 'set', 'hash', 'string'}) do
+  local found = redis.call('TYPE', KEYS[index]).ok
+  if found ~= kind and found ~= 'none' then redis.call('DEL', KEYS[index]) end
+end
+
 -- ISO 8601 in UTC: Redis gives scripts no calendar. (Days are counted in eras of 400 years from a March.)
 local function iso(ms)
   local floor = math.floor
@@ -31,7 +38,7 @@ end
 -- The next version: the time in microseconds, or one more than the last where the clock stood still or ran
 -- backwards.
 local function next_version(given)
-  return math.max(clock_us(given), tonumber(redis.call('HGET', KEYS[3], 'version') or 0) + 1)
+  return math.max(clock_us(given), (tonumber(redis.call('HGET', KEYS[3], 'version') or 0) or 0) + 1)
 end
 
 -- Writes a change down and tells it, in one: neither can happen without the other.

@@ -4,7 +4,7 @@
 -- ARGV  sequence of the event, 'message' | 'other' | 'change', message or '', most, ttl_ms
 -- Returns {'followed'} · {'dropped'} · {'apart'} there is no list, or a later one
 -- TTL: as in fill.lua.
-local held = tonumber(redis.call('HGET', KEYS[2], 'sequence') or -1)
+local held = tonumber(redis.call('HGET', KEYS[2], 'sequence') or -1) or -1
 local sequence = tonumber(ARGV[1])
 if held < 0 or held >= sequence then return {'apart'} end
 if held ~= sequence - 1 or ARGV[2] == 'change' then

@@ -6,7 +6,7 @@
 --         {'lost'} all counts of the user are gone
 -- No TTLs: see hold.lua.
 local total = redis.call('HGET', KEYS[1], 'total')
-if not total then return {'lost'} end
+if not total or not tonumber(total) then return {'lost'} end
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local stamp, count, sequence = string.match(held, '^(%d+):(%d+):(%d+)$')
 if not stamp then return {'gap'} end

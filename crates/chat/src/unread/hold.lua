@@ -3,17 +3,17 @@
 -- ARGV  'some' | 'all', then for each counter: conversation, stamp, count, sequence
 -- Returns {'held', total} · {'lost'} some counts came, but the others are gone: all have to come
 -- No TTLs: the counters stay until they are read, and the hash says that they are whole.
-local total = redis.call('HGET', KEYS[1], 'total')
+local total = tonumber(redis.call('HGET', KEYS[1], 'total') or '')
 if not total then
   if ARGV[1] == 'some' then return {'lost'} end
   total = 0
 end
-total = tonumber(total)
 for i = 3, #KEYS do
   local at = (i - 3) * 4 + 2
   local conversation, stamp, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local held = redis.call('HGET', KEYS[1], conversation) or '-1:0'
   local held_stamp, held_count = string.match(held, '^(-?%d+):(%d+)')
+  if not held_stamp then held_stamp, held_count = -1, 0 end
   if stamp > tonumber(held_stamp) then
     total = total + count - tonumber(held_count)
     redis.call('HSET', KEYS[1], conversation, int(stamp) .. ':' .. int(count) .. ':' .. ARGV[at + 3])

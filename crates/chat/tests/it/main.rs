@@ -15,3 +15,4 @@ mod socket;
 mod tokens;
 mod unread;
 mod world;
+mod wrong_types;
