@@ -6,6 +6,7 @@ use crate::clock::CLOCK;
 use crate::error::{Error, Result};
 use crate::hot::Hot;
 use crate::lease::millis;
+use crate::mend::{self, Kind};
 use crate::reply::Reply;
 use crate::script::Script;
 
@@ -48,7 +49,7 @@ impl Entries {
     }
 }
 
-impl Log<'_> {
+impl<'a> Log<'a> {
     /// Adds entries in order; returns the number of the last one.
     pub async fn append<E: AsRef<[u8]>>(&self, hot: &Hot, entries: &[E]) -> Result<u64> {
         if entries.is_empty() || entries.len() > MOST_AT_ONCE {
@@ -59,16 +60,21 @@ impl Log<'_> {
         for entry in entries {
             call = call.arg(entry.as_ref());
         }
-        let mut reply: Reply = hot.run(call).await?;
+        let mut reply: Reply = mend::run(hot, call, &self.kinds()).await?;
         match reply.word() {
             "appended" => reply.next(),
             _ => Err(reply.unexpected()),
         }
     }
 
+    fn kinds(&self) -> [(&'a [u8], Kind); 2] {
+        [(self.list, Kind::List), (self.sequence, Kind::String)]
+    }
+
     /// Reads at most `most` entries after the one numbered `after`; 0 reads from the oldest that is kept.
     pub async fn read(&self, hot: &Hot, after: u64, most: u32) -> Result<Entries> {
-        let mut reply: Reply = hot.run(READ.on(&[self.list, self.sequence]).arg(after).arg(most)).await?;
+        let call = READ.on(&[self.list, self.sequence]).arg(after).arg(most);
+        let mut reply: Reply = mend::run(hot, call, &self.kinds()).await?;
         if reply.word() != "entries" {
             return Err(reply.unexpected());
         }

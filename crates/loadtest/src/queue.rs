@@ -1,6 +1,7 @@
 //! The public list of waiting tests (L7). The records hold the queue; outsiders may push onto the list, and what they
 //! push is taken in as a run.
 
+use hob_hot::mend::{self, Kind};
 use hob_hot::{Hot, Reply, Script, cmd};
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +52,9 @@ impl Queue {
     }
 
     pub async fn read(&self) -> Result<Listed, Error> {
-        let range = cmd("LRANGE").arg(self.keys.pending()).arg(0).arg(MOST - 1).clone();
-        Ok(Listed(self.hot.run(range).await?))
+        let key = self.keys.pending();
+        let range = cmd("LRANGE").arg(&key).arg(0).arg(MOST - 1).clone();
+        Ok(Listed(mend::run(&self.hot, range, &[(&key, Kind::List)]).await?))
     }
 
     /// Makes the list what the records say; what was read before is known and gone.
@@ -61,11 +63,12 @@ impl Queue {
         if read.0 == view {
             return Ok(());
         }
-        let mut call = SYNC.on(&[self.keys.pending()]).arg(read.0.len());
+        let key = self.keys.pending();
+        let mut call = SYNC.on(&[&key]).arg(read.0.len());
         for known in read.0.iter().chain(&view) {
             call = call.arg(known);
         }
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        Ok(mend::run::<Reply, _>(&self.hot, call, &[(&key, Kind::List)]).await.map(drop)?)
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use hob_hot::{Call, Hot, Reply, Script, cmd};
+use hob_hot::mend::{self, Kind};
+use hob_hot::{Call, FromRedisValue, Hot, Reply, Script, cmd};
+use hob_schema::Key;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -110,7 +112,8 @@ impl Views {
         {
             call = call.arg(member(value, sample.point.second));
         }
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        let kinds = [[Kind::String; 3].as_slice(), &[Kind::Zset; 4]].concat();
+        self.run::<Reply>(call, keys.into_iter().zip(kinds)).await.map(drop)
     }
 
     /// Shows the status alone.
@@ -118,16 +121,18 @@ impl Views {
         let keys = [self.keys.writer(&run.id), self.keys.status(&run.id)];
         let call = STATUS.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
         let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        self.run::<Reply>(call, keys.map(|key| (key, Kind::String))).await.map(drop)
     }
 
     /// Shows how a run ended, and puts away the rest (L11).
     pub async fn finish(&self, run: &Run, shown: Shown) -> Result<(), Error> {
         let (keys, id) = (&self.keys, &run.id);
-        let keys = [keys.writer(id), keys.status(id), keys.current(id), keys.buffer(id), keys.sessions(id)];
+        let writer = keys.writer(id);
+        let keys = [writer.clone(), keys.status(id), keys.current(id), keys.buffer(id), keys.sessions(id)];
         let call = FINISH.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
         let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_AFTER));
-        self.hot.run::<Reply>(call.arg(millis(Keys::SESSIONS_TTL_AFTER))).await?;
+        let call = call.arg(millis(Keys::SESSIONS_TTL_AFTER));
+        self.run::<Reply>(call, [(writer, Kind::String)]).await?;
         self.deactivate(id).await
     }
 
@@ -147,26 +152,25 @@ impl Views {
     pub async fn buffer(&self, id: &TestId, entry: &str) -> Result<(), Error> {
         let call = BUFFER.on(&[self.keys.buffer(id)]);
         let call = call.arg(Keys::BUFFER_MAX_LEN).arg(millis(Keys::BUFFER_TTL_MAX)).arg(entry);
-        Ok(self.hot.run::<Reply>(call).await.map(drop)?)
+        self.run::<Reply>(call, [(self.keys.buffer(id), Kind::List)]).await.map(drop)
     }
 
     /// Lists a run among the active ones (L5).
     pub async fn activate(&self, id: &TestId) -> Result<(), Error> {
-        let shard = self.keys.space().shard_of(id.as_str());
-        Ok(self.hot.run::<()>(cmd("SADD").arg(self.keys.active(shard)).arg(id.as_str()).clone()).await?)
+        let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
+        self.run(cmd("SADD").arg(&key).arg(id.as_str()).clone(), [(key, Kind::Set)]).await
     }
 
     pub async fn deactivate(&self, id: &TestId) -> Result<(), Error> {
-        let shard = self.keys.space().shard_of(id.as_str());
-        Ok(self.hot.run::<()>(cmd("SREM").arg(self.keys.active(shard)).arg(id.as_str()).clone()).await?)
+        let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
+        self.run(cmd("SREM").arg(&key).arg(id.as_str()).clone(), [(key, Kind::Set)]).await
     }
 
     /// All active runs.
     pub async fn active(&self) -> Result<Vec<String>, Error> {
         let mut all = Vec::new();
         for shard in self.keys.space().shards() {
-            let members = self.hot.run::<Vec<String>>(cmd("SMEMBERS").arg(self.keys.active(shard)).clone());
-            all.extend(members.await?);
+            all.extend(self.listed(shard).await?);
         }
         all.sort();
         Ok(all)
@@ -176,7 +180,7 @@ impl Views {
     pub async fn sweep_active(&self, held: &[Run]) -> Result<(), Error> {
         for shard in self.keys.space().shards() {
             let key = self.keys.active(shard);
-            let listed: Vec<String> = self.hot.run(cmd("SMEMBERS").arg(&key).clone()).await?;
+            let listed = self.listed(shard).await?;
             let here = |id: &str| self.keys.space().shard_of(id) == shard;
             let held: Vec<&str> = held.iter().map(|run| run.id.as_str()).filter(|id| here(id)).collect();
             let mut calls: Vec<Call> = Vec::new();
@@ -210,19 +214,36 @@ impl Views {
         let call = WATCH.on(&[self.keys.sessions(id)]).arg(session.as_str());
         let call =
             call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
-        let reply: Reply = self.hot.run(call.arg(Keys::SESSIONS_MAX_LEN)).await?;
+        let call = call.arg(Keys::SESSIONS_MAX_LEN);
+        let reply: Reply = self.run(call, [(self.keys.sessions(id), Kind::Hash)]).await?;
         Ok(reply.word() == "noted")
     }
 
     pub async fn unwatch(&self, id: &TestId, session: &SessionId) -> Result<(), Error> {
-        let leave = cmd("HDEL").arg(self.keys.sessions(id)).arg(session.as_str()).clone();
-        Ok(self.hot.run::<()>(leave).await?)
+        let key = self.keys.sessions(id);
+        self.run(cmd("HDEL").arg(&key).arg(session.as_str()).clone(), [(key, Kind::Hash)]).await
     }
 
     /// What a run does now, if it runs.
     pub async fn current(&self, id: &TestId) -> Result<Option<Current>, Error> {
-        let found: Option<String> = self.hot.run(cmd("GET").arg(self.keys.current(id)).clone()).await?;
+        let key = self.keys.current(id);
+        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, Kind::String)]).await?;
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    async fn listed(&self, shard: hob_schema::Shard) -> Result<Vec<String>, Error> {
+        let key = self.keys.active(shard);
+        self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, Kind::Set)]).await
+    }
+
+    /// Runs a call. What an outsider has put in the place of these keys is overwritten.
+    async fn run<T: FromRedisValue>(
+        &self,
+        call: impl Into<Call>,
+        keys: impl IntoIterator<Item = (Key, Kind)>,
+    ) -> Result<T, Error> {
+        let keys: Vec<(Key, Kind)> = keys.into_iter().collect();
+        Ok(mend::run(&self.hot, call, &keys).await?)
     }
 }
 

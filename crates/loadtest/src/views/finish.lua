@@ -4,7 +4,7 @@
 -- Returns {'shown'} · {'late'} when a later conductor writes these keys
 -- TTLs: the documented ones, counted from the end.
 local writer = redis.call('GET', KEYS[1])
-if writer and tonumber(writer) > tonumber(ARGV[1]) then return {'late'} end
+if writer and (tonumber(writer) or 0) > tonumber(ARGV[1]) then return {'late'} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
 redis.call('DEL', KEYS[3], KEYS[4])

@@ -5,7 +5,7 @@
 -- TTLs: all renewed here, every second while the test runs; the shortest is ten times that. Samples older than the
 -- series' TTL are dropped, so that its length is bounded, too.
 local writer = redis.call('GET', KEYS[1])
-if writer and tonumber(writer) > tonumber(ARGV[1]) then return {'late'} end
+if writer and (tonumber(writer) or 0) > tonumber(ARGV[1]) then return {'late'} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
 redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])

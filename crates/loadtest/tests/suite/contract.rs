@@ -56,6 +56,37 @@ async fn stops_after(oracle: &Oracle, asked: Instant) -> Duration {
 every_house! {
     NEEDS;
 
+    /// L5 L7: shared keys that another client has replaced by another type are written again.
+    async fn a_list_of_the_wrong_type_stops_no_run(house: TestHouse) {
+        let tests = worker(house.house()).await;
+        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
+        let plan = add(&tests, &oracle.url(""), 10, "1s").await;
+        let keys = keys(&house);
+        for shard in keys.space().shards() {
+            house.store().as_outsider(cmd("SET").arg(keys.active(shard)).arg("x").clone()).await;
+        }
+        house.store().as_outsider(cmd("SET").arg(keys.pending()).arg("x").clone()).await;
+        let first = queue(&tests, plan, Wish::default()).await;
+        house.store().as_outsider(cmd("SET").arg(keys.logs(&first)).arg("x").clone()).await;
+        // Both at once: the run writes it every second.
+        let spoil = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
+        let spoil = cmd("EVAL").arg(spoil).arg(1).arg(keys.writer(&first)).clone();
+        house.store().as_outsider(spoil).await;
+        assert_eq!(reach(&tests, &first, State::Completed).await.state, State::Completed);
+        wait_for("the status", LIMIT, async || {
+            let status: Option<Status> = get(&house, keys.status(&first)).await;
+            status.filter(|status| status.status == "COMPLETED")
+        })
+        .await;
+        house.store().as_outsider(cmd("SET").arg(keys.pending()).arg("x").clone()).await;
+        tests.keep_views_once(0).await.unwrap();
+        assert!(!exists(&house, keys.pending()).await);
+        for shard in keys.space().shards() {
+            let kind: String = house.hot.run(cmd("TYPE").arg(keys.active(shard)).clone()).await.unwrap();
+            assert!(kind == "none" || kind == "set", "{kind}");
+        }
+    }
+
     /// L1 L2 L3 L5 L8 L9 L11
     async fn a_run_is_shown_in_the_documented_keys_while_it_runs_and_put_away_after(house: TestHouse) {
         let oracle = Oracle::start(|n| if n.is_multiple_of(10) { Answer::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Answer::After(Duration::from_millis(5)) });
