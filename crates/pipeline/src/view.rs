@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use hob_hot::mend::{self, Kind};
 use hob_hot::{CLOCK, Hot, Reply, Script, cmd};
 use hob_records::{Read as _, Records, UnixMs, sql};
 
@@ -72,7 +73,7 @@ impl Views {
         let call = call.arg("dockets_processed").arg(serde_json::json!(newest).to_string());
         let call = call.arg("redis_keys").arg(redis_keys.to_string());
         let call = call.arg("items_done").arg(done);
-        let _: Reply = self.hot.run(call).await?;
+        let _: Reply = mend::run(&self.hot, call, &[(&state, Kind::Hash)]).await?;
         Ok(())
     }
 
@@ -110,7 +111,8 @@ impl Views {
             let call =
                 FAILED.on(&lists).arg(self.hot.clock().us()).arg(hour).arg(ttl_ms).arg(Keys::FAILED_MAX_LEN);
             let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
-            let mut reply: Reply = self.hot.run(call).await?;
+            let kinds = lists.map(|list| (list, Kind::List));
+            let mut reply: Reply = mend::run(&self.hot, call, &kinds).await?;
             match reply.word() {
                 "hour" => self.hour.store(reply.next()?, Ordering::Relaxed),
                 _ => return Ok(()),

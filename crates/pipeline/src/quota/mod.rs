@@ -17,7 +17,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use hob_hot::epoch::{Epoch, MARKER, Outcome};
-use hob_hot::{CLOCK, Call as StoreCall, Hot, Reply, Script};
+use hob_hot::mend::{self, Kind};
+use hob_hot::{CLOCK, Call as StoreCall, Hot, Reply, Script, cmd};
 use hob_records::{Read as _, Records, UnixMs, from_row, sql};
 
 pub use lesson::Lesson;
@@ -316,7 +317,14 @@ impl Quotas {
             let call =
                 call.arg(definition.epoch.get()).arg(self.inner.hot.clock().us()).arg(hour).arg(ttl_ms);
             let call = with_windows(arguments(call), &definition.limits);
-            match Outcome::read(self.inner.hot.run(call).await?, Ok)? {
+            let answer = match self.inner.hot.run(call).await {
+                Err(error) if error.is_wrong_type() => {
+                    self.forget_spoilt(&definition).await?;
+                    continue;
+                }
+                answer => answer?,
+            };
+            match Outcome::read(answer, Ok)? {
                 Outcome::Lost { found } => self.mend(&definition, found).await?,
                 Outcome::Done(mut reply) if reply.word() == "hour" => {
                     self.inner.hour.store(reply.next()?, Ordering::Relaxed);
@@ -325,6 +333,24 @@ impl Quotas {
             }
         }
         Err(Error::Unsteady)
+    }
+
+    /// Deletes the keys of a quota that are of the wrong type. What they held is in the call log: without its marker the
+    /// quota counts as lost, and is rebuilt from there.
+    async fn forget_spoilt(&self, definition: &Definition) -> Result<()> {
+        let (keys, quota) = (&self.inner.keys, definition.name.id());
+        let marker = keys.quota_marker(quota);
+        let turns = [(keys.quota_turns(quota), Kind::Hash)];
+        mend::mend(&self.inner.hot, &turns).await?;
+        let spoilt = [
+            (marker.clone(), Kind::Hash),
+            (keys.quota_calls(quota), Kind::Zset),
+            (keys.quota_state(quota), Kind::Hash),
+        ];
+        if !mend::mend(&self.inner.hot, &spoilt).await?.is_empty() {
+            self.inner.hot.run::<u64>(cmd("DEL").arg(marker.as_ref() as &[u8])).await?;
+        }
+        Ok(())
     }
 
     fn keys(&self, definition: &Definition, hour: i64) -> Result<Vec<hob_schema::Key>> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hob_hot::cmd;
 use hob_pipeline::Error;
+use hob_pipeline::keys::Quota;
 use hob_pipeline::quota::{Answer, Ask, Lesson, Limits};
 
 use crate::every_place;
@@ -14,6 +15,25 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 every_place! {
+    /// P1 P2 P8: what another client has put in the place of a key counts as lost, and comes back from the call log.
+    async fn a_key_of_the_wrong_type_is_rebuilt_from_the_log(place: Place) {
+        let quotas = place.quotas_of("20/1h", 0).await;
+        let (keys, name) = (place.keys(), Quota::new("api").unwrap());
+        let own = [
+            keys.quota_marker(&name),
+            keys.quota_calls(&name),
+            keys.quota_state(&name),
+            keys.quota_turns(&name),
+        ];
+        for (made, key) in own.iter().chain(&place.counters()).enumerate() {
+            let call = granted(&quotas, &ask(&format!("call-{made}"))).await;
+            quotas.settle(&call, 1, Lesson::default()).await.unwrap();
+            place.store.as_outsider(cmd("DEL").arg(key).clone()).await;
+            place.store.as_outsider(cmd("RPUSH").arg(key).arg("x").clone()).await;
+            assert_eq!(quotas.look(&api()).await.unwrap().windows[0].used, made as u32 + 1, "{key}");
+        }
+    }
+
     /// P1, P8
     async fn a_call_must_fit_every_window_and_is_told_when_it_does(place: Place) {
         let quotas = place.quotas_of("2/1m, 3/1h", 0).await;
