@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use hob_engine::Engine;
-use hob_hot::limit::{Algorithm, Rule};
-use hob_hot::{Address, Hot, cmd};
+use hob_store::limit::{Algorithm, Rule};
+use hob_store::{Address, Store, cmd};
 use hob_testkit::RedisServer;
 use redis::aio::ConnectionLike;
 
@@ -19,8 +19,8 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
         let client = redis::Client::open(server.url())?;
         let mut over_tcp = client.get_multiplexed_async_connection().await?;
         let mut in_process = engine.connection();
-        let hot_tcp = Hot::connect(&server.url().parse::<Address>()?).await?;
-        let hot_embedded = Hot::embedded(&engine);
+        let hot_tcp = Store::connect(&server.url().parse::<Address>()?).await?;
+        let hot_embedded = Store::embedded(&engine);
         println!("| calls one after the other | redis-server over loopback/s | in process/s | ratio |");
         println!("|---|---:|---:|---:|");
         let slow = calls / 10;
@@ -55,19 +55,19 @@ async fn incr(connection: &mut impl ConnectionLike, calls: usize) -> Result<f64>
     Ok(per_second(calls, started))
 }
 
-async fn hot_incr(hot: &Hot, calls: usize) -> Result<f64> {
+async fn hot_incr(store: &Store, calls: usize) -> Result<f64> {
     let started = Instant::now();
     for _ in 0..calls {
-        hot.run::<i64>(cmd("INCR").arg("counter")).await?;
+        store.run::<i64>(cmd("INCR").arg("counter")).await?;
     }
     Ok(per_second(calls, started))
 }
 
-async fn gcra(hot: &Hot, calls: usize) -> Result<f64> {
+async fn gcra(store: &Store, calls: usize) -> Result<f64> {
     let rule = Rule::new(Algorithm::Gcra, vec!["1000000/1s".parse()?])?;
     let started = Instant::now();
     for _ in 0..calls {
-        rule.take(hot, &["limit:caller"], 1).await?;
+        rule.take(store, &["limit:caller"], 1).await?;
     }
     Ok(per_second(calls, started))
 }

@@ -1,12 +1,12 @@
-//! The gateway in a process of its own, with its metrics on, hot state in Redis and records in SQLite.
+//! The gateway in a process of its own, with its metrics on, the store in Redis and records in SQLite.
 
 use anyhow::{Context, Result};
+use hob_database::Database;
 use hob_gateway::{Config, Gateway, MIGRATIONS};
-use hob_hot::{Address, Hot};
-use hob_house::config::Secrets;
-use hob_house::{House, Live, NodeName, Tasks};
-use hob_records::Records;
 use hob_schema::Layout;
+use hob_service::config::Secrets;
+use hob_service::{Live, NodeName, ServiceContext, Tasks};
+use hob_store::{Address, Store};
 use hob_web::Service as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
@@ -15,17 +15,17 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 pub(crate) async fn run(toml: &str, store: &str) -> Result<()> {
     let _metrics = PrometheusBuilder::new().install_recorder().context("no recorder")?;
     let folder = tempfile::tempdir()?;
-    let records = folder.path().join("hob.db").display().to_string();
-    let house = House {
-        hot: Hot::connect(&store.parse::<Address>()?).await?,
+    let database = folder.path().join("hob.db").display().to_string();
+    let context = ServiceContext {
+        store: Store::connect(&store.parse::<Address>()?).await?,
         layout: Layout::Plain,
-        records: Records::open(&records.parse()?, &[MIGRATIONS]).await?,
+        database: Database::open(&database.parse()?, &[MIGRATIONS]).await?,
         node: NodeName::random(),
         secrets: Secrets::none(),
         tasks: Tasks::new(),
     };
-    let gateway = Gateway::open(&house, Live::fixed(toml::from_str::<Config>(toml)?)).await?;
-    gateway.start(&hob_web::Changes::detached(&house));
+    let gateway = Gateway::open(&context, Live::fixed(toml::from_str::<Config>(toml)?)).await?;
+    gateway.start(&hob_web::Changes::detached(&context));
     println!("{}", gateway.address().context("no upstream")?);
     std::future::pending().await
 }

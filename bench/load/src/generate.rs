@@ -1,9 +1,9 @@
 //! Hob's own generator, in a process of its own.
 
 use anyhow::Result;
-use hob_loadtest::LocalRun;
-use hob_loadtest::generator::Targets;
-use hob_loadtest::plan::{Format, Plan};
+use hob_load::LocalRun;
+use hob_load::generator::Targets;
+use hob_load::plan::{Format, Plan};
 
 use crate::CONNECTIONS;
 

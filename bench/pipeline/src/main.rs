@@ -1,5 +1,5 @@
 //! Item transitions a second with a step that does nothing: Hob on its embedded store and on Redis, BullMQ and RQ on the
-//! same Redis. An item makes two transitions, waiting → claimed → done. Then what hot state an item takes while it is in
+//! same Redis. An item makes two transitions, waiting → claimed → done. Then what the store an item takes while it is in
 //! flight, and how much of it is left afterwards.
 //!
 //! `cargo run --release -p bench-pipeline [ITEMS] [PART]...`, the parts being `embedded`, `redis`, `bullmq`, `rq` and
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bench_kit::{Process, free_address, wait_for};
-use hob_hot::Address;
+use hob_store::Address;
 
 /// The others are slower: a part of the items says as much.
 const BULLMQ_SHARE: u64 = 10;

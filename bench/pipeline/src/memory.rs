@@ -1,4 +1,4 @@
-//! What hot state an item takes while its call is under way, as Redis says with `MEMORY USAGE`, and what is left.
+//! What the store an item takes while its call is under way, as Redis says with `MEMORY USAGE`, and what is left.
 
 use hob_web::Service as _;
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hob_hot::{Hot, cmd};
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
+use hob_store::{Store, cmd};
 use tempfile::TempDir;
 
 use crate::ours;
@@ -19,8 +19,8 @@ const IN_FLIGHT: u32 = 64;
 const WAITING: u64 = 10_000;
 
 pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
-    let hot = Hot::connect(&format!("redis://{redis}").parse()?).await?;
-    hot.run::<()>(cmd("FLUSHALL")).await?;
+    let store = Store::connect(&format!("redis://{redis}").parse()?).await?;
+    store.run::<()>(cmd("FLUSHALL")).await?;
     let folder = TempDir::new()?;
     let limits = vec![(100_000, Duration::from_secs(3600))];
     let latency = Duration::from_secs(4);
@@ -34,15 +34,15 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
         keys.join(", "),
         api.url()
     );
-    let (house, pipelines) = ours::pipelines(&hot, folder.path(), 200).await?;
+    let (context, pipelines) = ours::pipelines(&store, folder.path(), 200).await?;
     let plan = pipelines.put_plan(&plan).await?;
     let run = pipelines.start_run(&plan.name, None).await?;
-    pipelines.start(&hob_web::Changes::detached(&house));
+    pipelines.start(&hob_web::Changes::detached(&context));
     while pipelines.quotas().look(&plan.quota).await?.in_flight < IN_FLIGHT {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let families = families(&hot).await?;
-    println!("\n| hot state | keys | bytes | bytes per item in flight |\n|---|---:|---:|---:|");
+    let families = families(&store).await?;
+    println!("\n| the store | keys | bytes | bytes per item in flight |\n|---|---:|---:|---:|");
     let mut each = 0.0;
     for (family, (keys, bytes)) in &families {
         // The others are one or a few for a run or a quota, however many items there are.
@@ -57,14 +57,14 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
         WAITING - u64::from(IN_FLIGHT)
     );
     pipelines.wish(&run.id, hob_pipeline::run::Wish::Cancel).await?;
-    house.tasks.stop(Duration::from_secs(30)).await;
+    context.tasks.stop(Duration::from_secs(30)).await;
     ensure!(pipelines.run(&run.id).await?.state == RunState::Cancelled, "it did not end");
     Ok(())
 }
 
 /// Keys and bytes by family.
-async fn families(hot: &Hot) -> Result<BTreeMap<String, (u64, u64)>> {
-    let keys: Vec<String> = hot.run(cmd("KEYS").arg("*").clone()).await?;
+async fn families(store: &Store) -> Result<BTreeMap<String, (u64, u64)>> {
+    let keys: Vec<String> = store.run(cmd("KEYS").arg("*").clone()).await?;
     let mut families: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for key in keys {
         let parts: Vec<&str> = key.split(':').collect();
@@ -74,7 +74,7 @@ async fn families(hot: &Hot) -> Result<BTreeMap<String, (u64, u64)>> {
             _ => key.clone(),
         };
         let bytes: Option<u64> =
-            hot.run(cmd("MEMORY").arg("USAGE").arg(&key).arg("SAMPLES").arg(0).clone()).await?;
+            store.run(cmd("MEMORY").arg("USAGE").arg(&key).arg("SAMPLES").arg(0).clone()).await?;
         let (keys, sum) = families.entry(family).or_default();
         *keys += 1;
         *sum += bytes.unwrap_or(0);

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use bench_kit::Usage;
-use hob_hot::{Address as HotAddress, Hot, cmd};
-use hob_house::{House, Live, NodeName};
+use hob_database::{Address, Database};
 use hob_pipeline::run::RunState;
 use hob_pipeline::{Config, MIGRATIONS, Pipelines};
-use hob_records::{Address, Records};
 use hob_schema::Layout;
+use hob_service::{Live, NodeName, ServiceContext};
+use hob_store::{Address as StoreAddress, Store, cmd};
 use tempfile::TempDir;
 
 use crate::Cost;
@@ -28,35 +28,39 @@ source = { step = "nothing", file = "items.txt" }
 "#;
 
 /// From the start of the run to its end, the reading of the file included.
-pub(crate) async fn run(hot: &HotAddress, items: u64, redis: Option<u32>) -> Result<Cost> {
+pub(crate) async fn run(store: &StoreAddress, items: u64, redis: Option<u32>) -> Result<Cost> {
     let folder = TempDir::new()?;
     let mut file = std::io::BufWriter::new(std::fs::File::create(folder.path().join("items.txt"))?);
     for item in 0..items {
         writeln!(file, "{item}")?;
     }
     file.into_inner()?.sync_all()?;
-    let hot = Hot::connect(hot).await?;
-    let (house, pipelines) = pipelines(&hot, folder.path(), BATCH).await?;
+    let store = Store::connect(store).await?;
+    let (context, pipelines) = pipelines(&store, folder.path(), BATCH).await?;
     let plan = pipelines.put_plan(PLAN).await?;
     let processes = redis.into_iter().chain([std::process::id()]).collect();
     let (begun, usage) = (Instant::now(), Usage::start(processes)?);
     let run = pipelines.start_run(&plan.name, None).await?;
-    pipelines.start(&hob_web::Changes::detached(&house));
+    pipelines.start(&hob_web::Changes::detached(&context));
     while pipelines.run(&run.id).await?.state != RunState::Completed {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let (lasted, cpu) = (begun.elapsed(), usage.so_far()?);
-    house.tasks.stop(Duration::from_secs(10)).await;
-    let keys: u64 = hot.run(cmd("DBSIZE")).await?;
-    ensure!(keys < 20, "{keys} keys are left in hot state");
+    context.tasks.stop(Duration::from_secs(10)).await;
+    let keys: u64 = store.run(cmd("DBSIZE")).await?;
+    ensure!(keys < 20, "{keys} keys are left in the store");
     Ok(Cost { items, lasted, cpu })
 }
 
 /// A node with records of its own.
-pub(crate) async fn pipelines(hot: &Hot, folder: &Path, batch: u32) -> Result<(House, Pipelines)> {
-    let records = Records::open(&Address::sqlite(folder.join("bench.db")), &[MIGRATIONS]).await?;
-    let house = House::new(hot.clone(), Layout::Plain, records, NodeName::random());
+pub(crate) async fn pipelines(
+    store: &Store,
+    folder: &Path,
+    batch: u32,
+) -> Result<(ServiceContext, Pipelines)> {
+    let database = Database::open(&Address::sqlite(folder.join("bench.db")), &[MIGRATIONS]).await?;
+    let context = ServiceContext::new(store.clone(), Layout::Plain, database, NodeName::random());
     let config = Config { folder: folder.to_owned(), batch, ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config)).await?;
-    Ok((house, pipelines))
+    let pipelines = Pipelines::open(&context, Live::fixed(config)).await?;
+    Ok((context, pipelines))
 }

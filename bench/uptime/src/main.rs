@@ -1,7 +1,7 @@
 //! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --release -p bench-uptime [SECONDS]`.
 //!
 //! `cargo run --release -p bench-uptime service [SECONDS]` measures the whole service instead: claims, checks, results in
-//! the records, how late checks begin, and how long it takes after a FLUSHALL until hot state is back. Another word is
+//! the database, how late checks begin, and how long it takes after a FLUSHALL until the store is back. Another word is
 //! the address of a Redis to use instead of the embedded store; it is emptied.
 //!
 //! Needs `prometheus-blackbox-exporter` on the PATH (the Debian package of that name). Everything listens on loopback.
@@ -34,14 +34,14 @@ fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["target"] => runtime()?.block_on(target::serve()),
-        ["worker", url, hot, monitors, interval_s, seconds] => {
+        ["worker", url, store, monitors, interval_s, seconds] => {
             let (monitors, interval_s) = (monitors.parse()?, interval_s.parse()?);
             let load = Load { monitors, interval_s, seconds: seconds.parse()? };
-            runtime()?.block_on(load.run(url, hot))
+            runtime()?.block_on(load.run(url, store))
         }
         ["service"] => service(70, EMBEDDED),
         ["service", seconds] => service(seconds.parse()?, EMBEDDED),
-        ["service", seconds, hot] => service(seconds.parse()?, hot),
+        ["service", seconds, store] => service(seconds.parse()?, store),
         ["probe", url, seconds] => runtime()?.block_on(prober::run(url, seconds.parse()?)),
         [] => compare(5),
         [seconds] => compare(seconds.parse()?),
@@ -66,14 +66,14 @@ fn compare(seconds: u64) -> Result<()> {
 }
 
 /// The whole service: what it was made for, for so many seconds, and as much as it can.
-fn service(seconds: u64, hot: &str) -> Result<()> {
+fn service(seconds: u64, store: &str) -> Result<()> {
     let mut target = Process::own(&["target"])?;
     let url = target.first_line()?;
     println!("{}", worker::HEAD);
     for (monitors, interval_s, seconds) in
         [(1_000, 1, 10), (10_000, 60, seconds), (10_000, 10, 20), (10_000, 1, 10)]
     {
-        Load { monitors, interval_s, seconds }.measure(&url, hot)?;
+        Load { monitors, interval_s, seconds }.measure(&url, store)?;
     }
     Ok(())
 }

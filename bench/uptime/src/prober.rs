@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bench_kit::{Process, cpu};
-use hob_house::config::Secrets;
+use hob_service::config::Secrets;
 use hob_uptime::assertion::Assertion;
 use hob_uptime::check::{Check, CheckSpec, Kind};
 use hob_uptime::probe::{Limits, Probe};

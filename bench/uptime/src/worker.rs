@@ -1,14 +1,14 @@
-//! The whole service: monitors that are claimed, checked, recorded and written down, with the records in SQLite.
+//! The whole service: monitors that are claimed, checked, recorded and written down, with the database in SQLite.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bench_kit::{Process, Usage, median, resident};
-use hob_hot::{Address, Hot, cmd};
-use hob_house::config::Secrets;
-use hob_house::{House, Live, NodeName, Tasks};
-use hob_records::{Records, Transaction, sql};
+use hob_database::{Database, Transaction, sql};
 use hob_schema::Layout;
+use hob_service::config::Secrets;
+use hob_service::{Live, NodeName, ServiceContext, Tasks};
+use hob_store::{Address, Store, cmd};
 use hob_uptime::check::Kind;
 use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::{Config, Uptime};
@@ -19,7 +19,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 /// What is left out of the rates. How late checks begin counts from the start.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// Lost hot state that takes longer to come back ends the program.
+/// Lost the store that takes longer to come back ends the program.
 const LONGEST_REBUILD: Duration = Duration::from_secs(60);
 
 pub(crate) const HEAD: &str = "\
@@ -36,28 +36,28 @@ pub(crate) struct Load {
 
 impl Load {
     /// Measures in a process of its own, and prints a row of the table.
-    pub(crate) fn measure(self, url: &str, hot: &str) -> Result<()> {
+    pub(crate) fn measure(self, url: &str, store: &str) -> Result<()> {
         let Self { monitors, interval_s, seconds } = self;
         let numbers = [monitors.to_string(), interval_s.to_string(), seconds.to_string()];
         let [a, b, c] = numbers.each_ref().map(String::as_str);
-        let mut child = Process::own(&["worker", url, hot, a, b, c])?;
+        let mut child = Process::own(&["worker", url, store, a, b, c])?;
         println!("| {monitors} every {interval_s} s | {} |", child.first_line()?);
         Ok(())
     }
 
     /// The child's part.
-    pub(crate) async fn run(self, url: &str, hot: &str) -> Result<()> {
+    pub(crate) async fn run(self, url: &str, store: &str) -> Result<()> {
         // One window for the whole run: what was late once is in the figures.
         let window = WARM_UP + Duration::from_secs(self.seconds) + Duration::from_secs(600);
         let recorder = PrometheusBuilder::new().set_bucket_duration(window)?;
         let metrics = recorder.install_recorder().context("no recorder")?;
         let folder = tempfile::tempdir()?;
-        let house = house(&folder.path().join("hob.db").display().to_string(), hot).await?;
-        // What an earlier row left belongs to other records.
-        house.hot.run::<()>(cmd("FLUSHALL")).await?;
-        self.fill(&house.records, url).await?;
-        let uptime = Uptime::open(&house, Live::fixed(Config::default())).await?;
-        let web = Web::open(&house, Live::fixed(hob_web::Config::default()))?;
+        let context = context(&folder.path().join("hob.db").display().to_string(), store).await?;
+        // What an earlier row left belongs to another database.
+        context.store.run::<()>(cmd("FLUSHALL")).await?;
+        self.fill(&context.database, url).await?;
+        let uptime = Uptime::open(&context, Live::fixed(Config::default())).await?;
+        let web = Web::open(&context, Live::fixed(hob_web::Config::default()))?;
         uptime.start(web.changes());
 
         tokio::time::sleep(WARM_UP).await;
@@ -76,14 +76,14 @@ impl Load {
             sum(&metrics, MISSED),
             resident(std::process::id())? >> 20
         );
-        let (seen, rebuilt) = (look(&uptime).await?, self.rebuild(&house.hot, &uptime).await?);
+        let (seen, rebuilt) = (look(&uptime).await?, self.rebuild(&context.store, &uptime).await?);
         println!("{figures} | {:.0} ms | {:.0} ms", seen.as_secs_f64() * 1e3, rebuilt.as_secs_f64() * 1e3);
-        house.tasks.stop(Duration::from_secs(10)).await;
+        context.tasks.stop(Duration::from_secs(10)).await;
         Ok(())
     }
 
     /// All monitors in one transaction: adding them is not what is measured.
-    async fn fill(self, records: &Records, url: &str) -> Result<()> {
+    async fn fill(self, database: &Database, url: &str) -> Result<()> {
         let mut spec = MonitorSpec::new("bench", Kind::Http, url);
         spec.interval_s = self.interval_s;
         spec.assertions = vec!["status == 200".to_owned()];
@@ -94,29 +94,29 @@ impl Load {
                                   VALUES ($1, 1, $2, $3, $3)");
                 tx.execute(insert.bind(format!("m{n}")).bind(text.as_str()).bind(tx.now())).await?;
             }
-            Ok::<_, hob_records::Error>(())
+            Ok::<_, hob_database::Error>(())
         };
-        Ok(records.write(work).await?)
+        Ok(database.write(work).await?)
     }
 
     /// Empties the store while the service checks, and answers with how long it takes until every monitor has its turn
     /// again.
-    async fn rebuild(self, hot: &Hot, uptime: &Uptime) -> Result<Duration> {
-        hot.run::<()>(cmd("FLUSHALL")).await?;
+    async fn rebuild(self, store: &Store, uptime: &Uptime) -> Result<Duration> {
+        store.run::<()>(cmd("FLUSHALL")).await?;
         let begun = Instant::now();
         while begun.elapsed() < LONGEST_REBUILD {
             let mut planned = 0;
             for shard in uptime.schedule().shards() {
                 let keys = uptime.schedule().keys();
-                planned += hot.run::<usize>(cmd("ZCARD").arg(keys.schedule(shard))).await?;
-                planned += hot.run::<usize>(cmd("ZCARD").arg(keys.leases(shard))).await?;
+                planned += store.run::<usize>(cmd("ZCARD").arg(keys.schedule(shard))).await?;
+                planned += store.run::<usize>(cmd("ZCARD").arg(keys.leases(shard))).await?;
             }
             if planned >= self.monitors {
                 return Ok(begun.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        bail!("hot state did not come back")
+        bail!("the store did not come back")
     }
 }
 
@@ -147,12 +147,12 @@ fn sum(metrics: &PrometheusHandle, name: &str) -> f64 {
     values.filter_map(|value| value.parse::<f64>().ok()).sum()
 }
 
-async fn house(path: &str, hot: &str) -> Result<House> {
+async fn context(path: &str, store: &str) -> Result<ServiceContext> {
     let sets = [hob_web::MIGRATIONS, hob_uptime::MIGRATIONS];
-    Ok(House {
-        hot: Hot::connect(&hot.parse::<Address>()?).await?,
+    Ok(ServiceContext {
+        store: Store::connect(&store.parse::<Address>()?).await?,
         layout: Layout::Plain,
-        records: Records::open(&path.parse()?, &sets).await?,
+        database: Database::open(&path.parse()?, &sets).await?,
         node: NodeName::random(),
         secrets: Secrets::none(),
         tasks: Tasks::new(),

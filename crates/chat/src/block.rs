@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use hob_records::{Isolation, Query, Read, Records, Transaction, sql};
+use hob_database::{Database, Isolation, Query, Read, Transaction, sql};
 
 use crate::error::{Answer, Halt, Refusal, answer};
 use crate::keys::{ConversationId, UserId};
@@ -20,7 +20,7 @@ pub enum Wish {
 }
 
 /// Blocks or unblocks. Whether that was news.
-pub(crate) async fn set(records: &Records, blocker: &UserId, blocked: &UserId, wish: Wish) -> Answer<bool> {
+pub(crate) async fn set(database: &Database, blocker: &UserId, blocked: &UserId, wish: Wish) -> Answer<bool> {
     if blocker == blocked {
         return Ok(Err(Refusal::Bad { field: "userId", reason: "nobody can block themselves".to_owned() }));
     }
@@ -42,7 +42,7 @@ pub(crate) async fn set(records: &Records, blocker: &UserId, blocked: &UserId, w
         }
         Ok(changed > 0)
     };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 async fn room_for_one_more(tx: &Transaction, blocker: &UserId) -> Result<(), Halt> {
@@ -72,30 +72,30 @@ async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Resul
 }
 
 /// All whom a user neither sees nor is seen by.
-pub(crate) async fn hidden_from(records: &impl Read, user: &UserId) -> Result<HashSet<UserId>, Error> {
+pub(crate) async fn hidden_from(database: &impl Read, user: &UserId) -> Result<HashSet<UserId>, Error> {
     let list: Query<(UserId,)> = sql("SELECT blocked FROM chat_block WHERE blocker = $1
                                       UNION SELECT blocker FROM chat_block WHERE blocked = $1");
-    Ok(records.all(list.bind(user)).await?.into_iter().map(|(user,)| user).collect())
+    Ok(database.all(list.bind(user)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// Who has blocked whom, where it concerns any of these users.
 pub(crate) async fn between(
-    records: &impl Read,
+    database: &impl Read,
     users: &[&UserId],
 ) -> Result<HashSet<(UserId, UserId)>, Error> {
     let users: HashSet<&UserId> = users.iter().copied().collect();
     let mut blocks = HashSet::new();
     for user in users {
         let list = sql("SELECT blocker, blocked FROM chat_block WHERE blocker = $1 OR blocked = $1");
-        blocks.extend(records.all(list.bind(user)).await?);
+        blocks.extend(database.all(list.bind(user)).await?);
     }
     Ok(blocks)
 }
 
 /// Those whom a user has blocked.
-pub(crate) async fn blocked_by(records: &impl Read, user: &UserId) -> Result<Vec<UserId>, Error> {
+pub(crate) async fn blocked_by(database: &impl Read, user: &UserId) -> Result<Vec<UserId>, Error> {
     let list: Query<(UserId,)> = sql("SELECT blocked FROM chat_block WHERE blocker = $1 ORDER BY blocked");
-    Ok(records.all(list.bind(user)).await?.into_iter().map(|(user,)| user).collect())
+    Ok(database.all(list.bind(user)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// Whether everybody else in the conversation is hidden from the user, so that nobody would see what is sent.

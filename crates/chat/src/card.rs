@@ -12,7 +12,7 @@ pub(crate) async fn card(chat: &Chat) -> Card {
     let (tone, word) = match &nodes {
         Ok(nodes) if nodes.is_empty() => (Tone::Warn, "no node has a lease".to_owned()),
         Ok(_) => (Tone::Good, format!("{} online", load.users)),
-        Err(_) => (Tone::Bad, "hot state does not answer".to_owned()),
+        Err(_) => (Tone::Bad, "the store does not answer".to_owned()),
     };
     let figure = |label, value, unit: Unit| Figure { label, value: unit.of(value) };
     Card {

@@ -1,8 +1,8 @@
 //! What other parts, on any node, have to do after a change: told through the outbox, in the transaction that
 //! makes the change, so that it is done even if the node that made it dies on the spot.
 
-use hob_records::Transaction;
-use hob_records::outbox::Topic;
+use hob_database::Transaction;
+use hob_database::outbox::Topic;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Halt;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use hob_hot::limit::{Algorithm, Rule, Window};
-use hob_hot::{BusEvent, Hot, Topic};
-use hob_house::{House, Live, Metric, Task, Tasks};
-use hob_records::{Migrations, Records, RecordsId, outbox};
+use hob_database::{Database, DatabaseId, Migrations, outbox};
+use hob_service::{Live, Metric, ServiceContext, Task, Tasks};
+use hob_store::limit::{Algorithm, Rule, Window};
+use hob_store::{BusEvent, Store, Topic};
 use hob_web::{Card, Changes, Routes, Service};
 use serde::Deserialize;
 use tokio::sync::{Mutex, MutexGuard, Notify};
@@ -45,9 +45,9 @@ pub struct Chat {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) config: Live<Config>,
-    pub(crate) records: Records,
-    pub(crate) hot: Hot,
-    pub(crate) quick: Hot,
+    pub(crate) database: Database,
+    pub(crate) store: Store,
+    pub(crate) quick: Store,
     pub(crate) keys: Keys,
     pub(crate) hub: Arc<Hub>,
     pub(crate) presences: Presences,
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     pub(crate) participants: Participants,
     pub(crate) tokens: Tokens,
     pub(crate) tasks: Tasks,
-    /// What positions in channels belong to: the records.
+    /// What positions in channels belong to: the database.
     pub(crate) epoch: String,
     turns: Vec<Mutex<()>>,
     sockets_turns: Vec<Mutex<()>>,
@@ -81,7 +81,7 @@ impl Service for Chat {
     const METRICS: &'static [Metric] = metrics::METRICS;
     const TOPICS: &'static [&'static str] = &[MESSAGE_CREATED.0, COUNTS.0];
 
-    async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+    async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let now = config.now();
         let env = |name: &str| match name {
             "MESSAGE_RATE_WINDOW" if now.message_rate_window.is_some() => {
@@ -89,29 +89,29 @@ impl Service for Chat {
             }
             name => std::env::var(name).ok(),
         };
-        let keys = Keys::from_env(house.layout, &env).map_err(|error| Error::Config(error.to_string()))?;
-        let hot = house.hot.clone();
-        let node = Node::new(&hot, &keys, &house.node, now.node_lease.get());
+        let keys = Keys::from_env(context.layout, &env).map_err(|error| Error::Config(error.to_string()))?;
+        let store = context.store.clone();
+        let node = Node::new(&store, &keys, &context.node, now.node_lease.get());
         let inner = Inner {
             tokens: Tokens::from_config(&now)?,
-            records: house.records.clone(),
-            quick: hot.with_deadline(LIMIT_WITHIN),
-            hub: Hub::new(&hot, &house.records, &keys, node),
-            presences: Presences::new(&hot, &keys),
-            typing: Typing::new(&hot, &keys),
-            recent: Recent::new(&hot, &keys),
-            unread: Unread::new(&hot, &keys),
-            participants: Participants::new(&hot, &keys),
-            tasks: house.tasks.clone(),
-            epoch: epoch(house.records.id()),
+            database: context.database.clone(),
+            quick: store.with_deadline(LIMIT_WITHIN),
+            hub: Hub::new(&store, &context.database, &keys, node),
+            presences: Presences::new(&store, &keys),
+            typing: Typing::new(&store, &keys),
+            recent: Recent::new(&store, &keys),
+            unread: Unread::new(&store, &keys),
+            participants: Participants::new(&store, &keys),
+            tasks: context.tasks.clone(),
+            epoch: epoch(context.database.id()),
             turns: turns(STRIPES),
             sockets_turns: turns(SOCKETS_STRIPES),
-            node_name: house.node.to_string(),
+            node_name: context.node.to_string(),
             changes: OnceLock::new(),
             recover: Notify::new(),
             rebuild: Notify::new(),
             keys,
-            hot,
+            store,
             config,
         };
         let chat = Self { inner: Arc::new(inner) };
@@ -135,7 +135,7 @@ impl Service for Chat {
         let chat = self.clone();
         tasks.spawn("chat post", move |task| {
             let chat = chat.clone();
-            async move { chat.inner.hub.post.run(&chat.inner.hot, &task).await }
+            async move { chat.inner.hub.post.run(&chat.inner.store, &task).await }
         });
         let chat = self.clone();
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
@@ -218,7 +218,7 @@ impl Chat {
             self.inner.recover.notify_one();
         }
         if hub.node.look_for_losses().await? {
-            tracing::warn!("hot state was lost; it is rebuilt");
+            tracing::warn!("the store was lost; it is rebuilt");
             self.inner.rebuild.notify_one();
         }
         // So that this node knows the others, should the store forget them.
@@ -247,9 +247,9 @@ impl Chat {
         }
     }
 
-    /// Writes hot state again after it was lost, and takes away what nobody answers for any more.
+    /// Writes the store again after it was lost, and takes away what nobody answers for any more.
     async fn rebuild(self, task: Task) {
-        let Inner { hub, hot, keys, presences, .. } = &*self.inner;
+        let Inner { hub, store, keys, presences, .. } = &*self.inner;
         while until(&task, self.inner.rebuild.notified()).await {
             let done = async {
                 self.publish_again().await?;
@@ -257,13 +257,13 @@ impl Chat {
                 self.rebuild_unread().await?;
                 // By then every node that lives has said so, to a store that may have forgotten it.
                 if task.pause(hub.node.lease()).await {
-                    let users = crate::scrub::scrub(hot, keys, &hub.node, presences).await?;
+                    let users = crate::scrub::scrub(store, keys, &hub.node, presences).await?;
                     tracing::info!(users, "presence is scrubbed after the loss");
                 }
                 Ok::<_, Error>(())
             };
             if let Err(error) = done.await {
-                tracing::warn!(%error, "hot state is not rebuilt yet");
+                tracing::warn!(%error, "the store is not rebuilt yet");
                 if task.pause(Duration::from_millis(500)).await {
                     self.inner.rebuild.notify_one();
                 }
@@ -287,7 +287,7 @@ impl Chat {
         }
     }
 
-    /// Writes the sockets of this node into hot state again.
+    /// Writes the sockets of this node into the store again.
     async fn publish_again(&self) -> Result<(), Error> {
         let hub = &self.inner.hub;
         let node = hub.node.incarnation();
@@ -325,14 +325,14 @@ impl Chat {
 
     /// Hears orders, confirmations, and who comes and goes.
     async fn listen(self, task: Task) {
-        let Inner { hub, keys, hot, .. } = &*self.inner;
+        let Inner { hub, keys, store, .. } = &*self.inner;
         let topics = [
             Topic::channel(keys.orders_channel()),
             Topic::channel(hub.orders.channel()),
             Topic::channel(keys.user_online_channel()),
             Topic::channel(keys.user_offline_channel()),
         ];
-        let Ok(mut subscription) = hot.bus().subscribe(&topics).await else {
+        let Ok(mut subscription) = store.bus().subscribe(&topics).await else {
             task.pause(Duration::from_millis(200)).await;
             return;
         };
@@ -367,7 +367,7 @@ impl Chat {
                 && !hub.orders.is_own(&dispatch)
             {
                 let chat = self.clone();
-                // Not here: an order may have to look into the records, and others wait behind it.
+                // Not here: an order may have to look into the database, and others wait behind it.
                 tokio::spawn(async move { chat.obey(&dispatch).await });
             }
         } else if let Ok(confirmation) = serde_json::from_slice::<Confirmation>(payload) {
@@ -433,7 +433,7 @@ async fn turn_of<'a>(turns: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
 }
 
 /// Short, and the same for all nodes over the same records.
-fn epoch(id: RecordsId) -> String {
+fn epoch(id: DatabaseId) -> String {
     let text: String = id.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
     text.chars().take(8).collect()
 }

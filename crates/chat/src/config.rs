@@ -1,6 +1,6 @@
 //! The `[chat]` section of `hob.toml`.
 
-use hob_house::{Period, SecretRef, section};
+use hob_service::{Period, SecretRef, section};
 
 section! {
     /// Chat: presence, typing, unread counts and messages.
@@ -22,7 +22,7 @@ section! {
         /// How long that window is. If it is not given, MESSAGE_RATE_WINDOW says it, in milliseconds; else it is a minute.
         pub message_rate_window: Option<Period> = None,
         /// How messages are counted: fixed_counter (as documented), or gcra, which lets no burst pass between windows.
-        pub message_rate_algorithm: hob_hot::limit::Algorithm = hob_hot::limit::Algorithm::FixedCounter,
+        pub message_rate_algorithm: hob_store::limit::Algorithm = hob_store::limit::Algorithm::FixedCounter,
         /// How often a user may connect in a minute, over all nodes.
         pub connects_per_minute: u32 = 120,
         /// How many commands a connection may send in a second on the long run; ten times as many at once.

@@ -1,6 +1,6 @@
 //! Conversations: who opened them, what they are called, how far they have come.
 
-use hob_records::{Keyset, Kind, Page, PageRequest, Query, Read, Records, Transaction, from_row, sql};
+use hob_database::{Database, Keyset, Kind, Page, PageRequest, Query, Read, Transaction, from_row, sql};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -66,14 +66,14 @@ pub(crate) fn by_id(id: &ConversationId) -> Query<Conversation> {
 }
 
 /// Opens a conversation. Each member's joining is an event in it.
-pub(crate) async fn open(records: &Records, new: &NewConversation) -> Answer<Conversation> {
+pub(crate) async fn open(database: &Database, new: &NewConversation) -> Answer<Conversation> {
     if let Err(refusal) = title(&new.title) {
         return Ok(Err(refusal));
     }
     if new.members.len() >= MOST_MEMBERS {
         return Ok(Err(Refusal::TooMany { what: "members", most: MOST_MEMBERS as u64 }));
     }
-    answer(records.write(|tx| async move { open_in(&tx, new).await }).await)
+    answer(database.write(|tx| async move { open_in(&tx, new).await }).await)
 }
 
 async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation, Halt> {
@@ -109,7 +109,7 @@ async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation
 
 /// Gives a conversation another title.
 pub(crate) async fn rename(
-    records: &Records,
+    database: &Database,
     id: &ConversationId,
     by: &UserId,
     new_title: &str,
@@ -125,25 +125,25 @@ pub(crate) async fn rename(
         let happening = Happening::Renamed { title: new_title.to_owned() };
         event::write(&tx, id, turn.sequence, by, &happening).await
     };
-    answer(records.write_with(hob_records::Isolation::Committed, work).await)
+    answer(database.write_with(hob_database::Isolation::Committed, work).await)
 }
 
 /// The conversations that a user is in, those that changed last first.
 pub(crate) async fn of_user(
-    records: &impl Read,
+    database: &impl Read,
     user: &UserId,
     request: &PageRequest,
 ) -> Result<Page<Listed>, Error> {
     let list = sql("SELECT id, title, sequence, changed_at FROM chat_conversation
                     WHERE id IN (SELECT conversation FROM chat_member WHERE user_id = $1 AND state = 'in')");
-    Ok(records.page(list.bind(user), &LATEST_FIRST, request).await?)
+    Ok(database.page(list.bind(user), &LATEST_FIRST, request).await?)
 }
 
 /// All conversations, those that changed last first; for operators.
-pub(crate) async fn all(records: &impl Read, request: &PageRequest) -> Result<Page<Conversation>, Error> {
+pub(crate) async fn all(database: &impl Read, request: &PageRequest) -> Result<Page<Conversation>, Error> {
     let list = sql("SELECT id, title, created_by, created_at, sequence, newest, changed_at
                     FROM chat_conversation WHERE TRUE");
-    Ok(records.page(list, &LATEST_FIRST, request).await?)
+    Ok(database.page(list, &LATEST_FIRST, request).await?)
 }
 
 fn title(title: &str) -> Result<(), Refusal> {

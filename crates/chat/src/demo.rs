@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_house::Task;
+use hob_service::Task;
 
 use crate::keys::{ConversationId, SocketId, UserId};
 use crate::{Chat, Error, NewConversation, NewMessage, Progress, Typist};

@@ -6,9 +6,9 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Records(#[from] hob_records::Error),
+    Database(#[from] hob_database::Error),
     #[error(transparent)]
-    Hot(#[from] hob_hot::Error),
+    Store(#[from] hob_store::Error),
     #[error("chat configuration: {0}")]
     Config(String),
     #[error("a stored event is no event: {0}")]
@@ -56,8 +56,8 @@ pub(crate) enum Halt {
     Failed(Error),
 }
 
-impl From<hob_records::Error> for Halt {
-    fn from(error: hob_records::Error) -> Self {
+impl From<hob_database::Error> for Halt {
+    fn from(error: hob_database::Error) -> Self {
         Self::Failed(error.into())
     }
 }

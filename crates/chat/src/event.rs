@@ -1,7 +1,7 @@
 //! What happens in a conversation: a sequence of events without a gap, kept for ever, from which every client
 //! can catch up.
 
-use hob_records::{Query, Read, Transaction, UnixMs, column, from_row, sql};
+use hob_database::{Query, Read, Transaction, UnixMs, column, from_row, sql};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Halt;
@@ -113,26 +113,26 @@ pub(crate) async fn scrub(tx: &Transaction, message: &Message) -> Result<(), Hal
 
 /// The events after a number, `limit` at most, in order.
 pub(crate) async fn after(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
     sequence: u64,
     limit: u16,
 ) -> Result<Vec<Event>, Error> {
     let events = sql("SELECT sequence, actor, payload FROM chat_event
                       WHERE conversation = $1 AND sequence > $2 ORDER BY sequence LIMIT $3");
-    Ok(records.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
 }
 
 /// The events before a number, the newest first, `limit` at most.
 pub(crate) async fn before(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
     sequence: u64,
     limit: u16,
 ) -> Result<Vec<Event>, Error> {
     let events = sql("SELECT sequence, actor, payload FROM chat_event
                       WHERE conversation = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3");
-    Ok(records.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
 }
 
 impl Happening {

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! An event reaches the subscribers of its own node at once, and the other nodes over the bus. Its number tells a
-//! receiver whether anything is missing, and what is missing comes from the records. So a message of the bus is a
+//! receiver whether anything is missing, and what is missing comes from the database. So a message of the bus is a
 //! hint: it may be late, twice, or lost.
 
 mod ear;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hob_hot::Hot;
-use hob_records::{Read as _, Records};
+use hob_database::{Database, Read as _};
+use hob_store::Store;
 use parking_lot::Mutex;
 
 pub(crate) use orders::{Confirmation, Dispatch, Order, Orders};
@@ -35,7 +35,7 @@ use crate::node::{Load, Node};
 use crate::protocol::Unsubscribed;
 use crate::{Error, conversation, member};
 
-/// So many events are read from the records at a time.
+/// So many events are read from the database at a time.
 const PAGE: u16 = 500;
 /// So many questions are asked at a time where all connections are concerned.
 const AT_ONCE: usize = 16;
@@ -45,8 +45,8 @@ pub(crate) const MOST_CONTACTS: u16 = 1_000;
 /// The connections and channels of this node.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    hot: Hot,
-    records: Records,
+    store: Store,
+    database: Database,
     keys: Keys,
     /// This process, for others: the bus brings back what one has sent oneself.
     origin: Incarnation,
@@ -65,14 +65,14 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(hot: &Hot, records: &Records, keys: &Keys, node: Node) -> Arc<Self> {
+    pub(crate) fn new(store: &Store, database: &Database, keys: &Keys, node: Node) -> Arc<Self> {
         let origin = node.incarnation();
         Arc::new(Self {
-            hot: hot.clone(),
-            records: records.clone(),
+            store: store.clone(),
+            database: database.clone(),
             keys: keys.clone(),
             post: Post::new(keys, &origin),
-            orders: Orders::new(hot, keys, &origin),
+            orders: Orders::new(store, keys, &origin),
             origin,
             node,
             rooms: Mutex::default(),
@@ -146,7 +146,7 @@ impl Hub {
         self.rooms.lock().values().cloned().collect()
     }
 
-    /// Asks the records where a conversation is and who is in it, unless that is known here.
+    /// Asks the database where a conversation is and who is in it, unless that is known here.
     pub(crate) async fn begin(&self, room: &Room) -> Result<(), Error> {
         if room.has_begun() {
             return Ok(());
@@ -154,11 +154,13 @@ impl Hub {
         let behind = match &room.channel {
             Channel::Conversation(id) => {
                 // The number first: who joins afterwards comes as an event.
-                let conversation = self.records.optional(conversation::by_id(id)).await?;
-                let users = member::users(&self.records, id).await?;
+                let conversation = self.database.optional(conversation::by_id(id)).await?;
+                let users = member::users(&self.database, id).await?;
                 room.begin(conversation.map_or(0, |conversation| conversation.sequence), users)
             }
-            Channel::Feed(user) => room.begin(0, member::contacts(&self.records, user, MOST_CONTACTS).await?),
+            Channel::Feed(user) => {
+                room.begin(0, member::contacts(&self.database, user, MOST_CONTACTS).await?)
+            }
         };
         self.watch(&room.channel, &room.watched());
         if behind { self.catch_up(room).await } else { Ok(()) }
@@ -205,7 +207,7 @@ impl Hub {
         }
     }
 
-    /// Tells everything that the records have and the room's subscribers were not told.
+    /// Tells everything that the database has and the room's subscribers were not told.
     pub(crate) async fn catch_up(&self, room: &Room) -> Result<(), Error> {
         let Channel::Conversation(id) = &room.channel else { return Ok(()) };
         let _one_at_a_time = room.filling.lock().await;
@@ -213,7 +215,7 @@ impl Hub {
             self.revalidate(room).await?;
         }
         while let Some(top) = room.top() {
-            let events = event::after(&self.records, id, top, PAGE).await?;
+            let events = event::after(&self.database, id, top, PAGE).await?;
             for event in &events {
                 if let Told::To(told) = room.tell(event) {
                     self.count_deliveries(told);
@@ -226,15 +228,15 @@ impl Hub {
         Ok(())
     }
 
-    /// Looks up in the records who may be subscribed to a room, and what its subscribers are to be spared.
+    /// Looks up in the database who may be subscribed to a room, and what its subscribers are to be spared.
     async fn revalidate(&self, room: &Room) -> Result<(), Error> {
         let Channel::Conversation(id) = &room.channel else { return Ok(()) };
-        let users: HashSet<UserId> = member::users(&self.records, id).await?.into_iter().collect();
+        let users: HashSet<UserId> = member::users(&self.database, id).await?.into_iter().collect();
         for peer in room.peers() {
             if !users.contains(&peer.user) {
                 room.remove_user(&peer.user, Unsubscribed::SERVER);
             }
-            peer.read_blocks(&self.records).await?;
+            peer.read_blocks(&self.database).await?;
         }
         Ok(())
     }
@@ -242,7 +244,7 @@ impl Hub {
     /// Looks at everything again that orders may have changed while this node had no lease.
     pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
         for peers in self.everybody().chunks(AT_ONCE) {
-            let reading = peers.iter().map(|peer| peer.read_blocks(&self.records));
+            let reading = peers.iter().map(|peer| peer.read_blocks(&self.database));
             futures_util::future::try_join_all(reading).await?;
         }
         for room in self.all_rooms() {
@@ -263,7 +265,7 @@ impl Hub {
             Order::Blocks { users } => {
                 for user in users {
                     for peer in self.peers_of(user) {
-                        peer.read_blocks(&self.records).await?;
+                        peer.read_blocks(&self.database).await?;
                     }
                 }
             }

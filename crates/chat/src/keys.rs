@@ -1,8 +1,8 @@
-//! The keys of the chat, from its schema file, and its ids as columns of the records.
+//! The keys of the chat, from its schema file, and its ids as columns of the database.
 
 use std::str::FromStr;
 
-use hob_records::column;
+use hob_database::column;
 use hob_schema::IdError;
 
 hob_schema_macros::keys!("schemas/chat.toml");

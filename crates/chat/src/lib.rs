@@ -1,7 +1,7 @@
 //! Chat: presence, typing, unread counts and messages, on many nodes.
 //!
-//! Messages, members and read pointers are in the records before they are acknowledged. Who is online, who types, the
-//! newest messages and the unread counters are hot state, which is rebuilt when it is lost. Clients speak the
+//! Messages, members and read pointers are in the database before they are acknowledged. Who is online, who types, the
+//! newest messages and the unread counters are the store, which is rebuilt when it is lost. Clients speak the
 //! Centrifugo protocol over WebSocket, or HTTP.
 
 mod block;
@@ -55,4 +55,4 @@ pub use talk::Typist;
 pub use unread::Count;
 
 /// The tables of the chat.
-pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("chat": "0001_chat");
+pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::{Isolation, Query, Read, Records, Transaction, column, from_row, sql};
+use hob_database::{Database, Isolation, Query, Read, Transaction, column, from_row, sql};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -75,11 +75,11 @@ pub(crate) fn standing(conversation: &ConversationId, user: &UserId) -> Query<St
 
 /// How a member stands, or why not: the one place where permission is decided.
 pub(crate) async fn permit(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
     user: &UserId,
 ) -> Answer<Standing> {
-    let standing = records.optional(standing(conversation, user)).await?;
+    let standing = database.optional(standing(conversation, user)).await?;
     Ok(match standing {
         Some(standing) if standing.state == State::In => Ok(standing),
         _ => Err(Refusal::NotMember),
@@ -104,39 +104,39 @@ fn answer_in<T>(answer: Answer<T>) -> Result<T, Halt> {
 
 /// All who are in a conversation, with what their counts hold for.
 pub(crate) async fn versions(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
 ) -> Result<Vec<(UserId, u64)>, Error> {
     let list = sql("SELECT user_id, version FROM chat_member WHERE conversation = $1 AND state = 'in'");
-    Ok(records.all(list.bind(conversation)).await?)
+    Ok(database.all(list.bind(conversation)).await?)
 }
 
 /// All who are in a conversation.
-pub(crate) async fn users(records: &impl Read, conversation: &ConversationId) -> Result<Vec<UserId>, Error> {
+pub(crate) async fn users(database: &impl Read, conversation: &ConversationId) -> Result<Vec<UserId>, Error> {
     let list: Query<(UserId,)> =
         sql("SELECT user_id FROM chat_member WHERE conversation = $1 AND state = 'in' ORDER BY user_id");
-    Ok(records.all(list.bind(conversation)).await?.into_iter().map(|(user,)| user).collect())
+    Ok(database.all(list.bind(conversation)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// The members of a conversation after a user, by id, `limit` at most.
 pub(crate) async fn list(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
     after: &str,
     limit: u16,
 ) -> Result<Vec<Member>, Error> {
     let list = sql("SELECT user_id, joined_at, read_sequence, delivered_sequence FROM chat_member
                     WHERE conversation = $1 AND state = 'in' AND user_id > $2 ORDER BY user_id LIMIT $3");
-    Ok(records.all(list.bind(conversation).bind(after).bind(limit)).await?)
+    Ok(database.all(list.bind(conversation).bind(after).bind(limit)).await?)
 }
 
 /// Everybody who shares a conversation with a user, `limit` at most.
-pub(crate) async fn contacts(records: &impl Read, user: &UserId, limit: u16) -> Result<Vec<UserId>, Error> {
+pub(crate) async fn contacts(database: &impl Read, user: &UserId, limit: u16) -> Result<Vec<UserId>, Error> {
     let list: Query<(UserId,)> = sql("SELECT DISTINCT other.user_id FROM chat_member mine
          JOIN chat_member other ON other.conversation = mine.conversation AND other.state = 'in'
          WHERE mine.user_id = $1 AND mine.state = 'in' AND other.user_id <> $1
          ORDER BY other.user_id LIMIT $2");
-    Ok(records.all(list.bind(user).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
+    Ok(database.all(list.bind(user).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// The next number, for somebody who is in the conversation, or nobody in particular.
@@ -154,7 +154,7 @@ async fn turn_of(
 
 /// Adds a member; `by` is in the conversation, or nobody in particular.
 pub(crate) async fn add(
-    records: &Records,
+    database: &Database,
     conversation: &ConversationId,
     user: &UserId,
     by: Option<&UserId>,
@@ -176,7 +176,7 @@ pub(crate) async fn add(
         let happening = Happening::Joined { user_id: user.clone() };
         event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
     };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 /// Rows of members who left count too: they are what is bounded.
@@ -191,7 +191,7 @@ async fn room_for_one_more(tx: &Transaction, conversation: &ConversationId) -> R
 
 /// Removes a member.
 pub(crate) async fn remove(
-    records: &Records,
+    database: &Database,
     conversation: &ConversationId,
     user: &UserId,
     by: Option<&UserId>,
@@ -207,13 +207,13 @@ pub(crate) async fn remove(
         let happening = Happening::Left { user_id: user.clone() };
         event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
     };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 /// Moves a member's pointers, forwards only and never past the last event. Answers with where they are and
 /// whether that is news.
 pub(crate) async fn progress(
-    records: &Records,
+    database: &Database,
     conversation: &ConversationId,
     user: &UserId,
     up_to: u64,
@@ -237,7 +237,7 @@ pub(crate) async fn progress(
                            WHERE conversation = $1 AND user_id = $2");
         Ok((tx.one(receipt.bind(conversation).bind(user)).await?, news))
     };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 impl fmt::Display for State {

@@ -1,6 +1,6 @@
 //! Messages: sent once however often a client repeats itself, edited and deleted by their senders only.
 
-use hob_records::{Isolation, Query, Read, Records, Transaction, from_row, sql};
+use hob_database::{Database, Isolation, Query, Read, Transaction, from_row, sql};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -83,11 +83,11 @@ macro_rules! select {
     };
 }
 
-/// Sends a message that was [checked](check): it is in the records when this answers.
-pub(crate) async fn send(records: &Records, new: &NewMessage) -> Answer<(Message, Event)> {
+/// Sends a message that was [checked](check): it is in the database when this answers.
+pub(crate) async fn send(database: &Database, new: &NewMessage) -> Answer<(Message, Event)> {
     let id = &format!("{:032x}", rand::random::<u128>());
     let work = |tx: Transaction| async move { send_in(&tx, new, id).await };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Message, Event), Halt> {
@@ -124,15 +124,15 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Messag
 }
 
 /// A message that the sender has sent under this id already.
-pub(crate) async fn sent_before(records: &impl Read, new: &NewMessage) -> Result<Option<Message>, Error> {
+pub(crate) async fn sent_before(database: &impl Read, new: &NewMessage) -> Result<Option<Message>, Error> {
     let Some(client_id) = &new.client_id else { return Ok(None) };
     let before = select!("WHERE conversation = $1 AND sender = $2 AND client_id = $3");
-    Ok(records.optional(before.bind(&new.conversation).bind(&new.sender).bind(client_id)).await?)
+    Ok(database.optional(before.bind(&new.conversation).bind(&new.sender).bind(client_id)).await?)
 }
 
 /// Gives a message new content.
 pub(crate) async fn edit(
-    records: &Records,
+    database: &Database,
     conversation: &ConversationId,
     id: &str,
     by: &UserId,
@@ -152,12 +152,12 @@ pub(crate) async fn edit(
         let event = event::write(&tx, conversation, turn.sequence, by, &happening).await?;
         Ok((message, event))
     };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
-/// Deletes a message: its content is gone from the records, too.
+/// Deletes a message: its content is gone from the database, too.
 pub(crate) async fn delete(
-    records: &Records,
+    database: &Database,
     conversation: &ConversationId,
     id: &str,
     by: &UserId,
@@ -175,7 +175,7 @@ pub(crate) async fn delete(
         let event = event::write(&tx, conversation, turn.sequence, by, &happening).await?;
         Ok((message, event))
     };
-    answer(records.write_with(Isolation::Committed, work).await)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 /// The message, if it is there and the user's own.
@@ -197,7 +197,7 @@ async fn own(
 
 /// Undeleted messages in the order of their sequence, `limit` at most.
 pub(crate) async fn page(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
     from: Span,
     limit: u16,
@@ -215,7 +215,7 @@ pub(crate) async fn page(
                 .bind(before)
         }
     };
-    let mut messages = records.all(query.bind(limit)).await?;
+    let mut messages = database.all(query.bind(limit)).await?;
     if !matches!(from, Span::After(_)) {
         messages.reverse();
     }

@@ -1,6 +1,6 @@
 //! What the chat exports at `/metrics`.
 
-use hob_house::Metric;
+use hob_service::Metric;
 use metrics::{counter, gauge};
 
 const CONNECTIONS: &str = "hob_chat_connections";

@@ -1,16 +1,16 @@
 //! This node among the others: its lease, what it does when it lost it, and the sweeping of dead nodes.
 //!
 //! A node that holds its lease hears of every change of who may see what before it is acknowledged. One that
-//! does not is [unsure](Node::is_sure), and looks into the records before each delivery.
+//! does not is [unsure](Node::is_sure), and looks into the database before each delivery.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use hob_hot::members::{self, Beat, Dead, MemberKeys};
-use hob_hot::mend::{self, Kind};
-use hob_hot::{Hot, Reply, Script, Value, cmd};
-use hob_house::NodeName;
 use hob_schema::{Key, Shard};
+use hob_service::NodeName;
+use hob_store::members::{self, Beat, Dead, MemberKeys};
+use hob_store::mend::{self, Kind};
+use hob_store::{Reply, Script, Store, Value, cmd};
 use parking_lot::Mutex;
 
 use crate::Error;
@@ -31,7 +31,7 @@ const WITNESSES_AT_ONCE: usize = 4;
 /// This node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    hot: Hot,
+    store: Store,
     keys: Keys,
     name: NodeName,
     lease: Duration,
@@ -90,7 +90,7 @@ pub struct NodeLoad {
 }
 
 impl Node {
-    pub(crate) fn new(hot: &Hot, keys: &Keys, name: &NodeName, lease: Duration) -> Self {
+    pub(crate) fn new(store: &Store, keys: &Keys, name: &NodeName, lease: Duration) -> Self {
         let shards = keys.space().shards().count();
         let life = Life {
             incarnation: members::Incarnation::random(),
@@ -104,7 +104,7 @@ impl Node {
             lost: None,
             measured: None,
         };
-        Self { hot: hot.clone(), keys: keys.clone(), name: name.clone(), lease, life: Mutex::new(life) }
+        Self { store: store.clone(), keys: keys.clone(), name: name.clone(), lease, life: Mutex::new(life) }
     }
 
     /// The present life of this node.
@@ -126,10 +126,10 @@ impl Node {
     pub(crate) async fn beat(&self) -> Result<Pulse, Error> {
         match self.try_beat().await {
             // The list of nodes is of the wrong type: every node joins again, as after a loss.
-            Err(Error::Hot(error)) if error.is_wrong_type() => {
+            Err(Error::Store(error)) if error.is_wrong_type() => {
                 let GroupKeys { live, info, dead } = GroupKeys::new(&self.keys);
                 let keys = [(live, Kind::Zset), (info, Kind::Hash), (dead, Kind::Zset)];
-                mend::mend(&self.hot, &keys).await?;
+                mend::mend(&self.store, &keys).await?;
                 self.try_beat().await
             }
             pulse => pulse,
@@ -144,14 +144,15 @@ impl Node {
         };
         let begun = Instant::now();
         if joined
-            && let Beat::Alive { .. } = members::beat(&self.hot, keys.all(), &incarnation, self.lease).await?
+            && let Beat::Alive { .. } =
+                members::beat(&self.store, keys.all(), &incarnation, self.lease).await?
         {
             self.life.lock().until = Some(begun + self.lease);
             return Ok(Pulse::Held);
         }
         let incarnation = members::Incarnation::random();
         self.life.lock().begin(incarnation.clone(), begun);
-        members::join(&self.hot, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
+        members::join(&self.store, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
         self.life.lock().until = Some(begun + self.lease);
         Ok(Pulse::Reborn)
     }
@@ -184,7 +185,7 @@ impl Node {
         for at in (from..from + WITNESSES_AT_ONCE.min(shards.len())).map(|at| at % shards.len()) {
             let key = self.keys.witness(shards[at]);
             let call = WITNESS.on(&[&key]).arg(word());
-            let mut reply: Reply = mend::run(&self.hot, call, &[(&key, Kind::String)]).await?;
+            let mut reply: Reply = mend::run(&self.store, call, &[(&key, Kind::String)]).await?;
             let found: String = reply.next()?;
             let mut life = self.life.lock();
             lost |= life.witnesses[at].as_ref().is_some_and(|known| *known != found);
@@ -205,10 +206,10 @@ impl Node {
     /// Takes the users of dead nodes offline. Answers with how many nodes were swept.
     pub(crate) async fn sweep(&self, presences: &Presences) -> Result<usize, Error> {
         let keys = GroupKeys::new(&self.keys);
-        let dead = members::sweep(&self.hot, keys.all(), 4, SWEEP_WITHIN).await?;
+        let dead = members::sweep(&self.store, keys.all(), 4, SWEEP_WITHIN).await?;
         for dead in &dead {
             self.sweep_one(presences, dead).await?;
-            members::swept(&self.hot, keys.all(), dead).await?;
+            members::swept(&self.store, keys.all(), dead).await?;
         }
         Ok(dead.len())
     }
@@ -237,7 +238,7 @@ impl Node {
         }
         let key = self.keys.nodes_load(first());
         let load = cmd("HDEL").arg(&key).arg(incarnation.as_str()).take();
-        mend::run::<(), _>(&self.hot, load, &[(&key, Kind::Hash)]).await?;
+        mend::run::<(), _>(&self.store, load, &[(&key, Kind::Hash)]).await?;
         Ok(swept)
     }
 
@@ -247,7 +248,7 @@ impl Node {
             self.live().await?.iter().map(|member| member.incarnation.to_string()).collect();
         for list in [self.keys.nodes_live(first()), self.keys.nodes_dead(first())] {
             let all = cmd("ZRANGE").arg(list).arg(0).arg(-1).take();
-            known.extend(self.hot.run::<Vec<String>>(all).await?);
+            known.extend(self.store.run::<Vec<String>>(all).await?);
         }
         known.insert(self.incarnation().to_string());
         Ok(known)
@@ -255,7 +256,7 @@ impl Node {
 
     /// Who is live, this node among them.
     pub(crate) async fn live(&self) -> Result<Vec<members::Member>, Error> {
-        let live = members::live(&self.hot, GroupKeys::new(&self.keys).all()).await?;
+        let live = members::live(&self.store, GroupKeys::new(&self.keys).all()).await?;
         let mut life = self.life.lock();
         let (now, lease) = (Instant::now(), self.lease);
         life.seen.retain(|_, seen| now.duration_since(*seen) < lease);
@@ -287,7 +288,7 @@ impl Node {
     pub(crate) async fn leave(&self) -> Result<(), Error> {
         let incarnation = self.life.lock().incarnation.clone();
         self.life.lock().until = None;
-        Ok(members::leave(&self.hot, GroupKeys::new(&self.keys).all(), &incarnation).await?)
+        Ok(members::leave(&self.store, GroupKeys::new(&self.keys).all(), &incarnation).await?)
     }
 
     /// Tells the others what this node carries.
@@ -299,7 +300,7 @@ impl Node {
         let field = self.incarnation();
         let key = self.keys.nodes_load(first());
         let set = cmd("HSET").arg(&key).arg(field.as_str()).arg(text).take();
-        Ok(mend::run(&self.hot, set, &[(&key, Kind::Hash)]).await?)
+        Ok(mend::run(&self.store, set, &[(&key, Kind::Hash)]).await?)
     }
 
     /// What every live node carries.
@@ -313,11 +314,11 @@ impl Node {
         if live.is_empty() {
             return Ok(Vec::new());
         }
-        let loads: Vec<Value> = mend::run(&self.hot, call, &[(&key, Kind::Hash)]).await?;
+        let loads: Vec<Value> = mend::run(&self.store, call, &[(&key, Kind::Hash)]).await?;
         let read = |(member, load): (members::Member, Value)| NodeLoad {
             incarnation: member.incarnation.to_string(),
             name: member.node,
-            load: <String as hob_hot::FromRedisValue>::from_redis_value(load)
+            load: <String as hob_store::FromRedisValue>::from_redis_value(load)
                 .map_or_else(|_| Load::default(), |text| parse_load(&text)),
         };
         Ok(live.into_iter().zip(loads).map(read).collect())

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
-use hob_records::{PageRequest, Query as Sql, Read as _, outbox, sql};
+use hob_database::{PageRequest, Query as Sql, Read as _, outbox, sql};
 use hob_web::look::When;
 use hob_web::{Access, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
@@ -184,7 +184,7 @@ async fn rooms(chat: &Chat, me: &UserId) -> Result<Vec<Room>, Error> {
 async fn recent_users(chat: &Chat) -> Result<Vec<Link>, Error> {
     let users: Sql<(UserId,)> =
         sql("SELECT DISTINCT user_id FROM chat_member WHERE state = 'in' ORDER BY user_id LIMIT 30");
-    let users = chat.inner.records.all(users).await?;
+    let users = chat.inner.database.all(users).await?;
     Ok(users
         .into_iter()
         .map(|(user,)| Link { href: href(user.as_str(), ""), id: user.to_string() })
@@ -256,7 +256,7 @@ struct Operator {
 
 async fn operator(State(chat): State<Chat>, console: Console) -> Result<Page, Problem> {
     let nodes = chat.nodes().await?;
-    let backlog = outbox::backlog(&chat.inner.records).await?;
+    let backlog = outbox::backlog(&chat.inner.database).await?;
     let page = Operator {
         total: total(&nodes),
         nodes,

@@ -1,8 +1,8 @@
-//! The members of a conversation in hot state (C13): whole or absent. For readers outside; permission is
-//! decided on the records.
+//! The members of a conversation in the store (C13): whole or absent. For readers outside; permission is
+//! decided on the database.
 
-use hob_hot::mend::{self, Kind};
-use hob_hot::{Call, Hot, Reply, Script, cmd};
+use hob_store::mend::{self, Kind};
+use hob_store::{Call, Reply, Script, Store, cmd};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
@@ -10,16 +10,16 @@ use crate::keys::{ConversationId, Keys, UserId};
 static FILL: Script = Script::new(include_str!("participants/fill.lua"));
 static DROP: Script = Script::new(include_str!("participants/drop.lua"));
 
-/// The participants in hot state.
+/// The participants in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Participants {
-    hot: Hot,
+    store: Store,
     keys: Keys,
 }
 
 impl Participants {
-    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
-        Self { hot: hot.clone(), keys: keys.clone() }
+    pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
+        Self { store: store.clone(), keys: keys.clone() }
     }
 
     /// Keeps all members, as they were read at an event of the conversation.
@@ -47,10 +47,10 @@ impl Participants {
     pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
         let key = self.keys.participants(conversation);
         let members: Vec<String> =
-            mend::run(&self.hot, cmd("SMEMBERS").arg(&key).take(), &[(&key, Kind::Set)]).await?;
+            mend::run(&self.store, cmd("SMEMBERS").arg(&key).take(), &[(&key, Kind::Set)]).await?;
         let mut members: Vec<UserId> =
             members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
-        // As the records list them: a set has no order.
+        // As the database list them: a set has no order.
         members.sort();
         Ok((!members.is_empty()).then_some(members))
     }
@@ -58,7 +58,7 @@ impl Participants {
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<(), Error> {
         let [set, floor] = self.set_keys(conversation);
         let keys = [(set, Kind::Set), (floor, Kind::String)];
-        Ok(mend::run::<Reply, _>(&self.hot, call, &keys).await.map(drop)?)
+        Ok(mend::run::<Reply, _>(&self.store, call, &keys).await.map(drop)?)
     }
 
     fn set_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hob_hot::limit::{Algorithm, Decision, Rule};
-use hob_records::{Read as _, UnixMs, sql};
+use hob_database::{Read as _, UnixMs, sql};
+use hob_store::limit::{Algorithm, Decision, Rule};
 
 use crate::channel::Channel;
 use crate::chat::{Chat, Inner};
@@ -21,13 +21,13 @@ use crate::{Error, block};
 impl Chat {
     /// Adds a connection of a user, and counts it as open everywhere.
     pub(crate) async fn connect(&self, peer: &Arc<Peer>) -> Answer<()> {
-        let Inner { hub, presences, records, .. } = &*self.inner;
+        let Inner { hub, presences, database, .. } = &*self.inner;
         if !self.may_connect(&peer.user).await {
             return Ok(Err(Refusal::TooOften { retry_after: std::time::Duration::from_secs(10) }));
         }
         // First known to the hub, then asked for blocks: one that comes meanwhile is looked up again.
         hub.add(peer);
-        if let Err(error) = peer.read_blocks(records).await {
+        if let Err(error) = peer.read_blocks(database).await {
             hub.remove(peer);
             return Err(error);
         }
@@ -109,9 +109,9 @@ impl Chat {
     pub async fn presence(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
         let mut presences = self.inner.presences.of(users).await?;
         for presence in presences.iter_mut().filter(|presence| presence.last_seen.is_none()) {
-            // Hot state may have been lost.
+            // The store may have been lost.
             let seen = sql("SELECT seen_at FROM chat_last_seen WHERE user_id = $1").bind(&presence.user_id);
-            let seen: Option<(UnixMs,)> = self.inner.records.optional(seen).await?;
+            let seen: Option<(UnixMs,)> = self.inner.database.optional(seen).await?;
             if let Some((seen,)) = seen {
                 let seen = iso(seen);
                 self.inner.presences.remember_seen(&presence.user_id, &seen).await?;
@@ -138,11 +138,11 @@ impl Chat {
         id: &ConversationId,
         viewer: &UserId,
     ) -> Answer<Vec<(UserId, Vec<SocketId>)>> {
-        let Inner { records, presences, .. } = &*self.inner;
-        if let Err(refusal) = member::permit(records, id, viewer).await? {
+        let Inner { database, presences, .. } = &*self.inner;
+        if let Err(refusal) = member::permit(database, id, viewer).await? {
             return Ok(Err(refusal));
         }
-        let hidden = block::hidden_from(records, viewer).await?;
+        let hidden = block::hidden_from(database, viewer).await?;
         let mut users = self.participants(id).await?;
         users.retain(|user| !hidden.contains(user));
         let sockets = presences.sockets(&users).await?;
@@ -150,13 +150,13 @@ impl Chat {
         Ok(Ok(present.collect()))
     }
 
-    /// The members of a conversation, from hot state where it has them whole (C13).
+    /// The members of a conversation, from the store where it has them whole (C13).
     pub async fn participants(&self, id: &ConversationId) -> Result<Vec<UserId>, Error> {
-        let Inner { records, participants, .. } = &*self.inner;
+        let Inner { database, participants, .. } = &*self.inner;
         if let Ok(Some(users)) = participants.get(id).await {
             return Ok(users);
         }
-        let read = records.read(|snapshot| async move {
+        let read = database.read(|snapshot| async move {
             let conversation = snapshot.optional(crate::conversation::by_id(id)).await?;
             Ok::<_, Error>((conversation, member::users(&snapshot, id).await?))
         });
@@ -164,14 +164,14 @@ impl Chat {
         if let Some(conversation) = conversation
             && let Err(error) = participants.fill(id, conversation.sequence, &users).await
         {
-            tracing::debug!(%error, "the members are not kept in hot state");
+            tracing::debug!(%error, "the members are not kept in the store");
         }
         Ok(users)
     }
 
-    /// What a user has not read, from the records: the truth behind C8 and C9.
+    /// What a user has not read, from the database: the truth behind C8 and C9.
     pub async fn unread(&self, user: &UserId) -> Result<(Vec<Count>, u64), Error> {
-        let counts = unread::of_user(&self.inner.records, user).await?;
+        let counts = unread::of_user(&self.inner.database, user).await?;
         let total = counts.iter().map(|count| count.unread).sum();
         Ok((counts.into_iter().map(Count::from).collect(), total))
     }
@@ -179,8 +179,8 @@ impl Chat {
     /// What a feed begins with.
     pub(crate) async fn picture(&self, user: &UserId) -> Result<Picture, Error> {
         let (unread, total) = self.unread(user).await?;
-        let contacts = member::contacts(&self.inner.records, user, crate::hub::MOST_CONTACTS).await?;
-        let hidden = block::hidden_from(&self.inner.records, user).await?;
+        let contacts = member::contacts(&self.inner.database, user, crate::hub::MOST_CONTACTS).await?;
+        let hidden = block::hidden_from(&self.inner.database, user).await?;
         let presences = self.inner.presences.of(&contacts).await?;
         let online = presences.into_iter().filter(|one| one.online && !hidden.contains(&one.user_id));
         let online = online.map(|presence| presence.user_id).collect();
@@ -198,13 +198,13 @@ impl Chat {
         self.inner.hub.post.errand(self.inner.hub.post.feed(user, &news));
     }
 
-    /// Keeps in the records when a user was last here.
+    /// Keeps in the database when a user was last here.
     async fn keep_last_seen(&self, user: &UserId) -> Result<(), Error> {
-        let work = |tx: hob_records::Transaction| async move {
+        let work = |tx: hob_database::Transaction| async move {
             let seen = sql("INSERT INTO chat_last_seen (user_id, seen_at) VALUES ($1, $2)
                  ON CONFLICT (user_id) DO UPDATE SET seen_at = $2 WHERE chat_last_seen.seen_at < $2");
             tx.execute(seen.bind(user).bind(tx.now())).await.map(drop)
         };
-        Ok(self.inner.records.write_with(hob_records::Isolation::Committed, work).await?)
+        Ok(self.inner.database.write_with(hob_database::Isolation::Committed, work).await?)
     }
 }

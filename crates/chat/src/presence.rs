@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hob_hot::mend::{self, Kind};
-use hob_hot::{CLOCK, Call, FromRedisValue, Hot, Reply, Script, Value, cmd};
 use hob_schema::Key;
+use hob_store::mend::{self, Kind};
+use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, Value, cmd};
 
 use crate::Error;
 use crate::keys::{Incarnation, Keys, SocketId, UserId};
@@ -55,16 +55,16 @@ pub struct Presence {
     pub version: u64,
 }
 
-/// Presence in hot state.
+/// Presence in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Presences {
-    hot: Hot,
+    store: Store,
     keys: Keys,
 }
 
 impl Presences {
-    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
-        Self { hot: hot.clone(), keys: keys.clone() }
+    pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
+        Self { store: store.clone(), keys: keys.clone() }
     }
 
     /// Counts sockets of a user as open on a node. The node's index comes first: it may name a user who has
@@ -77,7 +77,7 @@ impl Presences {
         occasion: Occasion,
     ) -> Result<Change, Error> {
         self.index(node, user).await?;
-        let mut reply: Reply = self.hot.run(self.join_call(node, user, sockets, occasion)).await?;
+        let mut reply: Reply = self.store.run(self.join_call(node, user, sockets, occasion)).await?;
         let change = match reply.word() {
             "online" => Change::Turned { version: reply.next()? },
             "silent" | "already" => Change::Same { version: reply.next()? },
@@ -86,7 +86,7 @@ impl Presences {
         };
         if change != Change::Full {
             let views: Vec<Call> = sockets.iter().map(|socket| self.view(socket, user)).collect();
-            self.hot.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
+            self.store.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
         }
         Ok(change)
     }
@@ -97,7 +97,7 @@ impl Presences {
             Occasion::Again => "again",
         };
         let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(occasion);
-        call = call.arg(Keys::SOCKETS_MAX_LEN).arg(self.hot.clock().us());
+        call = call.arg(Keys::SOCKETS_MAX_LEN).arg(self.store.clock().us());
         call = call.arg(self.keys.user_online_channel()).arg(json(user));
         sockets.iter().fold(call, |call, socket| call.arg(socket.as_str()))
     }
@@ -108,11 +108,11 @@ impl Presences {
 
     /// Counts a socket as closed.
     pub(crate) async fn leave(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
-        let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.hot.clock().us());
+        let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
-        let change = self.parted(self.hot.run(call).await?).await?;
+        let change = self.parted(self.store.run(call).await?).await?;
         // Also where it was not known: the view may be left over.
-        self.hot.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
+        self.store.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
         Ok(change)
     }
 
@@ -120,21 +120,21 @@ impl Presences {
     pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let add = cmd("SADD").arg(&key).arg(user.as_str()).take();
-        Ok(mend::run(&self.hot, add, &[(&key, Kind::Set)]).await?)
+        Ok(mend::run(&self.store, add, &[(&key, Kind::Set)]).await?)
     }
 
     /// Takes a user out of a node's index, once it has no socket of theirs.
     pub(crate) async fn forget(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let remove = cmd("SREM").arg(&key).arg(user.as_str()).take();
-        Ok(mend::run(&self.hot, remove, &[(&key, Kind::Set)]).await?)
+        Ok(mend::run(&self.store, remove, &[(&key, Kind::Set)]).await?)
     }
 
     /// Counts all sockets of a user on a dead node as closed.
     pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<Change, Error> {
-        let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.hot.clock().us());
+        let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
-        let change = self.parted(self.hot.run(call).await?).await?;
+        let change = self.parted(self.store.run(call).await?).await?;
         self.forget(dead, user).await?;
         Ok(change)
     }
@@ -153,7 +153,7 @@ impl Presences {
     pub(crate) async fn some_users(&self, node: &Incarnation, most: u32) -> Result<Vec<UserId>, Error> {
         let key = self.keys.node_users(node);
         let some = cmd("SRANDMEMBER").arg(&key).arg(most).take();
-        let users: Vec<String> = mend::run(&self.hot, some, &[(&key, Kind::Set)]).await?;
+        let users: Vec<String> = mend::run(&self.store, some, &[(&key, Kind::Set)]).await?;
         Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
     }
 
@@ -171,7 +171,7 @@ impl Presences {
                 views.push(cmd("DEL").arg(self.keys.socket_user(&socket)).take().into());
             }
         }
-        self.hot.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
+        self.store.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
         Ok(if turned { Change::Turned { version } } else { Change::Same { version } })
     }
 
@@ -179,7 +179,7 @@ impl Presences {
     pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
         let looks = users.iter().flat_map(|user| self.look(user));
         let (keys, calls): (Vec<Key>, Vec<Call>) = looks.unzip();
-        let mut answers = self.hot.batch(&calls).await.into_iter().zip(&keys);
+        let mut answers = self.store.batch(&calls).await.into_iter().zip(&keys);
         let mut next = || -> Result<Option<String>, Error> {
             let value = answers.next().map(|(answer, key)| mend::or_none(answer, key)).transpose()?;
             Ok(FromRedisValue::from_redis_value(value.flatten().unwrap_or(Value::Nil)).unwrap_or_default())
@@ -210,8 +210,8 @@ impl Presences {
     async fn read_each<T: FromRedisValue + Default>(&self, asked: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
         let calls: Vec<Call> =
             asked.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
-        let answers = self.hot.batch(&calls).await.into_iter().zip(asked);
-        let read = |(answer, (_, key)): (hob_hot::Result<Value>, _)| {
+        let answers = self.store.batch(&calls).await.into_iter().zip(asked);
+        let read = |(answer, (_, key)): (hob_store::Result<Value>, _)| {
             let value = mend::or_none(answer, key)?.unwrap_or(Value::Nil);
             Ok(T::from_redis_value(value).unwrap_or_default())
         };
@@ -226,9 +226,9 @@ impl Presences {
         Ok(self.read_each(asked.collect()).await?.into_iter().map(ids).collect())
     }
 
-    /// Writes a last-seen time from the records back, where the store has none.
+    /// Writes a last-seen time from the database back, where the store has none.
     pub(crate) async fn remember_seen(&self, user: &UserId, at: &str) -> Result<(), Error> {
-        Ok(self.hot.run(cmd("SET").arg(self.keys.last_seen(user)).arg(at).arg("NX").take()).await?)
+        Ok(self.store.run(cmd("SET").arg(self.keys.last_seen(user)).arg(at).arg("NX").take()).await?)
     }
 
     fn user_keys(&self, user: &UserId) -> [Key; 4] {

@@ -1,8 +1,8 @@
-//! The newest messages of a conversation in hot state (C7). The list is served only when it is certain to hold
+//! The newest messages of a conversation in the store (C7). The list is served only when it is certain to hold
 //! every message of its range, as of the conversation's very last event.
 
-use hob_hot::mend::{self, Kind};
-use hob_hot::{Call, Hot, Reply, Script};
+use hob_store::mend::{self, Kind};
+use hob_store::{Call, Reply, Script, Store};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys};
@@ -22,10 +22,10 @@ pub(crate) enum Effect<'a> {
     Other,
 }
 
-/// The newest messages in hot state.
+/// The newest messages in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
-    hot: Hot,
+    store: Store,
     keys: Keys,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Recent {
 pub(crate) const MOST: u16 = Keys::RECENT_MAX_LEN as u16;
 
 impl Recent {
-    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
-        Self { hot: hot.clone(), keys: keys.clone() }
+    pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
+        Self { store: store.clone(), keys: keys.clone() }
     }
 
     /// Keeps the newest messages, oldest first, as they were read at an event of the conversation.
@@ -94,7 +94,7 @@ impl Recent {
 
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
         let [list, range] = self.list_keys(conversation);
-        Ok(mend::run(&self.hot, call, &[(list, Kind::List), (range, Kind::Hash)]).await?)
+        Ok(mend::run(&self.store, call, &[(list, Kind::List), (range, Kind::Hash)]).await?)
     }
 
     fn list_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {

@@ -1,10 +1,10 @@
 //! What follows from the events of the outbox, on whatever node relays them: new messages are published for other
-//! services (C10), and the unread counters of hot state brought up to date (C8 C9). Doing it twice does no harm.
+//! services (C10), and the unread counters of the store brought up to date (C8 C9). Doing it twice does no harm.
 
 use std::collections::BTreeMap;
 
-use hob_hot::{Call, cmd};
-use hob_records::{Read as _, outbox};
+use hob_database::{Read as _, outbox};
+use hob_store::{Call, cmd};
 use serde::Serialize;
 
 use crate::changes::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
@@ -80,7 +80,7 @@ impl Chat {
             }
         }
         let calls: Vec<Call> = calls.into_values().collect();
-        self.inner.hot.batch(&calls).await.into_iter().find(Result::is_err).transpose()?;
+        self.inner.store.batch(&calls).await.into_iter().find(Result::is_err).transpose()?;
         Ok(())
     }
 
@@ -100,9 +100,9 @@ impl Chat {
     ) -> Result<(), Error> {
         let messages: Vec<&MessageCreated> = messages.collect();
         let Some(after) = before_all(&messages) else { return self.settle_all(id).await };
-        let Inner { records, unread, .. } = &*self.inner;
+        let Inner { database, unread, .. } = &*self.inner;
         let senders: Vec<&UserId> = messages.iter().map(|message| &message.sender_id).collect();
-        let read = records.read(|snapshot| async move {
+        let read = database.read(|snapshot| async move {
             let members = member::versions(&snapshot, id).await?;
             Ok::<_, Error>((members, block::between(&snapshot, &senders).await?))
         });
@@ -133,8 +133,8 @@ impl Chat {
 
     /// Brings everybody's counters of a conversation up to date.
     async fn settle_all(&self, id: &ConversationId) -> Result<(), Error> {
-        let Inner { records, participants, .. } = &*self.inner;
-        let read = records.read(|snapshot| async move {
+        let Inner { database, participants, .. } = &*self.inner;
+        let read = database.read(|snapshot| async move {
             let counts = unread::in_conversation(&snapshot, id).await?;
             Ok::<_, Error>((snapshot.optional(crate::conversation::by_id(id)).await?, counts))
         });
@@ -150,24 +150,24 @@ impl Chat {
 
     /// Brings one user's counter of a conversation up to date.
     pub(crate) async fn settle_one(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
-        match self.inner.records.optional(unread::of_one(id, user)).await? {
+        match self.inner.database.optional(unread::of_one(id, user)).await? {
             Some(count) => self.settle(&[count]).await,
             None => Ok(()),
         }
     }
 
     async fn settle(&self, counts: &[Counted]) -> Result<(), Error> {
-        let Inner { records, unread, .. } = &*self.inner;
+        let Inner { database, unread, .. } = &*self.inner;
         let held = unread.hold_each(counts).await?;
         let mut news = Vec::with_capacity(counts.len());
         for (count, held) in counts.iter().zip(held) {
             let total = match held {
                 Held::Total(total) => total,
-                Held::Gap | Held::Lost => unread.rebuild(records, &count.user_id).await?,
+                Held::Gap | Held::Lost => unread.rebuild(database, &count.user_id).await?,
             };
             news.push(self.unread_news(count, total));
         }
-        for answer in self.inner.hot.batch(&news).await {
+        for answer in self.inner.store.batch(&news).await {
             answer?;
         }
         Ok(())
@@ -181,20 +181,20 @@ impl Chat {
         self.inner.hub.post.feed(user_id, &news)
     }
 
-    /// Writes the unread counters of all users again, after hot state was lost. One node does it for all.
+    /// Writes the unread counters of all users again, after the store was lost. One node does it for all.
     pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
-        let Inner { hub, records, unread, .. } = &*self.inner;
+        let Inner { hub, database, unread, .. } = &*self.inner;
         let first = hub.node.live().await?.into_iter().map(|member| member.incarnation).min();
         if first.is_none_or(|first| first.as_str() != hub.node.incarnation().as_str()) {
             return Ok(());
         }
         let mut after = String::new();
         loop {
-            let users = unread::users_after(records, &after, REBUILD_AT_ONCE).await?;
+            let users = unread::users_after(database, &after, REBUILD_AT_ONCE).await?;
             let Some(last) = users.last() else { return Ok(()) };
             after = last.to_string();
             for user in &users {
-                let counts = unread::of_user(records, user).await?;
+                let counts = unread::of_user(database, user).await?;
                 unread.hold(user, &counts, Extent::All).await?;
             }
         }

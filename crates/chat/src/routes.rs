@@ -77,8 +77,8 @@ pub(crate) fn granted<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
-            Error::Records(error) => error.into(),
-            Error::Hot(error) => error.into(),
+            Error::Database(error) => error.into(),
+            Error::Store(error) => error.into(),
             Error::Unconfirmed => Self::unavailable(
                 "The change is made, but not every node has confirmed it. Ask again to be certain.",
             ),

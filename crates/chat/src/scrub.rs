@@ -4,8 +4,8 @@
 //! alone, while users that were named there stay online on other masters. So after a loss, once all nodes had time to
 //! say that they live, everything is looked through.
 
-use hob_hot::{Hot, cmd};
 use hob_schema::Catalog;
+use hob_store::{Store, cmd};
 
 use crate::Error;
 use crate::keys::{Incarnation, Keys, UserId};
@@ -18,7 +18,7 @@ const AT_ONCE: u32 = 500;
 /// Takes offline whoever is there only by a node that is neither alive nor about to be swept. Answers with how many
 /// users that concerned.
 pub(crate) async fn scrub(
-    hot: &Hot,
+    store: &Store,
     keys: &Keys,
     node: &Node,
     presences: &Presences,
@@ -26,7 +26,7 @@ pub(crate) async fn scrub(
     let catalog = Catalog::new(vec![keys.space().schema().clone()], keys.space().layout())
         .map_err(|clash| Error::Config(clash.to_string()))?;
     let mut scrubbed = 0;
-    for master in hot.masters().await? {
+    for master in store.masters().await? {
         let mut pages = Pages::new(&master, keys, "node_users")?;
         while let Some(page) = pages.next().await? {
             let lives = page.iter().filter_map(|key| Incarnation::new(id(&catalog, key)?).ok());
@@ -59,14 +59,14 @@ fn id(catalog: &Catalog, key: &[u8]) -> Option<String> {
 
 /// The keys of a family on one master, some at a time. A key may come twice.
 struct Pages<'a> {
-    master: &'a Hot,
+    master: &'a Store,
     glob: Vec<u8>,
     /// `None` once all were seen.
     cursor: Option<String>,
 }
 
 impl<'a> Pages<'a> {
-    fn new(master: &'a Hot, keys: &Keys, family: &str) -> Result<Self, Error> {
+    fn new(master: &'a Store, keys: &Keys, family: &str) -> Result<Self, Error> {
         let space = keys.space();
         let at = space.schema().families.iter().position(|declared| declared.name == family);
         let at = at.ok_or_else(|| Error::Config(format!("no family is called {family}")))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hob_records::Records;
+use hob_database::Database;
 
 use crate::bucket::Bucket;
 use crate::channel::Channel;
@@ -264,7 +264,7 @@ impl Session {
         wish: &protocol::Subscribe,
     ) -> Result<(), Code> {
         let inner = &self.chat.inner;
-        if member::permit(&inner.records, conversation, &peer.user).await.map_err(internal)?.is_err() {
+        if member::permit(&inner.database, conversation, &peer.user).await.map_err(internal)?.is_err() {
             return Err(Code::PERMISSION_DENIED);
         }
         inner.hub.begin(room).await.map_err(internal)?;
@@ -313,8 +313,8 @@ impl Session {
                 Activation::Older => {
                     let after = since.unwrap_or(0);
                     let events =
-                        told_after(&inner.records, room, conversation, after).await.map_err(internal)?;
-                    // What the room has told is in the records.
+                        told_after(&inner.database, room, conversation, after).await.map_err(internal)?;
+                    // What the room has told is in the database.
                     since = Some(events.last().ok_or(Code::INTERNAL)?.sequence);
                     older.extend(events);
                 }
@@ -340,9 +340,9 @@ impl Session {
             };
             match behind.room.activate(&peer, Some(behind.since), all) {
                 Activation::Older => {
-                    let records = &self.chat.inner.records;
+                    let database = &self.chat.inner.database;
                     let Behind { room, conversation, since } = &*behind;
-                    let events = told_after(records, room, conversation, *since).await?;
+                    let events = told_after(database, room, conversation, *since).await?;
                     behind.since = events.last().map_or(behind.since, |event| event.sequence);
                     for event in events.iter().filter(|event| !peer.hides(&event.actor)) {
                         let push = protocol::publication_push(channel, &Publication::from(event));
@@ -432,16 +432,16 @@ impl Session {
     }
 }
 
-/// Events after one, some at a time, up to the last one that the room has told. What the records have beyond it is told to
+/// Events after one, some at a time, up to the last one that the room has told. What the database has beyond it is told to
 /// everybody in a moment.
 async fn told_after(
-    records: &Records,
+    database: &Database,
     room: &Room,
     conversation: &ConversationId,
     after: u64,
 ) -> Result<Vec<Event>, Error> {
     let told = room.top().unwrap_or(0);
-    let mut events = event::after(records, conversation, after, PAGE).await?;
+    let mut events = event::after(database, conversation, after, PAGE).await?;
     events.retain(|event| event.sequence <= told);
     Ok(events)
 }

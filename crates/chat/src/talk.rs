@@ -1,10 +1,10 @@
-//! Talking: what members do in conversations. Each change is in the records before it is acknowledged; then this
+//! Talking: what members do in conversations. Each change is in the database before it is acknowledged; then this
 //! node's subscribers are told, and the other nodes.
 
 use std::time::{Duration, Instant};
 
-use hob_hot::limit::{Algorithm, Decision, Quota};
-use hob_records::{Page, PageRequest, Read as _};
+use hob_database::{Page, PageRequest, Read as _};
+use hob_store::limit::{Algorithm, Decision, Quota};
 
 use crate::block::{self, Wish};
 use crate::channel::Channel;
@@ -26,7 +26,7 @@ pub(crate) const MOST: u16 = 500;
 impl Chat {
     /// Opens a conversation.
     pub async fn open_conversation(&self, new: &NewConversation) -> Answer<Conversation> {
-        let opened = conversation::open(&self.inner.records, new).await?;
+        let opened = conversation::open(&self.inner.database, new).await?;
         if opened.is_ok() {
             let news = News::Membership { conversation_id: &new.id, member: true };
             for user in new.members.iter().chain([&new.created_by]) {
@@ -37,35 +37,35 @@ impl Chat {
     }
 
     pub async fn conversation(&self, id: &ConversationId) -> Result<Option<Conversation>, Error> {
-        Ok(self.inner.records.optional(conversation::by_id(id)).await?)
+        Ok(self.inner.database.optional(conversation::by_id(id)).await?)
     }
 
     /// All conversations, those that changed last first; for operators.
     pub async fn conversations(&self, page: &PageRequest) -> Result<Page<Conversation>, Error> {
-        conversation::all(&self.inner.records, page).await
+        conversation::all(&self.inner.database, page).await
     }
 
     /// The conversations that a user is in, those that changed last first.
     pub async fn conversations_of(&self, user: &UserId, page: &PageRequest) -> Result<Page<Listed>, Error> {
-        conversation::of_user(&self.inner.records, user, page).await
+        conversation::of_user(&self.inner.database, user, page).await
     }
 
     pub async fn rename(&self, id: &ConversationId, by: &UserId, title: &str) -> Answer<()> {
         let _turn = self.turn(id).await;
-        let renamed = conversation::rename(&self.inner.records, id, by, title).await?;
+        let renamed = conversation::rename(&self.inner.database, id, by, title).await?;
         self.spread(id, renamed, Effect::Other).await
     }
 
     /// Members by id, after one of them.
     pub async fn members(&self, id: &ConversationId, after: &str, limit: u16) -> Result<Vec<Member>, Error> {
-        member::list(&self.inner.records, id, after, limit.min(MOST)).await
+        member::list(&self.inner.database, id, after, limit.min(MOST)).await
     }
 
     /// Adds a member.
     pub async fn add_member(&self, id: &ConversationId, user: &UserId, by: Option<&UserId>) -> Answer<()> {
         let added = {
             let _turn = self.turn(id).await;
-            let added = member::add(&self.inner.records, id, user, by).await?;
+            let added = member::add(&self.inner.database, id, user, by).await?;
             self.spread_membership(id, added).await?
         };
         if added.is_ok() {
@@ -79,7 +79,7 @@ impl Chat {
         let order = Order::Remove { conversation: id.clone(), user: user.clone() };
         let removed = {
             let _turn = self.turn(id).await;
-            let removed = member::remove(&self.inner.records, id, user, by).await?;
+            let removed = member::remove(&self.inner.database, id, user, by).await?;
             // Before the event is told: it is not for the one who left.
             self.inner.hub.obey(&order).await?;
             self.spread_membership(id, removed).await?
@@ -96,27 +96,27 @@ impl Chat {
     }
 
     async fn has_left(&self, id: &ConversationId, user: &UserId) -> Result<bool, Error> {
-        let standing = self.inner.records.optional(member::standing(id, user)).await?;
+        let standing = self.inner.database.optional(member::standing(id, user)).await?;
         Ok(standing.is_some_and(|standing| standing.state == State::Out))
     }
 
-    /// Sends a message: when this answers `Ok(Ok(…))`, it is in the records.
+    /// Sends a message: when this answers `Ok(Ok(…))`, it is in the database.
     pub async fn send(&self, new: &NewMessage) -> Answer<Message> {
         if let Err(refusal) = message::check(&new.content, new.client_id.as_deref()) {
             return Ok(Err(refusal));
         }
         // A repetition is answered without counting, and without anything being locked: it sends nothing.
-        if let Some(message) = message::sent_before(&self.inner.records, new).await? {
+        if let Some(message) = message::sent_before(&self.inner.database, new).await? {
             return Ok(Ok(message));
         }
         if let Decision::Denied { retry_after, .. } = self.take_message(&new.sender, 1).await {
             return Ok(Err(Refusal::TooOften { retry_after }));
         }
         let _turn = self.turn(&new.conversation).await;
-        let (message, event) = match message::send(&self.inner.records, new).await? {
+        let (message, event) = match message::send(&self.inner.database, new).await? {
             Ok(sent) => sent,
             Err(Refusal::Taken) => {
-                let before = message::sent_before(&self.inner.records, new).await?;
+                let before = message::sent_before(&self.inner.database, new).await?;
                 return Ok(before.ok_or(Refusal::Taken));
             }
             Err(refusal) => return Ok(Err(refusal)),
@@ -136,7 +136,7 @@ impl Chat {
         content: &str,
     ) -> Answer<Message> {
         let _turn = self.turn(id).await;
-        match message::edit(&self.inner.records, id, message, by, content).await? {
+        match message::edit(&self.inner.database, id, message, by, content).await? {
             Ok((message, event)) => {
                 self.tell(id, &event, Effect::Change).await;
                 Ok(Ok(message))
@@ -148,7 +148,7 @@ impl Chat {
     /// Deletes a message.
     pub async fn delete(&self, id: &ConversationId, message: &str, by: &UserId) -> Answer<Message> {
         let _turn = self.turn(id).await;
-        match message::delete(&self.inner.records, id, message, by).await? {
+        match message::delete(&self.inner.database, id, message, by).await? {
             Ok((message, event)) => {
                 self.tell(id, &event, Effect::Change).await;
                 Ok(Ok(message))
@@ -157,7 +157,7 @@ impl Chat {
         }
     }
 
-    /// Messages in order. Hot state answers where it is certain to have them all.
+    /// Messages in order. The store answers where it is certain to have them all.
     pub async fn messages(
         &self,
         id: &ConversationId,
@@ -165,10 +165,10 @@ impl Chat {
         span: Span,
         limit: u16,
     ) -> Answer<Vec<Message>> {
-        let records = &self.inner.records;
+        let database = &self.inner.database;
         let limit = limit.clamp(1, MOST);
         let sequence = match viewer {
-            Some(viewer) => match member::permit(records, id, viewer).await? {
+            Some(viewer) => match member::permit(database, id, viewer).await? {
                 Ok(standing) => standing.sequence,
                 Err(refusal) => return Ok(Err(refusal)),
             },
@@ -181,38 +181,38 @@ impl Chat {
         let kept = self.inner.recent.page(id, sequence, span, limit).await.unwrap_or_default();
         let mut messages = match kept {
             Some(messages) => messages,
-            None => self.messages_from_records(id, span, limit).await?,
+            None => self.messages_from_database(id, span, limit).await?,
         };
         if let Some(viewer) = viewer {
-            let hidden = block::hidden_from(records, viewer).await?;
+            let hidden = block::hidden_from(database, viewer).await?;
             messages.retain(|message| !hidden.contains(&message.sender_id));
         }
         Ok(Ok(messages))
     }
 
-    async fn messages_from_records(
+    async fn messages_from_database(
         &self,
         id: &ConversationId,
         span: Span,
         limit: u16,
     ) -> Result<Vec<Message>, Error> {
-        let records = &self.inner.records;
+        let database = &self.inner.database;
         if span == Span::Newest {
-            let read = records.read(|snapshot| async move {
+            let read = database.read(|snapshot| async move {
                 let conversation = snapshot.one(conversation::by_id(id)).await?;
                 let newest = message::page(&snapshot, id, Span::Newest, recent::MOST).await?;
                 Ok::<_, Error>((conversation.sequence, newest))
             });
             let (sequence, newest) = read.await?;
             if let Err(error) = self.inner.recent.fill(id, sequence, &newest).await {
-                tracing::debug!(%error, "the newest messages are not kept in hot state");
+                tracing::debug!(%error, "the newest messages are not kept in the store");
             }
             if limit <= recent::MOST {
                 let from = newest.len().saturating_sub(limit.into());
                 return Ok(newest[from..].to_vec());
             }
         }
-        message::page(records, id, span, limit).await
+        message::page(database, id, span, limit).await
     }
 
     /// Events after a sequence, or before it, as a member sees them; and the sequence of the last one.
@@ -223,17 +223,17 @@ impl Chat {
         span: Span,
         limit: u16,
     ) -> Answer<(Vec<Event>, u64)> {
-        let records = &self.inner.records;
-        let sequence = match member::permit(records, id, viewer).await? {
+        let database = &self.inner.database;
+        let sequence = match member::permit(database, id, viewer).await? {
             Ok(standing) => standing.sequence,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut events = match span {
-            Span::After(after) => event::after(records, id, after, limit).await?,
-            Span::Before(before) => event::before(records, id, before, limit).await?,
-            Span::Newest => event::before(records, id, i64::MAX as u64, limit).await?,
+            Span::After(after) => event::after(database, id, after, limit).await?,
+            Span::Before(before) => event::before(database, id, before, limit).await?,
+            Span::Newest => event::before(database, id, i64::MAX as u64, limit).await?,
         };
-        let hidden = block::hidden_from(records, viewer).await?;
+        let hidden = block::hidden_from(database, viewer).await?;
         events.retain(|event| !hidden.contains(&event.actor));
         Ok(Ok((events, sequence)))
     }
@@ -246,7 +246,7 @@ impl Chat {
         up_to: u64,
         progress: Progress,
     ) -> Answer<Receipt> {
-        let (receipt, news) = match member::progress(&self.inner.records, id, user, up_to, progress).await? {
+        let (receipt, news) = match member::progress(&self.inner.database, id, user, up_to, progress).await? {
             Ok(progressed) => progressed,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -266,7 +266,7 @@ impl Chat {
 
     /// Says that a member is typing, or has stopped.
     pub async fn typing(&self, id: &ConversationId, user: &UserId, typist: Typist) -> Answer<()> {
-        if let Err(refusal) = member::permit(&self.inner.records, id, user).await? {
+        if let Err(refusal) = member::permit(&self.inner.database, id, user).await? {
             return Ok(Err(refusal));
         }
         let news = match typist {
@@ -300,17 +300,17 @@ impl Chat {
 
     /// Who is typing in a conversation, as a member sees it.
     pub async fn typists(&self, id: &ConversationId, viewer: &UserId) -> Answer<Vec<UserId>> {
-        if let Err(refusal) = member::permit(&self.inner.records, id, viewer).await? {
+        if let Err(refusal) = member::permit(&self.inner.database, id, viewer).await? {
             return Ok(Err(refusal));
         }
-        let hidden = block::hidden_from(&self.inner.records, viewer).await?;
+        let hidden = block::hidden_from(&self.inner.database, viewer).await?;
         let typists = self.inner.typing.who(id).await?.into_iter().map(|(user, _)| user);
         Ok(Ok(typists.filter(|user| user != viewer && !hidden.contains(user)).collect()))
     }
 
     /// Blocks or unblocks a user. When this answers, nothing more passes between the two, on any node.
     pub async fn block(&self, blocker: &UserId, blocked: &UserId, wish: Wish) -> Answer<bool> {
-        let done = block::set(&self.inner.records, blocker, blocked, wish).await?;
+        let done = block::set(&self.inner.database, blocker, blocked, wish).await?;
         if done.is_ok() {
             let order = Order::Blocks { users: [blocker.clone(), blocked.clone()] };
             self.inner.hub.obey(&order).await?;
@@ -320,7 +320,7 @@ impl Chat {
     }
 
     pub async fn blocked_by(&self, user: &UserId) -> Result<Vec<UserId>, Error> {
-        block::blocked_by(&self.inner.records, user).await
+        block::blocked_by(&self.inner.database, user).await
     }
 
     /// Asks whether a user may send so many messages, and counts them if so (C6); a cost of 0 only looks.
@@ -366,7 +366,7 @@ impl Chat {
         }
     }
 
-    /// Tells everybody of an event that is in the records.
+    /// Tells everybody of an event that is in the database.
     async fn tell(&self, id: &ConversationId, event: &Event, effect: Effect<'_>) {
         let Inner { hub, recent, .. } = &*self.inner;
         if let Err(error) = hub.tell(id, event).await {
@@ -375,7 +375,7 @@ impl Chat {
         hub.post.event(id, event);
         match recent.follow_call(id, event.sequence, effect) {
             Ok(call) => hub.post.errand(call),
-            Err(error) => tracing::error!(%error, "a message is not kept in hot state"),
+            Err(error) => tracing::error!(%error, "a message is not kept in the store"),
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use hob_hot::mend::{self, Kind};
-use hob_hot::{CLOCK, Call, Hot, Reply, Script};
+use hob_store::mend::{self, Kind};
+use hob_store::{CLOCK, Call, Reply, Script, Store};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
@@ -16,22 +16,22 @@ static WHO: Script = Script::with(&[CLOCK], include_str!("typing/who.lua"));
 /// How long a user counts as typing after the last sign of it.
 pub(crate) const HOLD: Duration = Keys::TYPING_TTL_MAX;
 
-/// Typing in hot state.
+/// Typing in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Typing {
-    hot: Hot,
+    store: Store,
     keys: Keys,
 }
 
 impl Typing {
-    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
-        Self { hot: hot.clone(), keys: keys.clone() }
+    pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
+        Self { store: store.clone(), keys: keys.clone() }
     }
 
     /// Says that a user is typing, for [`HOLD`]; whether that is news.
     pub(crate) async fn start(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
         let call = START.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
-        let call = call.arg(user.as_str()).arg(HOLD.as_millis() as u64).arg(self.hot.clock().us());
+        let call = call.arg(user.as_str()).arg(HOLD.as_millis() as u64).arg(self.store.clock().us());
         Ok(self.run(conversation, call).await?.word() == "started")
     }
 
@@ -42,12 +42,12 @@ impl Typing {
     }
 
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
-        Ok(mend::run(&self.hot, call, &[(self.keys.typists(conversation), Kind::Zset)]).await?)
+        Ok(mend::run(&self.store, call, &[(self.keys.typists(conversation), Kind::Zset)]).await?)
     }
 
     /// Who is typing, and for how long each counts as such.
     pub(crate) async fn who(&self, conversation: &ConversationId) -> Result<Vec<(UserId, Duration)>, Error> {
-        let call = WHO.on(&[self.keys.typists(conversation)]).arg(self.hot.clock().us());
+        let call = WHO.on(&[self.keys.typists(conversation)]).arg(self.store.clock().us());
         let mut reply = self.run(conversation, call).await?;
         let mut typists = Vec::with_capacity(reply.left() / 2);
         while reply.left() > 0 {

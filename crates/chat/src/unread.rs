@@ -1,10 +1,10 @@
-//! Unread messages (C8 C9). The truth is in the records: others' undeleted messages after a member's read
-//! pointer, without those of users who are blocked. The counters in hot state are set together with a stamp
+//! Unread messages (C8 C9). The truth is in the database: others' undeleted messages after a member's read
+//! pointer, without those of users who are blocked. The counters in the store are set together with a stamp
 //! of what they were counted at, so that a late recount never overwrites a later one.
 
-use hob_hot::mend::{self, Kind};
-use hob_hot::{CLOCK, Call, FromRedisValue as _, Hot, Reply, Script};
-use hob_records::{Query, Read, from_row, sql};
+use hob_database::{Query, Read, from_row, sql};
+use hob_store::mend::{self, Kind};
+use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -71,10 +71,10 @@ macro_rules! recount {
 
 /// Everybody's count in one conversation, also of those who left: theirs is 0.
 pub(crate) async fn in_conversation(
-    records: &impl Read,
+    database: &impl Read,
     conversation: &ConversationId,
 ) -> Result<Vec<Counted>, Error> {
-    Ok(records.all(recount!("m.conversation = $1").bind(conversation)).await?)
+    Ok(database.all(recount!("m.conversation = $1").bind(conversation)).await?)
 }
 
 /// One user's count in one conversation.
@@ -83,15 +83,15 @@ pub(crate) fn of_one(conversation: &ConversationId, user: &UserId) -> Query<Coun
 }
 
 /// All counts of a user.
-pub(crate) async fn of_user(records: &impl Read, user: &UserId) -> Result<Vec<Counted>, Error> {
-    Ok(records.all(recount!("m.user_id = $1 ORDER BY m.conversation").bind(user)).await?)
+pub(crate) async fn of_user(database: &impl Read, user: &UserId) -> Result<Vec<Counted>, Error> {
+    Ok(database.all(recount!("m.user_id = $1 ORDER BY m.conversation").bind(user)).await?)
 }
 
 /// Users with counts, in order, after one of them.
-pub(crate) async fn users_after(records: &impl Read, after: &str, limit: u16) -> Result<Vec<UserId>, Error> {
+pub(crate) async fn users_after(database: &impl Read, after: &str, limit: u16) -> Result<Vec<UserId>, Error> {
     let users: Query<(UserId,)> = sql("SELECT DISTINCT user_id FROM chat_member WHERE user_id > $1
                                        ORDER BY user_id LIMIT $2");
-    Ok(records.all(users.bind(after).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
+    Ok(database.all(users.bind(after).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// Whether these counts are all that a user has.
@@ -111,16 +111,16 @@ pub(crate) enum Held {
     Lost,
 }
 
-/// The counters in hot state.
+/// The counters in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
-    hot: Hot,
+    store: Store,
     keys: Keys,
 }
 
 impl Unread {
-    pub(crate) fn new(hot: &Hot, keys: &Keys) -> Self {
-        Self { hot: hot.clone(), keys: keys.clone() }
+    pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
+        Self { store: store.clone(), keys: keys.clone() }
     }
 
     /// Holds counts of one user.
@@ -131,7 +131,7 @@ impl Unread {
         extent: Extent,
     ) -> Result<Held, Error> {
         let call = self.call(user, counts, extent);
-        read(mend::run(&self.hot, call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
+        read(mend::run(&self.store, call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
     }
 
     /// Holds each of these counts, of whomever, in as few round trips as there can be.
@@ -170,16 +170,16 @@ impl Unread {
         calls: &[Call],
     ) -> Result<Vec<Held>, Error> {
         let mut held = Vec::with_capacity(calls.len());
-        for (user, answer) in users.zip(self.hot.batch(calls).await) {
+        for (user, answer) in users.zip(self.store.batch(calls).await) {
             match answer {
                 // One user's counts that cannot be read must not keep the others' from being written.
                 Err(error) if error.is_wrong_type() => {
-                    mend::mend(&self.hot, &[(self.keys.unread_held(user), Kind::Hash)]).await?;
+                    mend::mend(&self.store, &[(self.keys.unread_held(user), Kind::Hash)]).await?;
                     held.push(Held::Lost);
                 }
                 answer => {
                     let reply = Reply::from_redis_value(answer?);
-                    held.push(read(reply.map_err(|error| hob_hot::Error::Reply(error.to_string()))?)?);
+                    held.push(read(reply.map_err(|error| hob_store::Error::Reply(error.to_string()))?)?);
                 }
             }
         }
@@ -199,8 +199,12 @@ impl Unread {
     }
 
     /// Writes all counters of a user again. Answers with the total.
-    pub(crate) async fn rebuild(&self, records: &hob_records::Records, user: &UserId) -> Result<u64, Error> {
-        let counts = of_user(records, user).await?;
+    pub(crate) async fn rebuild(
+        &self,
+        database: &hob_database::Database,
+        user: &UserId,
+    ) -> Result<u64, Error> {
+        let counts = of_user(database, user).await?;
         match self.hold(user, &counts, Extent::All).await? {
             Held::Total(total) => Ok(total),
             Held::Gap | Held::Lost => Ok(0),

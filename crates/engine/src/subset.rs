@@ -47,7 +47,7 @@ pub fn documentation() -> String {
     let mut page = String::from(
         "# The embedded store\n\n\
          <!-- Made from the command table: `UPDATE_DOCS=1 cargo test -p hob-engine documentation`. -->\n\n\
-         Hob runs its hot state on Redis or, with nothing installed, on an engine of its own that speaks the \
+         Hob runs its store on Redis or, with nothing installed, on an engine of its own that speaks the \
          commands below with Redis 7's replies to the byte. Everything else answers `ERR unknown command`. A \
          differential fuzzer holds it to a real redis-server.\n\n\
          It is a host for scripts and commands that are written for Redis, on one machine, without a disk. It \

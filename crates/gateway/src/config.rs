@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use hob_hot::limit::Algorithm;
-use hob_house::Period;
+use hob_service::Period;
+use hob_store::limit::Algorithm;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Chain;
 
-hob_house::section! {
+hob_service::section! {
     /// A reverse proxy that counts requests and limits callers.
     pub struct Config("gateway") {
         /// Where clients connect.
@@ -55,7 +55,7 @@ hob_house::section! {
         pub count_loopback: bool = false,
         /// What this instance is called in the metrics; the node's name where it is not said.
         pub instance: Option<String> = None,
-        /// How often what was counted is written to the records.
+        /// How often what was counted is written to the database.
         pub checkpoint_every: Period = Period::from_secs(10),
         /// Callers that no rule limits: addresses, networks, or names such as "user:123".
         pub allow: Vec<String> = Vec::new(),
@@ -63,7 +63,7 @@ hob_house::section! {
         pub deny: Vec<String> = Vec::new(),
         /// Whether answers also carry X-RateLimit-Limit, -Remaining and -Reset.
         pub x_ratelimit: bool = false,
-        /// How long a limit may wait for hot state before `on_store_failure` decides.
+        /// How long a limit may wait for the store before `on_store_failure` decides.
         pub store_within: Period = Period::from_millis(100),
         /// The limits: tables [[gateway.rules]] with name, windows ("20/1s, 500/1m"), and at will methods, route,
         /// header, by, cost, algorithm, exactness, lease, public, shadow, on_store_failure, applies_to.

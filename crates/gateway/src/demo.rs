@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use hob_house::Task;
+use hob_service::Task;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::client::legacy::Client;
@@ -72,7 +72,7 @@ fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
                 ..rule("api", "10/1s burst 40, 300/1m burst 120")
             },
             RuleConfig {
-                algorithm: hob_hot::limit::Algorithm::SlidingLog,
+                algorithm: hob_store::limit::Algorithm::SlidingLog,
                 public: true,
                 route: Some("/api/auth/login".to_owned()),
                 ..rule("login", "20/1m")

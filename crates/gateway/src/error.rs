@@ -4,9 +4,9 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Hot(#[from] hob_hot::Error),
+    Store(#[from] hob_store::Error),
     #[error(transparent)]
-    Records(#[from] hob_records::Error),
+    Database(#[from] hob_database::Error),
     #[error("the gateway's configuration: {0}")]
     Policy(#[from] crate::BadPolicy),
     #[error("the gateway's configuration: {0}")]

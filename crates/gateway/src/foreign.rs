@@ -1,6 +1,6 @@
 //! What somebody else wrote into keys of ours: it says nothing, it is overwritten, and it is worth a warning.
 
-use hob_hot::{Error, Reply, Result};
+use hob_store::{Error, Reply, Result};
 
 /// Lua that finds such keys before it changes anything.
 pub(crate) const OWN: &str = include_str!("publish/own.lua");

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_house::{House, Live, Metric, Task, Tasks};
-use hob_records::{Migrations, migrations};
+use hob_database::{Migrations, migrations};
+use hob_service::{Live, Metric, ServiceContext, Task, Tasks};
 use hob_web::{Card, Changes, Routes, Service};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
@@ -39,7 +39,7 @@ pub struct Gateway {
 
 #[derive(Debug)]
 struct Inner {
-    house: House,
+    context: ServiceContext,
     config: Live<Config>,
     admission: Admission,
     picture: Picture,
@@ -70,27 +70,32 @@ impl Service for Gateway {
     const METRICS: &'static [Metric] = metrics::METRICS;
 
     /// Checks the configuration and opens the listener, if there is an upstream.
-    async fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+    async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let now = config.now();
         let policy = Policy::new(&now)?;
-        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
-        let hot = house.hot.with_deadline(now.store_within.get());
-        let limiter = Limiter::new(hot, keys.clone(), &policy);
+        let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
+        let store = context.store.with_deadline(now.store_within.get());
+        let limiter = Limiter::new(store, keys.clone(), &policy);
         let (meter, endpoints) = (Arc::new(Meter::default()), Arc::new(Endpoints::default()));
         let admission = Admission::new(policy, limiter.clone(), Arc::clone(&meter), Arc::clone(&endpoints));
-        let sources =
-            Sources { hot: house.hot.clone(), records: house.records.clone(), meter, endpoints, limiter };
-        let publisher = Publisher::new(sources, place(house, &now, &keys)?);
+        let sources = Sources {
+            store: context.store.clone(),
+            database: context.database.clone(),
+            meter,
+            endpoints,
+            limiter,
+        };
+        let publisher = Publisher::new(sources, place(context, &now, &keys)?);
         let door = if now.upstream.is_empty() { None } else { Some(Door::open(&now, &admission).await?) };
         let drained = CancellationToken::new();
         if door.is_none() {
             drained.cancel();
         }
         let inner = Inner {
-            house: house.clone(),
+            context: context.clone(),
             config,
             admission,
-            picture: Picture::new(house.hot.clone(), keys),
+            picture: Picture::new(context.store.clone(), keys),
             publisher: Arc::new(Mutex::new(publisher)),
             door,
             drained,
@@ -100,7 +105,7 @@ impl Service for Gateway {
 
     /// Begins to serve clients, to publish what it counts, and to follow its configuration.
     fn start(&self, changes: &Changes) {
-        let tasks = &self.inner.house.tasks;
+        let tasks = &self.inner.context.tasks;
         let gateway = self.clone();
         tasks.spawn("gateway metrics", move |task| gateway.clone().publish(task));
         let gateway = self.clone();
@@ -146,7 +151,7 @@ impl Gateway {
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
-        &self.inner.house.tasks
+        &self.inner.context.tasks
     }
 
     /// Decides about requests and counts them, for services that do without the proxy.
@@ -163,7 +168,7 @@ impl Gateway {
 
     async fn serve(self) {
         if let Some(door) = &self.inner.door {
-            door.proxy.serve(&door.listener, &self.inner.house.tasks.stop_token()).await;
+            door.proxy.serve(&door.listener, &self.inner.context.tasks.stop_token()).await;
             self.inner.drained.cancel();
         }
     }
@@ -171,7 +176,7 @@ impl Gateway {
     async fn tell(self, changes: Changes, task: Task) {
         let mut shown = None;
         while task.pause(TELL_EVERY).await {
-            // When hot state is away, pages keep what they show.
+            // When the store is away, pages keep what they show.
             let seen = self.picture().summary().await.ok();
             if seen.is_some() && seen != shown {
                 changes.tell("gateway");
@@ -209,7 +214,7 @@ impl Gateway {
             match done {
                 Ok(()) => failing_since = None,
                 Err(error) if failing_since.is_none() => {
-                    tracing::warn!(%error, "metrics wait for hot state or the records");
+                    tracing::warn!(%error, "metrics wait for the store or the database");
                     failing_since = Some(Instant::now());
                 }
                 Err(_) => {}
@@ -264,11 +269,11 @@ impl Door {
     }
 }
 
-fn place(house: &House, config: &Config, keys: &Keys) -> Result<Place, Error> {
-    let instance = config.instance.as_deref().unwrap_or(house.node.as_str());
+fn place(context: &ServiceContext, config: &Config, keys: &Keys) -> Result<Place, Error> {
+    let instance = config.instance.as_deref().unwrap_or(context.node.as_str());
     let instance = InstanceId::new(instance).map_err(|bad| Error::Config(format!("instance: {bad}")))?;
     let incarnation =
-        InstanceId::new(hob_hot::members::Incarnation::random()).expect("32 hexadecimal digits");
+        InstanceId::new(hob_store::members::Incarnation::random()).expect("32 hexadecimal digits");
     let shard = keys.space().shard_of(instance.as_str());
     Ok(Place { keys: keys.clone(), shard, instance, incarnation })
 }

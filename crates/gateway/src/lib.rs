@@ -1,11 +1,11 @@
 //! Gateway: request metrics and rate limits in front of any HTTP service.
 //!
 //! A reverse proxy for services in any language, a tower layer for services in Rust, and an API for everybody else.
-//! Every instance decides in memory what it can, and all of them share one picture through hot state.
+//! Every instance decides in memory what it can, and all of them share one picture through the store.
 //!
 //! - [`identity`]: who a client is.
 //! - [`Policy`], [`Rule`]: what the configuration says; [`Limiter`] keeps it.
-//! - [`Meter`]: records requests; what it counts is flushed to hot state and saved in the records.
+//! - [`Meter`]: records requests; what it counts is flushed to the store and saved in the database.
 //! - [`Picture`]: reads what all instances counted.
 
 mod admission;

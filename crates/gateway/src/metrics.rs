@@ -1,6 +1,6 @@
 //! What this instance says of itself at `/metrics`: names and units as Prometheus wants them.
 
-use hob_house::Metric;
+use hob_service::Metric;
 use metrics::{counter, gauge, histogram};
 
 use crate::rule::RuleName;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hob_hot::{Call, FromRedisValue, Hot, Value, cmd};
 use hob_schema::{Key, Shard};
+use hob_store::{Call, FromRedisValue, Store, Value, cmd};
 
 use crate::Error;
 use crate::foreign;
@@ -19,7 +19,7 @@ const MINUTE_MS: u64 = 60_000;
 /// at once.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    hot: Hot,
+    store: Store,
     keys: Keys,
 }
 
@@ -88,8 +88,8 @@ pub struct LimitPicture {
 }
 
 impl Picture {
-    pub(crate) fn new(hot: Hot, keys: Keys) -> Self {
-        Self { hot, keys }
+    pub(crate) fn new(store: Store, keys: Keys) -> Self {
+        Self { store, keys }
     }
 
     pub async fn summary(&self) -> Result<Summary, Error> {
@@ -298,11 +298,11 @@ impl Picture {
 
     /// A key of another type than ours reads as if it were not there.
     async fn ask<T: FromRedisValue + Default>(&self, calls: &[Call]) -> Result<Vec<T>, Error> {
-        let read = |answer: hob_hot::Result<Value>| {
+        let read = |answer: hob_store::Result<Value>| {
             let Some(value) = foreign::or_nothing(answer.map(Some))? else { return Ok(T::default()) };
-            T::from_redis_value(value).map_err(|error| hob_hot::Error::Reply(error.to_string()))
+            T::from_redis_value(value).map_err(|error| hob_store::Error::Reply(error.to_string()))
         };
-        Ok(self.hot.batch(calls).await.into_iter().map(read).collect::<Result<_, _>>()?)
+        Ok(self.store.batch(calls).await.into_iter().map(read).collect::<Result<_, _>>()?)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hob_hot::limit::{Decision, Quota, Window};
+use hob_store::limit::{Decision, Quota, Window};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 

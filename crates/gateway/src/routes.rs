@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use hob_hot::limit::Decision;
+use hob_store::limit::Decision;
 use hob_web::{Access, Json, Problem, Query, Routes};
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,8 @@ pub(crate) fn routes() -> Routes<Gateway> {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
-            Error::Hot(error) => error.into(),
-            Error::Records(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Database(error) => error.into(),
             error => Self::internal(error),
         }
     }
@@ -377,11 +377,12 @@ mod tests {
     /// A store or a database that is not ready says so by itself; it is not a fault of ours.
     #[test]
     fn what_is_not_ready_is_unavailable() {
-        let refused =
-            |code: &str| Error::Hot(hob_hot::Error::Refused { code: code.to_owned(), detail: String::new() });
-        let away = hob_records::Error::Unavailable { source: None };
-        let lost = hob_hot::Error::Interrupted { reason: "gone".to_owned() };
-        for error in [refused("LOADING"), refused("CLUSTERDOWN"), Error::Records(away), Error::Hot(lost)] {
+        let refused = |code: &str| {
+            Error::Store(hob_store::Error::Refused { code: code.to_owned(), detail: String::new() })
+        };
+        let away = hob_database::Error::Unavailable { source: None };
+        let lost = hob_store::Error::Interrupted { reason: "gone".to_owned() };
+        for error in [refused("LOADING"), refused("CLUSTERDOWN"), Error::Database(away), Error::Store(lost)] {
             let told = error.to_string();
             assert_eq!(Problem::from(error).status(), StatusCode::SERVICE_UNAVAILABLE, "{told}");
         }

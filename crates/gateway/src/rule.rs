@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use hob_hot::limit::{self, Algorithm, Window};
+use hob_store::limit::{self, Algorithm, Window};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 
@@ -97,7 +97,7 @@ impl Rule {
                 return Err(bad("a public rule shows every request, so it cannot be leased".to_owned()));
             }
             Exactness::Leased => {
-                lease(&limit, config.lease.map_or(LEASE, hob_house::Period::get)).map_err(bad)?
+                lease(&limit, config.lease.map_or(LEASE, hob_service::Period::get)).map_err(bad)?
             }
         };
         let rule = Self {

@@ -33,7 +33,7 @@ pub(crate) enum Minute {
     Now,
 }
 
-/// What is kept for ever, also in the records.
+/// What is kept for ever, also in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) requests: u64,
@@ -84,7 +84,7 @@ impl Tally {
         }
     }
 
-    /// The same without what is only kept in hot state.
+    /// The same without what is only kept in the store.
     pub(crate) fn totals_only(mut self) -> Self {
         for counted in self.endpoints.values_mut() {
             counted.buckets.clear();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hob_house::Period;
+use hob_service::Period;
 use hob_web::Scope;
 
 use crate::services;
@@ -53,10 +53,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PipelineCommand,
     },
-    /// Look after the records
-    Records {
+    /// Look after the database
+    Database {
         #[command(subcommand)]
-        command: RecordsCommand,
+        command: DatabaseCommand,
     },
     /// Put load on an HTTP server, and measure what it makes of it
     ///
@@ -115,8 +115,8 @@ pub(crate) enum PipelineCommand {
 
 /// Where the long-term truth is.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct RecordsOptions {
-    /// Where the records are: a SQLite file, or postgres://… (also HOB_RECORDS)
+pub(crate) struct DatabaseOptions {
+    /// Where the database is: a SQLite file, or postgres://… (also HOB_RECORDS)
     #[arg(long = "records", value_name = "URL")]
     pub(crate) address: Option<String>,
 }
@@ -132,11 +132,11 @@ pub(crate) enum ConfigCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RecordsCommand {
+pub(crate) enum DatabaseCommand {
     /// Write a copy of a SQLite file that is in use
     Backup {
         #[command(flatten)]
-        records: RecordsOptions,
+        database: DatabaseOptions,
         /// The file to write; it must not be there yet
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
@@ -144,7 +144,7 @@ pub(crate) enum RecordsCommand {
     /// Copy all records into an empty database: SQLite to PostgreSQL, back, or to another of its kind
     Copy {
         #[command(flatten)]
-        records: RecordsOptions,
+        database: DatabaseOptions,
         /// The database to fill: a SQLite file, or postgres://…
         #[arg(long, value_name = "URL")]
         to: String,
@@ -187,11 +187,11 @@ pub(crate) enum UptimeCommand {
     Check(CheckArgs),
     /// Make the monitors what a YAML file says, and show what that changes
     ///
-    /// Works in the records: servers that run see it within seconds. Carrying it out again changes nothing.
+    /// Works in the database: servers that run see it within seconds. Carrying it out again changes nothing.
     Apply(ApplyArgs),
     /// List the monitors, and how they are
     ///
-    /// Reads the records, and the states from hot state: from Redis, or from the store of the server that runs here.
+    /// Reads the database, and the states from the store: from Redis, or from the store of the server that runs here.
     /// Exits with 0 when nothing is down, 4 when something is.
     List,
 }
@@ -375,13 +375,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) store_listen: Option<SocketAddr>,
 
-    /// Where hot state lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
+    /// Where the store lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
     /// (also HOB_HOT, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
     #[arg(long, value_name = "URL")]
-    pub(crate) hot: Option<String>,
+    pub(crate) store: Option<String>,
 
     #[command(flatten)]
-    pub(crate) records: RecordsOptions,
+    pub(crate) database: DatabaseOptions,
 
     /// The most memory the embedded store may use, in MiB [default: 512] (also HOB_STORE_MEMORY_MIB)
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
@@ -439,7 +439,7 @@ pub(crate) struct QuickArgs {
     pub(crate) connections: u32,
     /// For how long
     #[arg(short, long, default_value = "10s")]
-    pub(crate) duration: hob_house::Period,
+    pub(crate) duration: hob_service::Period,
     /// Requests per second, whether the server keeps up or not; as many as it answers when not said
     #[arg(short, long)]
     pub(crate) rate: Option<f64>,

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use hob_hot::{Address, Hot, cmd};
-use hob_records::{PerEngine, Query, Read, Records, sql};
+use hob_database::{Database, PerDialect, Query, Read, sql};
+use hob_store::{Address, Store, cmd};
 
 use crate::config::{self, Config};
+use crate::database;
 use crate::exit::Exit;
-use crate::records;
 
 /// How often a server is asked, to know how long it takes.
 const QUESTIONS: usize = 50;
@@ -31,8 +31,8 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     let mut report = Report::default();
     runtime.block_on(async {
         look_at_process(&mut report);
-        look_at_hot(&mut report, &loaded.config).await;
-        look_at_records(&mut report, &loaded.config).await;
+        look_at_store(&mut report, &loaded.config).await;
+        look_at_database(&mut report, &loaded.config).await;
     });
     Ok(report.end())
 }
@@ -81,16 +81,16 @@ fn look_at_process(report: &mut Report) {
     }
 }
 
-async fn look_at_hot(report: &mut Report, config: &Config) {
-    let address = match config.hot.address() {
+async fn look_at_store(report: &mut Report, config: &Config) {
+    let address = match config.store.address() {
         Ok(address) => address,
-        Err(error) => return report.wrong("hot state", &format!("{error:#}")),
+        Err(error) => return report.wrong("the store", &format!("{error:#}")),
     };
     if address == Address::Embedded {
-        return report.fact("hot state", "embedded in the server: nothing to connect to, one node only");
+        return report.fact("the store", "embedded in the server: nothing to connect to, one node only");
     }
-    let masters = match Hot::connect(&address).await {
-        Ok(hot) => hot.masters().await,
+    let masters = match Store::connect(&address).await {
+        Ok(store) => store.masters().await,
         Err(error) => Err(error),
     };
     match masters {
@@ -99,17 +99,17 @@ async fn look_at_hot(report: &mut Report, config: &Config) {
                 look_at_master(report, &master).await;
             }
         }
-        Err(error) => report.wrong("hot state", &format!("{address}: {error}")),
+        Err(error) => report.wrong("the store", &format!("{address}: {error}")),
     }
 }
 
-async fn look_at_master(report: &mut Report, master: &Hot) {
+async fn look_at_master(report: &mut Report, master: &Store) {
     if let Err(error) = ask_master(report, master).await {
-        report.wrong("hot state", &format!("{}: {error}", master.name()));
+        report.wrong("the store", &format!("{}: {error}", master.name()));
     }
 }
 
-async fn ask_master(report: &mut Report, master: &Hot) -> hob_hot::Result<()> {
+async fn ask_master(report: &mut Report, master: &Store) -> hob_store::Result<()> {
     let name = master.name();
     let info: String = master.run(cmd("INFO")).await?;
     let info: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
@@ -122,13 +122,13 @@ async fn ask_master(report: &mut Report, master: &Hot) -> hob_hot::Result<()> {
         master.ping().await?;
         times.push(asked.elapsed());
     }
-    say_latency(report, "hot state", name, times);
+    say_latency(report, "the store", name, times);
 
     let before = SystemTime::now();
     let asked = Instant::now();
     let (seconds, micros): (u64, u64) = master.run(cmd("TIME")).await?;
     let theirs = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    say_clock(report, "hot state", name, theirs, before, asked.elapsed());
+    say_clock(report, "the store", name, theirs, before, asked.elapsed());
     Ok(())
 }
 
@@ -136,13 +136,13 @@ fn look_at_version(report: &mut Report, name: &str, info: &HashMap<&str, &str>) 
     let (kind, version) = match (info.get("valkey_version"), info.get("redis_version")) {
         (Some(version), _) => ("Valkey", *version),
         (None, Some(version)) => ("Redis", *version),
-        (None, None) => return report.advise("hot state", &format!("{name} does not say what it is")),
+        (None, None) => return report.advise("the store", &format!("{name} does not say what it is")),
     };
     let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
     if major < 6 {
-        report.wrong("hot state", &format!("{name} is {kind} {version}: at least 6.0 is needed"));
+        report.wrong("the store", &format!("{name} is {kind} {version}: at least 6.0 is needed"));
     } else {
-        report.fact("hot state", &format!("{name} is {kind} {version}"));
+        report.fact("the store", &format!("{name} is {kind} {version}"));
     }
 }
 
@@ -166,40 +166,40 @@ fn look_at_memory(report: &mut Report, name: &str, info: &HashMap<&str, &str>) {
     }
 }
 
-async fn look_at_records(report: &mut Report, config: &Config) {
-    let records = match records::open_existing(&config.records).await {
-        Ok(records) => records,
+async fn look_at_database(report: &mut Report, config: &Config) {
+    let database = match database::open_existing(&config.database).await {
+        Ok(database) => database,
         Err(error) => return report.advise("records", &format!("{error:#}; hob serve makes them")),
     };
-    if let Err(error) = ask_records(report, &records).await {
-        report.wrong("records", &format!("{}: {error}", records.address()));
+    if let Err(error) = ask_database(report, &database).await {
+        report.wrong("records", &format!("{}: {error}", database.address()));
     }
-    records.close().await;
+    database.close().await;
 }
 
-async fn ask_records(report: &mut Report, records: &Records) -> Result<(), hob_records::Error> {
-    const VERSION: PerEngine =
-        PerEngine { sqlite: "SELECT 'SQLite ' || sqlite_version()", postgres: "SELECT version()" };
-    let name = records.address().to_string();
+async fn ask_database(report: &mut Report, database: &Database) -> Result<(), hob_database::Error> {
+    const VERSION: PerDialect =
+        PerDialect { sqlite: "SELECT 'SQLite ' || sqlite_version()", postgres: "SELECT version()" };
+    let name = database.address().to_string();
     let version: Query<(String,)> = sql(VERSION);
-    let (version,) = records.one(version).await?;
+    let (version,) = database.one(version).await?;
     let version: Vec<&str> = version.split(' ').take(2).collect();
     report.fact("records", &format!("{name} is {}", version.join(" ")));
 
     let mut times = Vec::with_capacity(QUESTIONS);
     for _ in 0..QUESTIONS {
         let asked = Instant::now();
-        records.ping().await?;
+        database.ping().await?;
         times.push(asked.elapsed());
     }
     say_latency(report, "records", &name, times);
 
     let (before, asked) = (SystemTime::now(), Instant::now());
-    let now = records.read(|snapshot| async move { Ok::<_, hob_records::Error>(snapshot.now()) }).await?;
+    let now = database.read(|snapshot| async move { Ok::<_, hob_database::Error>(snapshot.now()) }).await?;
     let theirs = SystemTime::from(now).duration_since(UNIX_EPOCH).unwrap_or_default();
     say_clock(report, "records", &name, theirs, before, asked.elapsed());
 
-    let backlog = hob_records::outbox::backlog(records).await?;
+    let backlog = hob_database::outbox::backlog(database).await?;
     let waiting = backlog.unnumbered + backlog.unpublished;
     report.fact("outbox", &format!("{waiting} events wait to be published"));
     Ok(())

@@ -1,31 +1,31 @@
-//! What the systems stand on, opened as it is configured: hot state, records, the house around them.
+//! What the systems stand on, opened as it is configured: the store, records, the house around them.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
+use hob_database::Database;
 use hob_engine::{Engine, Listener};
-use hob_hot::{Address, Hot};
-use hob_house::config::Secrets;
-use hob_house::keys::Keys;
-use hob_house::nodes::{self, Claim};
-use hob_house::{House, Live, NodeName};
-use hob_records::Records;
 use hob_schema::Layout;
+use hob_service::config::Secrets;
+use hob_service::keys::Keys;
+use hob_service::nodes::{self, Claim};
+use hob_service::{Live, NodeName, ServiceContext};
+use hob_store::{Address, Store};
 use hob_web::Stage;
 
-use crate::config::{Config, HotConfig, NodeConfig, SecretsConfig};
-use crate::records;
+use crate::config::{Config, NodeConfig, RedisConfig, SecretsConfig};
+use crate::database;
 
 /// The house, and the store that is embedded in it, if one is.
 pub(crate) struct Foundation {
-    pub(crate) house: House,
+    pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
-    pub(crate) store: Option<Store>,
+    pub(crate) embedded: Option<EmbeddedStore>,
 }
 
 /// The embedded store, and where other Redis clients reach it.
-pub(crate) struct Store {
+pub(crate) struct EmbeddedStore {
     pub(crate) engine: Engine,
     pub(crate) listener: Listener,
 }
@@ -38,48 +38,48 @@ impl Foundation {
     ) -> Result<Foundation> {
         // Before anything is made: a server that nobody may reach does not leave records behind.
         config.server.admin()?;
-        let address = config.hot.address()?;
+        let address = config.store.address()?;
         let node = config.node.name()?;
-        let store = match address {
-            Address::Embedded => Some(Store::open(config, stage).await?),
+        let embedded = match address {
+            Address::Embedded => Some(EmbeddedStore::open(config, stage).await?),
             _ => None,
         };
-        let records = records::open(&config.records).await?;
-        let hot = match &store {
-            Some(store) => Hot::embedded(&store.engine),
-            None => Hot::open(&address).with_context(|| format!("could not open {address}"))?,
+        let database = database::open(&config.database).await?;
+        let store = match &embedded {
+            Some(embedded) => Store::embedded(&embedded.engine),
+            None => Store::open(&address).with_context(|| format!("could not open {address}"))?,
         };
         let layout = if address.is_cluster() { Layout::Tagged } else { Layout::Plain };
         let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
-        refuse_foreign(&hot, &keys, &records).await?;
-        let mut house = House::new(hot, layout, records, node);
-        house.secrets = Secrets::new(secrets);
-        Ok(Foundation { house, keys, store })
+        refuse_foreign(&store, &keys, &database).await?;
+        let mut context = ServiceContext::new(store, layout, database, node);
+        context.secrets = Secrets::new(secrets);
+        Ok(Foundation { context, keys, embedded })
     }
 }
 
-/// Two sets of records over one hot state would rebuild it from different truths. A store that does not answer now is
+/// Two sets of records over one store would rebuild it from different truths. A store that does not answer now is
 /// claimed later, with the node's beat.
-async fn refuse_foreign(hot: &Hot, keys: &Keys, records: &Records) -> Result<()> {
-    match nodes::claim(hot, keys, records.id()).await {
+async fn refuse_foreign(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
+    match nodes::claim(store, keys, database.id()).await {
         Ok(Claim::Taken(other)) => bail!(
-            "this hot state belongs to other records ({other}): use those, or another hot state, or another \
+            "this store belongs to another database ({other}): use those, or another store, or another \
              HOB_KEY_PREFIX"
         ),
         Ok(Claim::Ours) => Ok(()),
         Err(error) => {
-            tracing::warn!(%error, "hot state does not answer yet");
+            tracing::warn!(%error, "the store does not answer yet");
             Ok(())
         }
     }
 }
 
-impl Store {
-    async fn open(config: &Config, stage: Stage) -> Result<Store> {
+impl EmbeddedStore {
+    async fn open(config: &Config, stage: Stage) -> Result<EmbeddedStore> {
         const MIB: usize = 1024 * 1024;
         // Whoever may not use the API may not go round it either.
         let password = config.server.admin()?;
-        let config = &config.hot;
+        let config = &config.store;
         let engine = Engine::new(hob_engine::Config {
             max_memory_bytes: config.store_memory_mib as usize * MIB,
             password: password.map(|password| password.reveal().to_owned()),
@@ -93,17 +93,17 @@ impl Store {
         };
         let listener =
             listener.with_context(|| format!("the store could not listen on {}", config.store_listen))?;
-        Ok(Store { engine, listener })
+        Ok(EmbeddedStore { engine, listener })
     }
 }
 
-impl HotConfig {
+impl RedisConfig {
     pub(crate) fn address(&self) -> Result<Address> {
         let address = match &self.url {
             Some(url) => url.reveal().parse(),
             None => Address::from_env(),
         };
-        address.context("the address of hot state")
+        address.context("the address of the store")
     }
 }
 

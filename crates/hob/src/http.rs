@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hob_engine::Engine;
-use hob_house::House;
+use hob_service::ServiceContext;
 use hob_web::{Access, Routes};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
@@ -23,9 +23,9 @@ use crate::foundation::Foundation;
 pub(crate) struct Place {
     pub(crate) listen: SocketAddr,
     pub(crate) scheme: &'static str,
-    pub(crate) store: Option<SocketAddr>,
-    pub(crate) hot: String,
-    pub(crate) records: String,
+    pub(crate) embedded: Option<SocketAddr>,
+    pub(crate) store: String,
+    pub(crate) database: String,
     /// Where clients of the services come in besides the API, by name.
     pub(crate) services: Vec<(&'static str, String)>,
 }
@@ -33,8 +33,8 @@ pub(crate) struct Place {
 /// What the faces look at.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) house: House,
-    pub(crate) store: Option<Engine>,
+    pub(crate) context: ServiceContext,
+    pub(crate) engine: Option<Engine>,
     pub(crate) stopping: CancellationToken,
     pub(crate) metrics: PrometheusHandle,
 }
@@ -53,13 +53,13 @@ impl Place {
         foundation: &Foundation,
         services: Vec<(&'static str, String)>,
     ) -> Place {
-        let address = config.hot.address().map(|address| address.to_string());
+        let address = config.store.address().map(|address| address.to_string());
         Place {
             listen: config.server.listen,
             scheme: if config.server.tls_certificate.is_some() { "https" } else { "http" },
-            store: foundation.store.as_ref().and_then(|store| store.listener.address()),
-            hot: address.unwrap_or_default(),
-            records: foundation.house.records.address().to_string(),
+            embedded: foundation.embedded.as_ref().and_then(|embedded| embedded.listener.address()),
+            store: address.unwrap_or_default(),
+            database: foundation.context.database.address().to_string(),
             services,
         }
     }
@@ -77,10 +77,10 @@ impl fmt::Display for Place {
         for (name, url) in &self.services {
             writeln!(f, "  {name:10}  {url}")?;
         }
-        writeln!(f, "  hot state   {}", self.hot)?;
-        writeln!(f, "  records     {}", self.records)?;
-        if let Some(store) = self.store {
-            writeln!(f, "  redis-cli   redis-cli -p {}", store.port())?;
+        writeln!(f, "  the store   {}", self.store)?;
+        writeln!(f, "  records     {}", self.database)?;
+        if let Some(embedded) = self.embedded {
+            writeln!(f, "  redis-cli   redis-cli -p {}", embedded.port())?;
         }
         writeln!(f, "  health      {scheme}://{listen}/readyz")?;
         writeln!(f, "  metrics     {scheme}://{listen}/metrics")
@@ -92,8 +92,8 @@ async fn readyz(State(parts): State<Parts>) -> Response {
     let body = Json(json!({
         "ready": ready.all(),
         "stopping": ready.stopping,
-        "hot": ready.hot,
-        "records": ready.records,
+        "hot": ready.store,
+        "records": ready.database,
     }));
     if ready.all() {
         body.into_response()
@@ -103,7 +103,7 @@ async fn readyz(State(parts): State<Parts>) -> Response {
 }
 
 async fn metrics_page(State(parts): State<Parts>) -> Response {
-    if let Some(engine) = &parts.store {
+    if let Some(engine) = &parts.engine {
         metrics::gauge!("hob_store_memory_bytes").set(engine.memory() as f64);
         metrics::gauge!("hob_store_keys").set(engine.len() as f64);
     }
@@ -114,21 +114,21 @@ async fn metrics_page(State(parts): State<Parts>) -> Response {
 
 impl Parts {
     async fn ready(&self) -> Ready {
-        let (hot, records) = tokio::join!(self.house.hot.ping(), self.house.records.ping());
-        Ready { hot: hot.is_ok(), records: records.is_ok(), stopping: self.stopping.is_cancelled() }
+        let (store, database) = tokio::join!(self.context.store.ping(), self.context.database.ping());
+        Ready { store: store.is_ok(), database: database.is_ok(), stopping: self.stopping.is_cancelled() }
     }
 }
 
 /// What a request can count on right now.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
-    hot: bool,
-    records: bool,
+    store: bool,
+    database: bool,
     stopping: bool,
 }
 
 impl Ready {
     fn all(self) -> bool {
-        self.hot && self.records && !self.stopping
+        self.store && self.database && !self.stopping
     }
 }

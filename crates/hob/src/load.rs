@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hob_loadtest::generator::Targets;
-use hob_loadtest::plan::{Format, Load, Plan};
-use hob_loadtest::{LocalRun, Report, Tally};
+use hob_load::generator::Targets;
+use hob_load::plan::{Format, Load, Plan};
+use hob_load::{LocalRun, Report, Tally};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{LoadCommand, LoadRunArgs, LoadTargets, QuickArgs};

@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod database;
 mod doctor;
 mod exit;
 mod foundation;
@@ -11,7 +12,6 @@ mod log;
 mod metrics;
 mod pages;
 mod pipeline;
-mod records;
 mod relay;
 mod schema;
 mod serve;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             Ok(Exit::Clean)
         }
         Command::Pipeline { command } => pipeline::run(&command, file),
-        Command::Records { command } => records::run(&command, file),
+        Command::Database { command } => database::run(&command, file),
         Command::Load { command } => load::run(&command),
         Command::Schema { command } => schema::run(&command),
     };

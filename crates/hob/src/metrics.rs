@@ -1,6 +1,6 @@
 //! What `/metrics` tells, all of it in one table: for Prometheus, and for `docs/metrics.md`.
 
-use hob_house::{Metric, MetricKind};
+use hob_service::{Metric, MetricKind};
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 use crate::services;
@@ -14,12 +14,12 @@ const OWN: &[Metric] = &[
     ),
     Metric::gauge("hob_store_memory_bytes", "What the embedded store holds."),
     Metric::gauge("hob_store_keys", "Keys in the embedded store."),
-    Metric::summary("hob_hot_operation_seconds", "Time that hot state took to answer, by kind of operation."),
-    Metric::counter("hob_hot_operation_errors_total", "Operations that hot state did not answer."),
-    Metric::counter("hob_hot_connection_attempts_total", "Attempts to connect to hot state."),
-    Metric::counter("hob_hot_connection_failures_total", "Attempts to connect to hot state that failed."),
-    Metric::gauge("hob_hot_links", "Connections to hot state that there should be."),
-    Metric::gauge("hob_hot_links_up", "Connections to hot state that there are."),
+    Metric::summary("hob_hot_operation_seconds", "Time that store took to answer, by kind of operation."),
+    Metric::counter("hob_hot_operation_errors_total", "Operations that store did not answer."),
+    Metric::counter("hob_hot_connection_attempts_total", "Attempts to connect to the store."),
+    Metric::counter("hob_hot_connection_failures_total", "Attempts to connect to the store that failed."),
+    Metric::gauge("hob_hot_links", "Connections to the store that there should be."),
+    Metric::gauge("hob_hot_links_up", "Connections to the store that there are."),
 ];
 
 fn all() -> impl Iterator<Item = &'static Metric> {

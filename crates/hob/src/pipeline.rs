@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use hob_hot::{Address as HotAddress, Hot};
-use hob_house::config::{Hosts, SecretEntry, SecretName, Secrets, SecretsConfig};
-use hob_house::{House, Live, NodeName, Section as _};
+use hob_database::{Address, Database, PageRequest};
 use hob_pipeline::definition::{Plan, Sink};
 use hob_pipeline::run::{Run, RunState, Wish};
 use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Output, Pipelines};
-use hob_records::{Address, PageRequest, Records};
 use hob_schema::Layout;
+use hob_service::config::{Hosts, SecretEntry, SecretName, Secrets, SecretsConfig};
+use hob_service::{Live, NodeName, Section as _, ServiceContext};
+use hob_store::{Address as StoreAddress, Store};
 use hob_web::{Changes, Service as _};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
@@ -45,12 +45,12 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
     })
 }
 
-/// A plan, and the records beside it.
+/// A plan, and the database beside it.
 struct Terminal {
     plan: Plan,
     folder: PathBuf,
     lock: PathBuf,
-    records: Records,
+    database: Database,
     books: Books,
 }
 
@@ -60,21 +60,22 @@ impl Terminal {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let plan = Plan::parse(&text).map_err(|bad| anyhow!("{}: {bad}", path.display()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let database = path.with_extension("hob.db");
-        let records = Records::open(&Address::sqlite(&database), &[MIGRATIONS]).await;
-        let records = records.with_context(|| format!("could not open {}", database.display()))?;
-        let books = Books::new(&records);
-        Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), records, books })
+        let file = path.with_extension("hob.db");
+        let database = Database::open(&Address::sqlite(&file), &[MIGRATIONS]).await;
+        let database = database.with_context(|| format!("could not open {}", file.display()))?;
+        let books = Books::new(&database);
+        Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), database, books })
     }
 
-    async fn pipelines(&self, secrets: Secrets) -> Result<(House, Pipelines)> {
-        let hot = Hot::connect(&HotAddress::Embedded).await?;
-        let mut house = House::new(hot, Layout::Plain, self.records.clone(), NodeName::random());
-        house.secrets = secrets;
+    async fn pipelines(&self, secrets: Secrets) -> Result<(ServiceContext, Pipelines)> {
+        let store = Store::connect(&StoreAddress::Embedded).await?;
+        let mut context =
+            ServiceContext::new(store, Layout::Plain, self.database.clone(), NodeName::random());
+        context.secrets = secrets;
         let folder = self.folder.clone();
         let config = Config { folder, public_quota: self.plan.quota.to_string(), ..Config::default() };
-        let pipelines = Pipelines::open(&house, Live::fixed(config)).await?;
-        Ok((house, pipelines))
+        let pipelines = Pipelines::open(&context, Live::fixed(config)).await?;
+        Ok((context, pipelines))
     }
 
     async fn cost(&self, secrets: Secrets) -> Result<Exit> {
@@ -97,15 +98,15 @@ impl Terminal {
         if lock.try_lock().is_err() {
             bail!("another terminal runs this plan already");
         }
-        let (house, pipelines) = self.pipelines(secrets).await?;
+        let (context, pipelines) = self.pipelines(secrets).await?;
         pipelines.put_plan(&self.plan.text).await?;
         let run = self.begin(&pipelines, fresh).await?;
-        pipelines.start(&Changes::detached(&house));
+        pipelines.start(&Changes::detached(&context));
         let ended = tokio::select! {
             ended = watch(&pipelines, &run) => ended,
             _ = tokio::signal::ctrl_c() => Ok(()),
         };
-        let late = house.tasks.stop(STOP_WITHIN).await;
+        let late = context.tasks.stop(STOP_WITHIN).await;
         ended?;
         let (run, progress) = (self.books.run(&run.id).await?, self.books.progress(&run.id).await?);
         let set_aside = progress.of(ItemState::Quarantined);
@@ -119,7 +120,7 @@ impl Terminal {
             if run.state == RunState::Running { "; the same command goes on" } else { "" },
         ));
         self.say_outputs(&run, set_aside).await?;
-        self.records.close().await;
+        self.database.close().await;
         if !late.is_empty() {
             bail!("{} did not stop in time", late.join(", "));
         }

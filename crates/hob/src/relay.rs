@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use hob_house::{House, Task};
-use hob_records::outbox::{Event, Relay, Retention};
+use hob_database::outbox::{Event, Relay, Retention};
+use hob_service::{ServiceContext, Task};
 
 use crate::services::Outlets;
 
-pub(crate) fn start(house: &House, outlets: Outlets) {
-    let (records, outlets) = (house.records.clone(), Arc::new(outlets));
-    house.tasks.spawn("outbox relay", move |task: Task| {
-        let (relay, outlets) = (Relay::new(&records, Retention::default()), Arc::clone(&outlets));
+pub(crate) fn start(context: &ServiceContext, outlets: Outlets) {
+    let (database, outlets) = (context.database.clone(), Arc::new(outlets));
+    context.tasks.spawn("outbox relay", move |task: Task| {
+        let (relay, outlets) = (Relay::new(&database, Retention::default()), Arc::clone(&outlets));
         async move {
             let publish = |events: Vec<Event>| {
                 let (outlets, task) = (Arc::clone(&outlets), task.clone());

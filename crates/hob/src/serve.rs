@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hob_house::{Task, nodes};
+use hob_service::{Task, nodes};
 use hob_web::{App, Stage, Web};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
@@ -54,17 +54,17 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     let config = overrides.apply(loaded.config.clone());
     let live = loaded.live(config.clone())?;
     let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
-    let house = foundation.house.clone();
-    let web = Web::open(&house, live.server.clone())?;
+    let context = foundation.context.clone();
+    let web = Web::open(&context, live.server.clone())?;
     web.start();
     let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
     let services = Services::open(&web, &live.services, &options.only, demo).await?;
-    relay::start(&house, Outlets::new(&web, &services, Arc::clone(&live.services)));
+    relay::start(&context, Outlets::new(&web, &services, Arc::clone(&live.services)));
     let place = Place::new(&config, &foundation, services.urls());
     let stopping = CancellationToken::new();
     let parts = Parts {
-        house: house.clone(),
-        store: foundation.store.as_ref().map(|store| store.engine.clone()),
+        context: context.clone(),
+        engine: foundation.embedded.as_ref().map(|embedded| embedded.engine.clone()),
         stopping: stopping.clone(),
         metrics,
     };
@@ -78,23 +78,24 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, live };
     tokio::spawn(signals.heed(stopping.clone(), reload));
     app.serve(socket, stopping).await;
-    for task in house.tasks.stop(TASKS_STOP_WITHIN).await {
+    for task in context.tasks.stop(TASKS_STOP_WITHIN).await {
         tracing::warn!(task, "a background task did not stop in time");
     }
-    house.records.close().await;
+    context.database.close().await;
     Ok(())
 }
 
 fn start_background(foundation: Foundation, roles: Vec<String>, stopping: CancellationToken) {
-    let Foundation { house, keys, store } = foundation;
-    if let Some(store) = store {
-        let engine = store.engine;
+    let Foundation { context, keys, embedded } = foundation;
+    if let Some(embedded) = embedded {
+        let engine = embedded.engine;
         tokio::spawn(async move { engine.keep_swept().await });
-        tokio::spawn(store.listener.serve(stopping.cancelled_owned()));
+        tokio::spawn(embedded.listener.serve(stopping.cancelled_owned()));
     }
-    let tasks = house.tasks.clone();
-    tasks
-        .spawn("node", move |task: Task| nodes::keep_alive(house.clone(), keys.clone(), roles.clone(), task));
+    let tasks = context.tasks.clone();
+    tasks.spawn("node", move |task: Task| {
+        nodes::keep_alive(context.clone(), keys.clone(), roles.clone(), task)
+    });
 }
 
 async fn bind(address: SocketAddr, stage: Stage) -> Result<TcpListener> {
@@ -120,15 +121,15 @@ impl Overrides {
     fn apply(&self, mut config: Config) -> Config {
         let options = &self.options;
         config.server.listen = self.listen;
-        config.hot.store_listen = options.store_listen.unwrap_or(config.hot.store_listen);
-        config.hot.store_memory_mib = options.store_memory_mib.unwrap_or(config.hot.store_memory_mib);
-        if let Some(url) = &options.hot {
-            config.hot.url = Some(url.clone().into());
+        config.store.store_listen = options.store_listen.unwrap_or(config.store.store_listen);
+        config.store.store_memory_mib = options.store_memory_mib.unwrap_or(config.store.store_memory_mib);
+        if let Some(url) = &options.store {
+            config.store.url = Some(url.clone().into());
         }
-        config.records = options.records.over(config.records);
+        config.database = options.database.over(config.database);
         if let Some(folder) = &self.demo_folder {
-            if options.records.address.is_none() {
-                config.records.url = folder.join("hob.db").display().to_string().into();
+            if options.database.address.is_none() {
+                config.database.url = folder.join("hob.db").display().to_string().into();
             }
         }
         config

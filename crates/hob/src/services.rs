@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use hob_chat::Chat;
+use hob_database::Migrations;
+use hob_database::outbox::Event;
 use hob_gateway::Gateway;
-use hob_house::House;
-use hob_loadtest::LoadTests;
+use hob_load::Load;
 use hob_pipeline::Pipelines;
-use hob_records::Migrations;
-use hob_records::outbox::Event;
+use hob_service::ServiceContext;
 use hob_uptime::Uptime;
 use hob_web::{AnyService, Changes, Registration, Routes, Web};
 use tokio::sync::OnceCell;
@@ -22,7 +22,7 @@ pub(crate) const ALL: &[Registration] = &[
     Registration::of::<Gateway>(),
     Registration::of::<Uptime>(),
     Registration::of::<Chat>(),
-    Registration::of::<LoadTests>(),
+    Registration::of::<Load>(),
     Registration::of::<Pipelines>(),
 ];
 
@@ -85,10 +85,10 @@ async fn open(
     config: &LiveServices,
     demo: Option<&Path>,
 ) -> Result<Arc<dyn AnyService>> {
-    let (house, section) = (web.house(), config.section(service));
+    let (context, section) = (web.context(), config.section(service));
     let opened = match demo {
-        Some(folder) => service.open_demo(house, section, folder).await,
-        None => service.open(house, section).await,
+        Some(folder) => service.open_demo(context, section, folder).await,
+        None => service.open(context, section).await,
     };
     let opened: Arc<dyn AnyService> = opened.map_err(|error| anyhow!(error))?.into();
     opened.start(web.changes());
@@ -101,7 +101,7 @@ async fn open(
 /// What becomes of the outbox's events beside being numbered. Every node has it, since any may run the relay, whichever
 /// services it runs.
 pub(crate) struct Outlets {
-    house: House,
+    context: ServiceContext,
     changes: Changes,
     config: Arc<LiveServices>,
     services: Vec<Outlet>,
@@ -122,7 +122,7 @@ impl Outlets {
         };
         let handling = ALL.iter().filter(|service| !service.topics.is_empty());
         Outlets {
-            house: web.house().clone(),
+            context: web.context().clone(),
             changes: web.changes().clone(),
             config,
             services: handling.map(outlet).collect(),
@@ -148,7 +148,7 @@ impl Outlets {
     }
 
     async fn open(&self, service: &Registration) -> Result<Arc<dyn AnyService>> {
-        let opened = service.open(&self.house, self.config.section(service)).await;
+        let opened = service.open(&self.context, self.config.section(service)).await;
         Ok(opened.map_err(|error| anyhow!(error)).with_context(|| service.name())?.into())
     }
 }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use axum::http::Method;
-use hob_house::config::SecretRef;
-use hob_house::keys::Keys;
-use hob_house::{House, Live};
-use hob_testkit::{Layout, Needs, TestApp, TestHouse};
+use hob_service::config::SecretRef;
+use hob_service::keys::Keys;
+use hob_service::{Live, ServiceContext};
+use hob_testkit::{Layout, Needs, TestApp, TestContext};
 use hob_web::{Access, App, Config, Creation, Entry, NewToken, Routes, Scope, Scopes, Stage, Tokens, Web};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio_util::sync::CancellationToken;
@@ -34,19 +34,19 @@ fn needs() -> Needs {
 }
 
 /// All routes, as `hob serve` mounts them.
-async fn routes(house: &House, web: &Web) -> Routes {
+async fn routes(context: &ServiceContext, web: &Web) -> Routes {
     let services = Services::open(web, &crate::config::LiveServices::defaults(), &[], None).await.unwrap();
-    let keys = Keys::from_env(house.layout, &|_| None).unwrap();
+    let keys = Keys::from_env(context.layout, &|_| None).unwrap();
     let place = Place {
         listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
         scheme: "http",
-        store: None,
-        hot: String::new(),
-        records: String::new(),
+        embedded: None,
+        store: String::new(),
+        database: String::new(),
         services: Vec::new(),
     };
     let metrics = PrometheusBuilder::new().build_recorder().handle();
-    let parts = Parts { house: house.clone(), store: None, stopping: CancellationToken::new(), metrics };
+    let parts = Parts { context: context.clone(), engine: None, stopping: CancellationToken::new(), metrics };
     let pages = pages::around(&services, web, &keys, &place).unwrap();
     pages.merge(http::routes(parts))
 }
@@ -61,9 +61,9 @@ fn scope(access: &Access) -> String {
 
 #[tokio::test]
 async fn every_route_is_listed_with_what_it_asks_for() {
-    let house = TestHouse::embedded(needs(), Layout::Plain).await;
-    let web = Web::open(&house, Live::fixed(Config::default())).unwrap();
-    let routes = routes(&house, &web).await;
+    let context = TestContext::embedded(needs(), Layout::Plain).await;
+    let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
+    let routes = routes(&context, &web).await;
     assert_eq!(routes.clashes(), [] as [String; 0], "two schemas of the API document share a name");
     let app = App::new(&web, routes, Stage::Real);
     assert_eq!(app.undocumented(), [], "routes of the API that its document lacks");
@@ -83,14 +83,14 @@ async fn every_route_is_listed_with_what_it_asks_for() {
 
 #[tokio::test]
 async fn no_route_lets_in_whom_it_should_not() {
-    let house = TestHouse::embedded(needs(), Layout::Plain).await;
+    let context = TestContext::embedded(needs(), Layout::Plain).await;
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&secret, "an admin token nobody guesses").unwrap();
     let config = Config { admin_token: Some(SecretRef::File(secret.path().into())), ..Config::default() };
-    let listing = Web::open(&house, Live::fixed(config.clone())).unwrap();
-    let routes = routes(&house, &listing).await;
+    let listing = Web::open(&context, Live::fixed(config.clone())).unwrap();
+    let routes = routes(&context, &listing).await;
     let entries = App::new(&listing, routes.clone(), Stage::Real).entries().to_vec();
-    let mut app = TestApp::configured(&house, Live::fixed(config), |_| routes).await;
+    let mut app = TestApp::configured(&context, Live::fixed(config), |_| routes).await;
     app.use_header(axum::http::header::ACCEPT, "application/json");
 
     let guarded: Vec<&Entry> = entries.iter().filter(|entry| entry.access != Access::Public).collect();
@@ -100,7 +100,8 @@ async fn no_route_lets_in_whom_it_should_not() {
     }
     let scopes = Scopes::new(vec![Scope::read("nothing")]).unwrap();
     let stranger = NewToken { name: "stranger".to_owned(), scopes, expires_at: None };
-    let Creation::Created { text, .. } = Tokens::new(&house.records).create(&stranger, "test").await.unwrap()
+    let Creation::Created { text, .. } =
+        Tokens::new(&context.database).create(&stranger, "test").await.unwrap()
     else {
         panic!("no token");
     };

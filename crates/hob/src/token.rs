@@ -1,17 +1,17 @@
-//! `hob token`: makes, lists and revokes API tokens, in the records themselves.
+//! `hob token`: makes, lists and revokes API tokens, in the database themselves.
 #![expect(clippy::print_stdout, reason = "the answer of a command")]
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hob_records::{PageRequest, UnixMs};
+use hob_database::{PageRequest, UnixMs};
 use hob_web::{Creation, NewToken, Scopes, Token, Tokens};
 use jiff::Timestamp;
 
 use crate::cli::{NewTokenArgs, TokenCommand};
 use crate::config;
+use crate::database;
 use crate::exit::Exit;
-use crate::records;
 
 /// Whom the audit trail names.
 const WHO: &str = "hob token";
@@ -20,14 +20,14 @@ pub(crate) fn run(command: &TokenCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config;
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
-        let records = records::open_existing(&config.records).await?;
-        let tokens = Tokens::new(&records);
+        let database = database::open_existing(&config.database).await?;
+        let tokens = Tokens::new(&database);
         let done = match command {
             TokenCommand::Create(new) => create(&tokens, new).await,
             TokenCommand::List => list(&tokens).await,
             TokenCommand::Revoke { id } => revoke(&tokens, id).await,
         };
-        records.close().await;
+        database.close().await;
         done
     })?;
     Ok(Exit::Clean)

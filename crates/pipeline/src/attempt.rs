@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hob_house::config::{Mask, SecretName, SecretRefused};
+use hob_service::config::{Mask, SecretName, SecretRefused};
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -188,7 +188,7 @@ impl Driver {
         let filling = Filling { key: &item.key, data: &data, secrets: &no_secrets };
         let names: Vec<&SecretName> =
             headers.values().chain(url_template).chain(body).flat_map(Template::secrets).collect();
-        let granted = Granted::read(&self.shared.house.secrets, &names, fill_url, headers, &filling);
+        let granted = Granted::read(&self.shared.context.secrets, &names, fill_url, headers, &filling);
         let granted = granted.map_err(Failure::parse)?;
         let secrets = |name: &SecretName| granted.get(name);
         let filling = Filling { secrets: &secrets, ..filling };
@@ -255,7 +255,7 @@ impl Driver {
     /// What an earlier run has kept of an item.
     async fn kept(&self, item: &Item) -> Result<Option<Kept>, crate::Error> {
         let Some(shape) = self.kept_steps.get(&item.step) else { return Ok(None) };
-        Kept::find(&self.shared.house.records, self.plan.name.as_str(), item, shape).await
+        Kept::find(&self.shared.context.database, self.plan.name.as_str(), item, shape).await
     }
 
     /// Under what a result is kept for a later run, where it is.

@@ -1,6 +1,6 @@
-//! Runs as they are in the records, for whoever wants to look at them or to steer them without working on them.
+//! Runs as they are in the database, for whoever wants to look at them or to steer them without working on them.
 
-use hob_records::{Page, PageRequest, Records};
+use hob_database::{Database, Page, PageRequest};
 
 use crate::definition::PlanName;
 use crate::error::Result;
@@ -9,33 +9,33 @@ use crate::retry::Class;
 use crate::run::{self, Run, RunId, RunState, Wish};
 use crate::sink::{self, Output};
 
-/// The records of runs.
+/// The database of runs.
 #[derive(Clone, Debug)]
 pub struct Books {
-    records: Records,
+    database: Database,
 }
 
 impl Books {
-    pub fn new(records: &Records) -> Self {
-        Self { records: records.clone() }
+    pub fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
     }
 
     pub async fn run(&self, id: &RunId) -> Result<Run> {
-        run::find(&self.records, id).await
+        run::find(&self.database, id).await
     }
 
     pub async fn runs(&self, request: &PageRequest) -> Result<Page<Run>> {
-        run::page(&self.records, request).await
+        run::page(&self.database, request).await
     }
 
     /// The newest run of a plan, whatever its state.
     pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
-        run::newest(&self.records, plan).await
+        run::newest(&self.database, plan).await
     }
 
     /// Pauses, resumes, cancels or archives a run.
     pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
-        let run = run::wish(&self.records, id, wish).await?;
+        let run = run::wish(&self.database, id, wish).await?;
         tracing::info!(run = %id, state = %run.state, "a run changes");
         Ok(run)
     }
@@ -50,7 +50,7 @@ impl Books {
                 Wish::Replay
             )));
         }
-        let back = item::replay(&self.records, id, class).await?;
+        let back = item::replay(&self.database, id, class).await?;
         if back > 0 && run.state == RunState::Completed {
             self.wish(id, Wish::Replay).await?;
         }
@@ -58,12 +58,12 @@ impl Books {
     }
 
     pub async fn progress(&self, id: &RunId) -> Result<Progress> {
-        item::progress(&self.records, id).await
+        item::progress(&self.database, id).await
     }
 
     /// What the sinks of a run have got.
     pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
-        sink::outputs(&self.records, id).await
+        sink::outputs(&self.database, id).await
     }
 
     pub async fn items(
@@ -73,6 +73,6 @@ impl Books {
         class: Option<Class>,
         request: &PageRequest,
     ) -> Result<Page<ItemFacts>> {
-        item::page(&self.records, id, state, class, request).await
+        item::page(&self.database, id, state, class, request).await
     }
 }

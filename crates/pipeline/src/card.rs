@@ -1,6 +1,6 @@
 //! The card of pipelines on the Overview.
 
-use hob_records::PageRequest;
+use hob_database::PageRequest;
 use hob_web::look::{Quantity, Tone};
 use hob_web::{Card, Figure, Service as _, Trouble};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hob_house::{Period, section};
+use hob_service::{Period, section};
 
 section! {
     /// Pipelines: quota-bound, resumable fetching with many workers.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_records::PageRequest;
+use hob_database::PageRequest;
 
 use crate::error::{Error, Result};
 use crate::pipelines::Pipelines;
@@ -36,7 +36,7 @@ pub(crate) async fn start(pipelines: &Pipelines) -> Result<()> {
         pipelines.start_run(&plan.name, None).await?;
     }
     // It lives as long as the tasks do.
-    let stopped = pipelines.shared.house.tasks.stop_token();
+    let stopped = pipelines.shared.context.tasks.stop_token();
     tokio::spawn(async move {
         stopped.cancelled().await;
         drop(api);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,7 @@ impl Driver {
             run: run.id.clone(),
             kept_steps: plan.kept_steps(),
             plan,
-            worker: format!("{}-{:016x}", shared.house.node, rand::random::<u64>()),
+            worker: format!("{}-{:016x}", shared.context.node, rand::random::<u64>()),
             gate: tokio::sync::Mutex::default(),
             stop,
             over: CancellationToken::new(),
@@ -74,17 +74,17 @@ impl Driver {
     }
 
     async fn work(self: Arc<Self>) -> Result<()> {
-        let records = &self.shared.house.records;
-        // Tasks, which go on while this one waits for the records: they may hold what it waits for.
+        let database = &self.shared.context.database;
+        // Tasks, which go on while this one waits for the database: they may hold what it waits for.
         let mut under_way = JoinSet::new();
         let mut held = Held::new();
         loop {
             if !self.stop.is_cancelled() {
-                let run = run::find(records, &self.run).await?;
+                let run = run::find(database, &self.run).await?;
                 if run.state != RunState::Running {
                     self.stop.cancel();
                 } else if run.seeded_to != SEEDED {
-                    seed::seed(records, &run, &self.plan, &self.shared.folder).await?;
+                    seed::seed(database, &run, &self.plan, &self.shared.folder).await?;
                 }
             }
             let claimed = self.claim(under_way.len()).await?;
@@ -113,10 +113,10 @@ impl Driver {
     /// Ends a run that has nothing left to do, and says whether it did. Its files get their names before that: if this
     /// process dies in between, the run goes on and does it again.
     async fn complete(&self) -> Result<bool> {
-        let records = &self.shared.house.records;
-        Ok(run::has_nothing_left(records, &self.run).await?
-            && sink::publish(records, &self.run, &self.plan, &self.shared.folder).await?
-            && run::complete(records, &self.run).await?)
+        let database = &self.shared.context.database;
+        Ok(run::has_nothing_left(database, &self.run).await?
+            && sink::publish(database, &self.run, &self.plan, &self.shared.folder).await?
+            && run::complete(database, &self.run).await?)
     }
 
     async fn claim(&self, under_way: usize) -> Result<Option<Claim>> {
@@ -126,11 +126,11 @@ impl Driver {
         if self.stop.is_cancelled() || room < config.batch.div_ceil(2) {
             return Ok(None);
         }
-        let records = &self.shared.house.records;
-        if !self.plan.sinks.is_empty() && sink::is_behind(records, &self.run, MOST_WAITING).await? {
+        let database = &self.shared.context.database;
+        if !self.plan.sinks.is_empty() && sink::is_behind(database, &self.run, MOST_WAITING).await? {
             return Ok(None);
         }
-        item::claim(records, &self.run, &self.worker, room, config.lease.get()).await
+        item::claim(database, &self.run, &self.worker, room, config.lease.get()).await
     }
 
     async fn finish(self: Arc<Self>, claim: i64, item: Item) -> Finished {
@@ -157,8 +157,8 @@ impl Driver {
             }
         }
         let over: Vec<i64> = held.extract_if(.., |_, left| *left == 0).map(|(claim, _)| claim).collect();
-        let records = &self.shared.house.records;
-        let counted = item::commit(records, &self.run, self.plan.name.as_str(), finished, &over).await?;
+        let database = &self.shared.context.database;
+        let counted = item::commit(database, &self.run, self.plan.name.as_str(), finished, &over).await?;
         let late = finished.len() as u64 - counted;
         if late > 0 {
             tracing::warn!(run = %self.run, late, "results came after their claim was over; the items are tried again");
@@ -185,7 +185,8 @@ impl Driver {
     async fn keep_claims(&self) {
         while self.takes_breath().await {
             let lease = self.shared.config.now().lease.get();
-            if let Err(error) = item::renew(&self.shared.house.records, &self.run, &self.worker, lease).await
+            if let Err(error) =
+                item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await
             {
                 tracing::warn!(run = %self.run, %error, "claims could not be renewed");
             }
@@ -194,19 +195,19 @@ impl Driver {
 
     /// Once more when the work is over: its last results are there by then.
     async fn write_results(&self) {
-        let records = &self.shared.house.records;
-        let mut sinks = Sinks::new(records, &self.run, &self.plan, &self.shared.folder);
+        let database = &self.shared.context.database;
+        let mut sinks = Sinks::new(database, &self.run, &self.plan, &self.shared.folder);
         let mut trouble = String::new();
         let mut working = true;
         while working {
             working = self.takes_breath().await;
-            let now = match sinks.drain(&self.shared.house.secrets).await {
+            let now = match sinks.drain(&self.shared.context.secrets).await {
                 Ok(_) => String::new(),
                 Err(error) => error.to_string(),
             };
             if now != trouble {
                 tracing::warn!(run = %self.run, trouble = %now, "the sinks' state changed");
-                if run::set_trouble(records, &self.run, &now).await.is_ok() {
+                if run::set_trouble(database, &self.run, &now).await.is_ok() {
                     trouble = now;
                 }
             }

@@ -9,14 +9,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Hot(#[from] hob_hot::Error),
+    Store(#[from] hob_store::Error),
     #[error(transparent)]
-    Records(#[from] hob_records::Error),
+    Database(#[from] hob_database::Error),
     /// A write that several callers shared.
     #[error("the call log could not be written: {0}")]
-    Log(Arc<hob_records::Error>),
-    /// Hot state was lost again while it was rebuilt, as often as one caller waits for that.
-    #[error("hot state keeps being lost")]
+    Log(Arc<hob_database::Error>),
+    /// The store was lost again while it was rebuilt, as often as one caller waits for that.
+    #[error("the store keeps being lost")]
     Unsteady,
     #[error("there is no {what} {name:?}")]
     Unknown { what: &'static str, name: String },
@@ -33,7 +33,7 @@ pub enum Error {
     #[error("the sink's database: {0}")]
     Sink(#[from] sqlx::Error),
     #[error("{field}: {refused}")]
-    Secret { field: String, refused: hob_house::config::SecretRefused },
+    Secret { field: String, refused: hob_service::config::SecretRefused },
     #[error(transparent)]
     Keys(#[from] hob_schema::BadEnv),
 }
@@ -44,7 +44,7 @@ impl Error {
         Self::Unfit { field, reason: reason.to_string() }
     }
 
-    pub(crate) fn secret(field: impl Into<String>, refused: hob_house::config::SecretRefused) -> Self {
+    pub(crate) fn secret(field: impl Into<String>, refused: hob_service::config::SecretRefused) -> Self {
         Self::Secret { field: field.into(), refused }
     }
 

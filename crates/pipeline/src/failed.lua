@@ -2,7 +2,7 @@
 -- KEYS  1–3 the lists of the hour before the caller's, the caller's and the next
 -- ARGV  now_us ('' = the store's clock), number of the caller's hour, ttl_ms, most, then ids
 -- Returns {'shown'} · {'hour', the store's hour}
--- TTL: the documented one, from the newest failure on. The work itself is in the records.
+-- TTL: the documented one, from the newest failure on. The work itself is in the database.
 local hour = math.floor(clock_ms(ARGV[1]) / 3600000)
 local at = hour - ARGV[2] + 2
 if at < 1 or at > 3 then return {'hour', hour} end

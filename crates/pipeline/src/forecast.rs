@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 
 use crate::definition::{PAGES, Plan, Source};
 use crate::item::{ItemState, Progress};
@@ -109,7 +109,7 @@ pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> Cost {
     let calls = items.map(|items| items * u64::from(plan.calls_of(step)));
     let duration = calls.map(|calls| {
         // Whole windows' worth beyond what fits at once.
-        let waits = |window: &hob_hot::limit::Window| {
+        let waits = |window: &hob_store::limit::Window| {
             let rounds = calls.saturating_sub(1) / u64::from(limits.effective(window));
             window.period.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
         };
@@ -142,7 +142,7 @@ fn lasts(gauge: &Gauge, calls: f64) -> Duration {
 mod tests {
     use std::sync::Arc;
 
-    use hob_hot::epoch::Epoch;
+    use hob_store::epoch::Epoch;
 
     use super::*;
     use crate::quota::{Definition, WindowGauge};

@@ -1,7 +1,7 @@
 //! Pipelines: quota-bound, resumable fetching with many workers.
 //!
 //! A [`Plan`](definition::Plan) says where items come from, what is asked about each, and where the results go. A run of
-//! it lives in the records, item by item, for as long as it takes: nodes claim items under leases, reserve every call
+//! it lives in the database, item by item, for as long as it takes: nodes claim items under leases, reserve every call
 //! against a [quota](quota::Quotas) that all who use the same credential share, and commit what came of it once.
 
 mod attempt;
@@ -40,5 +40,5 @@ pub use retry::Class;
 pub use sink::Output;
 
 /// The tables of pipelines.
-pub const MIGRATIONS: hob_records::Migrations =
-    hob_records::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result");
+pub const MIGRATIONS: hob_database::Migrations =
+    hob_database::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result");

@@ -1,6 +1,6 @@
 //! What pipelines export at `/metrics`.
 
-use hob_house::Metric;
+use hob_service::Metric;
 use metrics::{counter, gauge};
 
 use crate::quota::QuotaName;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_records::{PageRequest, UnixMs};
+use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
 use hob_web::{Access, Console, Form, Page, Path, Problem, Routes, Scope};
@@ -251,12 +251,12 @@ impl Pipelines {
 
     async fn throughput(&self, id: &RunId) -> Result<Markup> {
         let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
-        let history = item::pace(&self.shared.house.records, id, now.minus(PICTURE)).await?;
+        let history = item::pace(&self.shared.context.database, id, now.minus(PICTURE)).await?;
         Ok(picture("Items", now, &history))
     }
 
     async fn workers(&self, id: &RunId) -> Result<Vec<Worker>> {
-        let rows = item::workers(&self.shared.house.records, id).await?;
+        let rows = item::workers(&self.shared.context.database, id).await?;
         Ok(rows.into_iter().map(|(name, items, since)| Worker { name, items, since }).collect())
     }
 }

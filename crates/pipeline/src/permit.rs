@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
-use hob_house::Section as _;
-use hob_house::config::{Destination, Mask, Secret, SecretName, SecretRefused, Secrets};
+use hob_service::Section as _;
+use hob_service::config::{Destination, Mask, Secret, SecretName, SecretRefused, Secrets};
 use http::header::HOST;
 use sqlx::postgres::PgConnectOptions;
 use url::{Position, Url};
 
 use crate::config::Config;
-use crate::definition::{Database, Plan, Sink, Source};
+use crate::definition::{Plan, Sink, SinkDatabase, Source};
 use crate::error::{Error, Result};
 use crate::template::{Filling, Place, Template, Unfilled};
 
@@ -39,7 +39,7 @@ pub(crate) fn plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
         parts.check(secrets)?;
     }
     for (name, sink) in &plan.sinks {
-        if let Sink::Table { database: Database::Secret(secret), .. } = sink {
+        if let Sink::Table { database: SinkDatabase::Secret(secret), .. } = sink {
             database(secrets, secret)
                 .map_err(|refused| Error::secret(format!("sink.{name}.postgres"), refused))?;
         }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hob_house::{House, Live, Metric, Task};
-use hob_records::{Migrations, Page, PageRequest, Read as _, UnixMs, from_row, sql};
+use hob_database::{Migrations, Page, PageRequest, Read as _, UnixMs, from_row, sql};
+use hob_service::{Live, Metric, ServiceContext, Task};
 use hob_web::{Card, Changes, Routes, Service};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -48,7 +48,7 @@ pub struct Pipelines {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) house: House,
+    pub(crate) context: ServiceContext,
     pub(crate) config: Live<Config>,
     pub(crate) folder: PathBuf,
     books: Books,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     hosts: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
 }
 
-/// A plan as it is in the records.
+/// A plan as it is in the database.
 #[derive(Clone, Debug)]
 pub struct StoredPlan {
     pub name: PlanName,
@@ -83,18 +83,18 @@ impl Service for Pipelines {
     const MIGRATIONS: Migrations = crate::MIGRATIONS;
     const METRICS: &'static [Metric] = metrics::METRICS;
 
-    async fn open(house: &House, config: Live<Config>) -> Result<Self> {
+    async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
         let settings = config.now();
-        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
+        let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let public =
             if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
         let fetcher = Fetcher::new().map_err(|error| Error::Refused(error.to_string()))?;
         let shared = Shared {
-            books: Books::new(&house.records),
-            quotas: Quotas::new(&house.hot, &keys, &house.records, public),
-            views: Views::new(&house.hot, &keys, &house.records),
+            books: Books::new(&context.database),
+            quotas: Quotas::new(&context.store, &keys, &context.database, public),
+            views: Views::new(&context.store, &keys, &context.database),
             folder: settings.folder.clone(),
-            house: house.clone(),
+            context: context.clone(),
             config,
             fetcher,
             changes: OnceLock::new(),
@@ -106,7 +106,7 @@ impl Service for Pipelines {
     /// Starts to work on runs.
     fn start(&self, changes: &Changes) {
         let _ = self.shared.changes.set(changes.clone());
-        let tasks = &self.shared.house.tasks;
+        let tasks = &self.shared.context.tasks;
         let this = self.clone();
         tasks.spawn("pipeline runs", move |task| this.clone().work_on_runs(task));
         let this = self.clone();
@@ -141,15 +141,15 @@ impl Pipelines {
     /// Checks a plan, makes its quota where it brings limits of its own, and keeps it.
     pub async fn put_plan(&self, text: &str) -> Result<Plan> {
         let plan = Plan::parse(text)?;
-        permit::plan(&self.shared.house.secrets, &plan)?;
+        permit::plan(&self.shared.context.secrets, &plan)?;
         match &plan.limits {
             Some(limits) => self.shared.quotas.define(&plan.quota, limits).await?,
             None => drop(self.shared.quotas.definition(&plan.quota).await?),
         }
         let stored = &plan;
         self.shared
-            .house
-            .records
+            .context
+            .database
             .write(|tx| async move {
                 let put = sql(
                     "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ($1, $2, $3, $3)
@@ -163,13 +163,13 @@ impl Pipelines {
 
     pub async fn plan(&self, name: &PlanName) -> Result<StoredPlan> {
         let find = sql("SELECT name, text, updated_at FROM pipeline_plan WHERE name = $1");
-        let found = self.shared.house.records.optional(find.bind(name)).await?;
+        let found = self.shared.context.database.optional(find.bind(name)).await?;
         found.ok_or_else(|| Error::unknown("pipeline", name))
     }
 
     pub async fn plans(&self) -> Result<Vec<StoredPlan>> {
         let list = sql("SELECT name, text, updated_at FROM pipeline_plan ORDER BY name LIMIT 1000");
-        Ok(self.shared.house.records.all(list).await?)
+        Ok(self.shared.context.database.all(list).await?)
     }
 
     /// Starts a run of a plan, under an id of the caller's choice or one with the time.
@@ -178,7 +178,7 @@ impl Pipelines {
         // Without colons: it is a part of the names of files.
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
         let id = id.map_or_else(|| format!("{}_{now}", plan.name).parse(), Ok)?;
-        let run = run::start(&self.shared.house.records, &id, &plan).await?;
+        let run = run::start(&self.shared.context.database, &id, &plan).await?;
         tracing::info!(run = %run.id, "a run starts");
         Ok(run)
     }
@@ -273,13 +273,13 @@ impl Pipelines {
                     drivers.shutdown().await;
                 }
             }
-            match run::running(&self.shared.house.records).await {
+            match run::running(&self.shared.context.database).await {
                 Ok(running) => {
                     let most = self.shared.config.now().runs as usize;
                     for id in running {
                         if driven.len() < most && !driven.contains_key(&id) {
                             driven.insert(id.clone(), ());
-                            let stop = self.shared.house.tasks.stop_token().child_token();
+                            let stop = self.shared.context.tasks.stop_token().child_token();
                             drivers.spawn(Arc::clone(&self.shared).drive(id, stop));
                         }
                     }
@@ -297,7 +297,7 @@ impl Pipelines {
 
     async fn reap(self, task: Task) {
         while task.pause(REAP).await {
-            match item::reap(&self.shared.house.records).await {
+            match item::reap(&self.shared.context.database).await {
                 Ok(0) => {}
                 Ok(items) => tracing::warn!(items, "a worker is gone; its items come back"),
                 Err(error) => tracing::warn!(%error, "cannot look for dead workers"),
@@ -310,9 +310,9 @@ impl Pipelines {
         loop {
             let config = self.shared.config.now();
             let calls = self.shared.quotas.forget(config.keep_calls.get()).await;
-            let records = &self.shared.house.records;
-            let runs = run::forget_archived(records, config.keep_archived.get()).await;
-            let paces = item::forget_pace(records, KEEP_PACE).await;
+            let database = &self.shared.context.database;
+            let runs = run::forget_archived(database, config.keep_archived.get()).await;
+            let paces = item::forget_pace(database, KEEP_PACE).await;
             match (calls, runs, paces) {
                 (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "tidied up"),
                 (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
@@ -330,12 +330,12 @@ impl Pipelines {
 impl Shared {
     async fn drive(self: Arc<Self>, id: RunId, stop: tokio_util::sync::CancellationToken) -> RunId {
         let driven = async {
-            let run = run::find(&self.house.records, &id).await?;
+            let run = run::find(&self.context.database, &id).await?;
             Driver::new(&self, &run, stop)?.drive().await
         };
         if let Err(error) = driven.await {
             tracing::warn!(run = %id, %error, "the work on a run was interrupted; it goes on soon");
-            let _ = run::set_trouble(&self.house.records, &id, &error.to_string()).await;
+            let _ = run::set_trouble(&self.context.database, &id, &error.to_string()).await;
         }
         id
     }
@@ -356,11 +356,11 @@ impl Shared {
         Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(most as usize))))
     }
 
-    /// Shows a run to those who read hot state.
+    /// Shows a run to those who read the store.
     pub(crate) async fn show(&self, id: &RunId) -> Result<()> {
-        let run = run::find(&self.house.records, id).await?;
+        let run = run::find(&self.context.database, id).await?;
         let plan = Plan::parse(&run.text)?;
-        let done = item::progress(&self.house.records, id).await?.of(ItemState::Done);
+        let done = item::progress(&self.context.database, id).await?.of(ItemState::Done);
         let now = self.quotas.look(&plan.quota).await?.now;
         let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
         let calls = self.quotas.reserved_since(&plan.quota, hour).await?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hob_house::Period;
+use hob_service::Period;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,10 +1,10 @@
-//! Runs of plans: what state they are in, and what may become of them. They live in the records, for months if need be.
+//! Runs of plans: what state they are in, and what may become of them. They live in the database, for months if need be.
 
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::{
-    Isolation, Keyset, Kind, Page, PageRequest, PerEngine, Query, Read, Records, Transaction, UnixMs,
+use hob_database::{
+    Database, Isolation, Keyset, Kind, Page, PageRequest, PerDialect, Query, Read, Transaction, UnixMs,
     from_row, sql,
 };
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub enum Wish {
     Archive,
 }
 
-/// A run as it is in the records.
+/// A run as it is in the database.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: RunId,
@@ -93,8 +93,8 @@ impl RunState {
 }
 
 /// Starts a run of a plan. Under an id that is taken by a run of the same text, that run is the answer.
-pub(crate) async fn start(records: &Records, id: &RunId, plan: &Plan) -> Result<Run> {
-    records
+pub(crate) async fn start(database: &Database, id: &RunId, plan: &Plan) -> Result<Run> {
+    database
         .write(|tx| async move {
             let insert = sql(
                 "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls,
@@ -123,8 +123,8 @@ pub(crate) async fn find(on: &impl Read, id: &RunId) -> Result<Run> {
 }
 
 /// Takes a run's row until the transaction is over, as all do first who move its items.
-pub(crate) async fn hold(tx: &Transaction, id: &RunId) -> Result<(), hob_records::Error> {
-    const HOLD: PerEngine = PerEngine {
+pub(crate) async fn hold(tx: &Transaction, id: &RunId) -> Result<(), hob_database::Error> {
+    const HOLD: PerDialect = PerDialect {
         sqlite: "SELECT version FROM pipeline_run WHERE id = $1",
         postgres: "SELECT version FROM pipeline_run WHERE id = $1 FOR UPDATE",
     };
@@ -133,29 +133,29 @@ pub(crate) async fn hold(tx: &Transaction, id: &RunId) -> Result<(), hob_records
 }
 
 /// The runs that nodes work on.
-pub(crate) async fn running(records: &Records) -> Result<Vec<RunId>> {
+pub(crate) async fn running(database: &Database) -> Result<Vec<RunId>> {
     let list = sql("SELECT id FROM pipeline_run WHERE state = $1 ORDER BY started_at, id LIMIT 1000");
-    let rows: Vec<(RunId,)> = records.all(list.bind(RunState::Running)).await?;
+    let rows: Vec<(RunId,)> = database.all(list.bind(RunState::Running)).await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
 /// Runs, newest first; archived ones are not among them.
-pub(crate) async fn page(records: &Records, request: &PageRequest) -> Result<Page<Run>> {
+pub(crate) async fn page(database: &Database, request: &PageRequest) -> Result<Page<Run>> {
     let list = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
                     FROM pipeline_run WHERE state <> $1");
-    Ok(records.page(list.bind(RunState::Archived), &NEWEST_FIRST, request).await?)
+    Ok(database.page(list.bind(RunState::Archived), &NEWEST_FIRST, request).await?)
 }
 
 /// The newest run of a plan, whatever its state.
-pub(crate) async fn newest(records: &Records, plan: &PlanName) -> Result<Option<Run>> {
+pub(crate) async fn newest(database: &Database, plan: &PlanName) -> Result<Option<Run>> {
     let find = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
                     FROM pipeline_run WHERE plan = $1 ORDER BY started_at DESC, id DESC LIMIT 1");
-    Ok(records.optional(find.bind(plan)).await?)
+    Ok(database.optional(find.bind(plan)).await?)
 }
 
 /// Does what is wished, if the run's state allows it. A state that the wish leads to already is fine.
-pub(crate) async fn wish(records: &Records, id: &RunId, wish: Wish) -> Result<Run> {
-    records
+pub(crate) async fn wish(database: &Database, id: &RunId, wish: Wish) -> Result<Run> {
+    database
         .write(|tx| async move {
             let run = find(&tx, id).await?;
             let Some(next) = run.state.after(wish) else {
@@ -186,14 +186,14 @@ macro_rules! nothing_left {
     };
 }
 
-pub(crate) async fn has_nothing_left(records: &Records, id: &RunId) -> Result<bool> {
+pub(crate) async fn has_nothing_left(database: &Database, id: &RunId) -> Result<bool> {
     let look = sql(concat!("SELECT seeded_to FROM pipeline_run WHERE ", nothing_left!()));
-    Ok(records.optional::<(i64,)>(look.bind(id)).await?.is_some())
+    Ok(database.optional::<(i64,)>(look.bind(id)).await?.is_some())
 }
 
 /// Completes a run that has nothing left to do, and says whether it did.
-pub(crate) async fn complete(records: &Records, id: &RunId) -> Result<bool> {
-    records
+pub(crate) async fn complete(database: &Database, id: &RunId) -> Result<bool> {
+    database
         .write(|tx| async move {
             // In one statement: a commit that adds items cannot come between.
             let complete = sql(concat!(
@@ -208,7 +208,7 @@ pub(crate) async fn complete(records: &Records, id: &RunId) -> Result<bool> {
 
 /// Whether another run of the same plan has more right to the plan's names for its output: a run with all its items
 /// done goes before one that set some aside, and otherwise the newer run goes first.
-pub(crate) async fn is_outranked(records: &Records, id: &RunId) -> Result<bool> {
+pub(crate) async fn is_outranked(database: &Database, id: &RunId) -> Result<bool> {
     macro_rules! whole {
         ($run:literal) => {
             concat!(
@@ -230,21 +230,21 @@ pub(crate) async fn is_outranked(records: &Records, id: &RunId) -> Result<bool> 
         whole!("mine"),
         ")) LIMIT 1"
     ));
-    Ok(records.optional::<(i64,)>(find.bind(id)).await?.is_some())
+    Ok(database.optional::<(i64,)>(find.bind(id)).await?.is_some())
 }
 
 /// Says what keeps a run from going on.
-pub(crate) async fn set_trouble(records: &Records, id: &RunId, trouble: &str) -> Result<()> {
+pub(crate) async fn set_trouble(database: &Database, id: &RunId, trouble: &str) -> Result<()> {
     let set = sql("UPDATE pipeline_run SET trouble = $2 WHERE id = $1 AND trouble <> $2");
-    records.execute(set.bind(id).bind(trouble)).await?;
+    database.execute(set.bind(id).bind(trouble)).await?;
     Ok(())
 }
 
 /// Removes archived runs with all that belongs to them.
-pub(crate) async fn forget_archived(records: &Records, keep: std::time::Duration) -> Result<u64> {
+pub(crate) async fn forget_archived(database: &Database, keep: std::time::Duration) -> Result<u64> {
     let mut forgotten = 0;
     loop {
-        let removed = records
+        let removed = database
             .write_with(Isolation::Committed, |tx| async move {
                 let find = sql("SELECT id FROM pipeline_run WHERE state = $1 AND changed_at < $2 LIMIT 1");
                 let found: Option<(RunId,)> =
@@ -331,8 +331,8 @@ impl fmt::Display for Wish {
     }
 }
 
-hob_records::column!(RunId as text);
-hob_records::column!(RunState as text);
+hob_database::column!(RunId as text);
+hob_database::column!(RunState as text);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use hob_records::{Isolation, Records, Transaction, sql};
+use hob_database::{Database, Isolation, Transaction, sql};
 use url::Url;
 
 use crate::definition::{Plan, Source, is_key};
@@ -19,7 +19,7 @@ const CHUNK: usize = 5_000;
 const MOST_LINE: usize = 64 * 1024;
 
 /// Adds the next part of the source, and says where the one after it begins.
-pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
+pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
     let (items, next) = match &plan.source {
         Source::List { step, keys } => {
             let item = |key: &String| NewItem::new(step, key, "");
@@ -36,7 +36,7 @@ pub(crate) async fn seed(records: &Records, run: &Run, plan: &Plan, folder: &Pat
             read.unwrap_or_else(|error| Err(Error::Refused(error.to_string())))?
         }
     };
-    advance(records, &run.id, run.seeded_to, next, &items).await?;
+    advance(database, &run.id, run.seeded_to, next, &items).await?;
     Ok(next)
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn count(plan: &Plan, folder: &Path) -> Result<Option<u64>> {
     }
 }
 
-async fn advance(records: &Records, run: &RunId, from: i64, to: i64, items: &[NewItem]) -> Result<()> {
+async fn advance(database: &Database, run: &RunId, from: i64, to: i64, items: &[NewItem]) -> Result<()> {
     let work = |tx: Transaction| async move {
         let advance = sql("UPDATE pipeline_run SET seeded_to = $3 WHERE id = $1 AND seeded_to = $2");
         // Another node may have added this part.
@@ -72,7 +72,7 @@ async fn advance(records: &Records, run: &RunId, from: i64, to: i64, items: &[Ne
         }
         Ok(())
     };
-    records.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::Committed, work).await
 }
 
 /// Reads lines from `from` on: each a key, or a JSON object with a `key`.

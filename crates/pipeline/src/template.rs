@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_house::config::{Secret, SecretName, SecretRefused};
+use hob_service::config::{Secret, SecretName, SecretRefused};
 use serde::{Deserialize, Deserializer, de};
 
 /// A text with holes for an item's key, members of its data, and secrets by name.

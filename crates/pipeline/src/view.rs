@@ -1,11 +1,11 @@
-//! What others may read of runs in hot state (P3–P5, P7): views of the records, each written by one script.
+//! What others may read of runs in the store (P3–P5, P7): views of the database, each written by one script.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use hob_hot::mend::{self, Kind};
-use hob_hot::{CLOCK, Hot, Reply, Script, cmd};
-use hob_records::{Read as _, Records, UnixMs, sql};
+use hob_database::{Database, Read as _, UnixMs, sql};
+use hob_store::mend::{self, Kind};
+use hob_store::{CLOCK, Reply, Script, Store, cmd};
 
 use crate::error::Result;
 use crate::item::Item;
@@ -25,17 +25,17 @@ const FAILED_SHARD: &str = "failed";
 /// Writes the public views.
 #[derive(Clone, Debug)]
 pub(crate) struct Views {
-    hot: Hot,
+    store: Store,
     keys: Keys,
-    records: Records,
+    database: Database,
     /// The store's hour, as last heard.
     hour: Arc<AtomicI64>,
 }
 
 impl Views {
-    pub(crate) fn new(hot: &Hot, keys: &Keys, records: &Records) -> Self {
+    pub(crate) fn new(store: &Store, keys: &Keys, database: &Database) -> Self {
         let hour = Arc::new(AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS));
-        Self { hot: hot.clone(), keys: keys.clone(), records: records.clone(), hour }
+        Self { store: store.clone(), keys: keys.clone(), database: database.clone(), hour }
     }
 
     /// Shows what a run does (P3). `now` is the store's time, `calls` those of its quota in that hour.
@@ -51,7 +51,7 @@ impl Views {
             "SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
                           WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC, a.seq DESC LIMIT $2",
         );
-        let newest: Vec<(String,)> = self.records.all(newest.bind(&run.id).bind(LISTED)).await?;
+        let newest: Vec<(String,)> = self.database.all(newest.bind(&run.id).bind(LISTED)).await?;
         // The field has a bound, and keys may be long.
         let newest: Vec<&str> =
             newest.iter().map(|(key,)| key.as_str()).filter(|key| key.len() <= 64).collect();
@@ -73,7 +73,7 @@ impl Views {
         let call = call.arg("dockets_processed").arg(serde_json::json!(newest).to_string());
         let call = call.arg("redis_keys").arg(redis_keys.to_string());
         let call = call.arg("items_done").arg(done);
-        let _: Reply = mend::run(&self.hot, call, &[(&state, Kind::Hash)]).await?;
+        let _: Reply = mend::run(&self.store, call, &[(&state, Kind::Hash)]).await?;
         Ok(())
     }
 
@@ -86,14 +86,14 @@ impl Views {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
         set.arg(key.as_bytes()).arg(now);
         set.arg("PX").arg(millis(self.keys.task_start_ttl()));
-        self.hot.run(set).await.map_err(Into::into)
+        self.store.run(set).await.map_err(Into::into)
     }
 
     /// The attempt is over.
     pub(crate) async fn hide_start(&self, run: &RunId, item: &Item) -> Result<()> {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
-        self.hot.run(cmd("DEL").arg(key.as_bytes())).await.map_err(Into::into)
+        self.store.run(cmd("DEL").arg(key.as_bytes())).await.map_err(Into::into)
     }
 
     /// Shows which items failed (P5).
@@ -108,11 +108,15 @@ impl Views {
             let hours = [hour_key(hour - 1)?, hour_key(hour)?, hour_key(hour + 1)?];
             let lists = hours.map(|hour| self.keys.failed(&hour, shard));
             let ttl_ms = millis(self.keys.failed_ttl());
-            let call =
-                FAILED.on(&lists).arg(self.hot.clock().us()).arg(hour).arg(ttl_ms).arg(Keys::FAILED_MAX_LEN);
+            let call = FAILED
+                .on(&lists)
+                .arg(self.store.clock().us())
+                .arg(hour)
+                .arg(ttl_ms)
+                .arg(Keys::FAILED_MAX_LEN);
             let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
             let kinds = lists.map(|list| (list, Kind::List));
-            let mut reply: Reply = mend::run(&self.hot, call, &kinds).await?;
+            let mut reply: Reply = mend::run(&self.store, call, &kinds).await?;
             match reply.word() {
                 "hour" => self.hour.store(reply.next()?, Ordering::Relaxed),
                 _ => return Ok(()),

@@ -10,8 +10,8 @@ mod chat {
 mod gateway {
     hob_schema_macros::keys!("schemas/gateway.toml");
 }
-mod loadtest {
-    hob_schema_macros::keys!("schemas/loadtest.toml");
+mod load {
+    hob_schema_macros::keys!("schemas/load.toml");
 }
 mod pipeline {
     hob_schema_macros::keys!("schemas/pipeline.toml");
@@ -91,6 +91,6 @@ fn an_id_that_exists_was_checked() {
     assert!(chat::UserId::new("").is_err());
     assert!(gateway::Hour::new(1_672_531_200_001_u64).is_err());
     assert!(gateway::Hour::new(1_672_531_200_000_u64).is_ok());
-    assert_eq!(loadtest::MetricType::ALL.len(), 4);
-    assert_eq!(loadtest::MetricType::ResponseTime.as_str(), "response_time");
+    assert_eq!(load::MetricType::ALL.len(), 4);
+    assert_eq!(load::MetricType::ResponseTime.as_str(), "response_time");
 }

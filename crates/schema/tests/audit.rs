@@ -9,7 +9,7 @@ use hob_schema::sample::{example_key, example_publish, example_write};
 use hob_schema::{Catalog, Keyspace, Layout, Schema};
 use hob_testkit::{RedisCluster, RedisOptions, RedisServer};
 
-const FILES: [&str; 5] = ["gateway", "uptime", "chat", "loadtest", "pipeline"];
+const FILES: [&str; 5] = ["gateway", "uptime", "chat", "load", "pipeline"];
 
 fn ours(layout: Layout) -> Catalog {
     let load = |name: &&str| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hob_schema::{Catalog, Layout, Schema};
 
-const FILES: [&str; 5] = ["gateway", "uptime", "chat", "loadtest", "pipeline"];
+const FILES: [&str; 5] = ["gateway", "uptime", "chat", "load", "pipeline"];
 
 fn load(name: &str) -> Schema {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));

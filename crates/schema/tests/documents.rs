@@ -14,7 +14,7 @@ const DOCUMENTS: [(&str, &str, &str); 5] = [
     ("gateway", "G", include_str!("data/documents/gateway.txt")),
     ("uptime", "U", include_str!("data/documents/uptime.txt")),
     ("chat", "C", include_str!("data/documents/chat.txt")),
-    ("loadtest", "L", include_str!("data/documents/loadtest.txt")),
+    ("load", "L", include_str!("data/documents/load.txt")),
     ("pipeline", "P", include_str!("data/documents/pipeline.txt")),
 ];
 

@@ -23,7 +23,7 @@ fn assert_fresh(path: &str, text: &str) {
 
 #[test]
 fn the_pages_about_the_schemas_are_fresh() {
-    for name in ["hob", "gateway", "uptime", "chat", "loadtest", "pipeline"] {
+    for name in ["hob", "gateway", "uptime", "chat", "load", "pipeline"] {
         let schema = Schema::load(&root().join(format!("schemas/{name}.toml"))).unwrap();
         assert_fresh(&format!("docs/schemas/{name}.md"), &docs::markdown(&schema));
     }

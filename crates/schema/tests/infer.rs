@@ -61,7 +61,7 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
 #[tokio::test]
 async fn what_is_proposed_for_our_own_keys_audits_clean() {
     let cluster = RedisCluster::start();
-    for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
+    for name in ["gateway", "uptime", "chat", "load", "pipeline"] {
         let path =
             PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
         let space = Keyspace::new(Schema::load(&path).unwrap(), Layout::Tagged);

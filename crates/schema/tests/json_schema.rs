@@ -99,7 +99,7 @@ fn validate(toml_text: &str) -> Result<(), String> {
 
 #[test]
 fn the_five_files_are_valid() {
-    for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
+    for name in ["gateway", "uptime", "chat", "load", "pipeline"] {
         let path =
             PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
         assert_eq!(validate(&std::fs::read_to_string(path).unwrap()), Ok(()), "{name}");

@@ -101,7 +101,7 @@ fn an_exception_with_a_reason_silences_its_rule() {
 
 #[test]
 fn the_five_files_lint_clean() {
-    for name in ["gateway", "uptime", "chat", "loadtest", "pipeline"] {
+    for name in ["gateway", "uptime", "chat", "load", "pipeline"] {
         let path =
             PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
         let schema = Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"));

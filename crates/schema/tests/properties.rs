@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-const FILES: [&str; 5] = ["gateway", "uptime", "chat", "loadtest", "pipeline"];
+const FILES: [&str; 5] = ["gateway", "uptime", "chat", "load", "pipeline"];
 
 fn text_of(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));

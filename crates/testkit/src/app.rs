@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use hob_house::{House, Live};
+use hob_service::{Live, ServiceContext};
 use hob_web::{App, Config, Routes, Stage, Web};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -41,19 +41,19 @@ pub struct Answer {
 
 impl TestApp {
     /// Serves these routes, open to everybody on this machine.
-    pub async fn start(house: &House, routes: Routes) -> Self {
-        Self::configured(house, Live::fixed(Config::default()), |_| routes).await
+    pub async fn start(context: &ServiceContext, routes: Routes) -> Self {
+        Self::configured(context, Live::fixed(Config::default()), |_| routes).await
     }
 
     /// Serves the routes that are made for this web, with a configuration of one's own.
     pub async fn configured(
-        house: &House,
+        context: &ServiceContext,
         config: Live<Config>,
         routes: impl FnOnce(&Web) -> Routes,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let web = Web::open(house, config).unwrap_or_else(|error| panic!("{error}"));
+        let web = Web::open(context, config).unwrap_or_else(|error| panic!("{error}"));
         let app = App::new(&web, routes(&web), Stage::Real);
         web.start();
         let stop = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! One test on every database that records live in: `every_database!` turns an `async fn(database: Database)`
+//! One test on every database that records live in: `every_database!` turns an `async fn(database: TestDatabase)`
 //! into one test per database.
 
 use tempfile::TempDir;
@@ -7,13 +7,13 @@ use crate::postgres::Postgres;
 
 /// An empty database of one's own.
 #[derive(Debug)]
-pub enum Database {
+pub enum TestDatabase {
     /// A file in a temporary folder.
     Sqlite(TempDir),
     Postgres(Box<Postgres>),
 }
 
-impl Database {
+impl TestDatabase {
     pub fn sqlite() -> Self {
         Self::Sqlite(TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}")))
     }
@@ -35,7 +35,7 @@ impl Database {
 ///
 /// ```
 /// hob_testkit::every_database! {
-///     async fn a_database_has_an_address(database: Database) {
+///     async fn a_database_has_an_address(database: TestDatabase) {
 ///         assert!(database.url().contains(':'));
 ///     }
 /// }
@@ -43,22 +43,22 @@ impl Database {
 /// ```
 #[macro_export]
 macro_rules! every_database {
-    ($($(#[$about:meta])* async fn $name:ident($database:ident: Database) $body:block)*) => {$(
+    ($($(#[$about:meta])* async fn $name:ident($database:ident: TestDatabase) $body:block)*) => {$(
         $(#[$about])*
         mod $name {
             #[allow(unused_imports, reason = "a test may need nothing else")]
             use super::*;
 
-            async fn on_any_database($database: $crate::Database) $body
+            async fn on_any_database($database: $crate::TestDatabase) $body
 
             #[test]
             fn on_sqlite() {
-                $crate::run(async { on_any_database($crate::Database::sqlite()).await });
+                $crate::run(async { on_any_database($crate::TestDatabase::sqlite()).await });
             }
 
             #[test]
             fn on_postgres() {
-                $crate::run(async { on_any_database($crate::Database::postgres()).await });
+                $crate::run(async { on_any_database($crate::TestDatabase::postgres()).await });
             }
         }
     )*};

@@ -18,12 +18,12 @@ mod browser;
 mod budget;
 mod clients;
 mod cluster;
+#[cfg(feature = "app")]
+mod context;
 mod database;
 mod declared;
 mod eyes;
 mod fuzz;
-#[cfg(feature = "app")]
-mod house;
 mod port;
 mod postgres;
 mod process;
@@ -40,16 +40,16 @@ pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
 pub use clients::{examine_api, node_modules, python};
 pub use cluster::RedisCluster;
-pub use database::Database;
+#[cfg(feature = "app")]
+pub use context::{Needs, TestContext};
+pub use database::TestDatabase;
 pub use declared::declared;
 pub use eyes::assert_readable;
 pub use fantoccini;
 pub use fuzz::fuzz;
 pub use hob_schema::Layout;
-#[cfg(feature = "app")]
-pub use house::{Needs, TestHouse};
 pub use postgres::Postgres;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use sentinel::SentinelSet;
-pub use stores::{Server, Store, run};
+pub use stores::{Server, TestStore, run};
 pub use wait::{Condition, LIMIT, until, wait_for};

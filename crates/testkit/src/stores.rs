@@ -1,11 +1,11 @@
-//! One test on every store: `every_store!` turns an `async fn(store: Store)` into one test per store.
+//! One test on every store: `every_store!` turns an `async fn(test_store: TestStore)` into one test per store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hob_engine::{Config, Engine, Guard, Strict};
-use hob_hot::Hot;
 use hob_schema::{Catalog, Keyspace, Layout};
+use hob_store::Store;
 
 use crate::cluster::RedisCluster;
 use crate::declared::{judge, test_families};
@@ -14,15 +14,15 @@ use crate::wait::LIMIT;
 
 /// A store of one's own: a handle to it, how its keys are written, and the means to hurt it.
 #[derive(Debug)]
-pub struct Store {
-    hot: Hot,
+pub struct TestStore {
+    store: Store,
     layout: Layout,
     server: Server,
     /// Whether the guard looks away.
     outsiders: Arc<AtomicBool>,
 }
 
-/// What is behind a [`Store`].
+/// What is behind a [`TestStore`].
 #[derive(Debug)]
 pub enum Server {
     /// The embedded store, strict: scripts may touch their KEYS only, and tagged ones one slot only.
@@ -33,7 +33,7 @@ pub enum Server {
     Cluster(RedisCluster),
 }
 
-impl Store {
+impl TestStore {
     /// The embedded store, in either layout, for keys that `keys.toml` of this crate declares.
     pub fn embedded(layout: Layout) -> Self {
         Self::embedded_for(test_families(layout))
@@ -55,15 +55,15 @@ impl Store {
                 },
             );
         let engine = Engine::new(Config { strict, guard: Some(guard), ..Config::default() });
-        Self { hot: Hot::embedded(&engine), layout, server: Server::Embedded(engine), outsiders }
+        Self { store: Store::embedded(&engine), layout, server: Server::Embedded(engine), outsiders }
     }
 
     /// A redis-server, keys as documented.
     pub async fn redis() -> Self {
         let server = RedisServer::start();
-        let hot = connect(&server.url()).await;
+        let store = connect(&server.url()).await;
         Self {
-            hot,
+            store,
             layout: Layout::Plain,
             server: Server::Redis(Box::new(server)),
             outsiders: Arc::default(),
@@ -73,13 +73,13 @@ impl Store {
     /// A Redis Cluster, keys tagged.
     pub async fn cluster() -> Self {
         let cluster = RedisCluster::start();
-        let hot = connect(&cluster.url()).await;
-        Self { hot, layout: Layout::Tagged, server: Server::Cluster(cluster), outsiders: Arc::default() }
+        let store = connect(&cluster.url()).await;
+        Self { store, layout: Layout::Tagged, server: Server::Cluster(cluster), outsiders: Arc::default() }
     }
 
     /// The handle.
-    pub fn hot(&self) -> &Hot {
-        &self.hot
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// How keys are written.
@@ -101,25 +101,25 @@ impl Store {
     }
 
     /// Runs a command as somebody would who knows nothing of the schema: the guard looks away.
-    pub async fn as_outsider(&self, command: hob_hot::Cmd) {
+    pub async fn as_outsider(&self, command: hob_store::Cmd) {
         self.outsiders.store(true, Ordering::SeqCst);
-        let done = self.hot.run::<hob_hot::Value>(command).await;
+        let done = self.store.run::<hob_store::Value>(command).await;
         self.outsiders.store(false, Ordering::SeqCst);
         done.unwrap_or_else(|error| panic!("the outsider's command: {error}"));
     }
 
     /// Loses all data.
     pub async fn flush_all(&self) {
-        self.everywhere(hob_hot::cmd("FLUSHALL")).await;
+        self.everywhere(hob_store::cmd("FLUSHALL")).await;
     }
 
     /// Loses all scripts.
     pub async fn flush_scripts(&self) {
-        self.everywhere(hob_hot::cmd("SCRIPT").arg("FLUSH").clone()).await;
+        self.everywhere(hob_store::cmd("SCRIPT").arg("FLUSH").clone()).await;
     }
 
-    async fn everywhere(&self, command: hob_hot::Cmd) {
-        let masters = self.hot.masters().await.unwrap_or_else(|error| panic!("no masters: {error}"));
+    async fn everywhere(&self, command: hob_store::Cmd) {
+        let masters = self.store.masters().await.unwrap_or_else(|error| panic!("no masters: {error}"));
         for master in masters {
             let done = master.run::<()>(command.clone()).await;
             done.unwrap_or_else(|error| panic!("{}: {error}", master.name()));
@@ -127,12 +127,12 @@ impl Store {
     }
 }
 
-async fn connect(url: &str) -> Hot {
+async fn connect(url: &str) -> Store {
     let address = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
     // A test's patience, not a service's: a busy machine is no reason to fail.
-    let hot = Hot::open(&address).unwrap_or_else(|error| panic!("{url}: {error}")).with_deadline(LIMIT);
-    hot.ping().await.unwrap_or_else(|error| panic!("{url}: {error}"));
-    hot
+    let store = Store::open(&address).unwrap_or_else(|error| panic!("{url}: {error}")).with_deadline(LIMIT);
+    store.ping().await.unwrap_or_else(|error| panic!("{url}: {error}"));
+    store
 }
 
 /// Runs one test's future; called by `every_store!` and `every_database!`.
@@ -145,42 +145,42 @@ pub fn run(test: impl Future<Output = ()>) {
 ///
 /// ```
 /// hob_testkit::every_store! {
-///     async fn what_is_written_can_be_read(store: Store) {
-///         let key = store.key("greeting", "1");
-///         store.hot().run::<()>(hob_hot::cmd("SET").arg(&key).arg("hello")).await.unwrap();
-///         assert_eq!(store.hot().run::<String>(hob_hot::cmd("GET").arg(&key)).await.unwrap(), "hello");
+///     async fn what_is_written_can_be_read(test_store: TestStore) {
+///         let key = test_store.key("greeting", "1");
+///         test_store.store().run::<()>(hob_store::cmd("SET").arg(&key).arg("hello")).await.unwrap();
+///         assert_eq!(test_store.store().run::<String>(hob_store::cmd("GET").arg(&key)).await.unwrap(), "hello");
 ///     }
 /// }
 /// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! every_store {
-    ($($(#[$about:meta])* async fn $name:ident($store:ident: Store) $body:block)*) => {$(
+    ($($(#[$about:meta])* async fn $name:ident($test_store:ident: TestStore) $body:block)*) => {$(
         $(#[$about])*
         mod $name {
             #[allow(unused_imports, reason = "a test may need nothing else")]
             use super::*;
 
-            async fn on_any_store($store: $crate::Store) $body
+            async fn on_any_store($test_store: $crate::TestStore) $body
 
             #[test]
             fn embedded_plain() {
-                $crate::run(async { on_any_store($crate::Store::embedded($crate::Layout::Plain)).await });
+                $crate::run(async { on_any_store($crate::TestStore::embedded($crate::Layout::Plain)).await });
             }
 
             #[test]
             fn embedded_tagged() {
-                $crate::run(async { on_any_store($crate::Store::embedded($crate::Layout::Tagged)).await });
+                $crate::run(async { on_any_store($crate::TestStore::embedded($crate::Layout::Tagged)).await });
             }
 
             #[test]
             fn on_redis() {
-                $crate::run(async { on_any_store($crate::Store::redis().await).await });
+                $crate::run(async { on_any_store($crate::TestStore::redis().await).await });
             }
 
             #[test]
             fn on_cluster() {
-                $crate::run(async { on_any_store($crate::Store::cluster().await).await });
+                $crate::run(async { on_any_store($crate::TestStore::cluster().await).await });
             }
         }
     )*};

@@ -24,8 +24,8 @@ pub mod signature;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_house::{House, Live};
-use hob_records::Records;
+use hob_database::Database;
+use hob_service::{Live, ServiceContext};
 use hob_web::{Changes, Routes};
 use tokio::sync::Notify;
 
@@ -42,7 +42,7 @@ use delivery::Patience;
 /// What tells people. Clones are handles to the same.
 #[derive(Clone, Debug)]
 pub struct Alerts {
-    house: House,
+    context: ServiceContext,
     probe: Probe,
     config: Live<Config>,
     /// Told when there are new deliveries.
@@ -52,18 +52,18 @@ pub struct Alerts {
 impl Alerts {
     /// Webhooks go the same guarded way as the probe's checks.
     #[must_use]
-    pub fn new(house: &House, probe: &Probe, config: Live<Config>) -> Self {
-        Self { house: house.clone(), probe: probe.clone(), config, entered: Arc::default() }
+    pub fn new(context: &ServiceContext, probe: &Probe, config: Live<Config>) -> Self {
+        Self { context: context.clone(), probe: probe.clone(), config, entered: Arc::default() }
     }
 
     /// Takes in and carries from now on; `changes` tell when there is something to take in.
     pub fn start(&self, changes: &Changes) {
         let (alerts, changes) = (self.clone(), changes.clone());
-        self.house.tasks.spawn("uptime alerts intake", move |task| {
+        self.context.tasks.spawn("uptime alerts intake", move |task| {
             intake::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
         });
         let alerts = self.clone();
-        self.house.tasks.spawn("uptime alerts couriers", move |task| courier::run(alerts.clone(), task));
+        self.context.tasks.spawn("uptime alerts couriers", move |task| courier::run(alerts.clone(), task));
     }
 
     #[must_use]
@@ -73,18 +73,18 @@ impl Alerts {
 
     /// Tells a channel that this is a test, once and now. `None`: there is no such channel.
     pub async fn test(&self, id: &ChannelId) -> Result<Option<Attempt>> {
-        if channel::by_id(self.records(), id).await?.is_none() {
+        if channel::by_id(self.database(), id).await?.is_none() {
             return Ok(None);
         }
-        let held = delivery::add_test(self.records(), id, self.lease()).await?;
+        let held = delivery::add_test(self.database(), id, self.lease()).await?;
         let once = Patience { most_attempts: 1, ..self.patience() };
         courier::carry(self, &held, once).await?;
-        let tried = delivery::attempts(self.records(), &[held.id.as_str()]).await?;
+        let tried = delivery::attempts(self.database(), &[held.id.as_str()]).await?;
         Ok(tried.into_iter().next())
     }
 
-    fn records(&self) -> &Records {
-        &self.house.records
+    fn database(&self) -> &Database {
+        &self.context.database
     }
 
     fn patience(&self) -> Patience {
@@ -97,7 +97,7 @@ impl Alerts {
         self.config.now().alert_timeout.get()
     }
 
-    /// How long a delivery is held: what it may take, and what the records may take to hear of it.
+    /// How long a delivery is held: what it may take, and what the database may take to hear of it.
     fn lease(&self) -> Duration {
         self.timeout() + self.config.now().grace.get()
     }

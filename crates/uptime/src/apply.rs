@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use hob_database::{Database, Transaction};
 use hob_document::{Document, Format, Mistake};
-use hob_house::config::Secrets;
-use hob_records::{Records, Transaction};
+use hob_service::config::Secrets;
 use serde::Deserialize;
 
 use crate::check::Invalid;
@@ -94,13 +94,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Carries the plan out in the records. Nodes that run see it within seconds.
-    pub async fn carry_out(&self, records: &Records) -> Result<()> {
+    /// Carries the plan out in the database. Nodes that run see it within seconds.
+    pub async fn carry_out(&self, database: &Database) -> Result<()> {
         for step in &self.steps {
             match step {
-                Step::Add { id, spec } => drop(monitor::add(records, id, spec).await?),
-                Step::Change { id, spec, .. } => drop(amend(records, id, spec).await?),
-                Step::Remove { id, .. } => drop(monitor::remove(records, id).await?),
+                Step::Add { id, spec } => drop(monitor::add(database, id, spec).await?),
+                Step::Change { id, spec, .. } => drop(amend(database, id, spec).await?),
+                Step::Remove { id, .. } => drop(monitor::remove(database, id).await?),
             }
         }
         Ok(())
@@ -149,7 +149,7 @@ fn differing(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
 }
 
 /// Edits a monitor; one that is paused by it has no open incident any more.
-pub(crate) async fn amend(records: &Records, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
+pub(crate) async fn amend(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
     let work = |tx: Transaction| async move {
         let edited = monitor::edit(&tx, id, spec).await?;
         if let Edited::Edited(monitor) = &edited
@@ -159,7 +159,7 @@ pub(crate) async fn amend(records: &Records, id: &MonitorId, spec: &MonitorSpec)
         }
         Ok(edited)
     };
-    records.write(work).await
+    database.write(work).await
 }
 
 impl fmt::Display for Plan {
@@ -198,7 +198,7 @@ mod tests {
         let spec: MonitorSpec = Document::parse(yaml, Format::Yaml, 1000).unwrap().read().unwrap();
         let (check, assertions) = spec.read().unwrap();
         let id = MonitorId::new(id).unwrap();
-        let created_at = hob_records::UnixMs(0);
+        let created_at = hob_database::UnixMs(0);
         Monitor { id, generation: 1, spec, check, assertions, token: None, created_at }
     }
 

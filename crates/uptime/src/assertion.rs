@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use hob_expression::{JsonPath, Mistake};
-use hob_house::Period;
+use hob_service::Period;
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 

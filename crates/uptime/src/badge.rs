@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use hob_web::{Access, Caller, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
@@ -90,8 +90,8 @@ fn latency(last_ms: Option<u64>) -> Badge {
 
 async fn availability(uptime: &Uptime, monitor: &Monitor) -> Result<Badge, Problem> {
     let now =
-        uptime.records().read(|snapshot| async move { Ok::<UnixMs, crate::Error>(snapshot.now()) }).await?;
-    let downtime = history::availability(uptime.records(), std::slice::from_ref(&monitor.id), now).await?;
+        uptime.database().read(|snapshot| async move { Ok::<UnixMs, crate::Error>(snapshot.now()) }).await?;
+    let downtime = history::availability(uptime.database(), std::slice::from_ref(&monitor.id), now).await?;
     Ok(share(downtime.uptime(monitor, Period::Month)))
 }
 

@@ -1,13 +1,13 @@
-//! What the dashboard and the API show of monitors (U7): from hot state alone, in one round trip for all states and one
+//! What the dashboard and the API show of monitors (U7): from the store alone, in one round trip for all states and one
 //! for the rows that are looked at.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_hot::cmd;
-use hob_hot::mend::{self, Kind};
 use hob_schema::Shard;
+use hob_store::cmd;
+use hob_store::mend::{self, Kind};
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -100,13 +100,13 @@ impl Uptime {
         let keys = self.schedule().keys();
         let call = |monitor: &Arc<Monitor>| cmd("HGETALL").arg(keys.status(&monitor.id)).clone().into();
         let calls: Vec<_> = monitors.iter().map(call).collect();
-        let hot = &self.inner.house.hot;
+        let store = &self.inner.context.store;
         let mut rows = Vec::with_capacity(monitors.len());
-        for (monitor, answer) in monitors.iter().zip(hot.batch(&calls).await) {
+        for (monitor, answer) in monitors.iter().zip(store.batch(&calls).await) {
             let fields: HashMap<String, String> = match answer {
                 // One key that an outsider has replaced must not hide the other monitors.
                 Err(error) if error.is_wrong_type() => {
-                    mend::mend(hot, &[(keys.status(&monitor.id), Kind::Hash)]).await?;
+                    mend::mend(store, &[(keys.status(&monitor.id), Kind::Hash)]).await?;
                     HashMap::new()
                 }
                 answer => read(answer?)?,
@@ -139,7 +139,7 @@ impl Schedule {
         let call = |shard: &Shard| cmd("HGETALL").arg(self.keys.standing(*shard)).clone().into();
         let calls: Vec<_> = shards.iter().map(call).collect();
         let mut board = Board::default();
-        for (shard, answer) in shards.iter().zip(self.hot.batch(&calls).await) {
+        for (shard, answer) in shards.iter().zip(self.store.batch(&calls).await) {
             let fields: Vec<(String, String)> = match answer {
                 Err(error) if error.is_wrong_type() => {
                     self.mend(*shard).await?;
@@ -162,8 +162,8 @@ impl Schedule {
     }
 }
 
-fn read<T: hob_hot::FromRedisValue>(value: hob_hot::Value) -> Result<T> {
-    Ok(T::from_redis_value(value).map_err(|error| hob_hot::Error::Reply(error.to_string()))?)
+fn read<T: hob_store::FromRedisValue>(value: hob_store::Value) -> Result<T> {
+    Ok(T::from_redis_value(value).map_err(|error| hob_store::Error::Reply(error.to_string()))?)
 }
 
 impl Board {

@@ -19,7 +19,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         troubles: Vec::new(),
     };
     let Ok(board) = uptime.board().await else {
-        (card.tone, card.word) = (Tone::Bad, "hot state is away".to_owned());
+        (card.tone, card.word) = (Tone::Bad, "the store is away".to_owned());
         return card;
     };
     let tally = board.tally(&monitors);

@@ -6,7 +6,7 @@ mod spec;
 use std::fmt;
 use std::str::FromStr;
 
-use hob_house::config::SecretName;
+use hob_service::config::SecretName;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 use utoipa::ToSchema;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use hob_house::{Period, SecretRef};
+use hob_service::{Period, SecretRef};
 use ipnet::IpNet;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject as _;
 use crate::error::{Error, Result};
 use crate::probe::{Limits, Targets};
 
-hob_house::section! {
+hob_service::section! {
     /// Uptime: checks, incidents, alerts, the status page.
     pub struct Config("uptime") {
         /// How many checks this node runs at a time. 0 runs none: the node only shows what others found.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hob_house::Task;
+use hob_service::Task;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -30,7 +30,7 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
         return Ok(());
     };
     let begun = Instant::now();
-    tokio::spawn(serve(listener, begun, uptime.inner.house.tasks.stop_token()));
+    tokio::spawn(serve(listener, begun, uptime.inner.context.tasks.stop_token()));
     let mut token = None;
     for (id, spec) in world(address) {
         if let Added::Added(monitor) = uptime.add(MonitorId::new(id).ok(), &spec).await? {
@@ -38,7 +38,7 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
         }
     }
     let this = uptime.clone();
-    uptime.inner.house.tasks.spawn("uptime: demo", move |task: Task| {
+    uptime.inner.context.tasks.spawn("uptime: demo", move |task: Task| {
         let (this, token) = (this.clone(), token.clone().unwrap_or_default());
         async move {
             loop {

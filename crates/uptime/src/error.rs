@@ -8,13 +8,13 @@ use hob_web::Problem;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Hot(#[from] hob_hot::Error),
+    Store(#[from] hob_store::Error),
     #[error(transparent)]
-    Records(#[from] hob_records::Error),
+    Database(#[from] hob_database::Error),
     #[error("bad key prefix: {0}")]
     Keys(String),
     /// Records that this program did not write, or a later one did.
-    #[error("the records hold {0}")]
+    #[error("the database holds {0}")]
     Unreadable(String),
     #[error("cannot read root certificates from {path}: {reason}", path = path.display())]
     Roots { path: PathBuf, reason: String },
@@ -23,8 +23,8 @@ pub enum Error {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
-            Error::Hot(error) => error.into(),
-            Error::Records(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Database(error) => error.into(),
             error => Self::internal(error),
         }
     }

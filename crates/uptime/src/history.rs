@@ -5,7 +5,7 @@ mod query;
 mod summary;
 mod writer;
 
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 
 pub use latencies::Latencies;
 pub use query::{Downtime, Period, Point, Points, ResultRow, Span, availability, latest, points};
@@ -16,7 +16,7 @@ pub(crate) use writer::{Intake, Waiting, intake, write_results};
 use crate::keys::MonitorId;
 use crate::state::State;
 
-/// One result on its way into the records.
+/// One result on its way into the database.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub monitor: MonitorId,

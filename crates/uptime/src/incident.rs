@@ -1,11 +1,11 @@
-//! Incidents in the records (U3 U5 U6 U8): opened, told, acknowledged, annotated, resolved. Each change is idempotent
+//! Incidents in the database (U3 U5 U6 U8): opened, told, acknowledged, annotated, resolved. Each change is idempotent
 //! on the monitor and the fence of the check that found it, and is written together with the event that alerts
 //! follow from.
 
 mod event;
 mod table;
 
-use hob_records::{Read, Records, Transaction, UnixMs, sql};
+use hob_database::{Database, Read, Transaction, UnixMs, sql};
 
 pub use event::{INCIDENTS, IncidentEvent, What};
 pub use table::{Filter, Incident, Note, Resolution, by_id, newest, notes, open, overlapping};
@@ -34,9 +34,9 @@ pub enum Acknowledged {
     Unknown,
 }
 
-/// Brings a change into the records, and says whether somebody is told of the incident. Done twice, it is done once.
-pub async fn settle(records: &Records, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
-    records
+/// Brings a change into the database, and says whether somebody is told of the incident. Done twice, it is done once.
+pub async fn settle(database: &Database, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
+    database
         .write(|tx| async move {
             match change.change {
                 Change::Opened => open_incident(&tx, monitor, change, news).await,
@@ -101,7 +101,7 @@ pub async fn resolve(
 /// Tells of open incidents whose maintenance window is over, and again of those that go on. Answers with the ids of
 /// those that somebody was told of for the first time.
 pub async fn remind(
-    records: &Records,
+    database: &Database,
     monitor: &Monitor,
     incident: &Incident,
     news: News,
@@ -109,7 +109,7 @@ pub async fn remind(
     if news == News::Maintenance || incident.acknowledged_at.is_some() {
         return Ok(None);
     }
-    records
+    database
         .write(|tx| async move {
             let Some(open) = open_of(&tx, &monitor.id).await?.filter(|open| open.id == incident.id) else {
                 return Ok(None);
@@ -135,8 +135,8 @@ pub async fn remind(
 }
 
 /// Somebody takes care: no more reminders.
-pub async fn acknowledge(records: &Records, id: &str, who: &str) -> Result<Acknowledged> {
-    records
+pub async fn acknowledge(database: &Database, id: &str, who: &str) -> Result<Acknowledged> {
+    database
         .write(|tx| async move {
             let update = sql("UPDATE uptime_incident SET acknowledged_at = $2, acknowledged_by = $3
                               WHERE id = $1 AND acknowledged_at IS NULL AND resolved_at IS NULL");
@@ -155,9 +155,9 @@ pub const MOST_NOTES: u64 = 100;
 pub const LONGEST_NOTE: usize = 4000;
 
 /// Adds a note; `None` if there is no such incident, or it has too many.
-pub async fn annotate(records: &Records, id: &str, author: &str, text: &str) -> Result<Option<Note>> {
+pub async fn annotate(database: &Database, id: &str, author: &str, text: &str) -> Result<Option<Note>> {
     let note_id = &format!("n{:012x}", rand::random::<u64>() >> 16);
-    records
+    database
         .write(|tx| async move {
             let notes = sql("SELECT count(*) FROM uptime_note WHERE incident_id = $1").bind(id);
             let (count,): (u64,) = tx.one(notes).await?;

@@ -2,7 +2,7 @@
 //!
 //! What is watched is a [`monitor`]; its [`schedule`] says when its turn is and who checks it; a [`check`] is run by a
 //! probe; [`record`] moves how it stands ([`state`]), and what others read of it, in one script; an [`incident`] keeps
-//! its outages. Hot state is disposable: [`rebuild`](Schedule::rebuild) brings it back from the records.
+//! its outages. The store is disposable: [`rebuild`](Schedule::rebuild) brings it back from the database.
 
 pub mod alert;
 pub mod apply;
@@ -44,5 +44,5 @@ pub use schedule::Schedule;
 pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
 
 /// The tables of this service.
-pub const MIGRATIONS: hob_records::Migrations =
-    hob_records::migrations!("uptime": "0001_monitors", "0002_history", "0003_alerts");
+pub const MIGRATIONS: hob_database::Migrations =
+    hob_database::migrations!("uptime": "0001_monitors", "0002_history", "0003_alerts");

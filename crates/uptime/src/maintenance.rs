@@ -1,7 +1,7 @@
 //! Maintenance windows: times in which a failure is no news. Checks go on, and incidents are kept, but nobody is told,
 //! and the time does not count as downtime.
 
-use hob_records::{Query, Read, Records, UnixMs, from_row, sql};
+use hob_database::{Database, Query, Read, UnixMs, from_row, sql};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -88,25 +88,25 @@ pub async fn all(on: &impl Read) -> Result<Vec<Maintenance>> {
     on.all(select).await?.into_iter().map(Row::maintenance).collect()
 }
 
-pub async fn add(records: &Records, spec: &MaintenanceSpec) -> Result<Maintenance> {
+pub async fn add(database: &Database, spec: &MaintenanceSpec) -> Result<Maintenance> {
     let id = &format!("w{:012x}", rand::random::<u64>() >> 16);
     let covers = &serde_json::to_string(&spec.covers).unwrap_or_default();
-    let add = |tx: hob_records::Transaction| async move {
+    let add = |tx: hob_database::Transaction| async move {
         let old = sql("DELETE FROM uptime_maintenance WHERE ends_at < $1").bind(UnixMs(tx.now().0 - KEPT_MS));
         tx.execute(old).await?;
         let insert = sql("INSERT INTO uptime_maintenance (id, title, covers, starts_at, ends_at)
                           VALUES ($1, $2, $3, $4, $5)");
         let insert = insert.bind(id.as_str()).bind(spec.title.as_str()).bind(covers.as_str());
         tx.execute(insert.bind(spec.starts_at_ms).bind(spec.ends_at_ms)).await?;
-        Ok::<_, hob_records::Error>(())
+        Ok::<_, hob_database::Error>(())
     };
-    records.write(add).await?;
+    database.write(add).await?;
     Ok(Maintenance { id: id.clone(), spec: spec.clone() })
 }
 
 /// Removes a window; whether there was one.
-pub async fn remove(records: &Records, id: &str) -> Result<bool> {
-    Ok(records.execute(sql("DELETE FROM uptime_maintenance WHERE id = $1").bind(id)).await? == 1)
+pub async fn remove(database: &Database, id: &str) -> Result<bool> {
+    Ok(database.execute(sql("DELETE FROM uptime_maintenance WHERE id = $1").bind(id)).await? == 1)
 }
 
 impl Row {

@@ -1,6 +1,6 @@
-//! How much memory monitors take in hot state (U9).
+//! How much memory monitors take in the store (U9).
 
-use hob_hot::{Call, cmd};
+use hob_store::{Call, cmd};
 use hob_web::Footprint;
 
 use crate::error::Result;
@@ -40,8 +40,8 @@ impl Uptime {
 
     async fn sum(&self, calls: &[Call]) -> Result<u64> {
         let mut sum = 0;
-        for answer in self.inner.house.hot.batch(calls).await {
-            if let hob_hot::Value::Int(bytes) = answer? {
+        for answer in self.inner.context.store.batch(calls).await {
+            if let hob_store::Value::Int(bytes) = answer? {
                 sum += u64::try_from(bytes).unwrap_or(0);
             }
         }

@@ -1,6 +1,6 @@
 //! What uptime exports at `/metrics`.
 
-use hob_house::Metric;
+use hob_service::Metric;
 use hob_web::Footprint;
 use metrics::{counter, gauge, histogram};
 
@@ -22,8 +22,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::counter(UNJUDGED, "Failures not judged since this node's own network was gone."),
     Metric::counter(LEFT_OUT, "Results left out of the history by a full queue."),
     Metric::counter(ALERTS, "Attempts to deliver an alert, by channel and outcome."),
-    Metric::gauge(MEMORY, "What all monitors take in hot state."),
-    Metric::gauge(MEMORY_EACH, "What a monitor takes in hot state."),
+    Metric::gauge(MEMORY, "What all monitors take in the store."),
+    Metric::gauge(MEMORY_EACH, "What a monitor takes in the store."),
 ];
 
 /// A check was recorded; `outcome` is `ok` or the class of the failure.

@@ -1,11 +1,11 @@
-//! Monitors: what people write, what it means, and their table in the records.
+//! Monitors: what people write, what it means, and their table in the database.
 
 mod spec;
 mod table;
 
 use std::time::Duration;
 
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 
 pub use crate::keys::MonitorId;
 pub use spec::MonitorSpec;

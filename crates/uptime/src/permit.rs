@@ -1,8 +1,8 @@
 //! Whether a monitor or a channel may use the secrets that it names: asked when it is saved, so that the mistake is seen
 //! by whoever makes it, and again whenever a secret is used, since `hob.toml` may have changed in between.
 
-use hob_house::Section as _;
-use hob_house::config::{Destination, Secret, SecretName, SecretRefused, Secrets};
+use hob_service::Section as _;
+use hob_service::config::{Destination, Secret, SecretName, SecretRefused, Secrets};
 use http::header::HOST;
 use url::Url;
 

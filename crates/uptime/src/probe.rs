@@ -21,7 +21,7 @@ mod trace;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hob_house::config::Secrets;
+use hob_service::config::Secrets;
 
 use crate::assertion::{self, Assertion, Facts};
 use crate::check::{AssertionResult, Check, Failure, FailureClass, Observation, Outcome};

@@ -1,13 +1,13 @@
-//! Hot state that was lost comes back from the records, shard by shard: everybody who was down is down, nobody is up
+//! The store that was lost comes back from the database, shard by shard: everybody who was down is down, nobody is up
 //! before a check says so, and the first checks are spread over one interval by the monitors' own grids.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hob_hot::epoch::{Epoch, MARKER};
-use hob_hot::{CLOCK, Reply, Script};
-use hob_records::Records;
+use hob_database::Database;
 use hob_schema::Shard;
+use hob_store::epoch::{Epoch, MARKER};
+use hob_store::{CLOCK, Reply, Script};
 
 use crate::error::Result;
 use crate::incident::{self, Incident};
@@ -42,28 +42,28 @@ enum Restored {
 
 impl Schedule {
     /// Takes up the shards as they are in the store, and rebuilds those that are not there.
-    pub async fn open(&self, records: &Records, grace: Duration) -> Result<()> {
+    pub async fn open(&self, database: &Database, grace: Duration) -> Result<()> {
         for shard in self.shards() {
-            self.rebuild(records, shard, grace).await?;
+            self.rebuild(database, shard, grace).await?;
         }
         Ok(())
     }
 
     /// Rebuilds a shard that was found lost, helps another node that does, or takes up what was rebuilt since.
-    pub async fn rebuild(&self, records: &Records, shard: Shard, grace: Duration) -> Result<()> {
+    pub async fn rebuild(&self, database: &Database, shard: Shard, grace: Duration) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let epoch = match self.prepare(records, shard).await? {
+            let epoch = match self.prepare(database, shard).await? {
                 Prepared::Done(epoch) => {
                     self.set_epoch(shard, epoch);
                     return Ok(());
                 }
                 Prepared::Going(epoch) => epoch,
             };
-            if self.restore(records, shard, epoch, grace).await? == Restored::All
+            if self.restore(database, shard, epoch, grace).await? == Restored::All
                 && self.finish_rebuild(shard, epoch).await? == Restored::All
             {
                 self.set_epoch(shard, epoch);
-                tracing::info!(shard = shard.number(), %epoch, "rebuilt a part of the hot state");
+                tracing::info!(shard = shard.number(), %epoch, "rebuilt a part of the store");
                 return Ok(());
             }
         }
@@ -72,12 +72,12 @@ impl Schedule {
     }
 
     /// Joins a rebuild, or begins one in an epoch that no shard has had: so no fence is given out twice.
-    async fn prepare(&self, records: &Records, shard: Shard) -> Result<Prepared> {
+    async fn prepare(&self, database: &Database, shard: Shard) -> Result<Prepared> {
         if let Some(prepared) = self.try_prepare(shard, None).await? {
             return Ok(prepared);
         }
-        let known = records.epoch().await?.0.max(self.epoch(shard));
-        let raised = records.raise_epoch(hob_records::Epoch(known)).await?;
+        let known = database.epoch().await?.0.max(self.epoch(shard));
+        let raised = database.raise_epoch(hob_database::Epoch(known)).await?;
         let prepared = self.try_prepare(shard, Some(Epoch::new(raised.0)?)).await?;
         Ok(prepared.unwrap_or(Prepared::Going(Epoch::new(raised.0)?)))
     }
@@ -103,13 +103,13 @@ impl Schedule {
 
     async fn restore(
         &self,
-        records: &Records,
+        database: &Database,
         shard: Shard,
         epoch: Epoch,
         grace: Duration,
     ) -> Result<Restored> {
-        let monitors = monitor::all(records).await?;
-        let down = incident::open(records).await?;
+        let monitors = monitor::all(database).await?;
+        let down = incident::open(database).await?;
         let down: HashMap<&MonitorId, &Incident> = down.iter().map(|open| (&open.monitor_id, open)).collect();
         let mine = |monitor: &&Monitor| !monitor.spec.paused && self.shard_of(&monitor.id) == shard;
         let monitors: Vec<&Monitor> = monitors.iter().filter(mine).collect();
@@ -139,9 +139,9 @@ impl Schedule {
     }
 }
 
-/// A monitor that the records say is down.
+/// A monitor that the database says is down.
 fn standing_of(open: &Incident) -> Standing {
-    let ms = |time: hob_records::UnixMs| u64::try_from(time.0).unwrap_or(0);
+    let ms = |time: hob_database::UnixMs| u64::try_from(time.0).unwrap_or(0);
     Standing {
         state: State::Down,
         failures: open.failures.max(1),

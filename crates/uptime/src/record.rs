@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use hob_hot::epoch::{Fence, MARKER, Outcome};
-use hob_hot::{CLOCK, Reply, Script};
 use hob_schema::Shard;
+use hob_store::epoch::{Fence, MARKER, Outcome};
+use hob_store::{CLOCK, Reply, Script};
 
 use crate::check::{AssertionResult, FailureClass, Observation, Phases};
 use crate::error::Result;
@@ -45,7 +45,7 @@ pub enum Refusal {
     Stale,
 }
 
-/// A change between up and down that is not in the records yet.
+/// A change between up and down that is not in the database yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsettled {
     pub id: MonitorId,
@@ -99,10 +99,10 @@ impl Schedule {
         Ok(outcome?)
     }
 
-    /// The changes of a shard that are not in the records yet.
+    /// The changes of a shard that are not in the database yet.
     pub async fn unsettled(&self, shard: Shard) -> Result<Vec<Unsettled>> {
         let key = self.keys.unsettled(shard);
-        let all: Vec<(String, String)> = self.run(shard, hob_hot::cmd("HGETALL").arg(&key)).await?;
+        let all: Vec<(String, String)> = self.run(shard, hob_store::cmd("HGETALL").arg(&key)).await?;
         let mut changes = Vec::with_capacity(all.len());
         for (id, text) in all {
             match Unsettled::read(&id, &text) {
@@ -110,14 +110,14 @@ impl Schedule {
                 None => {
                     // Kept, it would hold every other change of the monitor back for ever.
                     tracing::warn!(monitor = id, "an unsettled change cannot be read, and was dropped");
-                    self.run::<u64>(shard, hob_hot::cmd("HDEL").arg(&key).arg(id)).await?;
+                    self.run::<u64>(shard, hob_store::cmd("HDEL").arg(&key).arg(id)).await?;
                 }
             }
         }
         Ok(changes)
     }
 
-    /// Notes that a change is in the records.
+    /// Notes that a change is in the database.
     pub async fn settle(&self, change: &Unsettled, told: Told) -> Result<()> {
         let shard = self.shard_of(&change.id);
         let unsettled = self.keys.unsettled(shard);
@@ -154,7 +154,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The change that this result makes, to be brought into the records.
+    /// The change that this result makes, to be brought into the database.
     #[must_use]
     pub fn unsettled(&self) -> Option<Unsettled> {
         let failure = self.observation.failure();

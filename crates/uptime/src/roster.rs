@@ -1,10 +1,10 @@
-//! What this node knows of the monitors and maintenance windows: a copy of the records that is read again when it is
+//! What this node knows of the monitors and maintenance windows: a copy of the database that is read again when it is
 //! found old. Whoever claims a monitor compares generations, so an old copy decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hob_records::{Records, UnixMs};
+use hob_database::{Database, UnixMs};
 use parking_lot::RwLock;
 
 use crate::error::Result;
@@ -15,7 +15,7 @@ use crate::monitor::{self, Monitor};
 
 #[derive(Debug)]
 pub(crate) struct Roster {
-    records: Records,
+    database: Database,
     monitors: RwLock<HashMap<MonitorId, Arc<Monitor>>>,
     /// The same in the order in which they are shown, until one changes.
     sorted: RwLock<Option<Arc<[Arc<Monitor>]>>>,
@@ -23,9 +23,9 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    pub(crate) async fn open(records: &Records) -> Result<Self> {
+    pub(crate) async fn open(database: &Database) -> Result<Self> {
         let roster = Self {
-            records: records.clone(),
+            database: database.clone(),
             monitors: RwLock::default(),
             sorted: RwLock::default(),
             windows: RwLock::default(),
@@ -36,7 +36,7 @@ impl Roster {
 
     /// Reads everything again.
     pub(crate) async fn refresh(&self) -> Result<()> {
-        let monitors = monitor::all(&self.records).await?;
+        let monitors = monitor::all(&self.database).await?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), Arc::new(monitor))).collect();
         *self.monitors.write() = monitors;
         *self.sorted.write() = None;
@@ -44,13 +44,13 @@ impl Roster {
     }
 
     pub(crate) async fn refresh_windows(&self) -> Result<()> {
-        *self.windows.write() = maintenance::all(&self.records).await?.into();
+        *self.windows.write() = maintenance::all(&self.database).await?.into();
         Ok(())
     }
 
     /// Reads one monitor again.
     pub(crate) async fn refresh_one(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
-        match monitor::by_id(&self.records, id).await? {
+        match monitor::by_id(&self.database, id).await? {
             Some(monitor) => Ok(Some(self.put(monitor))),
             None => {
                 self.monitors.write().remove(id);
@@ -78,7 +78,7 @@ impl Roster {
         self.monitors.read().get(id).map(Arc::clone)
     }
 
-    /// The monitor in this generation or a later one, from the records if it must be.
+    /// The monitor in this generation or a later one, from the database if it must be.
     pub(crate) async fn at(&self, id: &MonitorId, generation: u64) -> Result<Option<Arc<Monitor>>> {
         match self.get(id) {
             Some(monitor) if monitor.generation >= generation => Ok(Some(monitor)),

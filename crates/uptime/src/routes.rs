@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Routes<Uptime> {
 impl Uptime {
     /// Writes down who did what. That it was done is not undone when this fails.
     pub(crate) async fn note(&self, caller: &Caller, what: &str, detail: &str) {
-        if let Err(error) = Audit::new(self.records()).record(caller.name(), what, detail).await {
+        if let Err(error) = Audit::new(self.database()).record(caller.name(), what, detail).await {
             tracing::warn!(%error, what, detail, "not in the audit trail");
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hob_hot::epoch::{Epoch, Fence, MARKER, Outcome};
-use hob_hot::mend::{self, Kind};
-use hob_hot::{CLOCK, Call, FromRedisValue, Hot, Reply, Script, cmd};
 use hob_schema::{Key, Layout, Shard};
+use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
+use hob_store::mend::{self, Kind};
+use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, cmd};
 
 use crate::error::{Error, Result};
 use crate::keys::{Keys, MonitorId};
@@ -26,7 +26,7 @@ static RELEASE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("
 /// The schedule of all monitors. Clones are handles to the same.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    pub(crate) hot: Hot,
+    pub(crate) store: Store,
     pub(crate) keys: Keys,
     /// The epoch that this node knows each shard to be of.
     epochs: Arc<[AtomicU32]>,
@@ -85,11 +85,11 @@ pub enum Leaving {
 }
 
 impl Schedule {
-    pub fn new(hot: &Hot, layout: Layout) -> Result<Self> {
+    pub fn new(store: &Store, layout: Layout) -> Result<Self> {
         let keys = Keys::from_env(layout, &|name| std::env::var(name).ok());
         let keys = keys.map_err(|error| Error::Keys(error.to_string()))?;
         let epochs = keys.space().shards().map(|_| AtomicU32::new(0)).collect();
-        Ok(Self { hot: hot.clone(), keys, epochs })
+        Ok(Self { store: store.clone(), keys, epochs })
     }
 
     pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
@@ -118,11 +118,11 @@ impl Schedule {
     /// Claims at most `most` monitors of a shard that are due, or that a dead worker left behind.
     pub async fn claim(&self, shard: Shard, most: u32) -> Result<Outcome<Claims>> {
         let call = CLAIM.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(most);
-        let reply: Reply = self.run(shard, call.arg(self.hot.clock().us())).await?;
+        let reply: Reply = self.run(shard, call.arg(self.store.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| {
             let (now_ms, turn_ms, dropped): (u64, String, usize) =
                 (reply.next()?, reply.next()?, reply.next()?);
-            let dropped = (0..dropped).map(|_| reply.next()).collect::<hob_hot::Result<_>>()?;
+            let dropped = (0..dropped).map(|_| reply.next()).collect::<hob_store::Result<_>>()?;
             let mut claims = Vec::with_capacity(reply.left() / 3);
             while reply.left() > 0 {
                 let id: String = reply.next()?;
@@ -139,7 +139,7 @@ impl Schedule {
     pub async fn seize(&self, id: &MonitorId) -> Result<Outcome<Option<Claim>>> {
         let shard = self.shard_of(id);
         let call = SEIZE.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(id.as_str());
-        let reply: Reply = self.run(shard, call.arg(self.hot.clock().us())).await?;
+        let reply: Reply = self.run(shard, call.arg(self.store.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| match reply.word() {
             "unknown" => Ok(None),
             "claimed" => {
@@ -196,7 +196,7 @@ impl Schedule {
 
     /// The store's time, as a shard has seen it.
     pub async fn now_ms(&self, shard: Shard) -> Result<u64> {
-        let call = NOW.on(&[self.keys.marker(shard)]).arg(self.hot.clock().us());
+        let call = NOW.on(&[self.keys.marker(shard)]).arg(self.store.clock().us());
         let mut reply: Reply = self.run(shard, call).await?;
         Ok(reply.next()?)
     }
@@ -205,24 +205,24 @@ impl Schedule {
     /// run once more.
     pub(crate) async fn run<T: FromRedisValue>(&self, shard: Shard, call: impl Into<Call>) -> Result<T> {
         let call = call.into();
-        match self.hot.run(call.clone()).await {
+        match self.store.run(call.clone()).await {
             Err(error) if error.is_wrong_type() => {
                 self.mend(shard).await?;
-                Ok(self.hot.run(call).await?)
+                Ok(self.store.run(call).await?)
             }
             answer => Ok(answer?),
         }
     }
 
     /// Deletes those keys of a shard that are of the wrong type. A turn or a lease that is lost with them comes back with
-    /// the next reconciliation. What the others held only the records know: the shard counts as lost, and is rebuilt.
+    /// the next reconciliation. What the others held only the database knows: the shard counts as lost, and is rebuilt.
     pub(crate) async fn mend(&self, shard: Shard) -> Result<()> {
         let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
         let turns = [(schedule, Kind::Zset), (leases, Kind::Zset)];
-        mend::mend(&self.hot, &turns).await?;
+        mend::mend(&self.store, &turns).await?;
         let rest = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
-        if !mend::mend(&self.hot, &rest).await?.is_empty() {
-            self.hot.run::<u64>(cmd("DEL").arg(marker)).await?;
+        if !mend::mend(&self.store, &rest).await?.is_empty() {
+            self.store.run::<u64>(cmd("DEL").arg(marker)).await?;
         }
         Ok(())
     }
@@ -240,9 +240,9 @@ impl Schedule {
     }
 }
 
-fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_hot::Result<Claim> {
+fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_store::Result<Claim> {
     let (text, unsettled): (String, u8) = (reply.next()?, reply.next()?);
-    let bad = || hob_hot::Error::Reply(format!("the standing of {id} is {text:?}"));
+    let bad = || hob_store::Error::Reply(format!("the standing of {id} is {text:?}"));
     let mut words = text.splitn(5, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();
     let (generation, _lease, fence, slot_ms) =

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = MonitorState)]
 pub enum State {
-    /// Never checked since it was added, or since hot state was lost.
+    /// Never checked since it was added, or since the store was lost.
     Pending,
     Up,
     /// A check failed; it is tried again before anybody is told.
@@ -60,7 +60,7 @@ pub struct Thresholds {
     pub recoveries: u32,
 }
 
-/// Whether the monitor's last change between up and down is in the records.
+/// Whether the monitor's last change between up and down is in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     Yes,
@@ -68,7 +68,7 @@ pub enum Settled {
     No,
 }
 
-/// A change that the records must know of.
+/// A change that the database must know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Opened,
@@ -264,7 +264,7 @@ mod tests {
 
     /// U8
     #[test]
-    fn no_change_is_made_while_the_last_one_is_not_in_the_records() {
+    fn no_change_is_made_while_the_last_one_is_not_in_the_database() {
         let suspect = Standing { state: State::Suspect, failures: 3, first_failure_ms: 1, ..Standing::NEW };
         let (held, change) = suspect.after(Verdict::Bad, 5, TWO_RETRIES, Settled::No);
         assert_eq!((held.state, held.first_failure_ms, change), (State::Suspect, 1, None));

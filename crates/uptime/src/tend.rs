@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_hot::{BusEvent, Topic, cmd};
-use hob_house::Task;
 use hob_schema::Shard;
+use hob_service::Task;
+use hob_store::{BusEvent, Topic, cmd};
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -23,7 +23,7 @@ use crate::worker;
 /// How soon changes are seen that nobody told of, such as those of `hob uptime apply`.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const SETTLE_EVERY: Duration = Duration::from_secs(2);
-/// Whoever found a change brings it into the records itself; others help when it took longer than this.
+/// Whoever found a change brings it into the database itself; others help when it took longer than this.
 const HELP_AFTER_MS: u64 = 3_000;
 const REMIND_EVERY: Duration = Duration::from_secs(10);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const SUMMARIZE_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn start(uptime: &Uptime) {
-    let tasks = &uptime.inner.house.tasks;
+    let tasks = &uptime.inner.context.tasks;
     let this = uptime.clone();
     tasks.spawn("uptime: check", move |task| worker::work(this.clone(), task));
     let this = uptime.clone();
@@ -39,7 +39,7 @@ pub(crate) fn start(uptime: &Uptime) {
         let this = this.clone();
         async move {
             let mut waiting = this.inner.waiting.lock().await;
-            history::write_results(this.records(), &mut waiting, &task).await;
+            history::write_results(this.database(), &mut waiting, &task).await;
         }
     });
     let this = uptime.clone();
@@ -55,8 +55,8 @@ pub(crate) fn start(uptime: &Uptime) {
     every(uptime, "uptime: measure", MEASURE_EVERY, async |uptime| uptime.measure().await);
     every(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
-        history::summarize(uptime.records(), &monitors, now()).await?;
-        history::trim(uptime.records(), &uptime.config(), now()).await
+        history::summarize(uptime.database(), &monitors, now()).await?;
+        history::trim(uptime.database(), &uptime.config(), now()).await
     });
 }
 
@@ -67,7 +67,7 @@ where
     F: Future<Output = Result<()>> + Send + 'static,
 {
     let this = uptime.clone();
-    uptime.inner.house.tasks.spawn(name, move |task: Task| {
+    uptime.inner.context.tasks.spawn(name, move |task: Task| {
         let (this, round) = (this.clone(), round.clone());
         async move {
             while task.pause(pause).await {
@@ -80,10 +80,10 @@ where
     });
 }
 
-/// Reconciles when the records have other monitors than they had, and the first time: they may have changed since they
+/// Reconciles when the database has other monitors than they had, and the first time: they may have changed since they
 /// were read at the start.
 async fn look(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
-    let now = monitor::edition(uptime.records()).await?;
+    let now = monitor::edition(uptime.database()).await?;
     let before = seen.lock().replace(now);
     if before != Some(now) {
         reconcile(uptime).await?;
@@ -96,7 +96,7 @@ async fn look(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
 /// Reads again what other nodes have changed.
 async fn listen(uptime: Uptime, task: Task) {
     let channel = uptime.schedule().keys().changed_channel();
-    let bus = uptime.inner.house.hot.bus();
+    let bus = uptime.inner.context.store.bus();
     while !task.stopping() {
         let Ok(mut heard) = bus.subscribe(&[Topic::channel(&channel)]).await else {
             task.pause(Duration::from_secs(1)).await;
@@ -126,7 +126,7 @@ async fn listen(uptime: Uptime, task: Task) {
     }
 }
 
-/// Brings changes into the records that whoever found them could not.
+/// Brings changes into the database that whoever found them could not.
 pub(crate) async fn settle_all(uptime: &Uptime) -> Result<()> {
     for shard in uptime.schedule().shards() {
         let now_ms = uptime.schedule().now_ms(shard).await?;
@@ -147,13 +147,13 @@ pub(crate) async fn settle_all(uptime: &Uptime) -> Result<()> {
 
 /// Tells of incidents whose maintenance window is over, and again of those that go on.
 pub(crate) async fn remind_all(uptime: &Uptime) -> Result<()> {
-    for open in incident::open(uptime.records()).await? {
+    for open in incident::open(uptime.database()).await? {
         let Some(monitor) = uptime.inner.roster.at(&open.monitor_id, 0).await? else { continue };
         let news = uptime.inner.roster.news(&monitor, now());
-        if incident::remind(uptime.records(), &monitor, &open, news).await?.is_some() {
+        if incident::remind(uptime.database(), &monitor, &open, news).await?.is_some() {
             let told = Unsettled {
                 id: open.monitor_id,
-                fence: hob_hot::epoch::Fence::from_u64(open.opened_fence),
+                fence: hob_store::epoch::Fence::from_u64(open.opened_fence),
                 change: Change::Opened,
                 at_ms: 0,
                 first_failure_ms: 0,
@@ -167,7 +167,7 @@ pub(crate) async fn remind_all(uptime: &Uptime) -> Result<()> {
     Ok(())
 }
 
-/// Holds hot state to the records: who should take turns does, and nobody else (U1).
+/// Holds the store to the database: who should take turns does, and nobody else (U1).
 pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
     uptime.inner.roster.refresh().await?;
     let monitors = uptime.monitors();
@@ -186,7 +186,7 @@ pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
         for id in known.standings.keys().filter(|id| !active.contains(id.as_str())) {
             let Ok(id) = MonitorId::new(id) else { continue };
             // It may have been added while we looked.
-            let leaving = match monitor::by_id(uptime.records(), &id).await? {
+            let leaving = match monitor::by_id(uptime.database(), &id).await? {
                 Some(monitor) if monitor.spec.paused => Leaving::Paused,
                 Some(_) => continue,
                 None => Leaving::Deleted,

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hob_house::{House, Live, Metric};
-use hob_records::{Migrations, Records, UnixMs};
+use hob_database::{Database, Migrations, UnixMs};
 use hob_schema::Shard;
+use hob_service::{Live, Metric, ServiceContext};
 use hob_web::{Card, Changes, Footprint, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
@@ -27,9 +27,9 @@ use crate::roster::Roster;
 use crate::schedule::{Leaving, Schedule, Turn};
 use crate::state::{Standing, State};
 use crate::{badge, card, demo, metrics, pages, routes};
-use hob_hot::epoch::Outcome;
+use hob_store::epoch::Outcome;
 
-/// As many monitors as one deployment may have: each takes its place in hot state, and in every node's memory.
+/// As many monitors as one deployment may have: each takes its place in the store, and in every node's memory.
 pub const MOST_MONITORS: usize = 100_000;
 
 /// Uptime on one node. Clones are handles to the same.
@@ -40,7 +40,7 @@ pub struct Uptime {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) house: House,
+    pub(crate) context: ServiceContext,
     pub(crate) config: Live<Config>,
     pub(crate) schedule: Schedule,
     pub(crate) roster: Roster,
@@ -106,16 +106,16 @@ impl Service for Uptime {
     const MIGRATIONS: Migrations = crate::MIGRATIONS;
     const METRICS: &'static [Metric] = metrics::METRICS;
 
-    /// Prepares everything, and rebuilds hot state that is not there.
-    async fn open(house: &House, config: Live<Config>) -> Result<Self> {
-        let schedule = Schedule::new(&house.hot, house.layout)?;
-        schedule.open(&house.records, config.now().grace.get()).await?;
+    /// Prepares everything, and rebuilds the store that is not there.
+    async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
+        let schedule = Schedule::new(&context.store, context.layout)?;
+        schedule.open(&context.database, config.now().grace.get()).await?;
         let (intake, waiting) = history::intake();
-        let probe = Probe::new(config.now().limits()?, house.secrets.clone());
+        let probe = Probe::new(config.now().limits()?, context.secrets.clone());
         let inner = Inner {
             schedule,
-            roster: Roster::open(&house.records).await?,
-            alerts: Alerts::new(house, &probe, config.clone()),
+            roster: Roster::open(&context.database).await?,
+            alerts: Alerts::new(context, &probe, config.clone()),
             probe,
             network: Network::default(),
             intake,
@@ -126,7 +126,7 @@ impl Service for Uptime {
             footprint: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
-            house: house.clone(),
+            context: context.clone(),
             config,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -163,8 +163,8 @@ impl Uptime {
     }
 
     #[must_use]
-    pub fn records(&self) -> &Records {
-        &self.inner.house.records
+    pub fn database(&self) -> &Database {
+        &self.inner.context.database
     }
 
     #[must_use]
@@ -178,13 +178,13 @@ impl Uptime {
         self.inner.roster.all()
     }
 
-    /// A monitor as the records have it now.
+    /// A monitor as the database has it now.
     pub async fn monitor(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
         self.inner.roster.refresh_one(id).await
     }
 
     pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<Added> {
-        let secrets = &self.inner.house.secrets;
+        let secrets = &self.inner.context.secrets;
         if let Err(wrong) = spec.read().and_then(|(check, _)| permit::check(secrets, &check)) {
             return Ok(Added::Invalid(wrong));
         }
@@ -192,7 +192,7 @@ impl Uptime {
             return Ok(Added::Full);
         }
         let id = id.unwrap_or_else(MonitorId::random);
-        let Some(monitor) = monitor::add(self.records(), &id, spec).await? else { return Ok(Added::Taken) };
+        let Some(monitor) = monitor::add(self.database(), &id, spec).await? else { return Ok(Added::Taken) };
         let monitor = self.inner.roster.put(monitor);
         self.take_up(&monitor).await;
         Ok(Added::Added(monitor))
@@ -206,12 +206,12 @@ impl Uptime {
         // What stays as it is may be saved again, or be paused, even if its secret has been withdrawn: it is refused
         // when it is used.
         let is_same = self.monitor(id).await?.is_some_and(|monitor| monitor.check == check);
-        if let Err(wrong) = permit::check(&self.inner.house.secrets, &check)
+        if let Err(wrong) = permit::check(&self.inner.context.secrets, &check)
             && !is_same
         {
             return Ok(Changed::Invalid(wrong));
         }
-        match amend(self.records(), id, spec).await? {
+        match amend(self.database(), id, spec).await? {
             Edited::Unknown => Ok(Changed::Unknown),
             Edited::Same(monitor) => Ok(Changed::Same(self.inner.roster.put(*monitor))),
             Edited::Edited(monitor) => {
@@ -224,11 +224,11 @@ impl Uptime {
 
     /// Removes a monitor and what is known of it; whether there was one.
     pub async fn remove(&self, id: &MonitorId) -> Result<bool> {
-        let removed = monitor::remove(self.records(), id).await?;
+        let removed = monitor::remove(self.database(), id).await?;
         self.inner.roster.refresh_one(id).await?;
-        // Should this fail, the next reconciliation does it: the records are the truth.
+        // Should this fail, the next reconciliation does it: the database is the truth.
         if let Err(error) = self.schedule().forget(id, Leaving::Deleted).await {
-            tracing::warn!(%error, monitor = %id, "a deleted monitor is still in hot state");
+            tracing::warn!(%error, monitor = %id, "a deleted monitor is still in the store");
         }
         self.tell_nodes(id).await;
         Ok(removed)
@@ -254,27 +254,29 @@ impl Uptime {
 
     /// Hears a job; whether anybody knows it.
     pub async fn signal(&self, token: &str, signal: Signal) -> Result<bool> {
-        let Some(monitor) = monitor::by_token(self.records(), token).await? else { return Ok(false) };
+        let Some(monitor) = monitor::by_token(self.database(), token).await? else { return Ok(false) };
         let begun = self.schedule().keys().begun(&monitor.id);
         if monitor.spec.paused {
             return Ok(true);
         }
         let now_ms = self.schedule().now_ms(self.schedule().shard_of(&monitor.id)).await?;
-        let hot = &self.inner.house.hot;
+        let store = &self.inner.context.store;
         if signal == Signal::Began {
             let ttl = monitor.stale_after().min(crate::keys::Keys::BEGUN_TTL_MAX);
-            let set = hob_hot::cmd("SET")
+            let set = hob_store::cmd("SET")
                 .arg(begun)
                 .arg(now_ms)
                 .arg("PX")
                 .arg(crate::schedule::millis(ttl))
                 .clone();
-            hot.run::<()>(set).await?;
+            store.run::<()>(set).await?;
             return Ok(true);
         }
         // What an outsider has put there says nothing, and goes when the job is heard of.
-        let since =
-            hob_hot::mend::or_none(hot.run::<Option<String>>(hob_hot::cmd("GET").arg(&begun)).await, &begun)?;
+        let since = hob_store::mend::or_none(
+            store.run::<Option<String>>(hob_store::cmd("GET").arg(&begun)).await,
+            &begun,
+        )?;
         let since: Option<u64> = since.flatten().and_then(|since| since.parse().ok());
         let observation = match signal {
             Signal::Failed => Observation::failed(FailureClass::Reported, "the job says that it failed"),
@@ -282,7 +284,7 @@ impl Uptime {
         };
         let Some(claim) = self.seize(&monitor.id).await? else { return Ok(true) };
         self.finish(&monitor, &claim, &observation, std::time::Instant::now()).await?;
-        hot.run::<u64>(hob_hot::cmd("DEL").arg(&begun)).await?;
+        store.run::<u64>(hob_store::cmd("DEL").arg(&begun)).await?;
         Ok(true)
     }
 
@@ -293,14 +295,14 @@ impl Uptime {
 
     /// Adds a maintenance window that was checked.
     pub async fn add_window(&self, spec: &MaintenanceSpec) -> Result<Maintenance> {
-        let window = maintenance::add(self.records(), spec).await?;
+        let window = maintenance::add(self.database(), spec).await?;
         self.inner.roster.refresh_windows().await?;
         self.tell_pages(None);
         Ok(window)
     }
 
     pub async fn remove_window(&self, id: &str) -> Result<bool> {
-        let removed = maintenance::remove(self.records(), id).await?;
+        let removed = maintenance::remove(self.database(), id).await?;
         self.inner.roster.refresh_windows().await?;
         self.tell_pages(None);
         Ok(removed)
@@ -315,7 +317,7 @@ impl Uptime {
         }
     }
 
-    /// Lets the schedule have what the records say of a monitor. Should hot state be away, reconciliation does it.
+    /// Lets the schedule have what the database says of a monitor. Should the store be away, reconciliation does it.
     pub(crate) async fn take_up(&self, monitor: &Monitor) {
         let taken = if monitor.spec.paused {
             self.schedule().forget(&monitor.id, Leaving::Paused).await
@@ -353,7 +355,7 @@ impl Uptime {
             return Ok(());
         }
         let grace = self.config().grace.get();
-        self.schedule().rebuild(self.records(), shard, grace).await?;
+        self.schedule().rebuild(self.database(), shard, grace).await?;
         self.inner.wake.notify_one();
         Ok(())
     }
@@ -374,7 +376,7 @@ impl Uptime {
     /// Tells other nodes to read a monitor again, and pages to show it.
     async fn tell_nodes(&self, id: &MonitorId) {
         let channel = self.schedule().keys().changed_channel();
-        if let Err(error) = self.inner.house.hot.bus().publish(channel, id.as_str()).await {
+        if let Err(error) = self.inner.context.store.bus().publish(channel, id.as_str()).await {
             tracing::debug!(%error, "other nodes see a change of a monitor later");
         }
         self.tell_pages(Some(id));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_hot::epoch::Outcome;
-use hob_house::Task;
+use hob_service::Task;
+use hob_store::epoch::Outcome;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::check::{Check, FailureClass, Observation};
@@ -108,7 +108,7 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
         return uptime.schedule().forget(&claim.id, Leaving::Deleted).await;
     };
     if monitor.generation < claim.generation {
-        // The records were restored from an older copy, and are the truth all the same.
+        // The database was restored from an older copy, and are the truth all the same.
         uptime.schedule().forget(&claim.id, Leaving::Deleted).await?;
     }
     if monitor.generation != claim.generation || monitor.spec.paused {
@@ -168,17 +168,17 @@ impl Uptime {
         if let Some(change) = entry.unsettled() {
             tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "changed");
             if let Err(error) = self.settle(monitor, &change).await {
-                tracing::warn!(%error, monitor = %monitor.id, "a change waits for the records");
+                tracing::warn!(%error, monitor = %monitor.id, "a change waits for the database");
             }
         }
         self.tell_pages(Some(&monitor.id));
         Ok(Some(entry.standing.state))
     }
 
-    /// Brings a change into the records, and then notes that it is there.
+    /// Brings a change into the database, and then notes that it is there.
     pub(crate) async fn settle(&self, monitor: &Monitor, change: &Unsettled) -> Result<()> {
         let news: News = self.inner.roster.news(monitor, unix_ms(change.first_failure_ms));
-        let told = incident::settle(self.records(), monitor, change, news).await?;
+        let told = incident::settle(self.database(), monitor, change, news).await?;
         self.schedule().settle(change, told).await
     }
 }

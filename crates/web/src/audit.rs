@@ -1,7 +1,7 @@
 //! The audit trail: who did what, for as long as the configuration says.
 
-use hob_records::{
-    Error, Keyset, Kind, Page, PageRequest, Read as _, Records, Transaction, UnixMs, from_row, sql,
+use hob_database::{
+    Database, Error, Keyset, Kind, Page, PageRequest, Read as _, Transaction, UnixMs, from_row, sql,
 };
 
 use crate::access::random_id;
@@ -18,10 +18,10 @@ pub struct Deed {
     pub detail: String,
 }
 
-/// The audit trail in the records. Clones are handles to the same.
+/// The audit trail in the database. Clones are handles to the same.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    records: Records,
+    database: Database,
 }
 
 from_row!(Deed { id, at, who, what, detail });
@@ -33,19 +33,19 @@ const LONGEST_DETAIL: usize = 1_024;
 
 impl Audit {
     #[must_use]
-    pub fn new(records: &Records) -> Self {
-        Self { records: records.clone() }
+    pub fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
     }
 
     /// Writes down that somebody did something: `("ada", "uptime.monitor.delete", "m1")`. Never a secret.
     pub async fn record(&self, who: &str, what: &str, detail: &str) -> Result<(), Error> {
-        self.records.write(|tx| async move { write(&tx, who, what, detail).await }).await
+        self.database.write(|tx| async move { write(&tx, who, what, detail).await }).await
     }
 
     /// What was done, newest first.
     pub async fn page(&self, request: &PageRequest) -> Result<Page<Deed>, Error> {
         let all = sql("SELECT id, at, who, what, detail FROM web_audit WHERE TRUE");
-        self.records.page(all, &NEWEST_FIRST, request).await
+        self.database.page(all, &NEWEST_FIRST, request).await
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use hob_house::config::Secret;
-use hob_house::{Period, SecretRef};
+use hob_service::config::Secret;
+use hob_service::{Period, SecretRef};
 
 use crate::Error;
 
@@ -14,7 +14,7 @@ const ADMIN_VARIABLE: &str = "HOB_ADMIN_TOKEN";
 /// The shortest admin token that nobody guesses.
 const SHORTEST_ADMIN_TOKEN: usize = 16;
 
-hob_house::section! {
+hob_service::section! {
     /// The API and the console: where they listen, who may enter, how much they take.
     pub struct Config("server") {
         /// Where the API and the console are. Any other than a loopback address needs an admin token.

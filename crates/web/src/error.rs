@@ -12,7 +12,7 @@ pub enum Error {
     )]
     OpenToAll(SocketAddr),
     #[error("server.admin_token: {0}")]
-    AdminToken(#[from] hob_house::config::NoSecret),
+    AdminToken(#[from] hob_service::config::NoSecret),
     #[error(
         "server.admin_token is too short: {least} characters at least, such as `openssl rand -hex 24` prints"
     )]
@@ -26,11 +26,11 @@ pub enum Error {
     #[error("{path}: {reason}")]
     Tls { path: PathBuf, reason: String },
     #[error(transparent)]
-    Records(#[from] hob_records::Error),
+    Database(#[from] hob_database::Error),
     #[error(transparent)]
     Keys(#[from] hob_schema::BadEnv),
     #[error(transparent)]
-    Hot(#[from] hob_hot::Error),
+    Store(#[from] hob_store::Error),
     #[error("could not listen: {0}")]
     Listen(#[from] std::io::Error),
 }

@@ -1,8 +1,8 @@
-//! What a system takes of hot state.
+//! What a system takes of the store.
 
 use crate::look::Quantity;
 
-/// How much memory a system's things take in hot state, as it measured that last.
+/// How much memory a system's things take in the store, as it measured that last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     pub system: &'static str,

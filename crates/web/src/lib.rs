@@ -95,4 +95,4 @@ pub use web::Web;
 pub const STYLESHEET: &str = include_str!("../assets/hob.css");
 
 /// The tables of tokens, sessions and the audit trail.
-pub const MIGRATIONS: hob_records::Migrations = hob_records::migrations!("web": "0001_access");
+pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("web": "0001_access");

@@ -1,6 +1,6 @@
 //! What all lists and times of the API have in common.
 
-use hob_records::{Page, PageRequest, UnixMs};
+use hob_database::{Page, PageRequest, UnixMs};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};

@@ -190,23 +190,23 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<hob_records::Error> for Problem {
-    fn from(error: hob_records::Error) -> Self {
-        use hob_records::Error as E;
+impl From<hob_database::Error> for Problem {
+    fn from(error: hob_database::Error) -> Self {
+        use hob_database::Error as E;
         match &error {
             E::Unavailable { .. } | E::Conflict { .. } => {
-                tracing::warn!(%error, "the records did not answer");
+                tracing::warn!(%error, "the database did not answer");
                 let problem =
-                    Self::unavailable("The records cannot be reached right now. Nothing was changed.");
+                    Self::unavailable("The database cannot be reached right now. Nothing was changed.");
                 problem.with_retry_after(error.retry_after().unwrap_or(SOON))
             }
             E::Uncertain { .. } => {
-                tracing::warn!(%error, "the records did not answer");
-                Self::unavailable("The records were lost sight of: the change was made, or it was not.")
+                tracing::warn!(%error, "the database did not answer");
+                Self::unavailable("The database was lost sight of: the change was made, or it was not.")
             }
             E::Cursor => Self::invalid("after", "this is not where a page of this list ended"),
             E::Unfit { reason } => Self::invalid("", reason.clone()),
-            E::Violation { constraint: hob_records::Constraint::Unique, .. } => {
+            E::Violation { constraint: hob_database::Constraint::Unique, .. } => {
                 Self::conflict("There is one like this already.")
             }
             _ => Self::internal(error),
@@ -214,17 +214,17 @@ impl From<hob_records::Error> for Problem {
     }
 }
 
-impl From<hob_hot::Error> for Problem {
-    fn from(error: hob_hot::Error) -> Self {
-        use hob_hot::Error as E;
+impl From<hob_store::Error> for Problem {
+    fn from(error: hob_store::Error) -> Self {
+        use hob_store::Error as E;
         match &error {
             E::Unavailable { .. } => {
-                tracing::warn!(%error, "hot state did not answer");
-                Self::unavailable("Hot state cannot be reached right now. Nothing was changed.")
+                tracing::warn!(%error, "the store did not answer");
+                Self::unavailable("The store cannot be reached right now. Nothing was changed.")
             }
             E::Interrupted { .. } => {
-                tracing::warn!(%error, "hot state did not answer");
-                Self::unavailable("Hot state gave no answer: the change was made, or it was not.")
+                tracing::warn!(%error, "the store did not answer");
+                Self::unavailable("The store gave no answer: the change was made, or it was not.")
             }
             E::Refused { code, .. }
                 if matches!(
@@ -232,8 +232,8 @@ impl From<hob_hot::Error> for Problem {
                     "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "OOM" | "BUSY"
                 ) =>
             {
-                tracing::warn!(%error, "hot state is not ready");
-                Self::unavailable("Hot state cannot take this right now. Nothing was changed.")
+                tracing::warn!(%error, "the store is not ready");
+                Self::unavailable("The store cannot take this right now. Nothing was changed.")
             }
             _ => Self::internal(error),
         }

@@ -6,10 +6,10 @@ use std::future::{self, Future};
 use std::path::Path;
 use std::pin::Pin;
 
-use hob_house::config::{AnyLive, SectionKind};
-use hob_house::{House, Live, Metric, Section};
-use hob_records::Migrations;
-use hob_records::outbox::Event;
+use hob_database::Migrations;
+use hob_database::outbox::Event;
+use hob_service::config::{AnyLive, SectionKind};
+use hob_service::{Live, Metric, Section, ServiceContext};
 
 use crate::{Card, Changes, Footprint, Routes};
 
@@ -37,7 +37,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
 
     /// Prepares the service. Nothing runs before [`start`](Self::start).
     fn open(
-        house: &House,
+        context: &ServiceContext,
         config: Live<Self::Config>,
     ) -> impl Future<Output = Result<Self, Self::Error>> + Send;
 
@@ -95,9 +95,13 @@ pub struct Registration {
     pub metrics: &'static [Metric],
     pub topics: &'static [&'static str],
     pub section: SectionKind,
-    open: for<'a> fn(&'a House, &'a AnyLive) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
-    open_demo:
-        for<'a> fn(&'a House, &'a AnyLive, &'a Path) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
+    open:
+        for<'a> fn(&'a ServiceContext, &'a AnyLive) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
+    open_demo: for<'a> fn(
+        &'a ServiceContext,
+        &'a AnyLive,
+        &'a Path,
+    ) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
 }
 
 impl Registration {
@@ -111,8 +115,8 @@ impl Registration {
             metrics: S::METRICS,
             topics: S::TOPICS,
             section: SectionKind::of::<S::Config>(),
-            open: |house, config| Box::pin(open::<S>(house, config)),
-            open_demo: |house, config, folder| Box::pin(open_demo::<S>(house, config, folder)),
+            open: |context, config| Box::pin(open::<S>(context, config)),
+            open_demo: |context, config, folder| Box::pin(open_demo::<S>(context, config, folder)),
         }
     }
 
@@ -121,18 +125,22 @@ impl Registration {
         self.section.name
     }
 
-    pub async fn open(&self, house: &House, config: &AnyLive) -> Result<Box<dyn AnyService>, ServiceError> {
-        (self.open)(house, config).await
+    pub async fn open(
+        &self,
+        context: &ServiceContext,
+        config: &AnyLive,
+    ) -> Result<Box<dyn AnyService>, ServiceError> {
+        (self.open)(context, config).await
     }
 
     /// Opens the service for a demo, which keeps its files below `folder`.
     pub async fn open_demo(
         &self,
-        house: &House,
+        context: &ServiceContext,
         config: &AnyLive,
         folder: &Path,
     ) -> Result<Box<dyn AnyService>, ServiceError> {
-        (self.open_demo)(house, config, folder).await
+        (self.open_demo)(context, config, folder).await
     }
 }
 
@@ -140,18 +148,21 @@ fn section<S: Service>(config: &AnyLive) -> Result<Live<S::Config>, ServiceError
     config.of().ok_or_else(|| format!("not the section [{}]", S::Config::NAME).into())
 }
 
-async fn open<S: Service>(house: &House, config: &AnyLive) -> Result<Box<dyn AnyService>, ServiceError> {
-    Ok(Box::new(Opened(S::open(house, section::<S>(config)?).await?)))
+async fn open<S: Service>(
+    context: &ServiceContext,
+    config: &AnyLive,
+) -> Result<Box<dyn AnyService>, ServiceError> {
+    Ok(Box::new(Opened(S::open(context, section::<S>(config)?).await?)))
 }
 
 async fn open_demo<S: Service>(
-    house: &House,
+    context: &ServiceContext,
     config: &AnyLive,
     folder: &Path,
 ) -> Result<Box<dyn AnyService>, ServiceError> {
     let config = section::<S>(config)?.now().as_ref().clone();
     let config = S::demo_config(config, folder).await?;
-    Ok(Box::new(Opened(S::open(house, Live::fixed(config)).await?)))
+    Ok(Box::new(Opened(S::open(context, Live::fixed(config)).await?)))
 }
 
 /// An opened service, without its type. The methods are those of [`Service`].

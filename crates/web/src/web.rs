@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hob_house::keys::Keys;
-use hob_house::{House, Live, Task};
-use hob_records::{Transaction, sql};
+use hob_database::{Transaction, sql};
+use hob_service::keys::Keys;
+use hob_service::{Live, ServiceContext, Task};
 
 use crate::access::{Attempts, Door};
 use crate::server::Tls;
@@ -20,7 +20,7 @@ pub struct Web {
 }
 
 struct Inner {
-    house: House,
+    context: ServiceContext,
     config: Live<Config>,
     door: Door,
     attempts: Attempts,
@@ -36,18 +36,18 @@ const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 impl Web {
     /// Reads what the configuration refers to. Refuses to be open to everybody on an address that others can reach.
-    pub fn open(house: &House, config: Live<Config>) -> Result<Self, Error> {
+    pub fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let admin = config.now().admin()?;
-        let keys = Keys::from_env(house.layout, &|name| std::env::var(name).ok())?;
+        let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let tls = Tls::open(&config.now())?.map(Arc::new);
         let inner = Inner {
             tls,
-            door: Door::new(&house.records, admin.as_ref()),
-            attempts: Attempts::new(&house.hot, keys.clone())?,
-            audit: Audit::new(&house.records),
-            changes: Changes::new(house, &keys),
+            door: Door::new(&context.database, admin.as_ref()),
+            attempts: Attempts::new(&context.store, keys.clone())?,
+            audit: Audit::new(&context.database),
+            changes: Changes::new(context, &keys),
             services: OnceLock::new(),
-            house: house.clone(),
+            context: context.clone(),
             config,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -57,14 +57,14 @@ impl Web {
     pub fn start(&self) {
         self.inner.changes.start();
         let (tidier, watcher) = (self.clone(), self.clone());
-        let tasks = &self.inner.house.tasks;
+        let tasks = &self.inner.context.tasks;
         tasks.spawn("tidy sessions and audit", move |task| tidier.clone().keep_tidy(task));
         tasks.spawn("watch server configuration", move |task| watcher.clone().watch_config(task));
     }
 
     #[must_use]
-    pub fn house(&self) -> &House {
-        &self.inner.house
+    pub fn context(&self) -> &ServiceContext {
+        &self.inner.context
     }
 
     #[must_use]
@@ -104,7 +104,7 @@ impl Web {
             tx.execute(tokens.bind(oldest)).await?;
             Ok(())
         };
-        self.inner.house.records.write(forget).await.map_err(Error::Records)
+        self.inner.context.database.write(forget).await.map_err(Error::Database)
     }
 
     pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
@@ -170,6 +170,6 @@ impl Web {
 
 impl fmt::Debug for Web {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("house", &self.inner.house).finish_non_exhaustive()
+        f.debug_struct("Web").field("house", &self.inner.context).finish_non_exhaustive()
     }
 }

@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use hob_hot::limit::{Algorithm, Decision, Rule};
-use hob_hot::{Address, Hot};
+use hob_store::limit::{Algorithm, Decision, Rule};
+use hob_store::{Address, Store};
 
 #[tokio::main]
-async fn main() -> hob_hot::Result<()> {
-    let hot = Hot::connect(&Address::from_env()?).await?;
+async fn main() -> hob_store::Result<()> {
+    let store = Store::connect(&Address::from_env()?).await?;
     let rule = Rule::new(Algorithm::Gcra, vec!["5/1s burst 3".parse()?])?;
     for round in 1..=10 {
         for caller in ["ann", "ben", "cleo"] {
             let key = format!("example:limit:{caller}");
-            match rule.take(&hot, &[&key], 1).await? {
+            match rule.take(&store, &[&key], 1).await? {
                 Decision::Allowed(quota) => println!("{round:2} {caller}: in, {} left", quota.remaining),
                 Decision::Denied { retry_after, .. } => println!("{round:2} {caller}: wait {retry_after:?}"),
             }

@@ -1,16 +1,16 @@
-//! What other nodes tell of this node's channels. A number that is missing is looked up in the records.
+//! What other nodes tell of this node's channels. A number that is missing is looked up in the database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_hot::{BusEvent, Topic};
+use hob_store::{BusEvent, Topic};
 
 use super::{Hub, Letter, Room};
 use crate::channel::Channel;
 use crate::event::Event;
 use crate::keys::UserId;
 
-/// Before the bus, or the records, are asked again.
+/// Before the bus, or the database, are asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Hub {
@@ -23,9 +23,9 @@ impl Hub {
         };
         let listening = async {
             loop {
-                match self.hot.bus().subscribe(std::slice::from_ref(&topic)).await {
+                match self.store.bus().subscribe(std::slice::from_ref(&topic)).await {
                     Ok(mut subscription) => {
-                        // From now on nothing is missed; what was before is in the records.
+                        // From now on nothing is missed; what was before is in the database.
                         self.retry_catch_up(&room).await;
                         while let Some(event) = subscription.next().await {
                             self.hear(&room, event).await;
@@ -79,7 +79,7 @@ impl Hub {
         self.count_deliveries(room.whisper(actor, data));
     }
 
-    /// Catches up however long the records take.
+    /// Catches up however long the database take.
     async fn retry_catch_up(&self, room: &Room) {
         while let Err(error) = self.catch_up(room).await {
             tracing::warn!(%error, channel = %room.channel, "cannot catch up yet");

@@ -1,10 +1,10 @@
 //! Changes of who may see what. They are acknowledged once every live node has carried them out, or its lease has
-//! ended; a node without its lease looks into the records before each delivery.
+//! ended; a node without its lease looks into the database before each delivery.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use hob_hot::Hot;
+use hob_store::Store;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -42,7 +42,7 @@ pub(crate) struct Confirmation {
 /// The orders that this node waits for.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    hot: Hot,
+    store: Store,
     keys: Keys,
     origin: Incarnation,
     confirmed: Mutex<HashMap<String, HashSet<String>>>,
@@ -53,9 +53,9 @@ pub(crate) struct Orders {
 const AGAIN: Duration = Duration::from_millis(300);
 
 impl Orders {
-    pub(crate) fn new(hot: &Hot, keys: &Keys, origin: &Incarnation) -> Self {
-        let (hot, keys, origin) = (hot.clone(), keys.clone(), origin.clone());
-        Self { hot, keys, origin, confirmed: Mutex::default(), changed: Notify::new() }
+    pub(crate) fn new(store: &Store, keys: &Keys, origin: &Incarnation) -> Self {
+        let (store, keys, origin) = (store.clone(), keys.clone(), origin.clone());
+        Self { store, keys, origin, confirmed: Mutex::default(), changed: Notify::new() }
     }
 
     /// The channel on which confirmations come.
@@ -77,13 +77,13 @@ impl Orders {
         let deadline = tokio::time::Instant::now() + node.lease() * 3;
         let payload = serde_json::to_vec(dispatch)?;
         loop {
-            // A node whose lease has ended is not among them, and one that joins later reads the records.
+            // A node whose lease has ended is not among them, and one that joins later reads the database.
             let others = node.others().await?;
             let missing = |confirmed: &HashSet<String>| others.iter().any(|other| !confirmed.contains(other));
             if !self.confirmed.lock().get(&dispatch.id).is_some_and(missing) {
                 return Ok(());
             }
-            self.hot.bus().publish(self.keys.orders_channel(), &payload).await?;
+            self.store.bus().publish(self.keys.orders_channel(), &payload).await?;
             let again = tokio::time::Instant::now() + AGAIN;
             loop {
                 let changed = self.changed.notified();
@@ -104,7 +104,7 @@ impl Orders {
     pub(crate) async fn confirm(&self, node: &Node, dispatch: &Dispatch) -> Result<(), Error> {
         let incarnation = node.incarnation().to_string();
         let confirmation = serde_json::to_vec(&Confirmation { id: dispatch.id.clone(), incarnation })?;
-        self.hot.bus().publish(self.keys.confirmations_channel(&dispatch.origin), confirmation).await?;
+        self.store.bus().publish(self.keys.confirmations_channel(&dispatch.origin), confirmation).await?;
         Ok(())
     }
 

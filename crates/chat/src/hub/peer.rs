@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hob_records::Records;
+use hob_database::Database;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
@@ -40,10 +40,10 @@ impl Peer {
         self.hidden.read().as_ref().is_some_and(|hidden| hidden.contains(other))
     }
 
-    /// Reads from the records who is blocked.
-    pub(crate) async fn read_blocks(&self, records: &Records) -> Result<(), Error> {
+    /// Reads from the database who is blocked.
+    pub(crate) async fn read_blocks(&self, database: &Database) -> Result<(), Error> {
         let _one_at_a_time = self.reading.lock().await;
-        let hidden = block::hidden_from(records, &self.user).await?;
+        let hidden = block::hidden_from(database, &self.user).await?;
         *self.hidden.write() = (!hidden.is_empty()).then(|| Arc::new(hidden));
         Ok(())
     }

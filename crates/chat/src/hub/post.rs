@@ -1,10 +1,10 @@
-//! What this node tells the others, and writes to hot state after a change: queued, in batches, off the path of
+//! What this node tells the others, and writes to the store after a change: queued, in batches, off the path of
 //! whoever made the change. A hint that was lost is followed by another once the store is back.
 
 use std::collections::HashMap;
 
-use hob_hot::{Call, Hot, cmd};
-use hob_house::Task;
+use hob_service::Task;
+use hob_store::{Call, Store, cmd};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -112,7 +112,7 @@ impl Post {
     }
 
     /// Does errands until the task is stopped.
-    pub(crate) async fn run(&self, hot: &Hot, task: &Task) {
+    pub(crate) async fn run(&self, store: &Store, task: &Task) {
         let mut waiting = self.waiting.lock().await;
         let mut errands = Vec::new();
         while !task.stopping() {
@@ -130,7 +130,7 @@ impl Post {
                     () = task.stopped() => return,
                 }
             }
-            if !self.carry(hot, &mut errands).await && !task.pause(PAUSE).await {
+            if !self.carry(store, &mut errands).await && !task.pause(PAUSE).await {
                 return;
             }
             task.beat();
@@ -138,13 +138,13 @@ impl Post {
     }
 
     /// Whether the store took them all.
-    async fn carry(&self, hot: &Hot, errands: &mut Vec<Errand>) -> bool {
+    async fn carry(&self, store: &Store, errands: &mut Vec<Errand>) -> bool {
         let call = |errand: &Errand| match errand {
             Errand::Event { call, .. } | Errand::Other(call) => call.clone(),
         };
         let calls: Vec<Call> = errands.iter().map(call).collect();
         let mut all = true;
-        for (errand, answer) in errands.drain(..).zip(hot.batch(&calls).await) {
+        for (errand, answer) in errands.drain(..).zip(store.batch(&calls).await) {
             if let Err(error) = answer {
                 tracing::debug!(%error, "an errand was not done");
                 all = false;

@@ -30,7 +30,7 @@ pub(crate) struct Room {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last event that subscribers were told; `None` until the records were asked.
+    /// The last event that subscribers were told; `None` until the database was asked.
     top: Option<u64>,
     /// The last event that anybody spoke of.
     heard: u64,
@@ -136,7 +136,7 @@ impl Room {
         self.state.lock().subscribers.values().map(|subscriber| Arc::clone(&subscriber.peer)).collect()
     }
 
-    /// Where the room is, by the records; whether somebody spoke of a later event already.
+    /// Where the room is, by the database; whether somebody spoke of a later event already.
     pub(crate) fn begin(&self, top: u64, watched: impl IntoIterator<Item = UserId>) -> bool {
         let mut state = self.state.lock();
         state.watched.extend(watched);

@@ -1,4 +1,4 @@
--- Fill the list of newest messages from the records, unless it is as new already.
+-- Fill the list of newest messages from the database, unless it is as new already.
 -- KEYS  1 recent list · 2 range hash
 -- ARGV  sequence that the messages were read at, whether these are all messages ('1' | '0'), ttl_ms, message (newest first), …
 -- Returns {'filled'} · {'newer'} what is there is of a later event

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_records::PageRequest;
+use hob_database::PageRequest;
 use hob_web::{Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

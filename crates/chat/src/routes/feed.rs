@@ -9,7 +9,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream::{self, StreamExt as _};
-use hob_records::outbox::{self, Replay};
+use hob_database::outbox::{self, Replay};
 use hob_web::{Problem, Query, Routes};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -19,7 +19,7 @@ use super::READ;
 use crate::changes::MESSAGE_CREATED;
 use crate::{Chat, Error};
 
-/// How often the records are asked for more.
+/// How often the database is asked for more.
 const POLL: Duration = Duration::from_millis(250);
 const BATCH: u16 = 100;
 
@@ -71,7 +71,7 @@ fn follow(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible
 }
 
 async fn next(chat: &Chat, after: u64) -> Result<(Vec<Event>, u64), Error> {
-    match outbox::after(&chat.inner.records, MESSAGE_CREATED, after, BATCH).await? {
+    match outbox::after(&chat.inner.database, MESSAGE_CREATED, after, BATCH).await? {
         Replay::Events(events) => {
             let last = events.last().map_or(after, |event| event.number);
             let mut told = Vec::with_capacity(events.len());

@@ -71,7 +71,7 @@ pub(crate) struct MessageBody {
     client_id: Option<String>,
 }
 
-/// Sends a message. It is in the records when this is answered.
+/// Sends a message. It is in the database when this is answered.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path)), tag = "chat",
     request_body = MessageBody, responses((status = 201, body = Message)))]
 async fn send_message(
@@ -114,7 +114,7 @@ pub(crate) struct DeletionQuery {
     user_id: String,
 }
 
-/// Deletes a message; its content is gone from the records, too.
+/// Deletes a message; its content is gone from the database, too.
 #[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
     params(("id" = String, Path), ("message" = String, Path), DeletionQuery), responses((status = 204)))]
 async fn delete_message(
@@ -188,7 +188,7 @@ async fn set_typing(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The records keep numbers up to 2⁶³ − 1.
+/// The database keeps numbers up to 2⁶³ − 1.
 fn number(field: &str, number: u64) -> Result<u64, Problem> {
     if i64::try_from(number).is_ok() { Ok(number) } else { Err(Problem::invalid(field, "no such sequence")) }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_hot::limit::Decision;
+use hob_store::limit::Decision;
 use hob_web::{Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

@@ -1,7 +1,7 @@
 //! The chat page, in two windows of a real browser.
 
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestApp, TestHouse, Window, wait_for};
+use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestApp, TestContext, Window, wait_for};
 use hob_web::Service as _;
 
 use crate::world::{NEEDS, open, room, say, user};
@@ -23,9 +23,9 @@ async fn shows(window: &Client, css: &str, words: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_windows_chat_with_each_other() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let chat = open(&house).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let chat = open(&context).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     room(&chat, "kitchen", &["anna", "bert"]).await;
     let other = room(&chat, "garden", &["anna", "bert"]).await;
     let browser = Browser::start();
@@ -63,9 +63,9 @@ async fn two_windows_chat_with_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_complete_without_scripts() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let chat = open(&house).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let chat = open(&context).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     let id = room(&chat, "kitchen", &["anna", "bert"]).await;
     say(&chat, &id, "bert", "<b>Who has the ladle?</b>").await;
     let browser = Browser::start();

@@ -1,17 +1,17 @@
 //! Conversations, their members, and who may do what in them.
 
 use hob_chat::{NewConversation, Progress, Refusal, Wish};
-use hob_hot::cmd;
-use hob_records::PageRequest;
-use hob_testkit::{LIMIT, every_house, wait_for};
+use hob_database::PageRequest;
+use hob_store::cmd;
+use hob_testkit::{LIMIT, every_service, wait_for};
 
 use crate::world::{NEEDS, conversation, done, keys, message, open, room, say, user};
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_conversation_is_opened_once_and_lists_its_members(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn a_conversation_is_opened_once_and_lists_its_members(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let again = NewConversation { id: id.clone(), title: "Again".into(), created_by: user("anna"), members: vec![] };
         assert_eq!(chat.open_conversation(&again).await.unwrap(), Err(Refusal::Taken));
@@ -23,13 +23,13 @@ every_house! {
     }
 
     /// C9: `unread:<user>:total` is the badge count, so no conversation may be called that.
-    async fn no_conversation_is_called_total(house: TestHouse) {
-        drop(house);
+    async fn no_conversation_is_called_total(context: TestContext) {
+        drop(context);
         assert!(hob_chat::keys::ConversationId::new("total").is_err());
     }
 
-    async fn only_members_may_send_read_and_rename(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn only_members_may_send_read_and_rename(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         assert_eq!(chat.send(&message(&id, "eve", "hi")).await.unwrap(), Err(Refusal::NotMember));
         assert_eq!(chat.send(&message(&conversation("none"), "anna", "hi")).await.unwrap(), Err(Refusal::NoConversation));
@@ -42,12 +42,12 @@ every_house! {
     }
 
     /// C13: whole or absent, and dropped on change.
-    async fn participants_are_kept_whole_or_not_at_all(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn participants_are_kept_whole_or_not_at_all(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
-        let key = keys(&house).participants(&id);
+        let key = keys(&context).participants(&id);
         let members = async || -> Vec<String> {
-            let mut members: Vec<String> = house.hot.run(cmd("SMEMBERS").arg(key.as_bytes()).take()).await.unwrap();
+            let mut members: Vec<String> = context.store.run(cmd("SMEMBERS").arg(key.as_bytes()).take()).await.unwrap();
             members.sort();
             members
         };
@@ -58,19 +58,19 @@ every_house! {
         assert!(seen.is_empty() || seen == ["anna", "bert", "carl"], "{seen:?}");
         assert_eq!(chat.participants(&id).await.unwrap().len(), 3);
         assert_eq!(members().await, ["anna", "bert", "carl"]);
-        let ttl: i64 = house.hot.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
+        let ttl: i64 = context.store.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
 
     /// C8 C20: a block also hides what somebody said who has left since.
-    async fn a_block_hides_messages_of_those_who_left(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn a_block_hides_messages_of_those_who_left(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
         say(&chat, &id, "carl", "bye").await;
         done(chat.remove_member(&id, &user("carl"), None).await);
-        let badge = keys(&house).unread_total(&user("anna"));
+        let badge = keys(&context).unread_total(&user("anna"));
         let shows = async |total: &str| {
-            wait_for("the badge", LIMIT, async || crate::world::get(&house, &badge).await.as_deref() == Some(total)).await;
+            wait_for("the badge", LIMIT, async || crate::world::get(&context, &badge).await.as_deref() == Some(total)).await;
         };
         shows("1").await;
         done(chat.block(&user("anna"), &user("carl"), Wish::Block).await);
@@ -80,8 +80,8 @@ every_house! {
     }
 
     /// C20: nothing passes between two users of whom one has blocked the other.
-    async fn a_block_hides_both_from_each_other(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn a_block_hides_both_from_each_other(context: TestContext) {
+        let chat = open(&context).await;
         let pair = room(&chat, "pair", &["anna", "bert"]).await;
         let group = room(&chat, "group", &["anna", "bert", "carl"]).await;
         say(&chat, &group, "bert", "before").await;
@@ -99,7 +99,7 @@ every_house! {
         let (counts, total) = chat.unread(&user("anna")).await.unwrap();
         assert_eq!((counts.len(), total), (2, 0));
         wait_for("the counter of the blocker to agree", LIMIT, async || {
-            crate::world::get(&house, &keys(&house).unread_total(&user("anna"))).await.as_deref() == Some("0")
+            crate::world::get(&context, &keys(&context).unread_total(&user("anna"))).await.as_deref() == Some("0")
         }).await;
         assert!(done(chat.block(&user("anna"), &user("bert"), Wish::Unblock).await));
         assert_eq!(seen("anna").await, ["before", "to carl only"]);

@@ -1,25 +1,25 @@
 //! The HTTP face: the fixed paths, and what bad input gets.
 
 use hob_chat::Chat;
-use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
+use hob_testkit::{LIMIT, TestApp, TestContext, every_service, wait_for};
 use hob_web::Service as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::world::{NEEDS, open, room, say};
 
-async fn app(house: &TestHouse) -> (Chat, TestApp) {
-    let chat = open(house).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+async fn app(context: &TestContext) -> (Chat, TestApp) {
+    let chat = open(context).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     (chat, app)
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// C16, and everything else that services ask for.
-    async fn a_service_can_do_everything_over_http(house: TestHouse) {
-        let (_chat, app) = app(&house).await;
+    async fn a_service_can_do_everything_over_http(context: TestContext) {
+        let (_chat, app) = app(&context).await;
         let new = json!({ "id": "conv123", "title": "Team", "createdBy": "anna", "members": ["bert"] });
         let opened = app.post("/api/v1/chat/conversations", &new).await;
         assert_eq!(opened.status, 201, "{}", opened.text());
@@ -59,8 +59,8 @@ every_house! {
     }
 
     /// C10: the feed that cannot miss any, from any event on.
-    async fn the_feed_begins_where_a_reader_left_off(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn the_feed_begins_where_a_reader_left_off(context: TestContext) {
+        let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 0..3 {
             say(&chat, &id, "anna", &n.to_string()).await;
@@ -96,8 +96,8 @@ async fn read_events(app: &TestApp, path: &str, count: usize) -> Vec<(u64, Value
 
 #[tokio::test]
 async fn bad_input_is_told_by_its_field() {
-    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let (chat, app) = app(&house).await;
+    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let (chat, app) = app(&context).await;
     room(&chat, "r", &["anna"]).await;
     let base = "/api/v1/chat/conversations";
     for (path, body, status, field) in [

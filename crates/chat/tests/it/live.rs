@@ -1,39 +1,39 @@
 //! Typing (C4 C5): start, stop, and stop without a word.
 
 use hob_chat::Typist;
-use hob_hot::cmd;
-use hob_testkit::{TestApp, every_house};
+use hob_store::cmd;
+use hob_testkit::{TestApp, every_service};
 use hob_web::Service as _;
 use serde_json::json;
 
 use crate::client::Client;
 use crate::world::{NEEDS, done, get, keys, open, room, user};
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// C4 C5: the documented flag, and an index instead of KEYS.
-    async fn who_types_is_found_by_conversation(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn who_types_is_found_by_conversation(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "conv123", &["anna", "bert", "carl"]).await;
         for who in ["anna", "bert"] {
             done(chat.typing(&id, &user(who), Typist::Typing).await);
         }
-        let key = keys(&house).typing(&id, &user("anna"));
-        assert_eq!(get(&house, &key).await.as_deref(), Some("1"));
-        let ttl: i64 = house.hot.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
+        let key = keys(&context).typing(&id, &user("anna"));
+        assert_eq!(get(&context, &key).await.as_deref(), Some("1"));
+        let ttl: i64 = context.store.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 5_000, "{ttl}");
         assert_eq!(done(chat.typists(&id, &user("carl")).await), [user("anna"), user("bert")]);
         done(chat.typing(&id, &user("anna"), Typist::Stopped).await);
-        assert_eq!(get(&house, &key).await, None);
+        assert_eq!(get(&context, &key).await, None);
         assert_eq!(done(chat.typists(&id, &user("carl")).await), [user("bert")]);
         assert!(chat.typing(&id, &user("eve"), Typist::Typing).await.unwrap().is_err());
     }
 
     /// C4: subscribers are told when typing stops, also by those who do not say so.
-    async fn subscribers_are_told_when_typing_stops(house: TestHouse) {
-        let chat = open(&house).await;
-        let app = TestApp::start(house.house(), chat.routes()).await;
+    async fn subscribers_are_told_when_typing_stops(context: TestContext) {
+        let chat = open(&context).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
         room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
         anna.subscribe("conv:r").await;

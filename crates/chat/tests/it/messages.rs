@@ -1,10 +1,10 @@
-//! Messages: once, in order, for ever; and the newest of them in hot state (C7).
+//! Messages: once, in order, for ever; and the newest of them in the store (C7).
 
 use hob_chat::keys::ConversationId;
 use hob_chat::{Chat, Config, Refusal, Span};
-use hob_hot::cmd;
-use hob_house::House;
-use hob_testkit::{LIMIT, every_house, wait_for};
+use hob_service::ServiceContext;
+use hob_store::cmd;
+use hob_testkit::{LIMIT, every_service, wait_for};
 
 use crate::world::{NEEDS, config, done, keys, message, open, room, say, start, user};
 
@@ -13,16 +13,16 @@ async fn contents(chat: &Chat, id: &ConversationId, span: Span, limit: u16) -> V
     messages.into_iter().map(|message| message.content).collect()
 }
 
-async fn kept(house: &House, id: &ConversationId) -> Vec<String> {
-    let list = cmd("LRANGE").arg(keys(house).recent(id).as_bytes()).arg(0).arg(-1).take();
-    house.hot.run(list).await.unwrap()
+async fn kept(context: &ServiceContext, id: &ConversationId) -> Vec<String> {
+    let list = cmd("LRANGE").arg(keys(context).recent(id).as_bytes()).arg(0).arg(-1).take();
+    context.store.run(list).await.unwrap()
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_repeated_send_is_the_same_message_for_ever(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn a_repeated_send_is_the_same_message_for_ever(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut new = message(&id, "anna", "once");
         new.client_id = Some("phone-1".into());
@@ -34,8 +34,8 @@ every_house! {
         assert_eq!((first.number, other.number, other.sequence), (1, 2, first.sequence + 1));
     }
 
-    async fn numbers_have_no_gap_however_many_send_at_once(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn numbers_have_no_gap_however_many_send_at_once(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let sends = (0..20).map(|n| {
             let (chat, id) = (chat.clone(), id.clone());
@@ -47,42 +47,42 @@ every_house! {
     }
 
     /// C7: newest first, of the documented shape, and followed event by event.
-    async fn the_newest_messages_are_kept_as_documented(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn the_newest_messages_are_kept_as_documented(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "anna", "one").await;
         assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one"]);
         let two = say(&chat, &id, "bert", "two").await;
-        wait_for("the list to follow", LIMIT, async || kept(&house, &id).await.len() == 2).await;
-        let newest: serde_json::Value = serde_json::from_str(&kept(&house, &id).await[0]).unwrap();
+        wait_for("the list to follow", LIMIT, async || kept(&context, &id).await.len() == 2).await;
+        let newest: serde_json::Value = serde_json::from_str(&kept(&context, &id).await[0]).unwrap();
         assert_eq!((newest["id"].as_str(), newest["content"].as_str()), (Some(two.id.as_str()), Some("two")));
         assert_eq!(newest["senderId"], "bert");
         assert!(newest["timestamp"].as_str().unwrap().ends_with('Z'));
         assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one", "two"]);
-        let ttl: i64 = house.hot.run(cmd("PTTL").arg(keys(&house).recent(&id).as_bytes()).take()).await.unwrap();
+        let ttl: i64 = context.store.run(cmd("PTTL").arg(keys(&context).recent(&id).as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
 
     /// C7: a list that lost something, or missed an event, is not served.
-    async fn a_list_that_is_not_certain_is_not_served(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn a_list_that_is_not_certain_is_not_served(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 1..=3 {
             say(&chat, &id, "bert", &n.to_string()).await;
         }
         assert_eq!(contents(&chat, &id, Span::Newest, 2).await, ["2", "3"]);
-        let pop = cmd("RPOP").arg(keys(&house).recent(&id).as_bytes()).take();
-        house.hot.run::<String>(pop).await.unwrap();
+        let pop = cmd("RPOP").arg(keys(&context).recent(&id).as_bytes()).take();
+        context.store.run::<String>(pop).await.unwrap();
         assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["1", "2", "3"]);
-        house.store().flush_all().await;
+        context.test_store().flush_all().await;
         assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["1", "2", "3"]);
         assert_eq!(contents(&chat, &id, Span::After(3), 1).await, ["2"]);
         assert_eq!(contents(&chat, &id, Span::Before(5), 5).await, ["1", "2"]);
     }
 
-    /// C7: an edit or a delete is never served stale, and deleted words are gone from the records, too.
-    async fn edits_and_deletes_are_seen_at_once(house: TestHouse) {
-        let chat = open(&house).await;
+    /// C7: an edit or a delete is never served stale, and deleted words are gone from the database, too.
+    async fn edits_and_deletes_are_seen_at_once(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let first = say(&chat, &id, "anna", "a secret").await;
         let second = say(&chat, &id, "bert", "hello").await;
@@ -93,15 +93,15 @@ every_house! {
         done(chat.delete(&id, &first.id, &user("anna")).await);
         assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["hello again"]);
         assert_eq!(chat.edit(&id, &first.id, &user("anna"), "x").await.unwrap(), Err(Refusal::NoMessage));
-        let payloads: Vec<(String,)> = hob_records::Read::all(&house.records,
-            hob_records::sql("SELECT payload FROM chat_event ORDER BY sequence")).await.unwrap();
+        let payloads: Vec<(String,)> = hob_database::Read::all(&context.database,
+            hob_database::sql("SELECT payload FROM chat_event ORDER BY sequence")).await.unwrap();
         assert!(payloads.iter().all(|(payload,)| !payload.contains("a secret")), "{payloads:?}");
         assert_eq!(payloads.len(), 6, "each is an event of its own");
     }
 
-    /// C7: the list is bounded by the newest hundred, and older ones come from the records.
-    async fn more_than_a_hundred_messages_are_read_page_by_page(house: TestHouse) {
-        let chat = open(&house).await;
+    /// C7: the list is bounded by the newest hundred, and older ones come from the database.
+    async fn more_than_a_hundred_messages_are_read_page_by_page(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna"]).await;
         for n in 0..105 {
             say(&chat, &id, "anna", &n.to_string()).await;
@@ -111,7 +111,7 @@ every_house! {
         }
         wait_for("the list to be trimmed", LIMIT, async || {
             contents(&chat, &id, Span::Newest, 100).await;
-            kept(&house, &id).await.len() == 100
+            kept(&context, &id).await.len() == 100
         }).await;
         let newest = contents(&chat, &id, Span::Newest, 100).await;
         assert_eq!((newest.first().unwrap().as_str(), newest.last().unwrap().as_str()), ("5", "104"));
@@ -120,8 +120,8 @@ every_house! {
     }
 
     /// C6: twenty messages in a minute, counted in the documented key, for which a lost TTL is impossible.
-    async fn a_user_sends_no_more_than_the_limit_allows(house: TestHouse) {
-        let chat = start(house.house(), Config { message_rate_limit: 3, ..config() }).await;
+    async fn a_user_sends_no_more_than_the_limit_allows(context: TestContext) {
+        let chat = start(context.context(), Config { message_rate_limit: 3, ..config() }).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 0..3 {
             say(&chat, &id, "anna", &n.to_string()).await;
@@ -131,14 +131,14 @@ every_house! {
             other => panic!("{other:?}"),
         }
         say(&chat, &id, "bert", "others may").await;
-        let key = keys(&house).message_rate(&user("anna"));
-        assert_eq!(crate::world::get(&house, &key).await.as_deref(), Some("3"));
-        let ttl: i64 = house.hot.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
+        let key = keys(&context).message_rate(&user("anna"));
+        assert_eq!(crate::world::get(&context, &key).await.as_deref(), Some("3"));
+        let ttl: i64 = context.store.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 60_000, "{ttl}");
     }
 
-    async fn what_cannot_be_a_message_is_refused_and_takes_no_number(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn what_cannot_be_a_message_is_refused_and_takes_no_number(context: TestContext) {
+        let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for content in ["", "   ", &"x".repeat(4097), "a\0b"] {
             let refused = chat.send(&message(&id, "anna", content)).await.unwrap();

@@ -4,9 +4,9 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{Chat, Wish};
-use hob_hot::{BusEvent, Hot, Topic};
-use hob_house::House;
-use hob_testkit::{LIMIT, Server, TestApp, TestHouse, every_house, wait_for};
+use hob_service::ServiceContext;
+use hob_store::{BusEvent, Store, Topic};
+use hob_testkit::{LIMIT, Server, TestApp, TestContext, every_service, wait_for};
 use serde_json::{Value, json};
 
 use crate::cable::Cable;
@@ -14,18 +14,18 @@ use crate::client::Client;
 use crate::world::{Doomed, NEEDS, beats, config, done, get, keys, open, room, say, start, user};
 
 /// Two nodes that know of each other.
-async fn two(house: &TestHouse) -> (Chat, TestApp, House, Chat, TestApp) {
-    let one = open(house).await;
-    let other = house.another_node().await;
+async fn two(context: &TestContext) -> (Chat, TestApp, ServiceContext, Chat, TestApp) {
+    let one = open(context).await;
+    let other = context.another_node().await;
     let two = start(&other, config()).await;
     wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     let (app_one, app_two) =
-        (TestApp::start(house.house(), one.routes()).await, TestApp::start(&other, two.routes()).await);
+        (TestApp::start(context.context(), one.routes()).await, TestApp::start(&other, two.routes()).await);
     (one, app_one, other, two, app_two)
 }
 
 /// Stops the other node when the test ends.
-struct Stop(House);
+struct Stop(ServiceContext);
 
 impl Drop for Stop {
     fn drop(&mut self) {
@@ -33,11 +33,11 @@ impl Drop for Stop {
     }
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_message_crosses_nodes_in_order(house: TestHouse) {
-        let (one, app_one, other, two, app_two) = two(&house).await;
+    async fn a_message_crosses_nodes_in_order(context: TestContext) {
+        let (one, app_one, other, two, app_two) = two(&context).await;
         let _stop = Stop(other);
         let id = room(&one, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app_one, &one, "anna").await;
@@ -58,8 +58,8 @@ every_house! {
     }
 
     /// C13: a removed or blocked user receives nothing after the change is acknowledged, on any node.
-    async fn who_was_removed_or_blocked_hears_nothing_more_on_any_node(house: TestHouse) {
-        let (one, _app_one, other, two, app_two) = two(&house).await;
+    async fn who_was_removed_or_blocked_hears_nothing_more_on_any_node(context: TestContext) {
+        let (one, _app_one, other, two, app_two) = two(&context).await;
         let _stop = Stop(other);
         let id = room(&one, "r", &["anna", "bert", "carl", "dave"]).await;
         let mut bert = Client::connect(&app_two, &two, "bert").await;
@@ -85,9 +85,9 @@ every_house! {
     }
 
     /// A removal does not wait for ever for a node that is dead.
-    async fn a_removal_waits_for_a_dead_node_no_longer_than_its_lease(house: TestHouse) {
-        let one = open(&house).await;
-        let doomed = Doomed::start(&house).await;
+    async fn a_removal_waits_for_a_dead_node_no_longer_than_its_lease(context: TestContext) {
+        let one = open(&context).await;
+        let doomed = Doomed::start(&context).await;
         wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
         doomed.kill();
@@ -95,11 +95,11 @@ every_house! {
     }
 
     /// C10: published as documented, with an id and a time.
-    async fn new_messages_are_told_to_other_services(house: TestHouse) {
-        let chat = open(&house).await;
-        let channel = keys(&house).message_created_channel();
+    async fn new_messages_are_told_to_other_services(context: TestContext) {
+        let chat = open(&context).await;
+        let channel = keys(&context).message_created_channel();
         assert_eq!(channel, "events:message.created");
-        let mut ear = house.hot.bus().subscribe(&[Topic::channel(channel)]).await.unwrap();
+        let mut ear = context.store.bus().subscribe(&[Topic::channel(channel)]).await.unwrap();
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let mut last = 0;
         for n in 0..3 {
@@ -116,18 +116,18 @@ every_house! {
     }
 
     /// Presence is written again after a loss, without events, from the sockets that there are.
-    async fn presence_comes_back_after_a_loss_without_events(house: TestHouse) {
-        let chat = open(&house).await;
-        let app = TestApp::start(house.house(), chat.routes()).await;
+    async fn presence_comes_back_after_a_loss_without_events(context: TestContext) {
+        let chat = open(&context).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
         wait_for("a node with a lease", LIMIT, async || chat.nodes().await.unwrap().len() == 1).await;
         // A full round of witnesses, so that all are known.
-        beats(&house, &chat, 5).await;
-        let keys = keys(&house);
+        beats(&context, &chat, 5).await;
+        let keys = keys(&context);
         let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
-        let mut ear = house.hot.bus().subscribe(&topics).await.unwrap();
-        house.store().flush_all().await;
+        let mut ear = context.store.bus().subscribe(&topics).await.unwrap();
+        context.test_store().flush_all().await;
         for who in ["anna", "bert"] {
             wait_for("presence to be back", LIMIT, async || chat.is_user_online(&user(who)).await.unwrap()).await;
         }
@@ -137,23 +137,23 @@ every_house! {
 }
 
 /// Two nodes, of which the second one's way to Redis can be cut.
-async fn two_with_a_cable(house: &TestHouse) -> (Chat, Chat, TestApp, Cable, Stop) {
-    let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
+async fn two_with_a_cable(context: &TestContext) -> (Chat, Chat, TestApp, Cable, Stop) {
+    let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };
     let cable = Cable::to(([127, 0, 0, 1], redis.port()).into()).await;
-    let hot = Hot::open(&format!("redis://{}/", cable.address()).parse().unwrap()).unwrap();
-    let other = House { hot, ..house.another_node().await };
-    let (one, two) = (open(house).await, start(&other, config()).await);
+    let store = Store::open(&format!("redis://{}/", cable.address()).parse().unwrap()).unwrap();
+    let other = ServiceContext { store, ..context.another_node().await };
+    let (one, two) = (open(context).await, start(&other, config()).await);
     wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     let app = TestApp::start(&other, two.routes()).await;
     (one, two, app, cable, Stop(other))
 }
 
-/// C13: a node that has no lease hears of no change, and so it looks into the records before it tells anybody anything.
+/// C13: a node that has no lease hears of no change, and so it looks into the database before it tells anybody anything.
 #[test]
 fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
     hob_testkit::run(async {
-        let house = TestHouse::redis(NEEDS).await;
-        let (one, two, app, cable, _stop) = two_with_a_cable(&house).await;
+        let context = TestContext::redis(NEEDS).await;
+        let (one, two, app, cable, _stop) = two_with_a_cable(&context).await;
         let id = room(&one, "r", &["anna", "bert", "carl", "dave"]).await;
         let mut clients = Vec::new();
         for who in ["bert", "carl", "dave"] {
@@ -181,8 +181,8 @@ fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
 #[test]
 fn who_is_ahead_of_a_node_that_was_cut_off_hears_nothing_twice() {
     hob_testkit::run(async {
-        let house = TestHouse::redis(NEEDS).await;
-        let (one, two, app, cable, _stop) = two_with_a_cable(&house).await;
+        let context = TestContext::redis(NEEDS).await;
+        let (one, two, app, cable, _stop) = two_with_a_cable(&context).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
         let mut bert = Client::connect(&app, &two, "bert").await;
         bert.subscribe("conv:r").await;
@@ -207,10 +207,10 @@ fn who_is_ahead_of_a_node_that_was_cut_off_hears_nothing_twice() {
 #[test]
 fn delivery_within_a_node_goes_on_without_the_store() {
     hob_testkit::run(async {
-        let house = TestHouse::redis(NEEDS).await;
-        let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
-        let chat = open(&house).await;
-        let app = TestApp::start(house.house(), chat.routes()).await;
+        let context = TestContext::redis(NEEDS).await;
+        let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };
+        let chat = open(&context).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut bert = Client::connect(&app, &chat, "bert").await;
         bert.subscribe("conv:r").await;
@@ -223,7 +223,7 @@ fn delivery_within_a_node_goes_on_without_the_store() {
         })
         .await;
         wait_for("the counter to be right again", LIMIT, async || {
-            get(&house, &keys(&house).unread_total(&user("bert"))).await.as_deref() == Some("1")
+            get(&context, &keys(&context).unread_total(&user("bert"))).await.as_deref() == Some("1")
         })
         .await;
         say(&chat, &id, "anna", "good").await;
@@ -235,10 +235,10 @@ fn delivery_within_a_node_goes_on_without_the_store() {
 #[test]
 fn a_node_listens_only_for_those_who_are_there() {
     hob_testkit::run(async {
-        let house = TestHouse::redis(NEEDS).await;
-        let Server::Redis(redis) = house.store().server() else { unreachable!("it is a Redis") };
-        let chat = open(&house).await;
-        let app = TestApp::start(house.house(), chat.routes()).await;
+        let context = TestContext::redis(NEEDS).await;
+        let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };
+        let chat = open(&context).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
         for id in ["one", "two", "three"] {
             room(&chat, id, &["anna", "bert"]).await;
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hob_chat::keys::{SocketId, UserId};
 use hob_chat::{Change, Chat};
-use hob_hot::{BusEvent, Subscription, Topic, cmd};
-use hob_house::House;
-use hob_testkit::{LIMIT, Server, every_house, wait_for};
+use hob_service::ServiceContext;
+use hob_store::{BusEvent, Subscription, Topic, cmd};
+use hob_testkit::{LIMIT, Server, every_service, wait_for};
 use serde_json::Value;
 
 use crate::world::{Doomed, NEEDS, beats, config, get, keys, open, user};
@@ -16,10 +16,10 @@ fn socket(id: &str) -> SocketId {
     SocketId::new(id).unwrap()
 }
 
-async fn ear(house: &House) -> Subscription {
-    let keys = keys(house);
+async fn ear(context: &ServiceContext) -> Subscription {
+    let keys = keys(context);
     let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
-    house.hot.bus().subscribe(&topics).await.unwrap()
+    context.store.bus().subscribe(&topics).await.unwrap()
 }
 
 /// The next event: whether the user came online, and what was said.
@@ -40,37 +40,37 @@ async fn remove(chat: &Chat, who: &str, id: &str) -> Change {
     chat.remove_user_socket(&user(who), &socket(id)).await.unwrap()
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// C1 C2 C3 C16: the documented keys, with the documented values.
-    async fn a_user_is_online_from_the_first_socket_to_the_last(house: TestHouse) {
-        let chat = open(&house).await;
-        let (keys, anna) = (keys(&house), user("507f1f77bcf86cd799439011"));
+    async fn a_user_is_online_from_the_first_socket_to_the_last(context: TestContext) {
+        let chat = open(&context).await;
+        let (keys, anna) = (keys(&context), user("507f1f77bcf86cd799439011"));
         let id = anna.as_str();
         assert!(matches!(add(&chat, id, "abc123").await, Change::Turned { .. }));
         assert!(matches!(add(&chat, id, "def456").await, Change::Same { .. }));
-        assert_eq!(get(&house, &keys.online(&anna)).await.as_deref(), Some("true"));
+        assert_eq!(get(&context, &keys.online(&anna)).await.as_deref(), Some("true"));
         let mut sockets: Vec<String> =
-            house.hot.run(cmd("SMEMBERS").arg(keys.sockets(&anna).as_bytes()).take()).await.unwrap();
+            context.store.run(cmd("SMEMBERS").arg(keys.sockets(&anna).as_bytes()).take()).await.unwrap();
         sockets.sort();
         assert_eq!(sockets, ["abc123", "def456"]);
-        assert_eq!(get(&house, &keys.socket_user(&socket("abc123"))).await.as_deref(), Some(id));
+        assert_eq!(get(&context, &keys.socket_user(&socket("abc123"))).await.as_deref(), Some(id));
         assert!(chat.is_user_online(&anna).await.unwrap());
 
         assert!(matches!(remove(&chat, id, "abc123").await, Change::Same { .. }));
         assert!(chat.is_user_online(&anna).await.unwrap());
         assert!(matches!(remove(&chat, id, "def456").await, Change::Turned { .. }));
         assert_eq!(remove(&chat, id, "def456").await, Change::Unknown);
-        assert_eq!(get(&house, &keys.online(&anna)).await.as_deref(), Some("false"));
-        assert_eq!(get(&house, &keys.socket_user(&socket("abc123"))).await, None);
+        assert_eq!(get(&context, &keys.online(&anna)).await.as_deref(), Some("false"));
+        assert_eq!(get(&context, &keys.socket_user(&socket("abc123"))).await, None);
         assert_eq!(chat.sockets(&anna).await.unwrap(), []);
     }
 
     /// C11: exactly one event for each real change, and versions that only grow.
-    async fn each_real_change_is_told_once(house: TestHouse) {
-        let chat = open(&house).await;
-        let mut ear = ear(&house).await;
+    async fn each_real_change_is_told_once(context: TestContext) {
+        let chat = open(&context).await;
+        let mut ear = ear(&context).await;
         for round in 0..3 {
             let sockets: Vec<String> = (0..8).map(|n| format!("s{round}-{n}")).collect();
             futures_util::future::join_all(sockets.iter().map(|id| add(&chat, "anna", id))).await;
@@ -89,28 +89,28 @@ every_house! {
         assert!(more.is_err(), "{more:?}");
     }
 
-    /// C12: last seen only moves forwards, and outlives a loss of hot state.
-    async fn last_seen_only_moves_forwards(house: TestHouse) {
-        let clock = hob_hot::Clock::driven(Duration::from_millis(1_763_287_800_123));
-        let driven = House { hot: house.hot.with_clock(clock.clone()), ..house.house().clone() };
-        let chat = hob_chat::Chat::open(&driven, hob_house::Live::fixed(config())).await.unwrap();
+    /// C12: last seen only moves forwards, and outlives a loss of the store.
+    async fn last_seen_only_moves_forwards(context: TestContext) {
+        let clock = hob_store::Clock::driven(Duration::from_millis(1_763_287_800_123));
+        let driven = ServiceContext { store: context.store.with_clock(clock.clone()), ..context.context().clone() };
+        let chat = hob_chat::Chat::open(&driven, hob_service::Live::fixed(config())).await.unwrap();
         add(&chat, "anna", "s1").await;
-        let key = keys(&house).last_seen(&user("anna"));
-        assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
+        let key = keys(&context).last_seen(&user("anna"));
+        assert_eq!(get(&context, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
         clock.set(Duration::from_millis(1_700_000_000_000));
         add(&chat, "anna", "s2").await;
-        assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
+        assert_eq!(get(&context, &key).await.as_deref(), Some("2025-11-16T10:10:00.123Z"));
         remove(&chat, "anna", "s1").await;
         clock.set(Duration::from_millis(1_763_287_899_000));
         remove(&chat, "anna", "s2").await;
-        assert_eq!(get(&house, &key).await.as_deref(), Some("2025-11-16T10:11:39.000Z"));
-        house.store().flush_all().await;
+        assert_eq!(get(&context, &key).await.as_deref(), Some("2025-11-16T10:11:39.000Z"));
+        context.test_store().flush_all().await;
         let kept = chat.presence(&[user("anna")]).await.unwrap();
         assert!(kept[0].last_seen.is_some() && !kept[0].online, "{kept:?}");
     }
 
-    async fn a_user_has_no_more_sockets_than_the_bound(house: TestHouse) {
-        let chat = open(&house).await;
+    async fn a_user_has_no_more_sockets_than_the_bound(context: TestContext) {
+        let chat = open(&context).await;
         for n in 0..64 {
             assert!(!matches!(add(&chat, "anna", &format!("s{n}")).await, Change::Full));
         }
@@ -119,12 +119,12 @@ every_house! {
     }
 
     /// C1: a node that stops takes its users along, and the next one sweeps them.
-    async fn a_dead_nodes_users_go_offline_with_one_event_each(house: TestHouse) {
-        let survivor = open(&house).await;
-        let doomed = Doomed::start(&house).await;
+    async fn a_dead_nodes_users_go_offline_with_one_event_each(context: TestContext) {
+        let survivor = open(&context).await;
+        let doomed = Doomed::start(&context).await;
         // Both are known as nodes before anybody relies on it.
         wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
-        let mut ear = ear(&house).await;
+        let mut ear = ear(&context).await;
         for n in 0..5 {
             add(&doomed.chat, &format!("user{n}"), &format!("doomed{n}")).await;
         }
@@ -143,7 +143,7 @@ every_house! {
         assert_eq!(offline, ["user1", "user2", "user3", "user4"]);
         wait_for("the dead node to be forgotten", LIMIT, async || survivor.nodes().await.unwrap().len() == 1).await;
         assert!(survivor.is_user_online(&user("user0")).await.unwrap(), "has another socket elsewhere");
-        assert_eq!(get(&house, &keys(&house).socket_user(&socket("doomed1"))).await, None);
+        assert_eq!(get(&context, &keys(&context).socket_user(&socket("doomed1"))).await, None);
     }
 }
 
@@ -152,11 +152,11 @@ every_house! {
 #[test]
 fn a_dead_nodes_users_go_offline_even_if_a_master_forgets_them() {
     hob_testkit::run(async {
-        let house = hob_testkit::TestHouse::cluster(NEEDS).await;
-        let survivor = open(&house).await;
-        let Server::Cluster(cluster) = house.store().server() else { unreachable!("it is a Cluster") };
+        let context = hob_testkit::TestContext::cluster(NEEDS).await;
+        let survivor = open(&context).await;
+        let Server::Cluster(cluster) = context.test_store().server() else { unreachable!("it is a Cluster") };
         for lost in 0..cluster.masters().len() {
-            let doomed = Doomed::start(&house).await;
+            let doomed = Doomed::start(&context).await;
             wait_for("two nodes", LIMIT, async || survivor.nodes().await.is_ok_and(|nodes| nodes.len() == 2))
                 .await;
             let users: Vec<UserId> = (0..30).map(|n| user(&format!("user{lost}-{n}"))).collect();
@@ -164,7 +164,7 @@ fn a_dead_nodes_users_go_offline_even_if_a_master_forgets_them() {
                 add(&doomed.chat, who.as_str(), &format!("s{lost}-{n}")).await;
             }
             // All witnesses are known by now, or the loss would not be noticed.
-            beats(&house, &survivor, 5).await;
+            beats(&context, &survivor, 5).await;
             doomed.kill();
             cluster.masters()[lost].flush_all();
             wait_for(

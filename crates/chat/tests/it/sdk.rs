@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use hob_chat::Chat;
-use hob_testkit::{LIMIT, TestApp, TestHouse};
+use hob_testkit::{LIMIT, TestApp, TestContext};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -52,9 +52,9 @@ impl Program {
 }
 
 async fn use_everything(command: Command) {
-    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let chat = open(&house).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let chat = open(&context).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     let cable = Cable::to(app.address()).await;
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let _bert = Client::connect(&app, &chat, "bert").await;

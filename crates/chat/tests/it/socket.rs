@@ -4,24 +4,24 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{Chat, Config};
-use hob_house::Period;
-use hob_testkit::{LIMIT, TestApp, TestHouse, every_house, wait_for};
+use hob_service::Period;
+use hob_testkit::{LIMIT, TestApp, TestContext, every_service, wait_for};
 use serde_json::json;
 
 use crate::client::{Client, message_of};
 use crate::world::{NEEDS, config, done, open, room, say, start, user};
 
-async fn app(house: &TestHouse) -> (Chat, TestApp) {
-    let chat = open(house).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+async fn app(context: &TestContext) -> (Chat, TestApp) {
+    let chat = open(context).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     (chat, app)
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_message_reaches_all_subscribers_and_its_sender_is_told_its_place(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn a_message_reaches_all_subscribers_and_its_sender_is_told_its_place(context: TestContext) {
+        let (chat, app) = app(&context).await;
         room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
         let mut bert = Client::connect(&app, &chat, "bert").await;
@@ -37,15 +37,15 @@ every_house! {
         assert_eq!(anna.messages(1).await, [(4, "hi".to_owned())]);
     }
 
-    async fn who_was_away_recovers_exactly_what_was_missed(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn who_was_away_recovers_exactly_what_was_missed(context: TestContext) {
+        let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
         let epoch = anna.subscribe("conv:r").await["subscribe"]["epoch"].clone();
         say(&chat, &id, "bert", "seen").await;
         assert_eq!(anna.messages(1).await, [(3, "seen".to_owned())]);
         drop(anna);
-        // More than are kept at hand, so that some come from the records.
+        // More than are kept at hand, so that some come from the database.
         for n in 4..=103 {
             say(&chat, &id, "bert", &n.to_string()).await;
         }
@@ -62,8 +62,8 @@ every_house! {
         assert_eq!((&ahead["recovered"], &ahead["was_recovering"]), (&false.into(), &true.into()));
     }
 
-    async fn who_may_not_is_told_so_and_nothing_else(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn who_may_not_is_told_so_and_nothing_else(context: TestContext) {
+        let (chat, app) = app(&context).await;
         room(&chat, "r", &["anna"]).await;
         let mut eve = Client::connect(&app, &chat, "eve").await;
         for (command, code) in [
@@ -85,8 +85,8 @@ every_house! {
         assert_eq!(chat.conversation(&crate::world::conversation("r")).await.unwrap().unwrap().sequence, 1);
     }
 
-    async fn presence_history_and_stats_are_answered(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn presence_history_and_stats_are_answered(context: TestContext) {
+        let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
         let mut phone = Client::connect(&app, &chat, "anna").await;
@@ -114,8 +114,8 @@ every_house! {
     }
 
     /// The feed begins with a picture, and tells what changes it.
-    async fn a_feed_tells_unread_counts_and_who_comes_and_goes(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn a_feed_tells_unread_counts_and_who_comes_and_goes(context: TestContext) {
+        let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "bert", "one").await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -137,8 +137,8 @@ every_house! {
     }
 
     /// C20: receipts of what was delivered and read.
-    async fn receipts_are_told_to_the_conversation(house: TestHouse) {
-        let (chat, app) = app(&house).await;
+    async fn receipts_are_told_to_the_conversation(context: TestContext) {
+        let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
         anna.subscribe("conv:r").await;
@@ -154,15 +154,15 @@ every_house! {
     }
 }
 
-async fn embedded() -> (TestHouse, Chat, TestApp) {
-    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let (chat, app) = app(&house).await;
-    (house, chat, app)
+async fn embedded() -> (TestContext, Chat, TestApp) {
+    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let (chat, app) = app(&context).await;
+    (context, chat, app)
 }
 
 #[tokio::test]
 async fn commands_come_in_batches_and_replies_too() {
-    let (_house, chat, app) = embedded().await;
+    let (_context, chat, app) = embedded().await;
     room(&chat, "r", &["anna"]).await;
     let mut anna = Client::connect(&app, &chat, "anna").await;
     anna.send("{\"id\":101,\"ping\":{}}\n{\"id\":102,\"subscribe\":{\"channel\":\"conv:r\"}}\n{\"id\":103,\"ping\":{}}")
@@ -173,7 +173,7 @@ async fn commands_come_in_batches_and_replies_too() {
 
 #[tokio::test]
 async fn tokens_decide_who_is_let_in_and_for_how_long() {
-    let (_house, chat, app) = embedded().await;
+    let (_context, chat, app) = embedded().await;
     for (first, code) in [
         (json!({ "id": 1, "connect": { "token": "nonsense" } }), 3500),
         (json!({ "id": 1, "connect": {} }), 3500),
@@ -198,11 +198,13 @@ async fn tokens_decide_who_is_let_in_and_for_how_long() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_told_to_come_back() {
-    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let chat =
-        start(house.house(), Config { queue_bytes: 20_000, ping_every: Period::from_secs(600), ..config() })
-            .await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let chat = start(
+        context.context(),
+        Config { queue_bytes: 20_000, ping_every: Period::from_secs(600), ..config() },
+    )
+    .await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let mut slow = Client::open_narrow(&app).await.sign_in(&chat, "anna").await;
     slow.subscribe("conv:r").await;
@@ -219,9 +221,9 @@ async fn a_client_that_does_not_read_is_told_to_come_back() {
 
 #[tokio::test]
 async fn a_connection_has_no_more_channels_than_the_bound() {
-    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let chat = start(house.house(), Config { channels_per_connection: 2, ..config() }).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let chat = start(context.context(), Config { channels_per_connection: 2, ..config() }).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     for id in ["a", "b", "c"] {
         room(&chat, id, &["anna"]).await;
     }
@@ -238,7 +240,7 @@ async fn a_connection_has_no_more_channels_than_the_bound() {
 /// More than one answer holds: the rest follows, and then what is new, in order and without a gap.
 #[tokio::test]
 async fn who_was_away_for_long_recovers_everything() {
-    let (_house, chat, app) = embedded().await;
+    let (_context, chat, app) = embedded().await;
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let content = |n: u64| format!("{n} {}", "x".repeat(2_000));
     for n in 3..=502 {
@@ -258,7 +260,7 @@ async fn who_was_away_for_long_recovers_everything() {
 
 #[tokio::test]
 async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
-    let (_house, chat, app) = embedded().await;
+    let (_context, chat, app) = embedded().await;
     room(&chat, "r", &["anna", "bert", "carl"]).await;
     let mut anna = Client::connect(&app, &chat, "anna").await;
     let mut bert = Client::connect(&app, &chat, "bert").await;
@@ -289,7 +291,7 @@ async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
 /// Each action has a limit of its own.
 #[tokio::test]
 async fn too_much_of_anything_is_refused() {
-    let house = TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let limits = Config {
         connects_per_minute: 3,
         max_frame_bytes: 4_096,
@@ -297,8 +299,8 @@ async fn too_much_of_anything_is_refused() {
         channels_per_connection: 4,
         ..config()
     };
-    let chat = start(house.house(), limits).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
+    let chat = start(context.context(), limits).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
     room(&chat, "r", &["anna"]).await;
     let mut anna = Client::connect(&app, &chat, "anna").await;
     let typing = json!({ "conversationId": "r", "typing": true });

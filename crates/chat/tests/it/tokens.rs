@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hob_chat::{Chat, Config};
-use hob_house::Period;
-use hob_testkit::{Layout, TestApp, TestHouse};
+use hob_service::Period;
+use hob_testkit::{Layout, TestApp, TestContext};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::{Value, json};
@@ -75,11 +75,11 @@ fn der(path: &str) -> Vec<u8> {
     STANDARD.decode(body).unwrap()
 }
 
-async fn serve(config: Config) -> (TestHouse, Chat, TestApp) {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let chat = start(house.house(), config).await;
-    let app = TestApp::start(house.house(), chat.routes()).await;
-    (house, chat, app)
+async fn serve(config: Config) -> (TestContext, Chat, TestApp) {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let chat = start(context.context(), config).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
+    (context, chat, app)
 }
 
 fn key_files() -> Config {
@@ -102,7 +102,7 @@ async fn refused(app: &TestApp, token: &str) -> u16 {
 
 #[tokio::test]
 async fn tokens_are_verified_with_the_public_keys_of_files() {
-    let (_house, chat, app) = serve(key_files()).await;
+    let (_context, chat, app) = serve(key_files()).await;
     let (rsa, p256) = (Signer::rsa(), Signer::p256());
     room(&chat, "r", &["anna", "bert"]).await;
     for (who, token) in
@@ -128,7 +128,7 @@ async fn tokens_are_verified_with_the_public_keys_of_files() {
 /// Who comes with a token that is over is told to get another one; who does not renew a token in time is sent away.
 #[tokio::test]
 async fn a_connection_ends_with_its_token_unless_it_is_renewed() {
-    let (_house, _chat, app) = serve(key_files()).await;
+    let (_context, _chat, app) = serve(key_files()).await;
     let signer = Signer::p256();
     let (mut late, reply) = connect(&app, &signer.token("ES256", "anna", -60)).await;
     assert_eq!(reply["error"]["code"], 109, "{reply}");
@@ -151,10 +151,11 @@ async fn a_connection_ends_with_its_token_unless_it_is_renewed() {
 
 #[tokio::test]
 async fn a_key_file_that_is_no_public_key_is_refused_at_the_start() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     for path in [key!("rsa.pem"), "no/such/file.pem"] {
         let config = Config { token_public_keys: vec![path.to_owned()], ..config() };
-        let error = Chat::open(house.house(), hob_house::Live::fixed(config)).await.unwrap_err().to_string();
+        let error =
+            Chat::open(context.context(), hob_service::Live::fixed(config)).await.unwrap_err().to_string();
         assert!(error.contains(path), "{error}");
     }
 }
@@ -176,7 +177,7 @@ async fn upgrade(app: &TestApp, headers: &[(&'static str, &str)]) -> u16 {
 #[tokio::test]
 async fn pages_of_other_sites_connect_only_if_they_are_listed() {
     let origins = vec!["https://shop.example".to_owned()];
-    let (_house, _chat, app) = serve(Config { origins, ..config() }).await;
+    let (_context, _chat, app) = serve(Config { origins, ..config() }).await;
     let own = format!("http://{}", app.address());
     let cross = ("sec-fetch-site", "cross-site");
     for (headers, status) in [

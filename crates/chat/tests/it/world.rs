@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use hob_chat::keys::{ConversationId, Keys, UserId};
 use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMessage};
-use hob_hot::cmd;
-use hob_house::{House, Live, Period};
-use hob_records::outbox::{Relay, Retention};
-use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
+use hob_database::outbox::{Relay, Retention};
+use hob_service::{Live, Period, ServiceContext};
+use hob_store::cmd;
+use hob_testkit::{LIMIT, Needs, TestContext, wait_for};
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],
@@ -27,18 +27,18 @@ pub(crate) fn config() -> Config {
 }
 
 /// A chat that runs.
-pub(crate) async fn start(house: &House, config: Config) -> Chat {
-    let chat = Chat::open(house, Live::fixed(config)).await.unwrap();
-    chat.start(&hob_web::Changes::detached(house));
-    let (relaying, records) = (chat.clone(), house.records.clone());
-    house.tasks.spawn("relay", move |task| {
-        let (chat, records) = (relaying.clone(), records.clone());
+pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
+    let chat = Chat::open(context, Live::fixed(config)).await.unwrap();
+    chat.start(&hob_web::Changes::detached(context));
+    let (relaying, database) = (chat.clone(), context.database.clone());
+    context.tasks.spawn("relay", move |task| {
+        let (chat, database) = (relaying.clone(), database.clone());
         async move {
-            let publish = |events: Vec<hob_records::outbox::Event>| {
+            let publish = |events: Vec<hob_database::outbox::Event>| {
                 let chat = chat.clone();
                 async move { chat.relay(&events).await }
             };
-            Relay::new(&records, Retention::default())
+            Relay::new(&database, Retention::default())
                 .lease(Duration::from_secs(2))
                 .run(publish, task.stopped())
                 .await;
@@ -47,8 +47,8 @@ pub(crate) async fn start(house: &House, config: Config) -> Chat {
     chat
 }
 
-pub(crate) async fn open(house: &TestHouse) -> Chat {
-    start(house.house(), config()).await
+pub(crate) async fn open(context: &TestContext) -> Chat {
+    start(context.context(), config()).await
 }
 
 /// A node that can be killed: nothing of it runs on, nothing is cleaned up.
@@ -58,10 +58,10 @@ pub(crate) struct Doomed {
 }
 
 impl Doomed {
-    pub(crate) async fn start(house: &TestHouse) -> Self {
+    pub(crate) async fn start(context: &TestContext) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let other = house.another_node().await;
+        let other = context.another_node().await;
         let chat = runtime.spawn(async move { start(&other, config()).await }).await.unwrap();
         Self { chat, runtime: Some(runtime) }
     }
@@ -87,8 +87,8 @@ pub(crate) fn conversation(id: &str) -> ConversationId {
     ConversationId::new(id).unwrap()
 }
 
-pub(crate) fn keys(house: &House) -> Keys {
-    Keys::new(house.layout)
+pub(crate) fn keys(context: &ServiceContext) -> Keys {
+    Keys::new(context.layout)
 }
 
 /// Opens a conversation with these members; the first one opens it.
@@ -122,13 +122,13 @@ pub(crate) fn done<T>(answer: Answer<T>) -> T {
 }
 
 /// The value of a string key; `None` where there is none.
-pub(crate) async fn get(house: &House, key: &hob_schema::Key) -> Option<String> {
-    house.hot.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
+pub(crate) async fn get(context: &ServiceContext, key: &hob_schema::Key) -> Option<String> {
+    context.store.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
 }
 
 /// Waits until a node has renewed its lease so many times.
-pub(crate) async fn beats(house: &House, chat: &Chat, times: usize) {
-    let live = keys(house).nodes_live(hob_schema::Shard::default());
+pub(crate) async fn beats(context: &ServiceContext, chat: &Chat, times: usize) {
+    let live = keys(context).nodes_live(hob_schema::Shard::default());
     let own = |node: &hob_chat::NodeLoad| node.name == chat.node_name();
     let mut before = None;
     for _ in 0..times {
@@ -136,7 +136,7 @@ pub(crate) async fn beats(house: &House, chat: &Chat, times: usize) {
             let nodes = chat.nodes().await.unwrap();
             let Some(node) = nodes.iter().find(|node| own(node)) else { return false };
             let ends = cmd("ZSCORE").arg(live.as_bytes()).arg(&node.incarnation).take();
-            let ends: Option<String> = house.hot.run(ends).await.unwrap();
+            let ends: Option<String> = context.store.run(ends).await.unwrap();
             let renewed = ends.is_some() && ends != before;
             before = ends;
             renewed

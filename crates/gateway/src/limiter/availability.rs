@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hob_hot::{Error, Hot};
+use hob_store::{Error, Store};
 
 const PROBE_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Availability {
-    hot: Hot,
+    store: Store,
     away: Arc<AtomicBool>,
 }
 
 impl Availability {
-    pub(crate) fn new(hot: &Hot) -> Self {
-        Self { hot: hot.clone(), away: Arc::default() }
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { store: store.clone(), away: Arc::default() }
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -33,13 +33,13 @@ impl Availability {
             return;
         }
         tracing::warn!(%error, "limits go on without the store");
-        let (hot, away) = (self.hot.clone(), Arc::downgrade(&self.away));
+        let (store, away) = (self.store.clone(), Arc::downgrade(&self.away));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(PROBE_EVERY).await;
                 // Nobody asks any more.
                 let Some(away) = away.upgrade() else { return };
-                if hot.ping().await.is_ok() {
+                if store.ping().await.is_ok() {
                     away.store(false, Ordering::Relaxed);
                     tracing::info!("limits ask the store again");
                     return;

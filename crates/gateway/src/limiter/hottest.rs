@@ -46,16 +46,16 @@ mod tests {
     #[test]
     fn a_flood_of_strangers_does_not_hide_the_hottest() {
         let hottest = Hottest::default();
-        let hot = Identity::new("203.0.113.7").unwrap();
+        let store = Identity::new("203.0.113.7").unwrap();
         for number in 0..10_000 {
             hottest.add(&Identity::new(&format!("stranger:{number}")).unwrap());
             if number % 10 == 0 {
-                hottest.add(&hot);
+                hottest.add(&store);
             }
         }
         let counts = hottest.take();
         assert!(counts.len() <= MOST);
-        assert!(counts[&hot] >= 1000);
+        assert!(counts[&store] >= 1000);
         assert!(hottest.take().is_empty());
     }
 }

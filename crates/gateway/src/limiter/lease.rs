@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_hot::Hot;
-use hob_hot::limit::{Decision, Lent, Loan, Quota, Rule};
 use hob_schema::Key;
+use hob_store::Store;
+use hob_store::limit::{Decision, Lent, Loan, Quota, Rule};
 use parking_lot::Mutex;
 
 use super::availability::Availability;
@@ -41,7 +41,7 @@ const EARLY: u32 = 4;
 /// Where tokens come from.
 #[derive(Debug)]
 pub(crate) struct Lender {
-    pub(crate) hot: Hot,
+    pub(crate) store: Store,
     pub(crate) availability: Arc<Availability>,
     /// What the store debits.
     pub(crate) rule: Rule,
@@ -199,8 +199,8 @@ impl Pool {
         let share = (lender.rule.most_at_once() / SHARE).max(1);
         let most = self.tokens.lock().want.clamp(1, share).max(least);
         let at = Instant::now();
-        let borrow = || lender.rule.borrow(&lender.hot, &self.key, least..=most);
-        match claim::ask((&lender.hot, &lender.rule, &self.key), borrow).await {
+        let borrow = || lender.rule.borrow(&lender.store, &self.key, least..=most);
+        match claim::ask((&lender.store, &lender.rule, &self.key), borrow).await {
             Ok(lent) => {
                 let asked = Asked { least, most, at, answered_at: Instant::now() };
                 self.tokens.lock().receive(lent, asked, lender.hold);
@@ -236,7 +236,7 @@ impl Pool {
             return;
         }
         let unspent = (batch.left, batch.loan);
-        if let Err(error) = lender.rule.give_back(&lender.hot, &self.key, unspent, lender.hold).await {
+        if let Err(error) = lender.rule.give_back(&lender.store, &self.key, unspent, lender.hold).await {
             lender.availability.failed(&error);
         }
     }

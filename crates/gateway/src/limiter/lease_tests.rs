@@ -1,8 +1,8 @@
 //! Leased tokens on the embedded store, both by clocks that the tests drive.
 
-use hob_hot::limit::{Algorithm, Window};
-use hob_hot::{Address, Clock};
 use hob_schema::Layout;
+use hob_store::limit::{Algorithm, Window};
+use hob_store::{Address, Clock};
 use proptest::prelude::*;
 
 use super::*;
@@ -13,7 +13,7 @@ const STORE_BEGAN: Duration = Duration::from_secs(1_800_000_000);
 
 /// A store, and an instance's clock that runs as the store's does.
 struct World {
-    hot: Hot,
+    store: Store,
     clock: Clock,
     key: Key,
     begun: Instant,
@@ -27,11 +27,11 @@ struct World {
 impl World {
     fn new() -> Self {
         let clock = Clock::driven(STORE_BEGAN);
-        let hot = Hot::open(&Address::Embedded).unwrap().with_clock(clock.clone());
+        let store = Store::open(&Address::Embedded).unwrap().with_clock(clock.clone());
         let name = crate::rule::RuleName::new("api").unwrap().key();
         let key = Keys::new(Layout::Plain).limit_state(&name, &Identifier::new("someone").unwrap());
         let (begun, now) = (Instant::now(), Duration::ZERO);
-        Self { hot, clock, key, begun, now, asked: 0, debited: 0, given_back: 0 }
+        Self { store, clock, key, begun, now, asked: 0, debited: 0, given_back: 0 }
     }
 
     fn advance(&mut self, by: Duration) {
@@ -54,7 +54,7 @@ impl World {
     ) {
         let (at, most) = (self.at(), tokens.want.clamp(1, (rule.most_at_once() / SHARE).max(1)));
         self.advance(there);
-        let lent = rule.borrow(&self.hot, &self.key, 1..=most).await.unwrap();
+        let lent = rule.borrow(&self.store, &self.key, 1..=most).await.unwrap();
         if let Lent::Granted { loan, .. } = &lent {
             self.debited += loan.granted();
         }
@@ -66,7 +66,7 @@ impl World {
     async fn give_back(&mut self, batch: Batch, rule: &Rule, hold: Duration) {
         self.asked += 1;
         let unspent = (batch.left, batch.loan);
-        self.given_back += rule.give_back(&self.hot, &self.key, unspent, hold).await.unwrap();
+        self.given_back += rule.give_back(&self.store, &self.key, unspent, hold).await.unwrap();
     }
 
     /// Gives back what is as old as that.
@@ -105,9 +105,9 @@ async fn tokens_are_dropped_when_their_time_is_up() {
 #[tokio::test]
 async fn a_refusal_of_much_says_nothing_about_little() {
     let (mut world, mut tokens) = (World::new(), Tokens::default());
-    let lent = per_second(10).borrow(&world.hot, &world.key, 8..=8).await.unwrap();
+    let lent = per_second(10).borrow(&world.store, &world.key, 8..=8).await.unwrap();
     assert!(matches!(lent, Lent::Granted { .. }));
-    let lent = per_second(10).borrow(&world.hot, &world.key, 5..=5).await.unwrap();
+    let lent = per_second(10).borrow(&world.store, &world.key, 5..=5).await.unwrap();
     let at = world.at();
     tokens.receive(lent, Asked { least: 5, most: 5, at, answered_at: at }, HOLD);
     assert!(matches!(tokens.spend(5, at, HOLD), Said::Decided(Decision::Denied { .. })));
@@ -136,9 +136,9 @@ async fn the_reset_time_does_not_wobble() {
 #[test]
 fn made_up_callers_do_not_fill_the_memory() {
     hob_testkit::run(async {
-        let hot = World::new().hot;
-        let availability = Arc::new(Availability::new(&hot));
-        let pools = Pools::new(Lender { hot, availability, rule: per_second(100), hold: HOLD });
+        let store = World::new().store;
+        let availability = Arc::new(Availability::new(&store));
+        let pools = Pools::new(Lender { store, availability, rule: per_second(100), hold: HOLD });
         let name = crate::rule::RuleName::new("api").unwrap().key();
         for number in 0..100_000 {
             let who = Identity::new(&format!("s:{number}")).unwrap();

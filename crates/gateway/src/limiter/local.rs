@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hob_hot::limit::{self, Decision, Quota};
+use hob_store::limit::{self, Decision, Quota};
 use parking_lot::Mutex;
 
 use super::generations::Generations;
@@ -70,7 +70,7 @@ impl LocalLimits {
 
 #[cfg(test)]
 mod tests {
-    use hob_hot::limit::Algorithm;
+    use hob_store::limit::Algorithm;
 
     use super::*;
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use hob_hot::Hot;
-use hob_hot::limit::{Algorithm, Decision};
 use hob_schema::Key;
+use hob_store::Store;
+use hob_store::limit::{Algorithm, Decision};
 use parking_lot::RwLock;
 
 use crate::config::OnStoreFailure;
@@ -58,7 +58,7 @@ impl Verdict {
 pub struct LiveRule {
     rule: Rule,
     /// With the deadline that a request can afford.
-    hot: Hot,
+    store: Store,
     /// Of a leased rule.
     pools: Option<Pools>,
     local: LocalLimits,
@@ -75,19 +75,19 @@ pub(crate) struct Counts {
 }
 
 impl LiveRule {
-    fn new(rule: Rule, hot: &Hot, availability: &Arc<Availability>) -> Self {
+    fn new(rule: Rule, store: &Store, availability: &Arc<Availability>) -> Self {
         let local = LocalLimits::new(&rule.limit);
         let pools = match &rule.keeping {
             Keeping::Exact => None,
             Keeping::Leased { debited, hold } => Some(Pools::new(Lender {
-                hot: hot.clone(),
+                store: store.clone(),
                 availability: Arc::clone(availability),
                 rule: debited.clone(),
                 hold: *hold,
             })),
         };
-        let hot = hot.clone();
-        Self { rule, hot, pools, local, counts: Counts::default(), hottest: Hottest::default() }
+        let store = store.clone();
+        Self { rule, store, pools, local, counts: Counts::default(), hottest: Hottest::default() }
     }
 
     /// What the rule says.
@@ -117,30 +117,30 @@ pub struct Limiter {
 
 #[derive(Debug)]
 struct Inner {
-    hot: Hot,
+    store: Store,
     keys: Keys,
     availability: Arc<Availability>,
     rules: RwLock<Arc<Vec<Arc<LiveRule>>>>,
 }
 
 impl Limiter {
-    /// `hot` has the deadline that a request can afford.
+    /// `store` has the deadline that a request can afford.
     #[must_use]
-    pub fn new(hot: Hot, keys: Keys, policy: &Policy) -> Self {
-        let availability = Arc::new(Availability::new(&hot));
-        let live = |rule: &Rule| Arc::new(LiveRule::new(rule.clone(), &hot, &availability));
+    pub fn new(store: Store, keys: Keys, policy: &Policy) -> Self {
+        let availability = Arc::new(Availability::new(&store));
+        let live = |rule: &Rule| Arc::new(LiveRule::new(rule.clone(), &store, &availability));
         let rules = policy.rules.iter().map(live).collect();
-        Self { inner: Arc::new(Inner { hot, keys, availability, rules: RwLock::new(Arc::new(rules)) }) }
+        Self { inner: Arc::new(Inner { store, keys, availability, rules: RwLock::new(Arc::new(rules)) }) }
     }
 
     /// Puts other rules in force. A rule that stays as it is keeps the tokens that it holds.
     pub fn replace(&self, policy: &Policy, store_within: Duration) {
-        let (before, hot) = (self.rules(), self.inner.hot.with_deadline(store_within));
+        let (before, store) = (self.rules(), self.inner.store.with_deadline(store_within));
         let same =
-            |old: &&Arc<LiveRule>, rule: &Rule| old.rule == *rule && old.hot.deadline() == store_within;
+            |old: &&Arc<LiveRule>, rule: &Rule| old.rule == *rule && old.store.deadline() == store_within;
         let renew = |rule: &Rule| match before.iter().find(|old| same(old, rule)) {
             Some(old) => Arc::clone(old),
-            None => Arc::new(LiveRule::new(rule.clone(), &hot, &self.inner.availability)),
+            None => Arc::new(LiveRule::new(rule.clone(), &store, &self.inner.availability)),
         };
         *self.inner.rules.write() = Arc::new(policy.rules.iter().map(renew).collect());
     }
@@ -182,8 +182,8 @@ impl Limiter {
             }
         } else if !self.inner.availability.is_away() {
             let (kept, key) = (rule.kept(), self.key(rule, identity));
-            let take = || kept.take(&live.hot, std::slice::from_ref(&key), cost);
-            match claim::ask((&live.hot, kept, &key), take).await {
+            let take = || kept.take(&live.store, std::slice::from_ref(&key), cost);
+            match claim::ask((&live.store, kept, &key), take).await {
                 Ok(decision) => return Verdict::Decided(decision),
                 Err(error) => self.inner.availability.failed(&error),
             }

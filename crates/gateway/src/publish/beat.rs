@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use hob_hot::{CLOCK, Call, Hot, Reply, Script};
 use hob_schema::Shard;
+use hob_store::{CLOCK, Call, Reply, Script, Store};
 
 use crate::foreign::{self, OWN};
 use crate::keys::{InstanceId, Keys};
@@ -51,7 +51,7 @@ impl Turn {
 }
 
 impl Beat<'_> {
-    pub(crate) fn call(&self, hot: &Hot, keys: &Keys) -> Call {
+    pub(crate) fn call(&self, store: &Store, keys: &Keys) -> Call {
         let shard = gauges(keys);
         let mut call = BEAT.on(&[
             keys.instances(shard),
@@ -64,7 +64,7 @@ impl Beat<'_> {
             keys.requests_speed_max(shard),
         ]);
         call = call.arg(self.instance.as_str()).arg(self.turn.as_str()).arg(self.connections).arg(self.peak);
-        call = call.arg(HOLD.as_millis() as u64).arg(hot.clock().us());
+        call = call.arg(HOLD.as_millis() as u64).arg(store.clock().us());
         for (at, count) in self.seen {
             call = call.arg(at.elapsed().as_millis() as u64).arg(*count);
         }
@@ -73,7 +73,7 @@ impl Beat<'_> {
 }
 
 /// The store's time in a beat's answer.
-pub(crate) fn read(mut reply: Reply) -> hob_hot::Result<u64> {
+pub(crate) fn read(mut reply: Reply) -> hob_store::Result<u64> {
     match reply.word() {
         "beat" => {
             let now_ms = reply.next()?;
@@ -85,7 +85,7 @@ pub(crate) fn read(mut reply: Reply) -> hob_hot::Result<u64> {
 }
 
 /// Takes an instance out at once.
-pub(crate) async fn leave(hot: &Hot, keys: &Keys, instance: &InstanceId) -> hob_hot::Result<()> {
+pub(crate) async fn leave(store: &Store, keys: &Keys, instance: &InstanceId) -> hob_store::Result<()> {
     let shard = gauges(keys);
     let call = LEAVE.on(&[
         keys.instances(shard),
@@ -93,5 +93,5 @@ pub(crate) async fn leave(hot: &Hot, keys: &Keys, instance: &InstanceId) -> hob_
         keys.instance_starts(shard),
         keys.connections_current(shard),
     ]);
-    foreign::warn(hot.run(call.arg(instance.as_str())).await?)
+    foreign::warn(store.run(call.arg(instance.as_str())).await?)
 }

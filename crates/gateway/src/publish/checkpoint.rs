@@ -1,6 +1,6 @@
-//! Totals in the records, and how hot state gets them back.
+//! Totals in the database, and how the store gets them back.
 //!
-//! The records hold, for each shard, the sum of what its instances have flushed and then written here. When a shard
+//! The database holds, for each shard, the sum of what its instances have flushed and then written here. When a shard
 //! was lost, whoever notices first raises its epoch and puts the counters back to that sum; then every instance
 //! flushes again what it had flushed but not written. This adds up because between the raise and the restore nobody
 //! writes: an instance writes under the epoch that its last flush was accepted in, and a write under an older epoch
@@ -11,8 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hob_hot::epoch::Epoch;
-use hob_records::{Error, Read, Records, column, sql};
+use hob_database::{Database, Error, Read, column, sql};
+use hob_store::epoch::Epoch;
 
 use super::flush::{HOUR_MS, Place};
 use crate::keys::Endpoint;
@@ -41,7 +41,7 @@ column!(Kind as text);
 /// Totals by kind and by what they are about; the empty text for those about everything.
 pub(crate) type Rows = BTreeMap<(Kind, String), u64>;
 
-/// What one instance adds to the records, once.
+/// What one instance adds to the database, once.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Checkpoint {
 /// What became of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Saved {
-    /// It is in the records, now or before.
+    /// It is in the database, now or before.
     Saved,
     /// The shard is in a later epoch; nothing was written.
     Superseded,
@@ -82,14 +82,14 @@ pub(crate) fn add_rows(rows: &mut Rows, endpoint: &Endpoint, totals: &Totals) {
 
 /// Writes a checkpoint, unless it is written already.
 pub(crate) async fn save(
-    records: &Records,
+    database: &Database,
     place: &Place,
     epoch: Epoch,
     checkpoint: &Checkpoint,
 ) -> Result<Saved, Error> {
     let shard = place.shard.number();
     let (incarnation, instance) = (place.incarnation.as_str(), place.instance.as_str());
-    records
+    database
         .write(|tx| async move {
             let last = sql("SELECT number FROM gateway_instance WHERE incarnation = $1").bind(incarnation);
             let last: Option<(u64,)> = tx.optional(last).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn save(
 }
 
 /// Drops hours, and instances, that are gone for a day.
-async fn forget(tx: &hob_records::Transaction, shard: u32) -> Result<(), Error> {
+async fn forget(tx: &hob_database::Transaction, shard: u32) -> Result<(), Error> {
     let day_ago = tx.now().minus(DAY);
     let hour = day_ago.minus(Duration::from_millis(HOUR_MS)).0.to_string();
     let hours = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2 AND id < $3");
@@ -133,25 +133,25 @@ async fn forget(tx: &hob_records::Transaction, shard: u32) -> Result<(), Error> 
     Ok(())
 }
 
-fn epoch_of(shard: u32) -> hob_records::Query<(u32,)> {
+fn epoch_of(shard: u32) -> hob_database::Query<(u32,)> {
     sql("SELECT epoch FROM gateway_shard WHERE shard = $1").bind(shard)
 }
 
 /// The epoch of a shard; 0 before its first.
-pub(crate) async fn epoch(records: &Records, shard: u32) -> Result<u32, Error> {
-    Ok(records.optional(epoch_of(shard)).await?.map_or(0, |(epoch,)| epoch))
+pub(crate) async fn epoch(database: &Database, shard: u32) -> Result<u32, Error> {
+    Ok(database.optional(epoch_of(shard)).await?.map_or(0, |(epoch,)| epoch))
 }
 
 /// Begins a new epoch of a shard whose counters are gone, larger than `found` too. `None` if somebody else has begun
 /// one since `seen`: then it is theirs to restore.
 pub(crate) async fn begin_epoch(
-    records: &Records,
+    database: &Database,
     shard: u32,
     seen: u32,
     found: u32,
 ) -> Result<Option<u32>, Error> {
     let next = seen.max(found) + 1;
-    let begun = records
+    let begun = database
         .write(|tx| async move {
             let first = sql("INSERT INTO gateway_shard (shard, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING");
             tx.execute(first.bind(shard)).await?;
@@ -162,11 +162,11 @@ pub(crate) async fn begin_epoch(
     Ok((begun == 1).then_some(next))
 }
 
-/// What the records have of a shard.
-pub(crate) async fn load(records: &Records, shard: u32) -> Result<Rows, Error> {
+/// What the database has of a shard.
+pub(crate) async fn load(database: &Database, shard: u32) -> Result<Rows, Error> {
     let rows =
         sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id").bind(shard);
-    let rows: Vec<(Kind, String, u64)> = records.all(rows).await?;
+    let rows: Vec<(Kind, String, u64)> = database.all(rows).await?;
     Ok(rows.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect())
 }
 

@@ -1,8 +1,8 @@
 //! One flush: what an instance counted, added to the shared counters by one script.
 
-use hob_hot::epoch::{Epoch, MARKER, Outcome};
-use hob_hot::{CLOCK, Call, Hot, Reply, Script};
 use hob_schema::{Key, Shard};
+use hob_store::epoch::{Epoch, MARKER, Outcome};
+use hob_store::{CLOCK, Call, Reply, Script, Store};
 
 use super::names::EndpointNames;
 use crate::foreign::{self, OWN};
@@ -64,7 +64,7 @@ impl Flush {
 
     pub(crate) fn call(
         &self,
-        hot: &Hot,
+        store: &Store,
         place: &Place,
         epoch: Epoch,
         now_ms: u64,
@@ -73,7 +73,7 @@ impl Flush {
         let hour_ms = now_ms - now_ms % HOUR_MS;
         let totals = self.tally.sum();
         let mut call = FLUSH.on(&self.keys(place, hour_ms, names));
-        call = call.arg(epoch.get()).arg(self.number).arg(hot.clock().us()).arg(hour_ms);
+        call = call.arg(epoch.get()).arg(self.number).arg(store.clock().us()).arg(hour_ms);
         call = call.arg(Keys::ENDPOINTS_MAX_LEN).arg(Keys::RESPONSE_TIMES_MAX_LEN);
         call = call.arg(totals.requests).arg(totals.accepted()).arg(totals.refused).arg(totals.errors);
         call = call.arg(totals.statuses.len());
@@ -117,7 +117,7 @@ impl Flush {
         all
     }
 
-    pub(crate) fn read(&self, reply: Reply) -> hob_hot::Result<Outcome<Flushed>> {
+    pub(crate) fn read(&self, reply: Reply) -> hob_store::Result<Outcome<Flushed>> {
         Outcome::read(reply, |mut reply| match reply.word() {
             "flushed" | "repeated" => {
                 let (now_ms, hour_ms) = (reply.next()?, reply.next()?);

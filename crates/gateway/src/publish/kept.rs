@@ -1,4 +1,4 @@
-//! What hot state holds of this instance and the records do not: response times of the last hour. When hot state was
+//! What the store holds of this instance and the database does not: response times of the last hour. When the store was
 //! lost, they are written again, in the minutes that they were counted in.
 
 use std::collections::{BTreeMap, HashMap};

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hob_hot::{Call, Script};
 use hob_schema::Shard;
+use hob_store::{Call, Script};
 
 use crate::foreign::OWN;
 use crate::keys::Keys;

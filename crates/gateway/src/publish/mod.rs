@@ -1,7 +1,7 @@
-//! Publishes what this instance counts: ten times a second to hot state, every few seconds to the records.
+//! Publishes what this instance counts: ten times a second to the store, every few seconds to the database.
 //!
-//! A count is in one of four places: not sent yet, sent but not answered, flushed but not saved in the records, saved.
-//! It moves forwards only, and after a loss of hot state what is not saved moves back to the first.
+//! A count is in one of four places: not sent yet, sent but not answered, flushed but not saved in the database, saved.
+//! It moves forwards only, and after a loss of the store what is not saved moves back to the first.
 
 mod beat;
 pub(crate) mod checkpoint;
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hob_hot::epoch::{Epoch, Outcome};
-use hob_hot::{Call, FromRedisValue, Hot, Reply, Value, cmd};
-use hob_records::Records;
+use hob_database::Database;
 use hob_schema::Shard;
+use hob_store::epoch::{Epoch, Outcome};
+use hob_store::{Call, FromRedisValue, Reply, Store, Value, cmd};
 
 pub(crate) use beat::gauges;
 use beat::{Beat, Turn};
@@ -50,8 +50,8 @@ const MOST_SEEN: usize = 1200;
 /// Where counts come from and go to.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    pub(crate) hot: Hot,
-    pub(crate) records: Records,
+    pub(crate) store: Store,
+    pub(crate) database: Database,
     pub(crate) meter: Arc<Meter>,
     pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) limiter: Limiter,
@@ -123,14 +123,14 @@ impl Publisher {
         }
     }
 
-    /// Writes to the records what was flushed.
+    /// Writes to the database what was flushed.
     pub(crate) async fn save(&mut self) -> Result<(), Error> {
         let Some(epoch) = self.epoch else { return Ok(()) };
         if self.saving.is_none() {
             self.saving = self.next_checkpoint();
         }
         let Some(checkpoint) = &self.saving else { return Ok(()) };
-        match checkpoint::save(&self.sources.records, &self.place, epoch, checkpoint).await? {
+        match checkpoint::save(&self.sources.database, &self.place, epoch, checkpoint).await? {
             Saved::Saved => self.saving = None,
             Saved::Superseded => self.send_again().await?,
         }
@@ -144,14 +144,14 @@ impl Publisher {
             Call::from(cmd("HGET").arg(self.place.keys.marker(*shard).as_bytes()).arg("epoch"))
         };
         let calls: Vec<Call> = shards.iter().map(epoch_of).collect();
-        for (shard, answer) in shards.into_iter().zip(self.sources.hot.batch(&calls).await) {
+        for (shard, answer) in shards.into_iter().zip(self.sources.store.batch(&calls).await) {
             // A marker that cannot be read is no marker.
             let found = foreign::or_nothing(answer.map(Some))?;
             let found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
             if shard != self.place.shard {
-                let records = &self.sources.records;
+                let database = &self.sources.database;
                 let seen =
-                    if found.is_some() { 0 } else { checkpoint::epoch(records, shard.number()).await? };
+                    if found.is_some() { 0 } else { checkpoint::epoch(database, shard.number()).await? };
                 if seen > 0 {
                     self.restore(shard, seen, 0).await?;
                 }
@@ -168,7 +168,7 @@ impl Publisher {
         self.save().await?;
         // What a save that was still open had left.
         self.save().await?;
-        beat::leave(&self.sources.hot, &self.place.keys, &self.place.instance).await?;
+        beat::leave(&self.sources.store, &self.place.keys, &self.place.instance).await?;
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Publisher {
         if calls.is_empty() {
             return Ok(());
         }
-        let mut answers = self.sources.hot.batch(&calls).await.into_iter();
+        let mut answers = self.sources.store.batch(&calls).await.into_iter();
         if beats && let Some(answer) = answers.next() {
             self.store_time = Some((Instant::now(), beat::read(read(answer)?)?));
             self.beaten_at = Some(Instant::now());
@@ -220,7 +220,7 @@ impl Publisher {
         let seen = std::mem::take(&mut self.seen);
         let turn = if self.beaten_at.is_none() { Turn::First } else { Turn::Again };
         let beat = Beat { instance: &self.place.instance, turn, connections, peak, seen: &seen };
-        calls.push(beat.call(&self.sources.hot, &self.place.keys));
+        calls.push(beat.call(&self.sources.store, &self.place.keys));
         self.connections = connections;
         true
     }
@@ -233,7 +233,7 @@ impl Publisher {
         }
         let Some(flush) = &self.sent else { return false };
         let how = (&self.names, &*self.sources.meter);
-        calls.push(flush.call(&self.sources.hot, &self.place, epoch, self.now_ms(), how));
+        calls.push(flush.call(&self.sources.store, &self.place, epoch, self.now_ms(), how));
         true
     }
 
@@ -291,7 +291,7 @@ impl Publisher {
             self.save().await?;
         }
         let shard = self.place.shard;
-        let seen = checkpoint::epoch(&self.sources.records, shard.number()).await?;
+        let seen = checkpoint::epoch(&self.sources.database, shard.number()).await?;
         // An epoch that is newer than mine was begun by somebody who puts the totals back. Should nothing come of it,
         // the next flush is refused again, in that epoch.
         if seen <= self.epoch.map_or(0, Epoch::get) {
@@ -302,15 +302,15 @@ impl Publisher {
 
     /// Puts a shard's totals back in a new epoch, unless somebody else has begun one.
     async fn restore(&self, shard: Shard, seen: u32, found: u32) -> Result<(), Error> {
-        let Sources { hot, records, .. } = &self.sources;
-        if let Some(epoch) = checkpoint::begin_epoch(records, shard.number(), seen, found).await? {
-            tracing::info!(shard = shard.number(), epoch, "puts the totals back from the records");
-            restore::restore(hot, records, &self.place.keys, shard, epoch).await?;
+        let Sources { store, database, .. } = &self.sources;
+        if let Some(epoch) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
+            tracing::info!(shard = shard.number(), epoch, "puts the totals back from the database");
+            restore::restore(store, database, &self.place.keys, shard, epoch).await?;
         }
         Ok(())
     }
 
-    /// Takes part in the shard's present epoch: all that is not in the records is sent again.
+    /// Takes part in the shard's present epoch: all that is not in the database is sent again.
     async fn send_again(&mut self) -> Result<(), Error> {
         self.find_epoch().await?;
         let unsaved = std::mem::take(&mut self.unsaved);
@@ -327,7 +327,7 @@ impl Publisher {
     }
 
     async fn find_epoch(&mut self) -> Result<(), Error> {
-        let epoch = checkpoint::epoch(&self.sources.records, self.place.shard.number()).await?;
+        let epoch = checkpoint::epoch(&self.sources.database, self.place.shard.number()).await?;
         self.epoch = Some(Epoch::new(epoch)?);
         Ok(())
     }
@@ -358,11 +358,11 @@ impl Publisher {
     }
 }
 
-fn read(answer: hob_hot::Result<Value>) -> Result<Reply, Error> {
+fn read(answer: hob_store::Result<Value>) -> Result<Reply, Error> {
     Reply::from_redis_value(answer?).map_err(unreadable)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
 fn unreadable(error: impl ToString) -> Error {
-    Error::Hot(hob_hot::Error::Reply(error.to_string()))
+    Error::Store(hob_store::Error::Reply(error.to_string()))
 }

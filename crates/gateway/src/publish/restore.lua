@@ -1,4 +1,4 @@
--- Put totals back as the records have them, in a new epoch.
+-- Put totals back as the database has them, in a new epoch.
 -- KEYS  1 marker · 2 set of endpoints · then the counters
 -- ARGV  epoch, how many endpoints, their names, then of each counter its value ('' = it is not there) and its TTL in
 --       seconds (0 = none)

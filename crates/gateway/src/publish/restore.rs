@@ -1,10 +1,10 @@
-//! Puts the counters of a shard back as the records have them.
+//! Puts the counters of a shard back as the database has them.
 
 use std::collections::BTreeMap;
 
-use hob_hot::{Hot, Reply, Script, cmd};
-use hob_records::Records;
+use hob_database::Database;
 use hob_schema::{Key, Shard};
+use hob_store::{Reply, Script, Store, cmd};
 
 use super::beat;
 use super::checkpoint::{self, Kind, Rows};
@@ -20,18 +20,18 @@ const DAY_S: u64 = 86_400;
 /// Puts the counters back, in an epoch that the caller has begun. If a later one is there already, the next flush
 /// finds it.
 pub(crate) async fn restore(
-    hot: &Hot,
-    records: &Records,
+    store: &Store,
+    database: &Database,
     keys: &Keys,
     shard: Shard,
     epoch: u32,
 ) -> Result<(), Error> {
-    let rows = checkpoint::load(records, shard.number()).await?;
+    let rows = checkpoint::load(database, shard.number()).await?;
     let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
-    // What is counted now but not in the records was counted since, and is flushed again.
-    let counted = names(hot, "SMEMBERS", &keys.endpoints(shard)).await?;
-    let instances = names(hot, "HKEYS", &keys.instance_connections(beat::gauges(keys))).await?;
-    let (now_s, _): (u64, u64) = hot.run(cmd("TIME")).await?;
+    // What is counted now but not in the database was counted since, and is flushed again.
+    let counted = names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
+    let instances = names(store, "HKEYS", &keys.instance_connections(beat::gauges(keys))).await?;
+    let (now_s, _): (u64, u64) = store.run(cmd("TIME")).await?;
     counters.clear(&counted, &instances, now_s * 1000);
     counters.fill(&rows);
     let named: Vec<&str> = rows
@@ -49,15 +49,15 @@ pub(crate) async fn restore(
     for (value, ttl_s) in counters.wanted.values() {
         call = call.arg(value).arg(*ttl_s);
     }
-    let reply: Reply = hot.run(call).await?;
+    let reply: Reply = store.run(call).await?;
     match reply.word() {
         "restored" | "stale" => Ok(()),
         _ => Err(reply.unexpected().into()),
     }
 }
 
-async fn names(hot: &Hot, command: &str, key: &Key) -> Result<Vec<String>, Error> {
-    let found = foreign::or_nothing(hot.run(cmd(command).arg(key.as_bytes())).await)?;
+async fn names(store: &Store, command: &str, key: &Key) -> Result<Vec<String>, Error> {
+    let found = foreign::or_nothing(store.run(cmd(command).arg(key.as_bytes())).await)?;
     Ok(foreign::texts(found).collect())
 }
 

@@ -1,10 +1,10 @@
 //! The console's pages in a real browser: numbers move by themselves, the table is sorted and searched, limits show whom
 //! they refuse.
 
-use hob_house::Live;
+use hob_service::Live;
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::{
-    Browser, LIMIT, Layout, Scheme, Scripts, TestApp, TestHouse, Window, assert_readable, screenshot,
+    Browser, LIMIT, Layout, Scheme, Scripts, TestApp, TestContext, Window, assert_readable, screenshot,
     wait_for,
 };
 use hob_web::{Service as _, Web};
@@ -40,23 +40,23 @@ async fn endpoints(window: &Client) -> Vec<String> {
     names
 }
 
-async fn start() -> (TestHouse, Counting, TestApp) {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let web = Web::open(&house, Live::fixed(hob_web::Config::default())).unwrap();
+async fn start() -> (TestContext, Counting, TestApp) {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let web = Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap();
     web.start();
-    let counting = Counting::start_telling(&house, RULES, web.changes()).await;
-    let app = TestApp::start(&house, counting.gateway.routes()).await;
+    let counting = Counting::start_telling(&context, RULES, web.changes()).await;
+    let app = TestApp::start(&context, counting.gateway.routes()).await;
     for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
         for _ in 0..count {
             counting.request(Method::GET, path, status).await;
         }
     }
-    (house, counting, app)
+    (context, counting, app)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_move_and_the_table_is_sorted_and_searched() {
-    let (_house, counting, app) = start().await;
+    let (_context, counting, app) = start().await;
     let browser = Browser::start();
     let window = browser.open(Window::default()).await;
     window.goto(&app.url("/gateway")).await.unwrap();
@@ -90,7 +90,7 @@ async fn numbers_move_and_the_table_is_sorted_and_searched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
-    let (_house, counting, app) = start().await;
+    let (_context, counting, app) = start().await;
     let browser = Browser::start();
     let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
     window.goto(&app.url("/gateway")).await.unwrap();
@@ -112,7 +112,7 @@ async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
 /// Wide, narrow and dark: nothing is too faint or too wide. `HOB_TEST_SCREENSHOTS` names a folder for pictures.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pages_are_readable_in_every_window() {
-    let (_house, _counting, app) = start().await;
+    let (_context, _counting, app) = start().await;
     let browser = Browser::start();
     for (name, width, scheme) in
         [("wide", 1280, Scheme::Light), ("narrow", 390, Scheme::Light), ("dark", 1280, Scheme::Dark)]

@@ -150,7 +150,7 @@ async fn a_stop_ends_requests_and_upgraded_connections() {
         tokio_tungstenite::connect_async(format!("ws://{}/socket", front.address)).await.unwrap();
     let mut endless = connect(&front, b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n").await;
     wait_for("both to reach the upstream", LIMIT, async || upstream.hits() == 2).await;
-    assert_eq!(front.house.tasks.stop(LIMIT).await, Vec::<String>::new());
+    assert_eq!(front.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     read_to_end(&mut endless).await;
     let ended = tokio::time::timeout(LIMIT, socket.next()).await.expect("an end");
     assert!(!matches!(ended, Some(Ok(_))), "{ended:?}");

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hob_gateway::keys::{Hour, InstanceId, Keys, StatusCode};
-use hob_hot::cmd;
-use hob_testkit::{LIMIT, Layout, every_house, wait_for};
+use hob_store::cmd;
+use hob_testkit::{LIMIT, Layout, every_service, wait_for};
 use http::Method;
 
 use crate::kit::{Counting, NEEDS, endpoint, with_clock};
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// G3 G4 G7 G10 G11 G12: one rule for what is counted, in every family.
-    async fn a_request_is_counted_in_every_family(house: TestHouse) {
-        let counting = Counting::start(&house, "").await;
+    async fn a_request_is_counted_in_every_family(context: TestContext) {
+        let counting = Counting::start(&context, "").await;
         for _ in 0..3 {
             counting.request(Method::GET, "/api/users", 200).await;
         }
@@ -39,8 +39,8 @@ every_house! {
     }
 
     /// G8 G9: counters of an hour and of an instance have the TTL that they should, from the first count on.
-    async fn counters_that_end_have_their_ttl(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn counters_that_end_have_their_ttl(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let counting = Counting::start(&driven, "instance = \"gw-1\"").await;
         counting.request(Method::GET, "/", 200).await;
         let (gateway, hour) = (InstanceId::new("gw-1").unwrap(), Hour::new(1_763_287_200_000_u64).unwrap());
@@ -61,8 +61,8 @@ every_house! {
     }
 
     /// G13 G14 G15: equal response times stay apart, the newest 1,000 are kept, sum and count belong together.
-    async fn response_times_are_plain_numbers_that_do_not_collapse(house: TestHouse) {
-        let counting = Counting::start(&house, "").await;
+    async fn response_times_are_plain_numbers_that_do_not_collapse(context: TestContext) {
+        let counting = Counting::start(&context, "").await;
         let users = endpoint("GET /api/users");
         let mut sent = 0;
         // A flush carries the newest hundred of an endpoint, so these are several.
@@ -75,7 +75,7 @@ every_house! {
         }
         let times = counting.find(|keys, shard| keys.response_times(&users, shard)).await;
         let members: Vec<(String, f64)> = counting
-            .house.hot.run(cmd("ZRANGE").arg(times.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
+            .context.store.run(cmd("ZRANGE").arg(times.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
         assert_eq!(members.len(), 1000);
         let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as f64;
         for (member, score) in &members {
@@ -89,14 +89,14 @@ every_house! {
     }
 
     /// G1 G2: what a dead instance held is taken out of the sum; the highest number stays.
-    async fn a_dead_instance_leaves_no_connections_behind(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn a_dead_instance_leaves_no_connections_behind(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let counting = Counting::start(&driven, "instance = \"survivor\"").await;
         let survivors: Vec<_> = (0..2).map(|_| counting.gateway.admission().meter().connected()).collect();
         counting.expect(2, Keys::connections_current).await;
         // An instance of its own, which ends as a killed process does.
-        let mut other = house.another_node().await;
-        other.hot = driven.hot.clone();
+        let mut other = context.another_node().await;
+        other.store = driven.store.clone();
         let process = tokio::runtime::Runtime::new().unwrap();
         let victim = process.spawn(async move { Counting::start(&other, "instance = \"victim\"").await }).await.unwrap();
         let _open: Vec<_> = (0..5).map(|_| victim.gateway.admission().meter().connected()).collect();
@@ -113,8 +113,8 @@ every_house! {
     }
 
     /// G2 G6: startup is when the first live instance started.
-    async fn the_highest_numbers_start_again_with_the_first_instance(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn the_highest_numbers_start_again_with_the_first_instance(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let counting = Counting::start(&driven, "").await;
         let open = counting.gateway.admission().meter().connected();
         counting.request(Method::GET, "/", 200).await;
@@ -125,8 +125,8 @@ every_house! {
         drop(open);
         counting.stop().await;
         counting.expect(0, Keys::connections_current).await;
-        let mut next = house.another_node().await;
-        next.hot = driven.hot.clone();
+        let mut next = context.another_node().await;
+        next.store = driven.store.clone();
         clock.advance(Duration::from_secs(200));
         let next = Counting::start(&next, "").await;
         next.expect(0, Keys::connections_max).await;
@@ -136,11 +136,11 @@ every_house! {
     }
 
     /// G5 G6: the requests of a second, over all instances.
-    async fn the_speed_is_that_of_all_instances_in_the_last_second(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn the_speed_is_that_of_all_instances_in_the_last_second(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let one = Counting::start(&driven, "").await;
-        let mut other = house.another_node().await;
-        other.hot = driven.hot.clone();
+        let mut other = context.another_node().await;
+        other.store = driven.store.clone();
         let two = Counting::start(&other, "").await;
         for counting in [&one, &two] {
             for _ in 0..20 {
@@ -158,13 +158,13 @@ every_house! {
     }
 
     /// G7: made-up paths end in `other`, over all instances of a shard.
-    async fn endpoints_are_bounded_over_all_instances(house: TestHouse) {
-        let one = Counting::start(&house, "instance = \"a\"").await;
+    async fn endpoints_are_bounded_over_all_instances(context: TestContext) {
+        let one = Counting::start(&context, "instance = \"a\"").await;
         let same_shard = (0..).map(|number| format!("b{number}")).find(|name| {
             let space = one.keys.space();
             space.shard_of(name) == space.shard_of("a")
         });
-        let two = house.another_node().await;
+        let two = context.another_node().await;
         let two = Counting::start(&two, &format!("instance = {:?}", same_shard.unwrap())).await;
         for number in 0..600 {
             one.request(Method::GET, &format!("/one/{number}"), 200).await;
@@ -184,9 +184,9 @@ every_house! {
     }
 
     /// G19: any instance reads the whole picture.
-    async fn any_instance_reads_the_whole_picture(house: TestHouse) {
-        let one = Counting::start(&house, "instance = \"one\"\nroutes = [\"/users/:id\"]").await;
-        let two = house.another_node().await;
+    async fn any_instance_reads_the_whole_picture(context: TestContext) {
+        let one = Counting::start(&context, "instance = \"one\"\nroutes = [\"/users/:id\"]").await;
+        let two = context.another_node().await;
         let two = Counting::start(&two, "instance = \"two\"\nroutes = [\"/users/:id\"]").await;
         for number in 0..10 {
             one.request(Method::GET, &format!("/users/{number}"), 200).await;
@@ -226,12 +226,12 @@ every_house! {
 #[test]
 fn documented_keys_are_there_byte_for_byte() {
     hob_testkit::run(async {
-        let house = hob_testkit::TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let counting = Counting::start(&house, "instance = \"0\"").await;
+        let context = hob_testkit::TestContext::embedded(NEEDS, Layout::Plain).await;
+        let counting = Counting::start(&context, "instance = \"0\"").await;
         counting.request(Method::GET, "/api/users", 404).await;
         counting.expect(1, Keys::requests_total).await;
-        let hot = &counting.house.hot;
-        let kind = async |key: &str| hot.run::<String>(cmd("TYPE").arg(key)).await.unwrap();
+        let store = &counting.context.store;
+        let kind = async |key: &str| store.run::<String>(cmd("TYPE").arg(key)).await.unwrap();
         for key in [
             "ha:connections:http:current",
             "ha:connections:http:max_since_startup",
@@ -250,7 +250,7 @@ fn documented_keys_are_there_byte_for_byte() {
             assert_eq!(kind(key).await, "string", "{key}");
         }
         assert_eq!(kind("ha:response_times:GET_/api/users").await, "zset");
-        let hours: Vec<String> = hot.run(cmd("KEYS").arg("ha:requests:hourly:*")).await.unwrap();
+        let hours: Vec<String> = store.run(cmd("KEYS").arg("ha:requests:hourly:*")).await.unwrap();
         let start: u64 = hours[0].rsplit(':').next().unwrap().parse().unwrap();
         assert_eq!((hours.len(), start % 3_600_000), (1, 0));
         assert_eq!(Keys::RESPONSE_TIMES_MAX_LEN, 1000);

@@ -1,6 +1,6 @@
 //! The API and the pages, through the real router; and the tower layer.
 
-use hob_testkit::{LIMIT, TestApp, every_house, wait_for};
+use hob_testkit::{LIMIT, TestApp, every_service, wait_for};
 use hob_web::Service as _;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use crate::kit::{Counting, NEEDS};
 const RULES: &str = "[[rules]]\nname = \"calls\"\nwindows = \"3/1h\"\napplies_to = \"checks\"\n\
                      [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\napplies_to = \"checks\"\n";
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// Limits for services in any language.
-    async fn a_service_in_any_language_can_ask(house: TestHouse) {
-        let counting = Counting::start(&house, RULES).await;
-        let app = TestApp::start(&house, counting.gateway.routes()).await;
+    async fn a_service_in_any_language_can_ask(context: TestContext) {
+        let counting = Counting::start(&context, RULES).await;
+        let app = TestApp::start(&context, counting.gateway.routes()).await;
         let ask = async |rule: &str, cost: u32| {
             let check = json!({ "rule": rule, "key": "user:123", "cost": cost });
             app.post("/api/v1/limits/check", &check).await.json::<Value>()
@@ -50,9 +50,9 @@ every_house! {
     }
 
     /// G19, over HTTP and on the pages.
-    async fn the_picture_is_shown(house: TestHouse) {
-        let counting = Counting::start(&house, "instance = \"gw-1\"\n[[rules]]\nname = \"few\"\nwindows = \"2/1h\"\n").await;
-        let app = TestApp::start(&house, counting.gateway.routes()).await;
+    async fn the_picture_is_shown(context: TestContext) {
+        let counting = Counting::start(&context, "instance = \"gw-1\"\n[[rules]]\nname = \"few\"\nwindows = \"2/1h\"\n").await;
+        let app = TestApp::start(&context, counting.gateway.routes()).await;
         for status in [200, 500, 200, 200] {
             counting.request(Method::GET, "/api/users", status).await;
         }
@@ -90,9 +90,9 @@ every_house! {
 /// Bad input is told what is wrong with which field.
 #[tokio::test]
 async fn bad_input_is_refused_by_its_field() {
-    let house = hob_testkit::TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let counting = Counting::start(&house, RULES).await;
-    let app = TestApp::start(&house, counting.gateway.routes()).await;
+    let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let counting = Counting::start(&context, RULES).await;
+    let app = TestApp::start(&context, counting.gateway.routes()).await;
     for (body, field) in [
         (json!({ "rule": "none", "key": "a" }), "rule"),
         (json!({ "rule": "calls", "key": "" }), "key"),
@@ -115,9 +115,9 @@ async fn bad_input_is_refused_by_its_field() {
 /// What a page shows of strangers is escaped.
 #[tokio::test]
 async fn a_made_up_path_is_shown_as_text() {
-    let house = hob_testkit::TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let counting = Counting::start(&house, "").await;
-    let app = TestApp::start(&house, counting.gateway.routes()).await;
+    let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let counting = Counting::start(&context, "").await;
+    let app = TestApp::start(&context, counting.gateway.routes()).await;
     counting.request(Method::GET, "/<script>alert(1)</script>", 200).await;
     let page = wait_for("the path on the page", LIMIT, async || {
         let page = app.get("/gateway?q=%3Cscript%3E").await.text();
@@ -130,9 +130,9 @@ async fn a_made_up_path_is_shown_as_text() {
 /// The layer limits and counts as the proxy does.
 #[tokio::test]
 async fn a_service_in_rust_needs_no_proxy() {
-    let house = hob_testkit::TestHouse::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let counting =
-        Counting::start(&house, "count_loopback = true\n[[rules]]\nname = \"two\"\nwindows = \"2/1h\"\n")
+        Counting::start(&context, "count_loopback = true\n[[rules]]\nname = \"two\"\nwindows = \"2/1h\"\n")
             .await;
     let service = axum::Router::new()
         .route("/", axum::routing::get(async || "hello"))

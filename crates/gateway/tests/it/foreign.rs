@@ -2,9 +2,9 @@
 
 use hob_gateway::keys::{Hour, Identifier, InstanceId, Keys, StatusCode};
 use hob_gateway::{Config, Policy};
-use hob_hot::{Cmd, cmd};
 use hob_schema::{Key, Shard};
-use hob_testkit::{LIMIT, TestHouse, every_house, wait_for};
+use hob_store::{Cmd, cmd};
+use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
 use http::Method;
 
 use crate::kit::{CLIENT, Counting, NEEDS, endpoint};
@@ -19,7 +19,7 @@ enum Act {
     Field(String, &'static str),
 }
 
-async fn spoil(house: &TestHouse, key: &Key, act: &Act) {
+async fn spoil(context: &TestContext, key: &Key, act: &Act) {
     let command: Cmd = match act {
         Act::Text(text) => cmd("SET").arg(key.as_bytes()).arg(text).clone(),
         Act::Field(field, text) => cmd("HSET").arg(key.as_bytes()).arg(field).arg(text).clone(),
@@ -29,7 +29,7 @@ async fn spoil(house: &TestHouse, key: &Key, act: &Act) {
             cmd("EVAL").arg(replace).arg(1).arg(key.as_bytes()).clone()
         }
     };
-    house.store().as_outsider(command).await;
+    context.test_store().as_outsider(command).await;
 }
 
 /// A counter's value over all shards; `None` while somebody else's value stands there.
@@ -37,7 +37,7 @@ async fn total(counting: &Counting, key: impl Fn(&Keys, Shard) -> Key) -> Option
     let mut sum = 0;
     for shard in counting.keys.space().shards() {
         let get = cmd("GET").arg(key(&counting.keys, shard).as_bytes()).clone();
-        sum += counting.house.hot.run::<Option<u64>>(get).await.ok()?.unwrap_or(0);
+        sum += counting.context.store.run::<Option<u64>>(get).await.ok()?.unwrap_or(0);
     }
     Some(sum)
 }
@@ -102,13 +102,13 @@ async fn assert_readable(counting: &Counting, after: &str) {
 
 const RULE: &str = "[[rules]]\nname = \"api\"\nwindows = \"1000000/1s\"\n";
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// G3 G4 G7–G15: a value that is not a count makes no flush count twice, and the total comes back.
-    async fn foreign_values_in_counters_are_overwritten_and_count_nothing_twice(house: TestHouse) {
+    async fn foreign_values_in_counters_are_overwritten_and_count_nothing_twice(context: TestContext) {
         let config = format!("instance = \"gw\"\ncheckpoint_every = \"300ms\"\n{RULE}");
-        let counting = Counting::start(&house, &config).await;
+        let counting = Counting::start(&context, &config).await;
         let mut sent = 0;
         for _ in 0..5 {
             counting.request(Method::GET, "/a", 404).await;
@@ -158,7 +158,7 @@ every_house! {
             acts.push((keys.marker(shard), Act::Field("epoch".to_owned(), epoch)));
         }
         for (key, act) in acts {
-            spoil(&house, &key, &act).await;
+            spoil(&context, &key, &act).await;
             let after = format!("an outsider's {} in {key}", match &act {
                 Act::Text(text) => format!("{text:?}"),
                 Act::List => "list".to_owned(),
@@ -171,22 +171,22 @@ every_house! {
         }
         counting.stop().await;
         let saved = "SELECT CAST(COALESCE(sum(value), 0) AS BIGINT) FROM gateway_total WHERE kind = 'total'";
-        let saved: (u64,) = hob_records::Read::one(&house.records, hob_records::sql(saved)).await.unwrap();
+        let saved: (u64,) = hob_database::Read::one(&context.database, hob_database::sql(saved)).await.unwrap();
         assert_eq!(saved, (sent,));
     }
 
     /// The number of an instance's last flush is what keeps a flush from being counted twice.
-    async fn a_foreign_flush_number_counts_nothing_twice(house: TestHouse) {
-        let counting = Counting::start(&house, "instance = \"gw\"").await;
+    async fn a_foreign_flush_number_counts_nothing_twice(context: TestContext) {
+        let counting = Counting::start(&context, "instance = \"gw\"").await;
         for sent in 1..=5 {
             counting.request(Method::GET, "/a", 404).await;
             expect_everywhere(&counting, sent, "a request").await;
-            for master in house.hot.masters().await.unwrap() {
+            for master in context.store.masters().await.unwrap() {
                 let pattern = "ha:gateway:flushed:*";
                 let found: Vec<String> = master.run(cmd("KEYS").arg(pattern).clone()).await.unwrap();
                 for key in found {
                     let text = if sent % 2 == 0 { "abc" } else { "-1" };
-                    house.store().as_outsider(cmd("SET").arg(key).arg(text).clone()).await;
+                    context.test_store().as_outsider(cmd("SET").arg(key).arg(text).clone()).await;
                 }
             }
         }
@@ -194,8 +194,8 @@ every_house! {
     }
 
     /// A histogram with somebody else's fields can be read, and goes on.
-    async fn foreign_fields_in_histograms_are_overwritten(house: TestHouse) {
-        let counting = Counting::start(&house, RULE).await;
+    async fn foreign_fields_in_histograms_are_overwritten(context: TestContext) {
+        let counting = Counting::start(&context, RULE).await;
         counting.request(Method::GET, "/a", 200).await;
         counting.expect(1, Keys::requests_total).await;
         let (a, shard) = (endpoint("GET /a"), shard_of(&counting).await);
@@ -203,7 +203,7 @@ every_house! {
             for key in [counting.keys.latency_all(&hour, shard), counting.keys.latency(&hour, &a, shard)] {
                 let fields: Vec<String> = counting.read("HKEYS", &key).await;
                 for field in fields.into_iter().chain(["abc".to_owned()]) {
-                    spoil(&house, &key, &Act::Field(field, "abc")).await;
+                    spoil(&context, &key, &Act::Field(field, "abc")).await;
                 }
             }
         }
@@ -221,8 +221,8 @@ every_house! {
     }
 
     /// G1 G2 G5 G6: gauges are written again.
-    async fn foreign_values_in_gauges_are_overwritten(house: TestHouse) {
-        let counting = Counting::start(&house, &format!("instance = \"gw\"\n{RULE}")).await;
+    async fn foreign_values_in_gauges_are_overwritten(context: TestContext) {
+        let counting = Counting::start(&context, &format!("instance = \"gw\"\n{RULE}")).await;
         let _open = counting.gateway.admission().meter().connected();
         let keys = &counting.keys;
         let shard = keys.space().shard(0).unwrap();
@@ -249,7 +249,7 @@ every_house! {
         acts.push(field(keys.seconds(shard), "abc", "7"));
         acts.push(field(keys.seconds(shard), "1763289000", "abc"));
         for (sent, (key, act)) in (1..).zip(acts) {
-            spoil(&house, &key, &act).await;
+            spoil(&context, &key, &act).await;
             assert_readable(&counting, key.to_string().as_str()).await;
             counting.request(Method::GET, "/a", 404).await;
             counting.expect(sent, Keys::requests_total).await;
@@ -269,9 +269,9 @@ every_house! {
     }
 
     /// What a rule decided is counted again, and does not keep other counts from being saved.
-    async fn foreign_values_in_the_counts_of_a_rule_are_overwritten(house: TestHouse) {
+    async fn foreign_values_in_the_counts_of_a_rule_are_overwritten(context: TestContext) {
         let rule = "checkpoint_every = \"100ms\"\n[[rules]]\nname = \"api\"\nwindows = \"1/1h\"\n";
-        let counting = Counting::start(&house, rule).await;
+        let counting = Counting::start(&context, rule).await;
         counting.request(Method::GET, "/a", 200).await;
         counting.expect(1, Keys::requests_total).await;
         let shard = shard_of(&counting).await;
@@ -279,7 +279,7 @@ every_house! {
         let key = hob_gateway::keys::Rule::new(name.as_str()).unwrap();
         let counts = [counting.keys.limit_counts(&key, shard), counting.keys.limit_hottest(&key, shard)];
         for (key, refused) in counts.iter().zip([1, 2]) {
-            spoil(&house, key, &Act::List).await;
+            spoil(&context, key, &Act::List).await;
             assert_readable(&counting, key.to_string().as_str()).await;
             counting.request(Method::GET, "/a", 200).await;
             wait_for(format!("{key} to be ours again"), LIMIT, async || {
@@ -289,7 +289,7 @@ every_house! {
             })
             .await;
         }
-        spoil(&house, &counts[0], &Act::Field("refused".to_owned(), "abc")).await;
+        spoil(&context, &counts[0], &Act::Field("refused".to_owned(), "abc")).await;
         counting.request(Method::GET, "/a", 200).await;
         wait_for("the field to be ours again", LIMIT, async || {
             let limit = counting.gateway.picture().limit(&name).await.unwrap();
@@ -300,7 +300,7 @@ every_house! {
     }
 
     /// G16 G17: a limit's key of another type does not switch the limit off, nor lock anybody out.
-    async fn foreign_values_in_limits_are_overwritten(house: TestHouse) {
+    async fn foreign_values_in_limits_are_overwritten(context: TestContext) {
         for (name, more, family) in [
             ("public", "public = true\nalgorithm = \"fixed_log\"", 0),
             ("public", "public = true\nalgorithm = \"sliding_log\"", 1),
@@ -310,7 +310,7 @@ every_house! {
             ("leased", "exactness = \"leased\"\nlease = \"10s\"", 3),
         ] {
             let rule = format!("[[rules]]\nname = \"{name}\"\nwindows = \"10/1h\"\non_store_failure = \"closed\"\n{more}\n");
-            let counting = Counting::start(&house.another_node().await, &rule).await;
+            let counting = Counting::start(&context.another_node().await, &rule).await;
             let (caller, rule) = (Identifier::new(CLIENT).unwrap(), hob_gateway::keys::Rule::new(name).unwrap());
             let key = [
                 counting.keys.rate_limit(&caller),
@@ -321,7 +321,7 @@ every_house! {
             // Tokens that are held are good without the store, so a leased rule can be surprised once only.
             let acts = if name == "leased" { vec![Act::List] } else { vec![Act::List, Act::Text("abc")] };
             for act in acts {
-                spoil(&house, &key, &act).await;
+                spoil(&context, &key, &act).await;
                 let mut passed = 0;
                 for _ in 0..15 {
                     passed += u32::from(counting.request_from(CLIENT, Method::GET, "/", 200).await);

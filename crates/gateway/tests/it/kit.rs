@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use hob_gateway::keys::{Endpoint, Keys};
 use hob_gateway::{Config, Gateway, MIGRATIONS};
-use hob_hot::{Clock, FromRedisValue, cmd};
-use hob_house::{House, Live, Period};
 use hob_schema::{Key, Shard};
-use hob_testkit::{LIMIT, Needs, TestHouse, wait_for};
+use hob_service::{Live, Period, ServiceContext};
+use hob_store::{Clock, FromRedisValue, cmd};
+use hob_testkit::{LIMIT, Needs, TestContext, wait_for};
 use http::{HeaderMap, Method, StatusCode};
 
 pub(crate) const NEEDS: Needs = Needs {
@@ -22,25 +22,25 @@ pub(crate) const CLIENT: &str = "203.0.113.7";
 /// A gateway that counts, and a look at what it counted.
 pub(crate) struct Counting {
     pub(crate) gateway: Gateway,
-    pub(crate) house: House,
+    pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
 }
 
 impl Counting {
-    pub(crate) async fn start(house: &House, toml: &str) -> Self {
-        Self::start_telling(house, toml, &Changes::detached(house)).await
+    pub(crate) async fn start(context: &ServiceContext, toml: &str) -> Self {
+        Self::start_telling(context, toml, &Changes::detached(context)).await
     }
 
     /// With open pages that follow what changes.
-    pub(crate) async fn start_telling(house: &House, toml: &str, changes: &Changes) -> Self {
+    pub(crate) async fn start_telling(context: &ServiceContext, toml: &str, changes: &Changes) -> Self {
         let mut config: Config = toml::from_str(toml).expect("a section");
         if !toml.contains("store_within") {
             // A test's patience, not a service's: a busy machine is no reason to let requests pass.
             config.store_within = Period::from_secs(LIMIT.as_secs());
         }
-        let gateway = Gateway::open(house, Live::fixed(config)).await.expect("a gateway");
+        let gateway = Gateway::open(context, Live::fixed(config)).await.expect("a gateway");
         gateway.start(changes);
-        Self { gateway, house: house.clone(), keys: Keys::new(house.layout) }
+        Self { gateway, context: context.clone(), keys: Keys::new(context.layout) }
     }
 
     /// A request from elsewhere, answered with this status.
@@ -89,11 +89,11 @@ impl Counting {
     }
 
     pub(crate) async fn read<T: FromRedisValue>(&self, command: &str, key: &Key) -> T {
-        self.house.hot.run(cmd(command).arg(key.as_bytes())).await.expect("an answer")
+        self.context.store.run(cmd(command).arg(key.as_bytes())).await.expect("an answer")
     }
 
     pub(crate) async fn stop(&self) {
-        assert_eq!(self.house.tasks.stop(LIMIT).await, Vec::<String>::new());
+        assert_eq!(self.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     }
 }
 
@@ -102,9 +102,9 @@ pub(crate) fn endpoint(name: &str) -> Endpoint {
 }
 
 /// The same house under a clock that the test drives, late in a second in the middle of an hour.
-pub(crate) fn with_clock(house: &TestHouse) -> (House, Clock) {
+pub(crate) fn with_clock(context: &TestContext) -> (ServiceContext, Clock) {
     let clock = Clock::driven(Duration::from_millis(1_763_289_000_950));
-    let mut driven = house.house().clone();
-    driven.hot = driven.hot.with_clock(clock.clone());
+    let mut driven = context.context().clone();
+    driven.store = driven.store.with_clock(clock.clone());
     (driven, clock)
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use hob_gateway::identity::Identity;
 use hob_gateway::keys::{Identifier, Keys};
 use hob_gateway::{Config, Limiter, LiveRule, Policy};
-use hob_hot::{Clock, cmd};
-use hob_testkit::{LIMIT, Layout, TestHouse, every_house, wait_for};
+use hob_store::{Clock, cmd};
+use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
 use http::Method;
 
 use crate::kit::{CLIENT, Counting, NEEDS, endpoint, with_clock};
@@ -27,17 +27,17 @@ fn public(algorithm: &str) -> String {
     )
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// G16: requests of one millisecond count one by one, and the TTL is the window.
-    async fn the_public_fixed_log_stands_in_the_documented_key(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn the_public_fixed_log_stands_in_the_documented_key(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let counting = Counting::start(&driven, &public("fixed_log")).await;
         assert_eq!(passed(&counting, 15).await, 10);
         let key = counting.keys.rate_limit(&Identifier::new(CLIENT).unwrap());
         let members: Vec<(String, f64)> =
-            driven.hot.run(cmd("ZRANGE").arg(key.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
+            driven.store.run(cmd("ZRANGE").arg(key.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
         assert_eq!(members.len(), 10);
         assert!(members.iter().all(|(member, score)| member.parse::<f64>().unwrap().floor() == *score));
         let ttl_s: u64 = counting.read("TTL", &key).await;
@@ -47,8 +47,8 @@ every_house! {
     }
 
     /// G17: never more than the limit in any window, wherever it begins.
-    async fn the_public_sliding_log_stands_in_the_documented_key(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn the_public_sliding_log_stands_in_the_documented_key(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let counting = Counting::start(&driven, &public("sliding_log")).await;
         assert_eq!(passed(&counting, 6).await, 6);
         clock.advance(Duration::from_secs(600));
@@ -60,12 +60,12 @@ every_house! {
     }
 
     /// Several windows, all or nothing, over two instances; refusals are counted apart from the upstream's errors.
-    async fn instances_share_one_exact_limit(house: TestHouse) {
-        let (driven, clock) = with_clock(&house);
+    async fn instances_share_one_exact_limit(context: TestContext) {
+        let (driven, clock) = with_clock(&context);
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1s, 8/1m\"\n";
         let one = Counting::start(&driven, rules).await;
-        let mut other = house.another_node().await;
-        other.hot = driven.hot.clone();
+        let mut other = context.another_node().await;
+        other.store = driven.store.clone();
         let two = Counting::start(&other, rules).await;
         assert_eq!(passed(&one, 3).await + passed(&two, 3).await, 5);
         clock.advance(Duration::from_secs(1));
@@ -85,11 +85,11 @@ every_house! {
     }
 
     /// Leased tokens never admit more than the limit in any window, however many instances hold some.
-    async fn leases_never_overshoot(house: TestHouse) {
+    async fn leases_never_overshoot(context: TestContext) {
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"40/400ms\"\nalgorithm = \"sliding_log\"\n\
                      exactness = \"leased\"\nlease = \"100ms\"\n";
-        let one = Counting::start(&house, rules).await;
-        let other = house.another_node().await;
+        let one = Counting::start(&context, rules).await;
+        let other = context.another_node().await;
         let two = Counting::start(&other, rules).await;
         let begun = Instant::now();
         let mut admitted = Vec::new();
@@ -114,11 +114,11 @@ every_house! {
     }
 
     /// A shadow rule counts what it would refuse and refuses nothing; lists come before rules.
-    async fn shadow_rules_and_lists_do_what_they_say(house: TestHouse) {
+    async fn shadow_rules_and_lists_do_what_they_say(context: TestContext) {
         let config = "allow = [\"198.51.100.0/24\"]\ndeny = [\"192.0.2.1\"]\n\
                       [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n\
                       [[rules]]\nname = \"real\"\nwindows = \"3/1h\"\n";
-        let counting = Counting::start(&house, config).await;
+        let counting = Counting::start(&context, config).await;
         assert_eq!(passed(&counting, 5).await, 3);
         for _ in 0..10 {
             assert!(counting.request_from("198.51.100.9", Method::GET, "/", 200).await);
@@ -135,10 +135,10 @@ every_house! {
 }
 
 /// A rule alone, without the tasks of a gateway: every command that the store sees is the limit's.
-fn limiter(house: &TestHouse, rule: &str) -> (Limiter, Arc<LiveRule>) {
+fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<LiveRule>) {
     let config = format!("[[rules]]\nname = \"api\"\nexactness = \"leased\"\n{rule}");
     let policy = Policy::new(&toml::from_str::<Config>(&config).unwrap()).unwrap();
-    let limiter = Limiter::new(house.hot.with_deadline(LIMIT), Keys::new(house.layout), &policy);
+    let limiter = Limiter::new(context.store.with_deadline(LIMIT), Keys::new(context.layout), &policy);
     let rule = limiter.rule("api").unwrap();
     (limiter, rule)
 }
@@ -147,28 +147,28 @@ fn limiter(house: &TestHouse, rule: &str) -> (Limiter, Arc<LiveRule>) {
 #[test]
 fn a_leased_limit_asks_the_store_rarely() {
     hob_testkit::run(async {
-        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         for windows in ["100000/1s burst 200000", "1000/1s burst 2000"] {
-            let (limiter, rule) = limiter(&house, &format!("windows = \"{windows}\"\n"));
+            let (limiter, rule) = limiter(&context, &format!("windows = \"{windows}\"\n"));
             let who = Identity::new(windows).unwrap();
-            let before = house.hot.health().operations.total;
+            let before = context.store.health().operations.total;
             for _ in 0..20_000 {
                 limiter.ask(&rule, &who, 1).await;
             }
-            let asked = house.hot.health().operations.total - before;
+            let asked = context.store.health().operations.total - before;
             assert!(asked <= 400, "{asked} commands for 20,000 requests, {windows}");
         }
     });
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// What is not spent comes back: when everybody has gone, the store holds what passed and hardly more, and another
     /// instance can have the rest.
-    async fn unused_tokens_are_given_back(house: TestHouse) {
+    async fn unused_tokens_are_given_back(context: TestContext) {
         let rule = "windows = \"2000/1h\"\nalgorithm = \"sliding_log\"\nlease = \"2s\"\n";
-        let (one, live) = limiter(&house, rule);
+        let (one, live) = limiter(&context, rule);
         let who = Identity::new(CLIENT).unwrap();
         let mut passed = 0_u64;
         // Enough that batches grow, and an end in the middle of one.
@@ -177,14 +177,14 @@ every_house! {
             tokio::task::yield_now().await;
         }
         let name = hob_gateway::keys::Rule::new("api").unwrap();
-        let key = Keys::new(house.layout).limit_log(&name, &Identifier::new(CLIENT).unwrap());
-        let held = async || house.hot.run::<u64>(cmd("ZCARD").arg(key.as_bytes())).await.unwrap();
+        let key = Keys::new(context.layout).limit_log(&name, &Identifier::new(CLIENT).unwrap());
+        let held = async || context.store.run::<u64>(cmd("ZCARD").arg(key.as_bytes())).await.unwrap();
         wait_for("the unused to come back", LIMIT, async || {
             let stranded = held().await - passed;
             if stranded * 50 <= passed { Ok(()) } else { Err(stranded) }
         })
         .await;
-        let (two, live) = limiter(&house, rule);
+        let (two, live) = limiter(&context, rule);
         while two.ask(&live, &who, 1).await.lets_pass() {
             passed += 1;
         }
@@ -199,8 +199,8 @@ every_house! {
 #[test]
 fn a_busy_caller_never_waits_for_the_store() {
     hob_testkit::run(async {
-        let house = TestHouse::redis(NEEDS).await;
-        let (limiter, rule) = limiter(&house, "windows = \"100000/1s burst 200000\"\n");
+        let context = TestContext::redis(NEEDS).await;
+        let (limiter, rule) = limiter(&context, "windows = \"100000/1s burst 200000\"\n");
         let who = Identity::new(CLIENT).unwrap();
         let mut waited = 0;
         for number in 0..3000 {
@@ -220,15 +220,15 @@ fn a_busy_caller_never_waits_for_the_store() {
 #[test]
 fn requests_do_not_wait_for_a_store_that_is_away() {
     hob_testkit::run(async {
-        let house = TestHouse::redis(NEEDS).await;
+        let context = TestContext::redis(NEEDS).await;
         let rule = |name: &str, then: &str| {
             format!(
                 "[[rules]]\nname = \"{name}\"\nroute = \"/{name}\"\nwindows = \"5/1h\"\non_store_failure = \"{then}\"\n"
             )
         };
         let rules = [rule("open", "open"), rule("closed", "closed"), rule("local", "local")].concat();
-        let counting = Counting::start(&house, &format!("store_within = \"100ms\"\n{rules}")).await;
-        let hob_testkit::Server::Redis(server) = house.store().server() else { panic!("no redis") };
+        let counting = Counting::start(&context, &format!("store_within = \"100ms\"\n{rules}")).await;
+        let hob_testkit::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
         assert!(counting.request_from(CLIENT, Method::GET, "/open", 200).await);
         server.freeze();
         // Whoever is first finds out.
@@ -258,7 +258,7 @@ mod slow {
     #[test]
     fn a_stalled_store_makes_nothing_pile_up() {
         hob_testkit::run(async {
-            let house = TestHouse::redis(NEEDS).await;
+            let context = TestContext::redis(NEEDS).await;
             let rule = |name: &str, more: &str| {
                 format!(
                     "[[rules]]\nname = \"{name}\"\nroute = \"/{name}\"\nwindows = \"100000/1s burst 200000\"\n{more}\n"
@@ -270,9 +270,11 @@ mod slow {
                 rule("leased", "exactness = \"leased\"\non_store_failure = \"local\""),
             ];
             let counting =
-                Counting::start(&house, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
+                Counting::start(&context, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
             let counting = Arc::new(counting);
-            let hob_testkit::Server::Redis(server) = house.store().server() else { panic!("no redis") };
+            let hob_testkit::Server::Redis(server) = context.test_store().server() else {
+                panic!("no redis")
+            };
             for path in ["/open", "/local", "/leased"] {
                 assert!(counting.request_from(CLIENT, Method::GET, path, 200).await);
             }
@@ -312,11 +314,11 @@ mod slow {
 #[test]
 fn rules_are_reloaded_live() {
     hob_testkit::run(async {
-        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let read = |text: &str| toml::from_str::<Config>(text).unwrap();
-        let (live, replace) = hob_house::Live::new(read("[[rules]]\nname = \"a\"\nwindows = \"1/1h\"\n"));
-        let gateway = hob_gateway::Gateway::open(&house, live).await.unwrap();
-        gateway.start(&hob_web::Changes::detached(&house));
+        let (live, replace) = hob_service::Live::new(read("[[rules]]\nname = \"a\"\nwindows = \"1/1h\"\n"));
+        let gateway = hob_gateway::Gateway::open(&context, live).await.unwrap();
+        gateway.start(&hob_web::Changes::detached(&context));
         let names = || {
             gateway
                 .admission()
@@ -338,10 +340,10 @@ fn rules_are_reloaded_live() {
 #[test]
 fn a_clock_that_is_set_back_admits_nothing_more() {
     hob_testkit::run(async {
-        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let clock = Clock::driven(Duration::from_secs(1_763_289_000));
-        let mut driven = house.house().clone();
-        driven.hot = driven.hot.with_clock(clock.clone());
+        let mut driven = context.context().clone();
+        driven.store = driven.store.with_clock(clock.clone());
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1m\"\nalgorithm = \"sliding_log\"\n";
         let counting = Counting::start(&driven, rules).await;
         assert_eq!(passed(&counting, 5).await, 5);

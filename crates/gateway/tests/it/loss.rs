@@ -1,10 +1,10 @@
-//! Hot state is disposable: totals survive its loss and restarts, and nothing is counted twice.
+//! The store is disposable: totals survive its loss and restarts, and nothing is counted twice.
 
 use std::time::Duration;
 
 use hob_gateway::keys::{InstanceId, Keys};
-use hob_hot::cmd;
-use hob_testkit::{LIMIT, every_house, wait_for};
+use hob_store::cmd;
+use hob_testkit::{LIMIT, every_service, wait_for};
 use http::Method;
 
 use crate::kit::{Counting, NEEDS, endpoint};
@@ -13,24 +13,24 @@ const SAVES_OFTEN: &str = "checkpoint_every = \"100ms\"";
 const NEVER_SAVES: &str = "checkpoint_every = \"1h\"";
 
 async fn saved(counting: &Counting, total: u64) {
-    wait_for(format!("{total} to be in the records"), LIMIT, async || {
+    wait_for(format!("{total} to be in the database"), LIMIT, async || {
         let sum = "SELECT CAST(COALESCE(sum(value), 0) AS BIGINT) FROM gateway_total WHERE kind = 'total'";
         let (found,): (u64,) =
-            hob_records::Read::one(&counting.house.records, hob_records::sql(sum)).await.unwrap();
+            hob_database::Read::one(&counting.context.database, hob_database::sql(sum)).await.unwrap();
         if found == total { Ok(()) } else { Err(found) }
     })
     .await;
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    /// G3–G15 survive FLUSHALL: what is in the records comes back, what is not is flushed again.
-    async fn totals_survive_the_loss_of_hot_state(house: TestHouse) {
-        let one = Counting::start(&house, SAVES_OFTEN).await;
-        let other = house.another_node().await;
+    /// G3–G15 survive FLUSHALL: what is in the database comes back, what is not is flushed again.
+    async fn totals_survive_the_loss_of_the_store(context: TestContext) {
+        let one = Counting::start(&context, SAVES_OFTEN).await;
+        let other = context.another_node().await;
         let two = Counting::start(&other, NEVER_SAVES).await;
-        let gone = house.another_node().await;
+        let gone = context.another_node().await;
         let three = Counting::start(&gone, SAVES_OFTEN).await;
         for _ in 0..10 {
             one.request(Method::GET, "/a", 200).await;
@@ -40,7 +40,7 @@ every_house! {
         one.expect(30, Keys::requests_total).await;
         three.stop().await;
         saved(&one, 20).await;
-        house.store().flush_all().await;
+        context.test_store().flush_all().await;
         one.request(Method::GET, "/a", 200).await;
         two.request(Method::GET, "/b", 500).await;
         let (a, b, c) = (endpoint("GET /a"), endpoint("GET /b"), endpoint("GET /c"));
@@ -57,16 +57,16 @@ every_house! {
     }
 
     /// A clean stop loses nothing, and a restart goes on where it was, on an empty store too.
-    async fn totals_survive_a_restart_on_an_empty_store(house: TestHouse) {
-        let first = house.another_node().await;
+    async fn totals_survive_a_restart_on_an_empty_store(context: TestContext) {
+        let first = context.another_node().await;
         let first = Counting::start(&first, "instance = \"gw\"\ncheckpoint_every = \"1h\"").await;
         for _ in 0..7 {
             first.request(Method::GET, "/a", 500).await;
         }
         first.stop().await;
         first.expect(7, Keys::requests_total).await;
-        house.store().flush_all().await;
-        let second = Counting::start(&house, "instance = \"gw\"").await;
+        context.test_store().flush_all().await;
+        let second = Counting::start(&context, "instance = \"gw\"").await;
         second.request(Method::GET, "/a", 200).await;
         second.expect(8, Keys::requests_total).await;
         second.expect(7, Keys::errors_total).await;
@@ -76,8 +76,8 @@ every_house! {
     }
 
     /// G13: instances write the response times of the last hour again, and none of them twice, whatever was lost.
-    async fn response_times_survive_the_loss_of_hot_state(house: TestHouse) {
-        let counting = Counting::start(&house, NEVER_SAVES).await;
+    async fn response_times_survive_the_loss_of_the_store(context: TestContext) {
+        let counting = Counting::start(&context, NEVER_SAVES).await;
         let a = endpoint("GET /a");
         for _ in 0..20 {
             counting.request(Method::GET, "/a", 200).await;
@@ -97,26 +97,26 @@ every_house! {
             .await;
         };
         timed(20).await;
-        house.store().flush_all().await;
+        context.test_store().flush_all().await;
         counting.request(Method::GET, "/a", 200).await;
         counting.expect(21, |keys, shard| keys.response_count(&a, shard)).await;
         timed(21).await;
         let marker = counting.find(Keys::marker).await;
-        counting.house.hot.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
+        counting.context.store.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
         counting.request(Method::GET, "/a", 200).await;
         counting.expect(22, |keys, shard| keys.response_count(&a, shard)).await;
         timed(22).await;
     }
 
-    /// Losing hot state again and again, with counts on their way, changes no total.
-    async fn losses_in_a_row_neither_lose_nor_repeat_a_count(house: TestHouse) {
-        let counting = Counting::start(&house, "checkpoint_every = \"150ms\"").await;
+    /// Losing the store again and again, with counts on their way, changes no total.
+    async fn losses_in_a_row_neither_lose_nor_repeat_a_count(context: TestContext) {
+        let counting = Counting::start(&context, "checkpoint_every = \"150ms\"").await;
         for round in 1..=5 {
             for _ in 0..20 {
                 counting.request(Method::GET, "/a", 200).await;
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            house.store().flush_all().await;
+            context.test_store().flush_all().await;
             counting.request(Method::GET, "/a", 200).await;
             counting.expect(round * 21, Keys::requests_total).await;
         }
@@ -124,14 +124,14 @@ every_house! {
     }
 
     /// Only the marker is lost: what is still there is not added to what comes back.
-    async fn a_partial_loss_counts_nothing_twice(house: TestHouse) {
-        let counting = Counting::start(&house, NEVER_SAVES).await;
+    async fn a_partial_loss_counts_nothing_twice(context: TestContext) {
+        let counting = Counting::start(&context, NEVER_SAVES).await;
         for _ in 0..5 {
             counting.request(Method::GET, "/a", 404).await;
         }
         counting.expect(5, Keys::requests_total).await;
         let marker = counting.find(Keys::marker).await;
-        counting.house.hot.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
+        counting.context.store.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
         counting.request(Method::GET, "/a", 404).await;
         counting.expect(6, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
         counting.expect(6, Keys::errors_total).await;

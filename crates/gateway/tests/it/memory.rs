@@ -4,7 +4,7 @@ mod slow {
     use std::net::SocketAddr;
 
     use hob_gateway::keys::Keys;
-    use hob_testkit::{Layout, TestHouse, budget};
+    use hob_testkit::{Layout, TestContext, budget};
     use http::{HeaderMap, Method};
 
     use crate::kit::{Counting, NEEDS};
@@ -25,12 +25,14 @@ mod slow {
     fn spoofed_identities_and_made_up_paths_do_not_fill_the_memory() {
         hob_testkit::run(async {
             // A store of its own process: what it keeps for each caller expires, and is not the instance's memory.
-            let house = TestHouse::redis(NEEDS).await;
+            let context = TestContext::redis(NEEDS).await;
             let rules = "trusted_proxies = [\"10.0.0.0/8\"]\n\
                 [[rules]]\nname = \"leased\"\nwindows = \"1000/1s burst 2000\"\nexactness = \"leased\"\n\
                 on_store_failure = \"local\"\nlease = \"100ms\"\n";
-            let counting = Counting::start(&house, &format!("store_within = \"50ms\"\n{rules}")).await;
-            let hob_testkit::Server::Redis(server) = house.store().server() else { panic!("no redis") };
+            let counting = Counting::start(&context, &format!("store_within = \"50ms\"\n{rules}")).await;
+            let hob_testkit::Server::Redis(server) = context.test_store().server() else {
+                panic!("no redis")
+            };
             // Away, so that every caller is kept in the instance itself; a store would take hours for all of them.
             server.freeze();
             let identities = budget(300_000_u32, 10_000_000);
@@ -64,8 +66,8 @@ mod slow {
     #[test]
     fn the_tagged_layout_is_bounded_too() {
         hob_testkit::run(async {
-            let house = TestHouse::embedded(NEEDS, Layout::Tagged).await;
-            let counting = Counting::start(&house, "").await;
+            let context = TestContext::embedded(NEEDS, Layout::Tagged).await;
+            let counting = Counting::start(&context, "").await;
             for number in 0..3000 {
                 counting.request(Method::GET, &format!("/made/up/{number}"), 200).await;
             }

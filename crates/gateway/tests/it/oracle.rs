@@ -12,7 +12,7 @@ mod slow {
     use hob_gateway::identity::Identity;
     use hob_gateway::keys::Keys;
     use hob_gateway::{Config, Limiter, Policy};
-    use hob_hot::{Address, Hot};
+    use hob_store::{Address, Store};
     use hob_testkit::{LIMIT, Layout, RedisServer, budget};
     use parking_lot::Mutex;
     use rustix::process::{Pid, Signal, kill_process};
@@ -50,7 +50,7 @@ mod slow {
     #[test]
     fn an_instance_reports_what_passes() {
         match (std::env::var(STORE), std::env::var(EXACTNESS)) {
-            (Ok(store), Ok(exactness)) => hob_testkit::run(ask_for_ever(&store, &exactness)),
+            (Ok(test_store), Ok(exactness)) => hob_testkit::run(ask_for_ever(&test_store, &exactness)),
             _ => {
                 let server = RedisServer::start();
                 let mut instance = Instance::start(&server, "exact", 0);
@@ -73,7 +73,7 @@ mod slow {
     }
 
     /// Asks as fast as it can, and says so of every request that passes.
-    async fn ask_for_ever(store: &str, exactness: &str) {
+    async fn ask_for_ever(test_store: &str, exactness: &str) {
         let lease = if exactness == "leased" { "lease = \"60ms\"\n" } else { "" };
         let rule = format!(
             "[[rules]]\nname = \"api\"\nwindows = \"{LIMIT_OF_RULE}/{}ms\"\nalgorithm = \"sliding_log\"\n\
@@ -81,8 +81,9 @@ mod slow {
             WINDOW.as_millis(),
         );
         let policy = Policy::new(&toml::from_str::<Config>(&rule).unwrap()).unwrap();
-        let hot = Hot::connect(&store.parse::<Address>().unwrap()).await.unwrap().with_deadline(LIMIT);
-        let limiter = Limiter::new(hot, Keys::new(Layout::Plain), &policy);
+        let store =
+            Store::connect(&test_store.parse::<Address>().unwrap()).await.unwrap().with_deadline(LIMIT);
+        let limiter = Limiter::new(store, Keys::new(Layout::Plain), &policy);
         let (rule, who) = (limiter.rule("api").unwrap(), Identity::new(CLIENT).unwrap());
         let mut out = std::io::stdout();
         // Whoever started it holds the other end: no instance outlives its test.

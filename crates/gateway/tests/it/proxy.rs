@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use hob_testkit::{LIMIT, Layout, TestHouse, wait_for};
+use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -181,7 +181,7 @@ async fn upstreams_are_reloaded_live() {
         let toml = format!("listen = \"127.0.0.1:0\"\nupstream = [\"{upstream}\"]");
         toml::from_str::<hob_gateway::Config>(&toml).unwrap()
     };
-    let (live, replace) = hob_house::Live::new(read(&format!("http://{}", before.address)));
+    let (live, replace) = hob_service::Live::new(read(&format!("http://{}", before.address)));
     let front = Front::following(live).await;
     assert_eq!(front.get("/").await.0, StatusCode::OK);
     // What cannot be used changes nothing.
@@ -221,10 +221,10 @@ async fn a_reload_in_the_middle_of_a_request_does_not_change_where_it_came_from(
         Ok(())
     });
     let engine = hob_engine::Engine::new(hob_engine::Config { guard: Some(guard), ..Default::default() });
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut node = house.house().clone();
-    node.hot = hob_hot::Hot::embedded(&engine);
-    let front = Front::on(house, &node, hob_house::Live::fixed(trusting)).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut node = context.context().clone();
+    node.store = hob_store::Store::embedded(&engine);
+    let front = Front::on(context, &node, hob_service::Live::fixed(trusting)).await;
     admission.set(front.gateway.admission().clone()).unwrap();
 
     let told = async || {
@@ -467,7 +467,7 @@ async fn a_stop_lets_requests_end_and_loses_no_count() {
     let front = Front::start(&[upstream.address], "count_loopback = true").await;
     front.get("/").await;
     let begun = Instant::now();
-    assert_eq!(front.house.tasks.stop(LIMIT).await, Vec::<String>::new());
+    assert_eq!(front.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     assert!(begun.elapsed() < LIMIT - Duration::from_secs(1));
     assert_eq!(front.gateway.picture().summary().await.unwrap().total, 1);
 }

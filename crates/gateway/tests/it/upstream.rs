@@ -16,8 +16,8 @@ use axum::routing::{any, get};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hob_gateway::{Config, Gateway};
-use hob_house::{House, Live};
-use hob_testkit::{LIMIT, Layout, TestHouse};
+use hob_service::{Live, ServiceContext};
+use hob_testkit::{LIMIT, Layout, TestContext};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -101,7 +101,7 @@ async fn socket(upgrade: WebSocketUpgrade) -> Response {
 
 /// A gateway before some upstreams, and a client that keeps to it.
 pub(crate) struct Front {
-    pub(crate) house: TestHouse,
+    pub(crate) context: TestContext,
     pub(crate) gateway: Gateway,
     pub(crate) address: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -119,19 +119,19 @@ impl Front {
     }
 
     pub(crate) async fn following(config: Live<Config>) -> Self {
-        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let node = house.house().clone();
-        Self::on(house, &node, config).await
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+        let node = context.context().clone();
+        Self::on(context, &node, config).await
     }
 
     /// On a node of a house.
-    pub(crate) async fn on(house: TestHouse, node: &House, config: Live<Config>) -> Self {
+    pub(crate) async fn on(context: TestContext, node: &ServiceContext, config: Live<Config>) -> Self {
         let gateway = Gateway::open(node, config).await.unwrap();
         gateway.start(&hob_web::Changes::detached(node));
         let address = gateway.address().unwrap();
         let client =
             Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(60)).build_http();
-        Self { house, gateway, address, client }
+        Self { context, gateway, address, client }
     }
 
     pub(crate) async fn send(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hob_house::config::Layers;
+use hob_service::config::Layers;
 
 use super::kinds;
 

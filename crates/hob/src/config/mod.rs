@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use hob_house::config::{AnyLive, BadConfig, File, Layers, Replace, SectionKind};
+use hob_service::config::{AnyLive, BadConfig, File, Layers, Replace, SectionKind};
 use hob_web::Registration;
 
-pub(crate) use hob_house::config::SecretsConfig;
-pub(crate) use sections::{HotConfig, NodeConfig, RecordsConfig};
+pub(crate) use hob_service::config::SecretsConfig;
+pub(crate) use sections::{DatabaseConfig, NodeConfig, RedisConfig};
 pub(crate) use show::run;
 
 use crate::services;
@@ -24,8 +24,8 @@ const DEFAULT_FILE: &str = "hob.toml";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) node: NodeConfig,
-    pub(crate) hot: HotConfig,
-    pub(crate) records: RecordsConfig,
+    pub(crate) store: RedisConfig,
+    pub(crate) database: DatabaseConfig,
     pub(crate) server: hob_web::Config,
     pub(crate) secrets: SecretsConfig,
 }
@@ -34,8 +34,8 @@ impl Config {
     fn from_layers(layers: &Layers) -> Result<Self, BadConfig> {
         let config = Self {
             node: layers.section()?,
-            hot: layers.section()?,
-            records: layers.section()?,
+            store: layers.section()?,
+            database: layers.section()?,
             server: layers.section()?,
             secrets: layers.section()?,
         };
@@ -49,8 +49,8 @@ impl Config {
 fn kinds() -> Vec<SectionKind> {
     let own = [
         SectionKind::of::<NodeConfig>(),
-        SectionKind::of::<HotConfig>(),
-        SectionKind::of::<RecordsConfig>(),
+        SectionKind::of::<RedisConfig>(),
+        SectionKind::of::<DatabaseConfig>(),
         SectionKind::of::<hob_web::Config>(),
         SectionKind::of::<SecretsConfig>(),
     ];
@@ -84,8 +84,8 @@ impl LiveServices {
 
 /// What may change while the process runs, as it is now, and the means to replace it.
 pub(crate) struct Live {
-    pub(crate) server: hob_house::Live<hob_web::Config>,
-    pub(crate) secrets: hob_house::Live<SecretsConfig>,
+    pub(crate) server: hob_service::Live<hob_web::Config>,
+    pub(crate) secrets: hob_service::Live<SecretsConfig>,
     pub(crate) services: Arc<LiveServices>,
     replace_server: Replace<hob_web::Config>,
     replace_secrets: Replace<SecretsConfig>,
@@ -112,8 +112,8 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// What may change, with `config` for the program's own sections.
     pub(crate) fn live(&self, config: Config) -> Result<Live, BadConfig> {
-        let (server, replace_server) = hob_house::Live::new(config.server);
-        let (secrets, replace_secrets) = hob_house::Live::new(config.secrets);
+        let (server, replace_server) = hob_service::Live::new(config.server);
+        let (secrets, replace_secrets) = hob_service::Live::new(config.secrets);
         let services = Arc::new(LiveServices::new(&self.layers)?);
         Ok(Live { server, secrets, services, replace_server, replace_secrets })
     }
@@ -161,7 +161,7 @@ mod tests {
     fn mutated_configurations_are_read_within_limits() {
         const FILE: &str = "[server]\nlisten = \"127.0.0.1:7070\"\n[secrets.smtp]\nfrom = \"env:SMTP\"\nfor = [\"uptime\"]\nhosts = [\"a.example\"]\n[gateway]\n\
             upstream = [\"http://127.0.0.1:3000\"]\n[[gateway.rules]]\nname = \"a\"\nwindows = \"20/1s, 500/1m\"\n\
-            [uptime]\nkeep_results = \"7d\"\n[pipeline]\n[loadtest]\n[chat]\n";
+            [uptime]\nkeep_results = \"7d\"\n[pipeline]\n[load]\n[chat]\n";
         let test = "config::tests::mutated_configurations_are_read_within_limits";
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hob.toml");

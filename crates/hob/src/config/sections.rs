@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use hob_house::config::SecretUrl;
-use hob_house::section;
+use hob_service::config::SecretUrl;
+use hob_service::section;
 
 section! {
     /// This node.
@@ -14,8 +14,8 @@ section! {
 }
 
 section! {
-    /// Hot state: what changes by the second and may vanish at any instant.
-    pub struct HotConfig("hot") {
+    /// The store: what changes by the second and may vanish at any instant.
+    pub struct RedisConfig("hot") {
         /// Where it lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://.
         /// When not given, REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are heeded; without them it is embedded.
         pub url: Option<SecretUrl> = None => "HOB_HOT",
@@ -28,7 +28,7 @@ section! {
 
 section! {
     /// Records: the long-term truth.
-    pub struct RecordsConfig("records") {
+    pub struct DatabaseConfig("records") {
         /// Where they are: a SQLite file, or postgres://.
         pub url: SecretUrl = "hob-data/hob.db".to_owned().into() => "HOB_RECORDS",
     }

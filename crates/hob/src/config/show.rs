@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use hob_house::config::{Origin, Setting};
+use hob_service::config::{Origin, Setting};
 
 use super::example::example;
 use super::{Loaded, kinds, load};

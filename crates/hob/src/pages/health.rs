@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::extract::State;
-use hob_hot::{Health, Hot, Summary, cmd};
-use hob_house::keys::Keys;
-use hob_house::nodes::{self, NodeFacts};
-use hob_house::{House, TaskState};
-use hob_records::outbox::{self, Backlog};
+use hob_database::outbox::{self, Backlog};
+use hob_service::keys::Keys;
+use hob_service::nodes::{self, NodeFacts};
+use hob_service::{ServiceContext, TaskState};
+use hob_store::{Health, Store, Summary, cmd};
 use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Console, Footprint, Page, Problem, Trouble};
 use tokio::time::timeout;
@@ -30,7 +30,7 @@ const LONG_BACKLOG: u64 = 1_000;
 /// What the page is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Desk {
-    pub(crate) house: House,
+    pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
     pub(crate) place: Place,
     pub(crate) services: Services,
@@ -39,16 +39,16 @@ pub(crate) struct Desk {
 /// How everything is, at one moment.
 #[derive(Debug)]
 pub(crate) struct Checkup {
-    hot: Health,
+    store: Health,
     layout: hob_schema::Layout,
     servers: Result<Vec<Server>, String>,
-    records: RecordsCheck,
+    database: DatabaseCheck,
     tasks: Vec<TaskState>,
     /// Memory of this process, where the system tells.
     resident: Option<u64>,
 }
 
-/// A server of hot state, as it tells of itself.
+/// A server of the store, as it tells of itself.
 #[derive(Debug)]
 struct Server {
     name: String,
@@ -60,22 +60,29 @@ struct Server {
 }
 
 #[derive(Debug)]
-struct RecordsCheck {
+struct DatabaseCheck {
     address: String,
     answered_in: Result<Duration, String>,
     backlog: Option<Backlog>,
 }
 
 impl Checkup {
-    pub(crate) async fn of(house: &House) -> Self {
-        let (servers, records) =
-            tokio::join!(timeout(PATIENCE, servers(&house.hot)), RecordsCheck::of(house));
+    pub(crate) async fn of(context: &ServiceContext) -> Self {
+        let (servers, database) =
+            tokio::join!(timeout(PATIENCE, servers(&context.store)), DatabaseCheck::of(context));
         let servers = match servers {
             Ok(answered) => answered.map_err(|error| error.to_string()),
             Err(_) => Err("no answer in time".to_owned()),
         };
-        let tasks = house.tasks.states();
-        Self { hot: house.hot.health(), layout: house.layout, servers, records, tasks, resident: resident() }
+        let tasks = context.tasks.states();
+        Self {
+            store: context.store.health(),
+            layout: context.layout,
+            servers,
+            database,
+            tasks,
+            resident: resident(),
+        }
     }
 
     /// What is wrong with the house itself.
@@ -84,11 +91,11 @@ impl Checkup {
             |tone, text: String, since_ms| Trouble { tone, text, href: "/health".to_owned(), since_ms };
         let mut troubles = Vec::new();
         if let Err(reason) = &self.servers {
-            let since_ms = (!self.hot.is_healthy()).then_some(self.hot.since_unix_ms);
-            troubles.push(trouble(Tone::Bad, format!("Hot state does not answer: {reason}"), since_ms));
+            let since_ms = (!self.store.is_healthy()).then_some(self.store.since_unix_ms);
+            troubles.push(trouble(Tone::Bad, format!("The store does not answer: {reason}"), since_ms));
         }
-        if let Err(reason) = &self.records.answered_in {
-            troubles.push(trouble(Tone::Bad, format!("The records do not answer: {reason}"), None));
+        if let Err(reason) = &self.database.answered_in {
+            troubles.push(trouble(Tone::Bad, format!("The database does not answer: {reason}"), None));
         }
         for task in self.tasks.iter().filter(|task| task.lag > VERY_LATE) {
             let behind = Quantity::duration(task.lag);
@@ -97,23 +104,23 @@ impl Checkup {
         troubles
     }
 
-    fn hot_state(&self) -> Badge {
-        match self.hot.state {
-            hob_hot::State::Connected if self.servers.is_err() => Tone::Bad.badge("no answer"),
-            hob_hot::State::Connected => Tone::Good.badge("connected"),
-            hob_hot::State::Partial { up, of } => Tone::Warn.badge(format!("{up} of {of} masters")),
-            hob_hot::State::Reconnecting => Tone::Bad.badge("reconnecting"),
+    fn the_store(&self) -> Badge {
+        match self.store.state {
+            hob_store::State::Connected if self.servers.is_err() => Tone::Bad.badge("no answer"),
+            hob_store::State::Connected => Tone::Good.badge("connected"),
+            hob_store::State::Partial { up, of } => Tone::Warn.badge(format!("{up} of {of} masters")),
+            hob_store::State::Reconnecting => Tone::Bad.badge("reconnecting"),
         }
     }
 
-    fn hot_facts(&self) -> Facts {
-        let Health { store, server, connection, operations, since_unix_ms, .. } = &self.hot;
+    fn store_facts(&self) -> Facts {
+        let Health { store, server, connection, operations, since_unix_ms, .. } = &self.store;
         let server = match server {
             Some(server) => format!("{} {}", server.kind, server.version),
             None => "has not answered yet".to_owned(),
         };
         let mut facts = Facts::new()
-            .shown("State", self.hot_state())
+            .shown("State", self.the_store())
             .code("Address", store)
             .text("Server", server)
             .text("Layout of keys", format!("{:?}", self.layout).to_lowercase());
@@ -144,7 +151,7 @@ impl Checkup {
     }
 
     fn calls(&self) -> [(&'static str, &Summary); 4] {
-        let operations = &self.hot.operations;
+        let operations = &self.store.operations;
         [
             ("Commands", &operations.command),
             ("Batches", &operations.batch),
@@ -153,17 +160,17 @@ impl Checkup {
         ]
     }
 
-    fn records_facts(&self) -> Facts {
-        let state = match &self.records.answered_in {
+    fn database_facts(&self) -> Facts {
+        let state = match &self.database.answered_in {
             Ok(_) => Tone::Good.badge("answers"),
             Err(_) => Tone::Bad.badge("away"),
         };
-        let mut facts = Facts::new().shown("State", state).code("Address", &self.records.address);
-        facts = match &self.records.answered_in {
+        let mut facts = Facts::new().shown("State", state).code("Address", &self.database.address);
+        facts = match &self.database.answered_in {
             Ok(took) => facts.shown("Latency", Quantity::duration(*took)),
             Err(reason) => facts.text("Reason", reason),
         };
-        if let Some(Backlog { unnumbered, unpublished }) = self.records.backlog {
+        if let Some(Backlog { unnumbered, unpublished }) = self.database.backlog {
             let waiting = unnumbered + unpublished;
             let tone = if waiting > LONG_BACKLOG { Tone::Warn } else { Tone::Good };
             facts = facts.shown("Outbox", tone.badge(format!("{} waiting", Quantity::count(waiting))));
@@ -176,25 +183,25 @@ impl Checkup {
     }
 }
 
-impl RecordsCheck {
-    async fn of(house: &House) -> Self {
+impl DatabaseCheck {
+    async fn of(context: &ServiceContext) -> Self {
         let began = Instant::now();
-        let answered_in = match timeout(PATIENCE, house.records.ping()).await {
+        let answered_in = match timeout(PATIENCE, context.database.ping()).await {
             Ok(Ok(())) => Ok(began.elapsed()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("no answer in time".to_owned()),
         };
         let backlog = match &answered_in {
-            Ok(_) => timeout(PATIENCE, outbox::backlog(&house.records)).await.ok().and_then(Result::ok),
+            Ok(_) => timeout(PATIENCE, outbox::backlog(&context.database)).await.ok().and_then(Result::ok),
             Err(_) => None,
         };
-        Self { address: house.records.address().to_string(), answered_in, backlog }
+        Self { address: context.database.address().to_string(), answered_in, backlog }
     }
 }
 
-async fn servers(hot: &Hot) -> hob_hot::Result<Vec<Server>> {
+async fn servers(store: &Store) -> hob_store::Result<Vec<Server>> {
     let mut servers = Vec::new();
-    for master in hot.masters().await? {
+    for master in store.masters().await? {
         let began = Instant::now();
         let keys = master.run(cmd("DBSIZE")).await?;
         let answered_in = began.elapsed();
@@ -246,14 +253,14 @@ impl HealthPage {
     }
 
     fn node_facts(&self) -> Facts {
-        let Place { scheme, listen, store, .. } = &self.place;
+        let Place { scheme, listen, embedded, .. } = &self.place;
         let mut facts = Facts::new()
             .code("Name", &self.name)
             .text("Version", env!("CARGO_PKG_VERSION"))
             .shown("Memory", self.checkup.memory())
             .code("Console and API", format!("{scheme}://{listen}"));
-        if let Some(store) = store {
-            facts = facts.code("Its store", format!("redis-cli -p {}", store.port()));
+        if let Some(embedded) = embedded {
+            facts = facts.code("Its store", format!("redis-cli -p {}", embedded.port()));
         }
         let links = r#"<a href="/readyz">/readyz</a> · <a href="/metrics">/metrics</a> · <a href="/api/docs">/api/docs</a>"#;
         facts.shown("For programs", Markup::trusted(links))
@@ -261,11 +268,11 @@ impl HealthPage {
 }
 
 pub(crate) async fn page(console: Console, State(desk): State<Desk>) -> Result<Page, Problem> {
-    let Desk { house, keys, place, services } = desk;
-    let living = timeout(PATIENCE, nodes::live(&house.hot, &keys));
-    let (checkup, nodes) = tokio::join!(Checkup::of(&house), living);
+    let Desk { context, keys, place, services } = desk;
+    let living = timeout(PATIENCE, nodes::live(&context.store, &keys));
+    let (checkup, nodes) = tokio::join!(Checkup::of(&context), living);
     let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
     let footprints = services.all().iter().filter_map(|service| service.footprint()).collect();
-    let name = house.node.to_string();
+    let name = context.node.to_string();
     console.page("Health", &HealthPage { checkup, name, place, nodes, footprints })
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_hot::{Call, Hot, cmd};
 use hob_schema::docs::words;
 use hob_schema::lint::Severity;
 use hob_schema::live::{AuditReport, FamilyUse};
 use hob_schema::{Content, Family, FamilyId, Schema};
+use hob_store::{Call, Store, cmd};
 use hob_web::look::{Badge, Empty, Escaped, Facts, Field, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Console, Page, Path, Problem, Query, Scope};
 use serde::Deserialize;
@@ -239,7 +239,7 @@ pub(crate) async fn family_page(
     let (id, family) = catalog.families().find(named).ok_or_else(|| Problem::not_found("family"))?;
     let schema = catalog.schema(id);
     let glob = catalog.spaces()[id.schema].glob(id.family);
-    let samples = samples(survey.hot(), &glob).await.map_err(|error| error.to_string());
+    let samples = samples(survey.store(), &glob).await.map_err(|error| error.to_string());
     // A glob may also match keys of other families.
     let samples = samples.map(|all| {
         let ours =
@@ -288,10 +288,10 @@ fn coded(text: &str) -> Markup {
 }
 
 /// A few keys that match, from all servers, found within bounds.
-async fn samples(hot: &Hot, glob: &[u8]) -> hob_hot::Result<Vec<Sample>> {
+async fn samples(store: &Store, glob: &[u8]) -> hob_store::Result<Vec<Sample>> {
     let until = Instant::now() + SCAN_TIME;
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
-    for master in timeout(SCAN_TIME, hot.masters()).await.unwrap_or_else(|_| Ok(Vec::new()))? {
+    for master in timeout(SCAN_TIME, store.masters()).await.unwrap_or_else(|_| Ok(Vec::new()))? {
         let mut cursor = 0;
         for _ in 0..SCANS {
             let mut scan = cmd("SCAN");
@@ -310,12 +310,12 @@ async fn samples(hot: &Hot, glob: &[u8]) -> hob_hot::Result<Vec<Sample>> {
         let memory = cmd("MEMORY").arg("USAGE").arg(key).clone();
         [Call::from(cmd("PTTL").arg(key).clone()), Call::from(memory)]
     });
-    let answers = hot.batch(&asked.collect::<Vec<_>>()).await;
-    let number = |answer: &hob_hot::Result<hob_hot::Value>| match answer {
-        Ok(hob_hot::Value::Int(number)) => Some(*number),
+    let answers = store.batch(&asked.collect::<Vec<_>>()).await;
+    let number = |answer: &hob_store::Result<hob_store::Value>| match answer {
+        Ok(hob_store::Value::Int(number)) => Some(*number),
         _ => None,
     };
-    let sample = |(key, answers): (Vec<u8>, &[hob_hot::Result<hob_hot::Value>])| Sample {
+    let sample = |(key, answers): (Vec<u8>, &[hob_store::Result<hob_store::Value>])| Sample {
         key: String::from_utf8_lossy(&key).into_owned(),
         ttl: match number(&answers[0]) {
             Some(-1) => Ttl::None,

@@ -10,9 +10,9 @@ mod tests;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hob_house::Task;
-use hob_house::keys::Keys;
 use hob_schema::Catalog;
+use hob_service::Task;
+use hob_service::keys::Keys;
 use hob_web::{Access, Changes, Routes, Web};
 
 use overview::Overview;
@@ -33,19 +33,19 @@ const EVERY: Duration = Duration::from_secs(3);
 
 /// The pages of the console itself around those of the services, in the order of the navigation.
 pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place) -> Result<Routes> {
-    let house = web.house();
+    let context = web.context();
     let mut schemas = schema::own()?;
     for schema in &mut schemas {
         schema.apply_env(&|name| std::env::var(name).ok()).context("the schemas")?;
     }
-    let survey = Survey::new(&house.hot, Catalog::new(schemas, house.layout).context("the schemas")?);
-    survey.start(&house.tasks);
+    let survey = Survey::new(&context.store, Catalog::new(schemas, context.layout).context("the schemas")?);
+    survey.start(&context.tasks);
     let changes = web.changes().clone();
-    house.tasks.spawn("pulse of the console", move |task| pulse(changes.clone(), task));
+    context.tasks.spawn("pulse of the console", move |task| pulse(changes.clone(), task));
     let home = Routes::new()
         .nav("Overview", "/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8")
         .page(Access::Known, "/", overview::page)
-        .with_state(Overview::new(house, services));
+        .with_state(Overview::new(context, services));
     let key_pages = Routes::new()
         .nav("Keys", "/keys", "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2")
         .page(Access::read(SCOPE), "/keys", keys::page)
@@ -53,7 +53,7 @@ pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place)
         .action(Access::write(SCOPE), "/keys/audit", keys::audit_now)
         .with_state(survey);
     let health = health::Desk {
-        house: house.clone(),
+        context: context.clone(),
         keys: keys.clone(),
         place: place.clone(),
         services: services.clone(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
-use hob_house::House;
+use hob_service::ServiceContext;
 use hob_web::look::{Empty, Tone, When};
 use hob_web::{AnyService, Card, Console, Page, Problem, Trouble};
 use tokio::task::JoinSet;
@@ -25,13 +25,13 @@ const MOST_TROUBLES: usize = 12;
 /// The services that have a card.
 #[derive(Clone)]
 pub(crate) struct Overview {
-    house: House,
+    context: ServiceContext,
     services: Vec<Arc<dyn AnyService>>,
 }
 
 impl Overview {
-    pub(crate) fn new(house: &House, services: &Services) -> Self {
-        Self { house: house.clone(), services: services.all().to_vec() }
+    pub(crate) fn new(context: &ServiceContext, services: &Services) -> Self {
+        Self { context: context.clone(), services: services.all().to_vec() }
     }
 
     /// The cards of the systems that who is looking may look at, in their order, asked for at once.
@@ -99,7 +99,7 @@ impl OverviewPage {
 }
 
 pub(crate) async fn page(console: Console, State(overview): State<Overview>) -> Result<Page, Problem> {
-    let (cards, checkup) = tokio::join!(overview.cards(&console), Checkup::of(&overview.house));
+    let (cards, checkup) = tokio::join!(overview.cards(&console), Checkup::of(&overview.context));
     let mut troubles = if console.may_open("/health") { checkup.troubles() } else { Vec::new() };
     troubles.extend(cards.iter().flat_map(|card| card.troubles.iter().cloned()));
     troubles.sort_by_key(|trouble| Reverse(trouble.tone));

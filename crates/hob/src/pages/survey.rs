@@ -1,13 +1,13 @@
-//! Holding hot state to its schemas in the background: only while somebody looks, one walk at a time, at a gentle
+//! Holding the store to its schemas in the background: only while somebody looks, one walk at a time, at a gentle
 //! pace.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hob_hot::{Call, Cmd, Hot, Value};
-use hob_house::{Task, Tasks};
 use hob_schema::Catalog;
 use hob_schema::live::{AuditOptions, AuditReport, Node, Pace, Progress, audit_nodes};
+use hob_service::{Task, Tasks};
+use hob_store::{Call, Cmd, Store, Value};
 use hob_web::look::now_ms;
 use redis::aio::ConnectionLike;
 use redis::{Pipeline, RedisError, RedisFuture, RedisResult};
@@ -29,7 +29,7 @@ pub(crate) struct Survey {
 }
 
 struct Inner {
-    hot: Hot,
+    store: Store,
     catalog: Catalog,
     known: Mutex<Known>,
     wanted: Notify,
@@ -63,9 +63,9 @@ pub(crate) enum Walk {
 }
 
 impl Survey {
-    pub(crate) fn new(hot: &Hot, catalog: Catalog) -> Self {
-        let hot = hot.with_deadline(PATIENCE);
-        let inner = Inner { hot, catalog, known: Mutex::default(), wanted: Notify::new() };
+    pub(crate) fn new(store: &Store, catalog: Catalog) -> Self {
+        let store = store.with_deadline(PATIENCE);
+        let inner = Inner { store, catalog, known: Mutex::default(), wanted: Notify::new() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -79,8 +79,8 @@ impl Survey {
         &self.inner.catalog
     }
 
-    pub(crate) fn hot(&self) -> &Hot {
-        &self.inner.hot
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
     }
 
     /// What is known; if it is old, a walk begins.
@@ -121,8 +121,8 @@ impl Survey {
     }
 
     async fn walk(&self) -> Result<AuditReport, String> {
-        let masters = self.inner.hot.masters().await.map_err(|error| error.to_string())?;
-        let node = |hot: Hot| Node { name: hot.name().to_owned(), connection: Asked(hot) };
+        let masters = self.inner.store.masters().await.map_err(|error| error.to_string())?;
+        let node = |store: Store| Node { name: store.name().to_owned(), connection: Asked(store) };
         let nodes = masters.into_iter().map(node).collect();
         let mut told = |progress: &Progress| {
             self.known().walk = Walk::Going { keys: progress.keys, expected: progress.expected };
@@ -147,9 +147,9 @@ impl Survey {
     }
 }
 
-/// Hot state as the audit wants to ask it: the connection that everything else uses, with its reconnects.
+/// The store as the audit wants to ask it: the connection that everything else uses, with its reconnects.
 #[derive(Clone)]
-struct Asked(Hot);
+struct Asked(Store);
 
 impl ConnectionLike for Asked {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
@@ -174,9 +174,9 @@ impl ConnectionLike for Asked {
 }
 
 /// A refusal of one command is its answer; anything else ends the walk.
-fn answer(answered: hob_hot::Result<Value>) -> RedisResult<Value> {
+fn answer(answered: hob_store::Result<Value>) -> RedisResult<Value> {
     match answered {
-        Err(hob_hot::Error::Refused { code, detail }) => {
+        Err(hob_store::Error::Refused { code, detail }) => {
             redis::parse_redis_value(format!("-{code} {detail}\r\n").as_bytes())
         }
         Err(error) => Err(RedisError::from(std::io::Error::other(error.to_string()))),

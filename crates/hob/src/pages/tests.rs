@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hob_hot::cmd;
-use hob_house::keys::Keys;
-use hob_house::{Live, SecretRef};
-use hob_records::outbox::Event;
-use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestHouse, every_house, wait_for};
+use hob_database::outbox::Event;
+use hob_service::keys::Keys;
+use hob_service::{Live, SecretRef};
+use hob_store::cmd;
+use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestContext, every_service, wait_for};
 use hob_web::look::{Quantity, Tone};
 use hob_web::{
     AnyService, Card, Changes, Config, Creation, Figure, Footprint, NewToken, Routes, Scope, Scopes,
@@ -26,9 +26,9 @@ fn place() -> Place {
     Place {
         listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
         scheme: "http",
-        store: None,
-        hot: String::new(),
-        records: String::new(),
+        embedded: None,
+        store: String::new(),
+        database: String::new(),
         services: Vec::new(),
     }
 }
@@ -119,31 +119,31 @@ fn card(troubles: Vec<Trouble>) -> Card {
     }
 }
 
-async fn app(house: &TestHouse, services: Services) -> TestApp {
-    configured(house, Config::default(), services).await
+async fn app(context: &TestContext, services: Services) -> TestApp {
+    configured(context, Config::default(), services).await
 }
 
-async fn configured(house: &TestHouse, config: Config, services: Services) -> TestApp {
-    let keys = Keys::from_env(house.layout, &|_| None).unwrap();
-    TestApp::configured(house, Live::fixed(config), |web| around(&services, web, &keys, &place()).unwrap())
+async fn configured(context: &TestContext, config: Config, services: Services) -> TestApp {
+    let keys = Keys::from_env(context.layout, &|_| None).unwrap();
+    TestApp::configured(context, Live::fixed(config), |web| around(&services, web, &keys, &place()).unwrap())
         .await
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn health_tells_of_all_parts(house: TestHouse) {
-        let app = app(&house, services([])).await;
+    async fn health_tells_of_all_parts(context: TestContext) {
+        let app = app(&context, services([])).await;
         let page = app.get("/health").await;
         assert_eq!(page.status, 200, "{}", page.text());
-        for part in ["connected", "answers", "audit of the keys", house.node.as_str(), "waiting", "gnomes", "1.5"] {
+        for part in ["connected", "answers", "audit of the keys", context.node.as_str(), "waiting", "gnomes", "1.5"] {
             assert!(page.text().contains(part), "{part} is missing in {}", page.text());
         }
         app.stop().await;
     }
 
-    async fn an_audit_begins_when_somebody_looks(house: TestHouse) {
-        let app = app(&house, services([])).await;
+    async fn an_audit_begins_when_somebody_looks(context: TestContext) {
+        let app = app(&context, services([])).await;
         app.get("/keys").await;
         wait_for("an audit", LIMIT, async || app.get("/keys").await.text().contains("as declared")).await;
         app.stop().await;
@@ -152,17 +152,17 @@ every_house! {
 
 #[tokio::test]
 async fn a_key_that_no_schema_declares_is_found() {
-    let house = TestHouse::redis(NEEDS).await;
-    let app = app(&house, services([])).await;
-    house.hot.run::<()>(cmd("SET").arg("stray:1").arg("x").clone()).await.unwrap();
+    let context = TestContext::redis(NEEDS).await;
+    let app = app(&context, services([])).await;
+    context.store.run::<()>(cmd("SET").arg("stray:1").arg("x").clone()).await.unwrap();
     app.get("/keys").await;
     wait_for("the stray", LIMIT, async || app.get("/keys").await.text().contains("stray:")).await;
 }
 
 #[tokio::test]
 async fn families_are_searched_and_shown_with_their_keys() {
-    let house = TestHouse::redis(NEEDS).await;
-    let app = app(&house, services([])).await;
+    let context = TestContext::redis(NEEDS).await;
+    let app = app(&context, services([])).await;
     let all = app.get("/keys").await.text();
     let family =
         schema::own().unwrap().into_iter().find(|schema| schema.name == "chat").unwrap().families.remove(0);
@@ -178,11 +178,11 @@ async fn families_are_searched_and_shown_with_their_keys() {
 
 #[tokio::test]
 async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let trouble =
         |tone, text: &str| Trouble { tone, text: text.to_owned(), href: "/chat".to_owned(), since_ms: None };
     let troubles = vec![trouble(Tone::Warn, "somewhat <late>"), trouble(Tone::Bad, "very much down")];
-    let page = app(&house, services([card(troubles)])).await.get("/").await.text();
+    let page = app(&context, services([card(troubles)])).await.get("/").await.text();
     let (worst, other) =
         (page.find("very much down").unwrap(), page.find("somewhat &#60;late&#62;").unwrap());
     assert!(worst < other && other < page.find(r#"class="card""#).unwrap(), "{page}");
@@ -191,24 +191,24 @@ async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
 
 #[tokio::test]
 async fn without_trouble_everything_is_well() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let page = app(&house, services([card(Vec::new())])).await.get("/").await.text();
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let page = app(&context, services([card(Vec::new())])).await.get("/").await.text();
     assert!(page.contains("Everything is well."), "{page}");
 }
 
 #[tokio::test]
 async fn a_system_that_hangs_does_not_hold_up_the_others() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let hanging = Showing { card: None, title: "Uptime", href: "/uptime", footprint: None };
     let mut all = services([card(Vec::new())]).all().to_vec();
     all.push(Arc::new(hanging));
-    let page = app(&house, Services::of(all)).await.get("/").await.text();
+    let page = app(&context, Services::of(all)).await.get("/").await.text();
     assert!(page.contains("Uptime does not answer") && page.contains("1.2\u{a0}k"), "{page}");
 }
 
 #[tokio::test]
 async fn who_may_not_open_a_page_is_told_nothing_of_it() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("admin");
     std::fs::write(&file, "a token that nobody guesses").unwrap();
@@ -218,11 +218,11 @@ async fn who_may_not_open_a_page_is_told_nothing_of_it() {
         scopes: Scopes::new(vec![Scope::read("chat")]).unwrap(),
         expires_at: None,
     };
-    let Creation::Created { text, .. } = Tokens::new(&house.records).create(&new, "a test").await.unwrap()
+    let Creation::Created { text, .. } = Tokens::new(&context.database).create(&new, "a test").await.unwrap()
     else {
         panic!("no token");
     };
-    let mut app = configured(&house, config, services([])).await;
+    let mut app = configured(&context, config, services([])).await;
     let links = ["href=\"/health\"", "href=\"/keys\"", "href=\"/access\""];
     app.use_token("a token that nobody guesses");
     let page = app.get("/").await.text();
@@ -292,8 +292,8 @@ mod browser {
 
     #[tokio::test]
     async fn the_overview_of_a_busy_house_can_be_read() {
-        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let app = app(&house, busy()).await;
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+        let app = app(&context, busy()).await;
         let browser = Browser::start();
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
         for (name, width, scheme) in

@@ -4,15 +4,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use hob_house::Live;
-use hob_house::config::Secrets;
+use hob_service::Live;
+use hob_service::config::Secrets;
 use hob_uptime::apply::{Others, Plan};
 use hob_uptime::monitor;
 
 use crate::cli::ApplyArgs;
 use crate::config;
+use crate::database;
 use crate::exit::Exit;
-use crate::records;
 
 pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     let yaml = std::fs::read_to_string(&args.file);
@@ -21,16 +21,16 @@ pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     let others = if args.prune { Others::Remove } else { Others::Keep };
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
-        let records = records::open(&config.records).await?;
-        let monitors = monitor::all(&records).await?;
+        let database = database::open(&config.database).await?;
+        let monitors = monitor::all(&database).await?;
         let secrets = Secrets::new(Live::fixed(config.secrets));
         let plan = Plan::make(&yaml, &monitors, others, &secrets)
             .with_context(|| args.file.display().to_string())?;
         println!("{plan}");
         if !args.dry_run {
-            plan.carry_out(&records).await?;
+            plan.carry_out(&database).await?;
         }
-        records.close().await;
+        database.close().await;
         Ok(Exit::Clean)
     })
 }

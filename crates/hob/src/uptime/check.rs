@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hob_house::config::Secrets;
+use hob_service::config::Secrets;
 use hob_uptime::check::{Check, CheckSpec, HttpSpec, Kind, Observation, Outcome, Phases};
 use hob_uptime::probe::{Limits, Probe};
 use serde::Serialize;

@@ -1,15 +1,15 @@
-//! `hob uptime list`: the monitors as the records have them, and how they are as hot state has it.
+//! `hob uptime list`: the monitors as the database has them, and how they are as the store has it.
 #![expect(clippy::print_stdout, reason = "the answer of a command")]
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hob_hot::{Access, Address, Host, Hot, Secret};
-use hob_house::keys::Keys;
-use hob_house::nodes;
-use hob_records::Records;
+use hob_database::Database;
 use hob_schema::Layout;
+use hob_service::keys::Keys;
+use hob_service::nodes;
+use hob_store::{Access, Address, Host, Secret, Store};
 use hob_uptime::board::Board;
 use hob_uptime::incident::Incident;
 use hob_uptime::monitor::Monitor;
@@ -18,10 +18,10 @@ use hob_uptime::{Schedule, incident, monitor};
 use hob_web::Time;
 
 use crate::config::{self, Config};
+use crate::database;
 use crate::exit::Exit;
-use crate::records;
 
-/// Hot state that does not answer within this is away.
+/// The store that does not answer within this is away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Exits with 4 when something is down.
@@ -29,10 +29,10 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config;
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
-        let records = records::open_existing(&config.records).await?;
-        let monitors = monitor::all(&records).await?;
-        let open = incident::open(&records).await?;
-        let asked = tokio::time::timeout(PATIENCE, board(&config, &records)).await;
+        let database = database::open_existing(&config.database).await?;
+        let monitors = monitor::all(&database).await?;
+        let open = incident::open(&database).await?;
+        let asked = tokio::time::timeout(PATIENCE, board(&config, &database)).await;
         let board = told(asked.unwrap_or_else(|_| Err(anyhow::anyhow!("it does not answer"))));
         println!("{:10}  {:24}  {:24}  {:11}  {:8}  target", "state", "id", "name", "kind", "every");
         let mut exit = Exit::Clean;
@@ -44,31 +44,31 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
             }
             println!("{}", line(monitor, state, outage));
         }
-        records.close().await;
+        database.close().await;
         Ok(exit)
     })
 }
 
-/// The states as whoever checks leaves them in hot state: that of a server with its own store, or a Redis.
-async fn board(config: &Config, records: &Records) -> Result<Board> {
-    let address = match config.hot.address()? {
+/// The states as whoever checks leaves them in the store: that of a server with its own store, or a Redis.
+async fn board(config: &Config, database: &Database) -> Result<Board> {
+    let address = match config.store.address()? {
         Address::Embedded => embedded(config)?,
         address => address,
     };
     let layout = if address.is_cluster() { Layout::Tagged } else { Layout::Plain };
-    let hot = Hot::connect(&address).await.with_context(|| address.to_string())?;
+    let store = Store::connect(&address).await.with_context(|| address.to_string())?;
     let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
-    match nodes::holder(&hot, &keys).await? {
-        Some(holder) if holder == records.id().to_string() => {}
-        Some(_) => bail!("{address} belongs to other records"),
+    match nodes::holder(&store, &keys).await? {
+        Some(holder) if holder == database.id().to_string() => {}
+        Some(_) => bail!("{address} belongs to another database"),
         None => bail!("{address} is empty: no server uses it"),
     }
-    Ok(Schedule::new(&hot, layout)?.board().await?)
+    Ok(Schedule::new(&store, layout)?.board().await?)
 }
 
 /// Where a server lets Redis clients into its store, with the password that it asks of them.
 fn embedded(config: &Config) -> Result<Address> {
-    let listen = config.hot.store_listen;
+    let listen = config.store.store_listen;
     let host = Host { name: listen.ip().to_string(), port: listen.port() };
     let password = config.server.admin()?.map(|password| Secret::new(password.reveal()));
     Ok(Address::Server { host, db: 0, access: Access { password, ..Access::default() } })
@@ -80,7 +80,7 @@ fn told(board: Result<Board>) -> Option<Board> {
         Ok(board) => Some(board),
         Err(error) => {
             eprintln!(
-                "hob: only the records could be asked, which know of outages and nothing else: {error:#}"
+                "hob: only the database could be asked, which know of outages and nothing else: {error:#}"
             );
             None
         }

@@ -47,6 +47,6 @@ fn a_store_that_is_away_is_wrong() {
     drop(redis);
     let folder = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&folder).arg("doctor").env("HOB_HOT", &url).output().unwrap();
-    assert!(said(&output).contains("wrong   hot state"), "{}", said(&output));
+    assert!(said(&output).contains("wrong   the store"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(4));
 }

@@ -167,8 +167,8 @@ mod slow {
         }
 
         fn node(&self) -> Server {
-            let (hot, records) = (self.redis.url(), self.postgres.url());
-            Server::start(&["--hot", &hot, "--records", &records, "--only", "load"])
+            let (store, database) = (self.redis.url(), self.postgres.url());
+            Server::start(&["--hot", &store, "--records", &database, "--only", "load"])
         }
 
         /// Asks any node.

@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hob_testkit::{Database, LIMIT, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, wait_for};
 use tempfile::TempDir;
 
 use crate::program::{Server, hob};
 
-/// A file of monitors, and the records that it is for.
+/// A file of monitors, and the database that it is for.
 struct Desk {
     folder: TempDir,
-    records: String,
+    database: String,
 }
 
 impl Desk {
-    fn new(records: &str) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), records: records.to_owned() }
+    fn new(database: &str) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), database: database.to_owned() }
     }
 
     fn write(&self, yaml: &str) -> PathBuf {
@@ -34,7 +34,7 @@ impl Desk {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let command = &mut hob();
-        command.current_dir(&self.folder).env("HOB_RECORDS", &self.records).arg("uptime").args(arguments);
+        command.current_dir(&self.folder).env("HOB_RECORDS", &self.database).arg("uptime").args(arguments);
         command.output().unwrap()
     }
 
@@ -102,8 +102,8 @@ fn file(count: usize, target: &str) -> String {
 
 #[test]
 fn a_file_is_planned_applied_and_then_changes_nothing() {
-    let database = Database::sqlite();
-    let desk = Desk::new(&database.url());
+    let test_database = TestDatabase::sqlite();
+    let desk = Desk::new(&test_database.url());
     let yaml = file(3, "http://shop.example/");
     assert!(desk.apply(&yaml, &["--dry-run"]).contains("3 to add"));
     assert!(desk.apply(&yaml, &[]).contains("3 to add"), "a dry run adds nothing");
@@ -127,13 +127,13 @@ async fn the_list_shows_how_monitors_are() {
     const ADMIN: &str = "an-admin-token-for-tests";
     let target = Target::default();
     let server = Server::start_with(&["--only", "uptime"], &[("HOB_ADMIN_TOKEN", ADMIN)]);
-    let records = server.folder.path().join("hob-data/hob.db").display().to_string();
-    let desk = Desk::new(&records);
+    let database = server.folder.path().join("hob-data/hob.db").display().to_string();
+    let desk = Desk::new(&database);
     desk.apply(&file(2, &target.start()), &[]);
     let store = format!("127.0.0.1:{}", server.store_port.expect("a store"));
     let list = |admin: &str| {
         let command = &mut hob();
-        command.current_dir(&desk.folder).args(["uptime", "list"]).env("HOB_RECORDS", &records);
+        command.current_dir(&desk.folder).args(["uptime", "list"]).env("HOB_RECORDS", &database);
         command.env("HOB_STORE_LISTEN", &store).env("HOB_ADMIN_TOKEN", admin).output().unwrap()
     };
     let shows = async |state: &str, code: i32| {
@@ -151,14 +151,14 @@ async fn the_list_shows_how_monitors_are() {
 
     let stranger = list("not-the-token-that-it-wants");
     let (said, told) = (String::from_utf8_lossy(&stranger.stderr), String::from_utf8_lossy(&stranger.stdout));
-    assert!(said.contains("only the records could be asked"), "{said}");
+    assert!(said.contains("only the database could be asked"), "{said}");
     assert!(told.contains("down since"), "{told}");
 }
 
 #[test]
 fn a_file_that_is_wrong_is_refused_with_its_places() {
-    let database = Database::sqlite();
-    let desk = Desk::new(&database.url());
+    let test_database = TestDatabase::sqlite();
+    let desk = Desk::new(&test_database.url());
     let file = desk.write("monitors: {a: {name: A, kind: tcp, target: nowhere}}");
     let refused = desk.run(&["apply", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -67,7 +67,7 @@ fn a_stop_is_clean() {
 }
 
 #[tokio::test]
-async fn readiness_follows_hot_state_and_liveness_does_not() {
+async fn readiness_follows_the_store_and_liveness_does_not() {
     let redis = RedisServer::start();
     let server = Server::start(&["--hot", &redis.url()]);
     server.wait_for_status("/readyz", 200).await;
@@ -83,7 +83,7 @@ async fn readiness_follows_hot_state_and_liveness_does_not() {
 }
 
 #[tokio::test]
-async fn readiness_follows_the_records() {
+async fn readiness_follows_the_database() {
     let postgres = Postgres::start();
     let server = Server::start(&["--records", &postgres.url()]);
     server.wait_for_status("/readyz", 200).await;
@@ -96,7 +96,7 @@ async fn readiness_follows_the_records() {
 }
 
 #[test]
-fn a_node_with_other_records_refuses_to_share_hot_state() {
+fn a_node_with_another_database_refuses_to_share_the_store() {
     let redis = RedisServer::start();
     let first = Server::start(&["--hot", &redis.url()]);
     assert_eq!(first.get("/healthz").status, 200);
@@ -105,7 +105,7 @@ fn a_node_with_other_records_refuses_to_share_hot_state() {
     other.current_dir(&elsewhere).env("HOB_LOG", "error");
     let other = other.args(["serve", "--listen", "127.0.0.1:0", "--hot", &redis.url()]).output().unwrap();
     let text = complaint(&other);
-    assert!(text.starts_with("hob: this hot state belongs to other records"), "{text}");
+    assert!(text.starts_with("hob: this store belongs to another database"), "{text}");
 }
 
 #[tokio::test]
@@ -205,10 +205,10 @@ fn what_cannot_be_served_is_said_in_one_line() {
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
     let text = run(&["--listen", "127.0.0.1:0", "--hot", "http://:secret@nowhere"]);
-    assert!(text.starts_with("hob: the address of hot state: ") && !text.contains("secret"), "{text}");
+    assert!(text.starts_with("hob: the address of the store: ") && !text.contains("secret"), "{text}");
     let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--records"];
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
-    assert!(text.starts_with("hob: could not open the records postgres://hob@127.0.0.1:1/hob: "), "{text}");
+    assert!(text.starts_with("hob: could not open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was left behind");
 }

@@ -6,7 +6,7 @@ use crate::program::{Server, complaint, hob};
 
 const ADMIN: &str = "an admin token nobody guesses";
 
-/// Runs `hob token` over the records of a server.
+/// Runs `hob token` over the database of a server.
 fn token(server: &Server, arguments: &[&str]) -> std::process::Output {
     hob().current_dir(&server.folder).arg("token").args(arguments).output().unwrap()
 }

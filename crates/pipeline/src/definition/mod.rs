@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use hob_expression::JsonPath;
-use hob_house::Period;
-use hob_house::config::SecretName;
+use hob_service::Period;
+use hob_service::config::SecretName;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
@@ -112,11 +112,11 @@ pub enum Sink {
     /// A file of JSON Lines for each run, called so after the run where `{run}` stands, else with a link of this name.
     Lines { path: PathBuf },
     /// A table with a column for each member, where a row with the same key is replaced.
-    Table { database: Database, table: String, key: Vec<String> },
+    Table { database: SinkDatabase, table: String, key: Vec<String> },
 }
 
 #[derive(Clone, Debug)]
-pub enum Database {
+pub enum SinkDatabase {
     Sqlite(PathBuf),
     /// A secret that holds the URL of a PostgreSQL database.
     Secret(SecretName),
@@ -156,7 +156,7 @@ impl Plan {
             .values()
             .flat_map(|step| step.headers.values().chain(&step.get).chain(&step.post).chain(&step.body));
         let of_sinks = self.sinks.values().filter_map(|sink| match sink {
-            Sink::Table { database: Database::Secret(name), .. } => Some(name),
+            Sink::Table { database: SinkDatabase::Secret(name), .. } => Some(name),
             _ => None,
         });
         of_pages.chain(of_steps).flat_map(Template::secrets).chain(of_sinks)

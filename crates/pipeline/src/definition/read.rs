@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
 
-use hob_house::config::SecretName;
+use hob_service::config::SecretName;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::fault::{BadPlan, field_at};
 use super::name::{is_identifier, is_key, is_name};
-use super::{Database, Http, PAGES, Pages, Plan, PlanName, Sink, Source, Step};
+use super::{Http, PAGES, Pages, Plan, PlanName, Sink, SinkDatabase, Source, Step};
 use crate::quota::{Limits, QuotaName};
 use crate::retry::Retries;
 
@@ -203,8 +203,8 @@ impl Reader<'_> {
                     let reason = "table and key are SQL names, and there is a key";
                     self.check(names && !sink.key.is_empty(), at, &field, reason)?;
                     let database = match (sqlite, postgres) {
-                        (Some(path), None) => Database::Sqlite(self.inside(path, at, &field)?),
-                        (None, Some(secret)) => Database::Secret(secret),
+                        (Some(path), None) => SinkDatabase::Sqlite(self.inside(path, at, &field)?),
+                        (None, Some(secret)) => SinkDatabase::Secret(secret),
                         _ => return Err(self.bad(at, &field, "a table is in one of sqlite and postgres")),
                     };
                     Sink::Table { database, table, key: sink.key }

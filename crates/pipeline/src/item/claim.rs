@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_records::{Isolation, Read as _, Records, Snapshot, Transaction, UnixMs, sql};
+use hob_database::{Database, Isolation, Read as _, Snapshot, Transaction, UnixMs, sql};
 
 use super::{Item, ItemState, Tally};
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub(crate) struct Claim {
 
 /// Claims items that are due, for as long as the lease is renewed; `None` if there are none.
 pub(crate) async fn claim(
-    records: &Records,
+    database: &Database,
     run: &RunId,
     worker: &str,
     most: u32,
@@ -54,15 +54,15 @@ pub(crate) async fn claim(
     };
     // Nothing is due most of the time when a run waits, and a look costs less than a write.
     let due = sql("SELECT CAST(1 AS BIGINT) FROM pipeline_item WHERE run = $1 AND state = 'waiting' LIMIT 1");
-    if records.optional::<(i64,)>(due.bind(run)).await?.is_none() {
+    if database.optional::<(i64,)>(due.bind(run)).await?.is_none() {
         return Ok(None);
     }
-    records.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::Committed, work).await
 }
 
 /// Holds a worker's claims for longer.
-pub(crate) async fn renew(records: &Records, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
-    records
+pub(crate) async fn renew(database: &Database, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
+    database
         .write_with(Isolation::Committed, |tx| async move {
             let renew =
                 sql("UPDATE pipeline_claim SET until = $3 WHERE run = $1 AND worker = $2 AND until > $4");
@@ -73,18 +73,18 @@ pub(crate) async fn renew(records: &Records, run: &RunId, worker: &str, lease: D
 }
 
 /// Who works on a run: the worker, how many items it holds, since when it holds the oldest.
-pub(crate) async fn workers(records: &Records, run: &RunId) -> Result<Vec<(String, u64, UnixMs)>> {
+pub(crate) async fn workers(database: &Database, run: &RunId) -> Result<Vec<(String, u64, UnixMs)>> {
     let list = sql(
         "SELECT c.worker, CAST(count(i.seq) AS BIGINT), CAST(min(c.begun) AS BIGINT) FROM pipeline_claim c
         LEFT JOIN pipeline_item i ON i.run = c.run AND i.seq BETWEEN c.first_seq AND c.last_seq
             AND i.claim = c.claim AND i.state = 'claimed'
         WHERE c.run = $1 GROUP BY c.worker ORDER BY c.worker LIMIT 100",
     );
-    Ok(records.all(list.bind(run)).await?)
+    Ok(database.all(list.bind(run)).await?)
 }
 
 /// Takes back what dead workers hold. Returns how many items come back.
-pub(crate) async fn reap(records: &Records) -> Result<u64> {
+pub(crate) async fn reap(database: &Database) -> Result<u64> {
     let find = "SELECT run, claim, first_seq, last_seq FROM pipeline_claim WHERE until <= $1
                 ORDER BY run, claim LIMIT 100";
     let work = |tx: Transaction| async move {
@@ -97,18 +97,18 @@ pub(crate) async fn reap(records: &Records) -> Result<u64> {
     };
     // A look first, without a write: there is hardly ever one.
     let look =
-        |records: Snapshot| async move { records.optional::<Dead>(sql(find).bind(records.now())).await };
-    if records.read(look).await?.is_none() {
+        |database: Snapshot| async move { database.optional::<Dead>(sql(find).bind(database.now())).await };
+    if database.read(look).await?.is_none() {
         return Ok(0);
     }
-    records.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::Committed, work).await
 }
 
 /// A claim whose lease is over: the run, the number, and between which items its own lie.
 type Dead = (RunId, i64, i64, i64);
 
 /// Items come back, or are set aside where too many workers have not survived them.
-async fn take_back(tx: &Transaction, dead: &Dead) -> Result<u64, hob_records::Error> {
+async fn take_back(tx: &Transaction, dead: &Dead) -> Result<u64, hob_database::Error> {
     let (run, claim, first, last) = dead;
     run::hold(tx, run).await?;
     let held = sql("SELECT step, class, CAST(count(*) AS BIGINT),

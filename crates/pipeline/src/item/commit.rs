@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hob_records::{Isolation, Read as _, Records, Transaction, UnixMs, sql};
+use hob_database::{Database, Isolation, Read as _, Transaction, UnixMs, sql};
 
 use super::{Item, ItemState, NewItem, Tally, add, kept};
 use crate::error::Result;
@@ -83,7 +83,7 @@ impl Finished {
 /// Writes what attempts came to and ends the claims that are over with them, all of it or nothing. What was claimed
 /// anew meanwhile is left alone, so that a result counts once. Returns how many counted.
 pub(crate) async fn commit(
-    records: &Records,
+    database: &Database,
     run: &RunId,
     plan: &str,
     finished: &[Finished],
@@ -113,7 +113,7 @@ pub(crate) async fn commit(
         }
         Ok(u64::try_from(counted.len()).unwrap_or(u64::MAX))
     };
-    records.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::Committed, work).await
 }
 
 /// Marks what is done or given back, in few statements, and answers with those that were still held.
@@ -121,7 +121,7 @@ async fn settle_alike<'a>(
     tx: &Transaction,
     run: &RunId,
     finished: &'a [Finished],
-) -> Result<Vec<&'a Finished>, hob_records::Error> {
+) -> Result<Vec<&'a Finished>, hob_database::Error> {
     const DONE: &str = "UPDATE pipeline_item SET state = 'done', class = '', error = '', data = ''
         WHERE run = $1 AND claim = $2 AND state = 'claimed' AND seq IN ($3...) RETURNING seq";
     const BACK: &str = "UPDATE pipeline_item SET state = 'waiting', attempts = attempts - 1, claim = 0
@@ -147,7 +147,7 @@ async fn settle_alike<'a>(
     Ok(counted)
 }
 
-async fn settle_failed(tx: &Transaction, run: &RunId, one: &Finished) -> Result<bool, hob_records::Error> {
+async fn settle_failed(tx: &Transaction, run: &RunId, one: &Finished) -> Result<bool, hob_database::Error> {
     let (after, error) = match &one.result {
         Outcome::Done { .. } | Outcome::GivenBack => return Ok(false),
         Outcome::Again { error, after, .. } => (*after, error),
@@ -165,7 +165,7 @@ async fn write_results(
     run: &RunId,
     plan: &str,
     counted: &[&Finished],
-) -> Result<(), hob_records::Error> {
+) -> Result<(), hob_database::Error> {
     let now = tx.now();
     let tried = counted.iter().filter(|one| !matches!(one.result, Outcome::GivenBack));
     let attempts: Vec<_> =
@@ -192,7 +192,7 @@ async fn write_results(
     add(tx, run, &follow_on).await
 }
 
-async fn count_pace(tx: &Transaction, run: &RunId, items: usize) -> Result<(), hob_records::Error> {
+async fn count_pace(tx: &Transaction, run: &RunId, items: usize) -> Result<(), hob_database::Error> {
     if items == 0 {
         return Ok(());
     }
@@ -204,14 +204,14 @@ async fn count_pace(tx: &Transaction, run: &RunId, items: usize) -> Result<(), h
 }
 
 /// How many items were tried in each step of time since then.
-pub(crate) async fn pace(records: &Records, run: &RunId, since: UnixMs) -> Result<Vec<(UnixMs, u64)>> {
+pub(crate) async fn pace(database: &Database, run: &RunId, since: UnixMs) -> Result<Vec<(UnixMs, u64)>> {
     let read = sql("SELECT at, items FROM pipeline_pace WHERE run = $1 AND at >= $2 ORDER BY at");
-    Ok(records.all(read.bind(run).bind(since)).await?)
+    Ok(database.all(read.bind(run).bind(since)).await?)
 }
 
 /// Forgets how fast runs were long ago.
-pub(crate) async fn forget_pace(records: &Records, keep: Duration) -> Result<u64> {
-    records
+pub(crate) async fn forget_pace(database: &Database, keep: Duration) -> Result<u64> {
+    database
         .write_with(Isolation::Committed, |tx| async move {
             let forget = sql("DELETE FROM pipeline_pace WHERE at < $1");
             Ok(tx.execute(forget.bind(tx.now().minus(keep))).await?)

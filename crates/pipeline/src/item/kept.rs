@@ -1,6 +1,6 @@
 //! The last results of items, for a later run: where the API says that nothing changed, the run writes them again.
 
-use hob_records::{Read as _, Records, Transaction, sql};
+use hob_database::{Database, Read as _, Transaction, sql};
 
 use super::{Item, Keep, NewItem, Outcome};
 use crate::definition::Step;
@@ -21,7 +21,7 @@ pub(super) type Row<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, &'a str,
 impl Kept {
     /// The last result of an item under the same definition of its step.
     pub(crate) async fn find(
-        records: &Records,
+        database: &Database,
         plan: &str,
         item: &Item,
         shape: &str,
@@ -29,7 +29,7 @@ impl Kept {
         let find = sql("SELECT etag, line, follow FROM pipeline_result
                         WHERE plan = $1 AND step = $2 AND key = $3 AND shape = $4");
         let found: Option<(String, String, String)> =
-            records.optional(find.bind(plan).bind(&item.step).bind(&item.key).bind(shape)).await?;
+            database.optional(find.bind(plan).bind(&item.step).bind(&item.key).bind(shape)).await?;
         Ok(found.and_then(|(etag, line, follow)| {
             let follow = serde_json::from_str(&follow).ok()?;
             Some(Kept { etag, line, follow })
@@ -58,7 +58,7 @@ pub(super) fn row<'a>(
     (plan, &item.step, &item.key, &keep.shape, &keep.etag, line, follow)
 }
 
-pub(super) async fn write(tx: &Transaction, rows: Vec<Row<'_>>) -> Result<(), hob_records::Error> {
+pub(super) async fn write(tx: &Transaction, rows: Vec<Row<'_>>) -> Result<(), hob_database::Error> {
     let head = "INSERT INTO pipeline_result (plan, step, key, shape, etag, line, follow)";
     let newer = "ON CONFLICT (plan, step, key) DO UPDATE SET shape = excluded.shape, etag = excluded.etag,
                  line = excluded.line, follow = excluded.follow";

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::{
-    Bind as _, Binds, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Records, Transaction, UnixMs,
+use hob_database::{
+    Bind as _, Binds, Database, Isolation, Keyset, Kind, Page, PageRequest, Read as _, Transaction, UnixMs,
     Value, from_row, sql,
 };
 use serde::{Deserialize, Serialize};
@@ -96,9 +96,9 @@ struct Row<'a> {
 }
 
 impl Binds for Row<'_> {
-    fn store(self) -> Result<Vec<(Kind, Option<Value>)>, hob_records::Error> {
-        let text = |text: &str| Ok::<_, hob_records::Error>((Kind::Text, text.store()?));
-        let int = |number: i64| Ok::<_, hob_records::Error>((Kind::Int, number.store()?));
+    fn store(self) -> Result<Vec<(Kind, Option<Value>)>, hob_database::Error> {
+        let text = |text: &str| Ok::<_, hob_database::Error>((Kind::Text, text.store()?));
+        let int = |number: i64| Ok::<_, hob_database::Error>((Kind::Int, number.store()?));
         let item = self.item;
         Ok(vec![
             text(self.run.as_str())?,
@@ -119,7 +119,7 @@ impl Binds for Row<'_> {
 
 /// Adds items that are not there yet; the same key of the same step is the same item. Takes the run's row first, as all
 /// do who move its items, so that no two of them wait for each other.
-pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Result<(), hob_records::Error> {
+pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Result<(), hob_database::Error> {
     if items.is_empty() {
         return Ok(());
     }
@@ -141,13 +141,13 @@ pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Res
 }
 
 /// How many items are where.
-pub(crate) async fn progress(records: &Records, run: &RunId) -> Result<Progress> {
-    tally::read(records, run).await
+pub(crate) async fn progress(database: &Database, run: &RunId) -> Result<Progress> {
+    tally::read(database, run).await
 }
 
 /// Items of a run, all or those of a state, all or those that failed in a way.
 pub(crate) async fn page(
-    records: &Records,
+    database: &Database,
     run: &RunId,
     state: Option<ItemState>,
     class: Option<Class>,
@@ -162,12 +162,12 @@ pub(crate) async fn page(
              WHERE run = $1 AND ($2 = '' OR state = $2) AND ($3 = '' OR class = $3)")
     };
     let list = list.bind(run).bind(state.map_or("", ItemState::as_str)).bind(class.map_or("", Class::as_str));
-    let page: Page<FactsRow> = records.page(list, &IN_ORDER, request).await?;
+    let page: Page<FactsRow> = database.page(list, &IN_ORDER, request).await?;
     Ok(page.map(ItemFacts::from))
 }
 
 /// Lets set-aside items, all or those of a class, be tried again.
-pub(crate) async fn replay(records: &Records, run: &RunId, class: Option<Class>) -> Result<u64> {
+pub(crate) async fn replay(database: &Database, run: &RunId, class: Option<Class>) -> Result<u64> {
     let work = |tx: Transaction| async move {
         run::hold(&tx, run).await?;
         let class = class.map_or("", Class::as_str);
@@ -184,7 +184,7 @@ pub(crate) async fn replay(records: &Records, run: &RunId, class: Option<Class>)
             WHERE run = $1 AND class <> '' AND state = 'quarantined' AND ($2 = '' OR class = $2)");
         Ok(tx.execute(again.bind(run).bind(class).bind(tx.now())).await?)
     };
-    records.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::Committed, work).await
 }
 
 struct FactsRow {
@@ -236,5 +236,5 @@ impl FromStr for ItemState {
     }
 }
 
-hob_records::column!(ItemState as text);
-hob_records::column!(Class as text);
+hob_database::column!(ItemState as text);
+hob_database::column!(Class as text);

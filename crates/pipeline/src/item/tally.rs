@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hob_records::{Read as _, Records, Transaction, sql};
+use hob_database::{Database, Read as _, Transaction, sql};
 
 use super::ItemState;
 use crate::error::Result;
@@ -22,7 +22,7 @@ impl Tally {
     }
 
     /// Whoever writes it holds the run's row.
-    pub(super) async fn write(self, tx: &Transaction, run: &RunId) -> Result<(), hob_records::Error> {
+    pub(super) async fn write(self, tx: &Transaction, run: &RunId) -> Result<(), hob_database::Error> {
         let changed = self.changes.into_iter().filter(|(_, items)| *items != 0);
         let rows: Vec<_> =
             changed.map(|((step, class, state), items)| (run, step, class, state, items)).collect();
@@ -52,9 +52,9 @@ impl Progress {
     }
 }
 
-pub(super) async fn read(records: &Records, run: &RunId) -> Result<Progress> {
+pub(super) async fn read(database: &Database, run: &RunId) -> Result<Progress> {
     let read = sql("SELECT step, class, state, items FROM pipeline_tally WHERE run = $1 AND items > 0");
-    let rows: Vec<(String, String, ItemState, u64)> = records.all(read.bind(run)).await?;
+    let rows: Vec<(String, String, ItemState, u64)> = database.all(read.bind(run)).await?;
     let mut steps: BTreeMap<(String, ItemState), u64> = BTreeMap::new();
     let mut failures: BTreeMap<(Class, ItemState), u64> = BTreeMap::new();
     for (step, class, state, items) in rows {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_hot::limit::Window;
+use hob_store::limit::Window;
 use http::{HeaderMap, StatusCode, header};
 
 use super::Limits;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hob_hot::limit::Window;
+use hob_store::limit::Window;
 
 use crate::error::{Error, Result};
 use crate::keys::Quota as QuotaId;
@@ -39,7 +39,7 @@ impl Limits {
     pub fn parse(windows: &str, buffer: u32) -> Result<Self> {
         let windows: Result<Vec<Window>, _> =
             windows.split(',').map(|window| window.trim().parse()).collect();
-        Self::new(windows.map_err(|error: hob_hot::Error| Error::unfit("windows", error))?, buffer)
+        Self::new(windows.map_err(|error: hob_store::Error| Error::unfit("windows", error))?, buffer)
     }
 
     pub fn new(mut windows: Vec<Window>, buffer: u32) -> Result<Self> {
@@ -135,7 +135,7 @@ impl fmt::Display for Limits {
     }
 }
 
-hob_records::column!(QuotaName as text);
+hob_database::column!(QuotaName as text);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,11 @@
-//! The call log in the records: what may have reached an API. Callers that write at the same time share one
+//! The call log in the database: what may have reached an API. Callers that write at the same time share one
 //! transaction.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hob_hot::epoch::Epoch;
-use hob_records::{Isolation, PerEngine, Read as _, Records, Transaction, UnixMs, from_row, sql};
+use hob_database::{Database, Isolation, PerDialect, Read as _, Transaction, UnixMs, from_row, sql};
+use hob_store::epoch::Epoch;
 use tokio::sync::oneshot;
 
 use super::QuotaName;
@@ -28,7 +28,7 @@ from_row!(Call { id, quota, run, calls, reserved_at, until, settled });
 
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
-    /// Reserved in an epoch. Refused when that is over: whoever rebuilt hot state has not seen this call.
+    /// Reserved in an epoch. Refused when that is over: whoever rebuilt the store has not seen this call.
     Open { call: Call, epoch: Epoch },
     /// Made by others, noticed now.
     Foreign(Call),
@@ -46,22 +46,22 @@ pub(crate) enum Written {
     Late,
 }
 
-type Answer = Result<Written, Arc<hob_records::Error>>;
+type Answer = Result<Written, Arc<hob_database::Error>>;
 
 /// An entry, and who waits for it to be written.
 type Waiting = (Entry, oneshot::Sender<Answer>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CallLog {
-    records: Records,
+    database: Database,
     waiting: Arc<Mutex<Vec<Waiting>>>,
     /// Held by the one who writes for all.
     pen: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl CallLog {
-    pub(crate) fn new(records: &Records) -> Self {
-        Self { records: records.clone(), waiting: Arc::default(), pen: Arc::default() }
+    pub(crate) fn new(database: &Database) -> Self {
+        Self { database: database.clone(), waiting: Arc::default(), pen: Arc::default() }
     }
 
     /// Writes an entry, together with those of all who wait at that moment.
@@ -76,7 +76,7 @@ impl CallLog {
         match told.await {
             Ok(answer) => answer.map_err(Error::Log),
             // Whoever wrote for all was cancelled half-way.
-            Err(_) => Err(hob_records::Error::Uncertain { source: None }.into()),
+            Err(_) => Err(hob_database::Error::Uncertain { source: None }.into()),
         }
     }
 
@@ -91,9 +91,9 @@ impl CallLog {
             for entry in entries {
                 written.push(write_one(&tx, entry).await?);
             }
-            Ok::<_, hob_records::Error>(written)
+            Ok::<_, hob_database::Error>(written)
         };
-        match self.records.write_with(Isolation::Committed, work).await {
+        match self.database.write_with(Isolation::Committed, work).await {
             Ok(written) => callers.into_iter().zip(written).for_each(|(caller, written)| {
                 let _ = caller.send(Ok(written));
             }),
@@ -109,7 +109,7 @@ impl CallLog {
     pub(crate) async fn find(&self, quota: &QuotaName, id: &str) -> Result<Option<Call>> {
         let find = sql("SELECT id, quota, run, calls, reserved_at, until, settled FROM pipeline_call
                         WHERE id = $1 AND quota = $2");
-        Ok(self.records.optional(find.bind(id).bind(quota)).await?)
+        Ok(self.database.optional(find.bind(id).bind(quota)).await?)
     }
 
     /// The next calls after `after` that end later than `since`, in the order of their ends.
@@ -124,14 +124,14 @@ impl CallLog {
                         WHERE quota = $1 AND until > $2 AND (until, id) > ($3, $4)
                         ORDER BY until, id LIMIT $5");
         let list = list.bind(quota).bind(since).bind(after.0).bind(&after.1).bind(most);
-        Ok(self.records.all(list).await?)
+        Ok(self.database.all(list).await?)
     }
 
     /// The newest time that the log knows; 0 if it is empty.
     pub(crate) async fn newest(&self, quota: &QuotaName) -> Result<UnixMs> {
         let newest =
             sql("SELECT CAST(coalesce(max(reserved_at), 0) AS BIGINT) FROM pipeline_call WHERE quota = $1");
-        let (newest,) = self.records.one(newest.bind(quota)).await?;
+        let (newest,) = self.database.one(newest.bind(quota)).await?;
         Ok(newest)
     }
 
@@ -139,7 +139,7 @@ impl CallLog {
     pub(crate) async fn reserved_between(&self, quota: &QuotaName, from: UnixMs, to: UnixMs) -> Result<u64> {
         let count = sql("SELECT CAST(coalesce(sum(calls), 0) AS BIGINT) FROM pipeline_call
                          WHERE quota = $1 AND reserved_at >= $2 AND reserved_at < $3 AND until >= $2");
-        let (count,) = self.records.one(count.bind(quota).bind(from).bind(to)).await?;
+        let (count,) = self.database.one(count.bind(quota).bind(from).bind(to)).await?;
         Ok(count)
     }
 
@@ -152,19 +152,19 @@ impl CallLog {
     ) -> Result<Vec<(UnixMs, u64)>> {
         let history = sql("SELECT until / $3 * $3, CAST(sum(calls) AS BIGINT) FROM pipeline_call
                            WHERE quota = $1 AND until >= $2 GROUP BY 1 ORDER BY 1");
-        Ok(self.records.all(history.bind(quota).bind(since).bind(step_ms)).await?)
+        Ok(self.database.all(history.bind(quota).bind(since).bind(step_ms)).await?)
     }
 
     /// Forgets what no window counts any more.
     pub(crate) async fn forget(&self, quota: &QuotaName, before: UnixMs) -> Result<u64> {
         let forget = sql("DELETE FROM pipeline_call WHERE quota = $1 AND until < $2");
-        Ok(self.records.execute(forget.bind(quota).bind(before)).await?)
+        Ok(self.database.execute(forget.bind(quota).bind(before)).await?)
     }
 }
 
 /// A quota's epoch, which nobody raises before the transaction is over.
-async fn current_epoch(tx: &Transaction, quota: &QuotaName) -> Result<u32, hob_records::Error> {
-    const EPOCH: PerEngine = PerEngine {
+async fn current_epoch(tx: &Transaction, quota: &QuotaName) -> Result<u32, hob_database::Error> {
+    const EPOCH: PerDialect = PerDialect {
         sqlite: "SELECT epoch FROM pipeline_quota WHERE name = $1",
         postgres: "SELECT epoch FROM pipeline_quota WHERE name = $1 FOR SHARE",
     };
@@ -172,7 +172,7 @@ async fn current_epoch(tx: &Transaction, quota: &QuotaName) -> Result<u32, hob_r
     Ok(epoch)
 }
 
-async fn write_one(tx: &Transaction, entry: &Entry) -> Result<Written, hob_records::Error> {
+async fn write_one(tx: &Transaction, entry: &Entry) -> Result<Written, hob_database::Error> {
     match entry {
         Entry::Open { call, epoch } if epoch.get() != current_epoch(tx, &call.quota).await? => {
             return Ok(Written::Late);

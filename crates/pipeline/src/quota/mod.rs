@@ -3,7 +3,7 @@
 //! A call is reserved before it is made and settled afterwards. It occupies every window of its quota from the
 //! reservation until one window after its answer, so that whenever the API looks at the clock, it counts no more
 //! calls than we do. All of it happens in one script on the store's clock. The caller hears yes only once the call
-//! is in the records' log; from there hot state is rebuilt after a loss, before anybody may spend again. While the
+//! is in the database' log; from there the store is rebuilt after a loss, before anybody may spend again. While the
 //! store is away nobody may.
 
 mod lesson;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use hob_hot::epoch::{Epoch, MARKER, Outcome};
-use hob_hot::mend::{self, Kind};
-use hob_hot::{CLOCK, Call as StoreCall, Hot, Reply, Script, cmd};
-use hob_records::{Read as _, Records, UnixMs, from_row, sql};
+use hob_database::{Database, Read as _, UnixMs, from_row, sql};
+use hob_store::epoch::{Epoch, MARKER, Outcome};
+use hob_store::mend::{self, Kind};
+use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
 pub use lesson::Lesson;
 pub use limits::{Limits, QuotaName};
@@ -36,9 +36,9 @@ static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("sett
 static LOOK: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("look.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
-/// How long a definition is believed before the records are asked again.
+/// How long a definition is believed before the database is asked again.
 const FRESH: Duration = Duration::from_secs(2);
-/// How often one call copes with a loss of hot state.
+/// How often one call copes with a loss of the store.
 const PATIENCE: usize = 4;
 /// A caller's answer has come by then, whoever it is.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(3600);
@@ -51,9 +51,9 @@ pub struct Quotas {
 
 #[derive(Debug)]
 struct Inner {
-    hot: Hot,
+    store: Store,
     keys: Keys,
-    records: Records,
+    database: Database,
     log: CallLog,
     /// The store's hour, as last heard.
     hour: AtomicI64,
@@ -63,14 +63,14 @@ struct Inner {
     mending: tokio::sync::Mutex<()>,
 }
 
-/// A quota as it is in the records.
+/// A quota as it is in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     pub name: QuotaName,
     pub limits: Limits,
     /// The API refuses until then.
     pub blocked_until: UnixMs,
-    /// The life of its hot state.
+    /// The life of its store.
     pub epoch: Epoch,
 }
 
@@ -140,13 +140,13 @@ impl WindowGauge {
 }
 
 impl Quotas {
-    /// The quotas of these records. `public` is the one whose calls the documented counters show (P1, P2).
-    pub fn new(hot: &Hot, keys: &Keys, records: &Records, public: Option<QuotaName>) -> Self {
+    /// The quotas of this database. `public` is the one whose calls the documented counters show (P1, P2).
+    pub fn new(store: &Store, keys: &Keys, database: &Database, public: Option<QuotaName>) -> Self {
         let inner = Inner {
-            hot: hot.clone(),
+            store: store.clone(),
             keys: keys.clone(),
-            records: records.clone(),
-            log: CallLog::new(records),
+            database: database.clone(),
+            log: CallLog::new(database),
             hour: AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS),
             public,
             known: RwLock::default(),
@@ -159,7 +159,7 @@ impl Quotas {
     pub async fn define(&self, name: &QuotaName, limits: &Limits) -> Result<()> {
         let windows = &limits.to_string();
         self.inner
-            .records
+            .database
             .write(|tx| async move {
                 let put = sql(
                     "INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
@@ -187,7 +187,7 @@ impl Quotas {
     async fn read_definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
         let find =
             sql("SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota WHERE name = $1");
-        let row: Option<QuotaRow> = self.inner.records.optional(find.bind(name)).await?;
+        let row: Option<QuotaRow> = self.inner.database.optional(find.bind(name)).await?;
         let definition = Arc::new(row.ok_or_else(|| Error::unknown("quota", name))?.definition()?);
         let entry = (Arc::clone(&definition), Instant::now());
         self.inner.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), entry);
@@ -198,7 +198,7 @@ impl Quotas {
         let list = sql(
             "SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota ORDER BY name LIMIT 1000",
         );
-        let rows: Vec<QuotaRow> = self.inner.records.all(list).await?;
+        let rows: Vec<QuotaRow> = self.inner.database.all(list).await?;
         rows.into_iter().map(QuotaRow::definition).collect()
     }
 
@@ -315,9 +315,9 @@ impl Quotas {
             let call = script.on(&self.keys(&definition, hour)?);
             let ttl_ms = millis(self.inner.keys.rate_limit_ttl());
             let call =
-                call.arg(definition.epoch.get()).arg(self.inner.hot.clock().us()).arg(hour).arg(ttl_ms);
+                call.arg(definition.epoch.get()).arg(self.inner.store.clock().us()).arg(hour).arg(ttl_ms);
             let call = with_windows(arguments(call), &definition.limits);
-            let answer = match self.inner.hot.run(call).await {
+            let answer = match self.inner.store.run(call).await {
                 Err(error) if error.is_wrong_type() => {
                     self.forget_spoilt(&definition).await?;
                     continue;
@@ -341,14 +341,14 @@ impl Quotas {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let marker = keys.quota_marker(quota);
         let turns = [(keys.quota_turns(quota), Kind::Hash)];
-        mend::mend(&self.inner.hot, &turns).await?;
+        mend::mend(&self.inner.store, &turns).await?;
         let spoilt = [
             (marker.clone(), Kind::Hash),
             (keys.quota_calls(quota), Kind::Zset),
             (keys.quota_state(quota), Kind::Hash),
         ];
-        if !mend::mend(&self.inner.hot, &spoilt).await?.is_empty() {
-            self.inner.hot.run::<u64>(cmd("DEL").arg(marker.as_ref() as &[u8])).await?;
+        if !mend::mend(&self.inner.store, &spoilt).await?.is_empty() {
+            self.inner.store.run::<u64>(cmd("DEL").arg(marker.as_ref() as &[u8])).await?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! How a quota comes back after hot state was lost: from the call log, before anybody may spend.
+//! How a quota comes back after the store was lost: from the call log, before anybody may spend.
 
-use hob_hot::epoch::Epoch;
-use hob_hot::{CLOCK, Reply, Script, cmd};
-use hob_records::{Isolation, UnixMs, sql};
+use hob_database::{Isolation, UnixMs, sql};
+use hob_store::epoch::Epoch;
+use hob_store::{CLOCK, Reply, Script, cmd};
 
 use super::{Definition, HOUR_MS, PATIENCE, Quotas, millis};
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ impl Quotas {
     async fn marked(&self, definition: &Definition) -> Result<bool> {
         let marker = self.inner.keys.quota_marker(definition.name.id());
         let epoch: Option<u32> =
-            self.inner.hot.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
+            self.inner.store.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
         Ok(epoch == Some(definition.epoch.get()))
     }
 
@@ -59,7 +59,7 @@ impl Quotas {
     async fn raise(&self, definition: &Definition, lost: Epoch) -> Result<()> {
         let name = &definition.name;
         self.inner
-            .records
+            .database
             .write_with(Isolation::Committed, |tx| async move {
                 let raise = sql("UPDATE pipeline_quota SET epoch = $2 + 1 WHERE name = $1 AND epoch <= $2");
                 tx.execute(raise.bind(name).bind(lost.get())).await
@@ -87,7 +87,7 @@ impl Quotas {
             let calls = log.ended_after(name, since, &after, CHUNK).await?;
             let last = calls.last().filter(|_| calls.len() == CHUNK as usize);
             let mut call =
-                RESTORE.on(&keys).arg(self.inner.hot.clock().us()).arg(millis(definition.limits.longest()));
+                RESTORE.on(&keys).arg(self.inner.store.clock().us()).arg(millis(definition.limits.longest()));
             call =
                 call.arg(newest.0).arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
             call = call.arg(&token).arg(part);
@@ -95,7 +95,7 @@ impl Quotas {
             for row in &calls {
                 call = call.arg(&row.id).arg(row.calls).arg(row.until.0);
             }
-            let reply: Reply = self.inner.hot.run(call).await?;
+            let reply: Reply = self.inner.store.run(call).await?;
             match (reply.word(), last) {
                 ("again", _) => return Ok(Restored::Lost),
                 (_, None) => return Ok(Restored::Whole),

@@ -1,8 +1,8 @@
-//! How the connection to hot state does, under the names that the document gives (P10, P11).
+//! How the connection to the store does, under the names that the document gives (P10, P11).
 
 use axum::extract::State;
-use hob_hot::{BusyMinute, Health};
-use hob_records::UnixMs;
+use hob_database::UnixMs;
+use hob_store::{BusyMinute, Health};
 use hob_web::{Access, Json, Routes, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ pub(super) fn routes() -> Routes<Pipelines> {
     Routes::new().api(Access::read("pipelines"), routes!(get_health))
 }
 
-/// How this node's connection to hot state does. Quotas give nothing out while it is not healthy.
+/// How this node's connection to the store does. Quotas give nothing out while it is not healthy.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineHealth)]
 struct HealthView {
@@ -50,10 +50,10 @@ struct PeakView {
     calls: u64,
 }
 
-/// How this node's connection to hot state does.
+/// How this node's connection to the store does.
 #[utoipa::path(get, path = "/api/v1/pipelines/health", responses((status = 200, body = HealthView)))]
 async fn get_health(State(pipelines): State<Pipelines>) -> Json<HealthView> {
-    Json(pipelines.shared.house.hot.health().into())
+    Json(pipelines.shared.context.store.health().into())
 }
 
 impl From<Health> for HealthView {

@@ -23,8 +23,8 @@ pub(crate) fn run_id(id: &str) -> Result<RunId, Problem> {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
-            Error::Hot(error) => error.into(),
-            Error::Records(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Database(error) => error.into(),
             Error::Unknown { what, .. } => Problem::not_found(what),
             Error::Unfit { field, reason } => Problem::invalid(field, reason),
             Error::Plan(bad) => Problem::invalid(bad.field, format!("line {}: {}", bad.line, bad.reason)),

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use hob_web::{Access, Json, List, Paging, Path, Problem, Query, Routes, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

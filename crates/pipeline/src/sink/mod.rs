@@ -1,4 +1,4 @@
-//! Where results go. They wait in the records until their sink has them: a file is written by one writer at a time and
+//! Where results go. They wait in the database until their sink has them: a file is written by one writer at a time and
 //! cut to the length that was committed before anything is appended, a table takes a row again without harm. So every
 //! result arrives once, whatever dies when. Each run writes a file of its own, and when it completes, the name in the plan
 //! becomes a link to it: no run ever touches what another has written.
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hob_house::config::Secrets;
-use hob_records::{Isolation, Read as _, Records, Transaction, from_row, sql};
+use hob_database::{Database, Isolation, Read as _, Transaction, from_row, sql};
+use hob_service::config::Secrets;
 
-use crate::definition::{Database, Plan, Sink};
+use crate::definition::{Plan, Sink, SinkDatabase};
 use crate::error::{Error, Result};
 use crate::permit;
 use crate::run::{self, RunId};
@@ -29,7 +29,7 @@ const LEASE: Duration = Duration::from_secs(15);
 /// The sinks of a run, as far as this node writes them.
 #[derive(Debug)]
 pub(crate) struct Sinks {
-    records: Records,
+    database: Database,
     run: RunId,
     /// Who writes: random, so that a restarted node is another.
     writer: String,
@@ -53,7 +53,7 @@ enum Goal {
         path: PathBuf,
     },
     Table {
-        database: Database,
+        database: SinkDatabase,
         table: String,
         key: Vec<String>,
         columns: Vec<String>,
@@ -89,13 +89,13 @@ pub struct Output {
 from_row!(Output { sink, file, rows });
 
 impl Sinks {
-    pub(crate) fn new(records: &Records, run: &RunId, plan: &Plan, folder: &Path) -> Self {
+    pub(crate) fn new(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Self {
         let goal = |name: &String, sink: &Sink| match sink {
             Sink::Lines { path } => Goal::Lines { folder: folder.to_owned(), path: path.clone() },
             Sink::Table { database, table, key } => {
                 let database = match database {
-                    Database::Sqlite(path) => Database::Sqlite(folder.join(path)),
-                    secret @ Database::Secret(_) => secret.clone(),
+                    SinkDatabase::Sqlite(path) => SinkDatabase::Sqlite(folder.join(path)),
+                    secret @ SinkDatabase::Secret(_) => secret.clone(),
                 };
                 let columns = plan.columns_of(name);
                 Goal::Table { database, table: table.clone(), key: key.clone(), columns }
@@ -107,7 +107,7 @@ impl Sinks {
         };
         let all = plan.sinks.iter().map(writer).collect();
         let writer = format!("{:016x}", rand::random::<u64>());
-        Self { records: records.clone(), run: run.clone(), writer, all }
+        Self { database: database.clone(), run: run.clone(), writer, all }
     }
 
     /// Writes what waits, and says how many results were written. A sink that fails keeps its results waiting, and the
@@ -136,7 +136,7 @@ impl Sinks {
                 "SELECT seq, line FROM pipeline_output WHERE run = $1 AND sink = $2 ORDER BY seq LIMIT $3",
             );
             let waiting: Vec<(i64, String)> =
-                self.records.all(waiting.bind(&self.run).bind(&name).bind(BATCH)).await?;
+                self.database.all(waiting.bind(&self.run).bind(&name).bind(BATCH)).await?;
             if waiting.is_empty() && self.is_created(at).await? {
                 return Ok(total);
             }
@@ -161,7 +161,7 @@ impl Sinks {
         if !self.all[at].created {
             let find = sql("SELECT length, fence, file FROM pipeline_sink WHERE run = $1 AND sink = $2");
             let row: Option<Held> =
-                self.records.optional(find.bind(&self.run).bind(&self.all[at].name)).await?;
+                self.database.optional(find.bind(&self.run).bind(&self.all[at].name)).await?;
             self.all[at].created = row.is_some_and(|row| row.is_created());
         }
         Ok(self.all[at].created)
@@ -197,7 +197,7 @@ impl Sinks {
     async fn set_file(&self, sink: &str, held: &Held, file: &Path) -> Result<()> {
         let set = sql("UPDATE pipeline_sink SET file = $4 WHERE run = $1 AND sink = $2 AND fence = $3");
         let set = set.bind(&self.run).bind(sink).bind(held.fence).bind(file.to_string_lossy().as_ref());
-        match self.records.execute(set).await? {
+        match self.database.execute(set).await? {
             0 => Err(Error::Refused("another writer has taken over".to_owned())),
             _ => Ok(()),
         }
@@ -217,7 +217,7 @@ impl Sinks {
             );
             tx.optional(hold.bind(run).bind(sink).bind(writer).bind(until).bind(now)).await
         };
-        Ok(self.records.write_with(Isolation::Committed, work).await?)
+        Ok(self.database.write_with(Isolation::Committed, work).await?)
     }
 
     /// The results are where they should be: with the new length, in one breath.
@@ -235,14 +235,14 @@ impl Sinks {
             tx.execute(forget.bind(run).bind(sink).bind_list(seqs.iter().copied())).await?;
             Ok(())
         };
-        self.records.write_with(Isolation::Committed, work).await
+        self.database.write_with(Isolation::Committed, work).await
     }
 
     /// Lets another take over at once.
     pub(crate) async fn release(&mut self) -> Result<()> {
         self.all.iter_mut().for_each(|writer| writer.open = None);
         let release = sql("UPDATE pipeline_sink SET until = 0 WHERE run = $1 AND writer = $2");
-        self.records.execute(release.bind(&self.run).bind(&self.writer)).await?;
+        self.database.execute(release.bind(&self.run).bind(&self.writer)).await?;
         Ok(())
     }
 }
@@ -250,7 +250,7 @@ impl Sinks {
 impl Writer {
     /// Writes lines behind `length` bytes, and answers with the length after that.
     async fn write(&mut self, length: u64, lines: &[&str], secrets: &Secrets) -> Result<u64> {
-        if let Goal::Table { database: Database::Secret(name), .. } = &self.goes_to {
+        if let Goal::Table { database: SinkDatabase::Secret(name), .. } = &self.goes_to {
             // Asked before each write: the permission may have been withdrawn since the table was opened.
             permit::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
         }
@@ -270,10 +270,10 @@ impl Held {
 
 /// Lets the names in the plan lead to the files of a run that is about to complete, unless another run has more right
 /// to them. `false` while a file is yet to be created.
-pub(crate) async fn publish(records: &Records, run: &RunId, plan: &Plan, folder: &Path) -> Result<bool> {
+pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Result<bool> {
     let files: BTreeMap<String, Output> =
-        outputs(records, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
-    let outranked = run::is_outranked(records, run).await?;
+        outputs(database, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
+    let outranked = run::is_outranked(database, run).await?;
     for (name, sink) in &plan.sinks {
         let Sink::Lines { path } = sink else { continue };
         let Some(output) = files.get(name) else { return Ok(false) };
@@ -291,13 +291,13 @@ pub(crate) async fn publish(records: &Records, run: &RunId, plan: &Plan, folder:
 }
 
 /// What the sinks of a run have got.
-pub(crate) async fn outputs(records: &Records, run: &RunId) -> Result<Vec<Output>> {
+pub(crate) async fn outputs(database: &Database, run: &RunId) -> Result<Vec<Output>> {
     let list = sql("SELECT sink, file, rows FROM pipeline_sink WHERE run = $1 ORDER BY sink");
-    Ok(records.all(list.bind(run)).await?)
+    Ok(database.all(list.bind(run)).await?)
 }
 
 /// Whether more than `most` results wait for their sinks.
-pub(crate) async fn is_behind(records: &Records, run: &RunId, most: u32) -> Result<bool> {
+pub(crate) async fn is_behind(database: &Database, run: &RunId, most: u32) -> Result<bool> {
     let beyond = sql("SELECT seq FROM pipeline_output WHERE run = $1 LIMIT 1 OFFSET $2");
-    Ok(records.optional::<(i64,)>(beyond.bind(run).bind(most)).await?.is_some())
+    Ok(database.optional::<(i64,)>(beyond.bind(run).bind(most)).await?.is_some())
 }

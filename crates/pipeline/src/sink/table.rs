@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hob_house::config::Secrets;
+use hob_service::config::Secrets;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use crate::definition::Database;
+use crate::definition::SinkDatabase;
 use crate::error::{Error, Result};
 use crate::permit;
 
@@ -23,7 +23,7 @@ pub(crate) enum Table {
 impl Table {
     /// Opens the table, and makes it where there is none. Names were checked to be plain SQL names.
     pub(crate) async fn open(
-        database: &Database,
+        database: &SinkDatabase,
         table: &str,
         key: &[String],
         columns: &[String],
@@ -31,7 +31,7 @@ impl Table {
     ) -> Result<Self> {
         let make = create(table, key, columns);
         match database {
-            Database::Sqlite(path) => {
+            SinkDatabase::Sqlite(path) => {
                 if let Some(folder) = path.parent() {
                     let made = tokio::fs::create_dir_all(folder).await;
                     made.map_err(|source| Error::File { what: folder.display().to_string(), source })?;
@@ -44,7 +44,7 @@ impl Table {
                 let upsert = upsert(table, key, columns, &format!("VALUES ({})", list(values)));
                 Ok(Self::Sqlite { pool, upsert })
             }
-            Database::Secret(name) => {
+            SinkDatabase::Secret(name) => {
                 let url =
                     permit::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
                 let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);

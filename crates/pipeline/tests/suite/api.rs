@@ -3,7 +3,7 @@
 use hob_pipeline::quota::{Answer, Lesson, Limits};
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
-use hob_testkit::{Database, LIMIT, Store, TestApp, run, wait_for};
+use hob_testkit::{LIMIT, TestApp, TestDatabase, TestStore, run, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 
@@ -12,8 +12,8 @@ use crate::runs::{offer, plan, state_becomes};
 use crate::support::{Node, Place, ask};
 
 async fn app(node: &Node) -> TestApp {
-    let config = hob_house::Live::fixed(hob_web::Config::default());
-    TestApp::configured(&node.house, config, |_| node.pipelines.routes()).await
+    let config = hob_service::Live::fixed(hob_web::Config::default());
+    TestApp::configured(&node.context, config, |_| node.pipelines.routes()).await
 }
 
 /// P8: an Airflow task, or any script.
@@ -97,7 +97,7 @@ every_place! {
 #[test]
 fn a_lost_connection_shows_and_so_does_its_return() {
     run(async {
-        let place = Place::new(Store::redis().await, Database::sqlite()).await;
+        let place = Place::new(TestStore::redis().await, TestDatabase::sqlite()).await;
         let node = place.node().await;
         let app = app(&node).await;
         let becomes = async |healthy: bool| -> Value {
@@ -238,7 +238,7 @@ fn the_card_does_not_say_that_all_is_quiet_while_the_database_is_away() {
         let place = Place::embedded().await;
         let node = place.node().await;
         assert_eq!(node.pipelines.card().await.word, "no run");
-        place.records.close().await;
+        place.database.close().await;
         let card = node.pipelines.card().await;
         assert_eq!((card.tone, card.word.as_str()), (hob_web::look::Tone::Bad, "unknown"));
         assert_eq!(card.troubles.len(), 1, "{card:?}");

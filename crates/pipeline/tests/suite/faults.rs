@@ -3,34 +3,34 @@
 use hob_web::Service as _;
 use std::time::Duration;
 
-use hob_house::{Live, Period};
+use hob_database::{PageRequest, Read as _, sql};
 use hob_pipeline::quota::Limits;
 use hob_pipeline::run::{RunState, Wish};
 use hob_pipeline::standin::{Fault, Offer, StandIn};
 use hob_pipeline::{Class, Config, ItemState, Pipelines};
-use hob_records::{PageRequest, Read as _, sql};
+use hob_service::{Live, Period};
 use hob_testkit::{LIMIT, run, wait_for};
 
 use crate::every_place;
 use crate::runs::{begin, begin_as, ids_in, offer, plan, state_becomes};
 use crate::support::{Place, api};
 
-/// A run is rows in the records: hot state may be gone, and the store's clock a month further.
+/// A run is rows in the database: the store may be gone, and the store's clock a month further.
 #[test]
 fn a_run_goes_on_after_a_month() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { latency: Duration::from_millis(60), ..offer() }).await.unwrap();
-        let node = place.node_by(place.hot()).await;
+        let node = place.node_by(place.store()).await;
         let started = begin(&node.pipelines, &plan(&server)).await;
         wait_for("some calls", LIMIT, async || server.served() > 20).await;
         let folder = node.stop().await;
         let before = server.served();
         assert!(before < 78, "it was stopped in the middle");
-        place.store.flush_all().await;
+        place.test_store.flush_all().await;
         place.advance(Duration::from_secs(31 * 86_400));
 
-        let node = place.node_in(folder, place.hot()).await;
+        let node = place.node_in(folder, place.store()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(server.served(), 78, "nothing was asked for twice");
@@ -65,7 +65,7 @@ fn a_truncated_answer_is_asked_for_again() {
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
         let attempts = sql("SELECT class FROM pipeline_attempt WHERE class <> ''");
-        let attempts: Vec<(Class,)> = place.records.all(attempts).await.unwrap();
+        let attempts: Vec<(Class,)> = place.database.all(attempts).await.unwrap();
         assert_eq!(attempts, [(Class::Network,)]);
     });
 }
@@ -84,7 +84,7 @@ fn a_poison_item_is_set_aside() {
         let folder = node.stop().await;
 
         // The workers that had item 2 were killed, the last one now: its claim is there, and over.
-        let stopped = place.node_in(folder, place.store.hot().clone()).await;
+        let stopped = place.node_in(folder, place.test_store.store().clone()).await;
         let started = begin(&stopped.pipelines, &text).await;
         let folder = {
             state_becomes(&stopped.pipelines, &started, RunState::Completed).await;
@@ -98,9 +98,9 @@ fn a_poison_item_is_set_aside() {
              SELECT id, 900, 'dead', 1, 2, 0, 1 FROM pipeline_run",
             "UPDATE pipeline_run SET state = 'running'",
         ] {
-            place.records.execute(sql(change)).await.unwrap();
+            place.database.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.store.hot().clone()).await;
+        let node = place.node_in(folder, place.test_store.store().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
         let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
@@ -110,7 +110,7 @@ fn a_poison_item_is_set_aside() {
     });
 }
 
-/// Results wait in the records while the disk is full, the run says so, and nothing is lost or doubled.
+/// Results wait in the database while the disk is full, the run says so, and nothing is lost or doubled.
 #[test]
 fn a_full_disk_keeps_results_waiting() {
     run(async {
@@ -153,9 +153,9 @@ fn a_file_is_cut_to_what_was_committed() {
             "INSERT INTO pipeline_output (run, sink, seq, line) SELECT id, 'dockets', 99, '{\"id\": 4}' FROM pipeline_run",
             "UPDATE pipeline_run SET state = 'running'",
         ] {
-            place.records.execute(sql(change)).await.unwrap();
+            place.database.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.store.hot().clone()).await;
+        let node = place.node_in(folder, place.test_store.store().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=4).collect());
     });
@@ -216,11 +216,11 @@ every_place! {
         }
         node.pipelines.wish(&runs[0], Wish::Archive).await.unwrap();
         let folder = node.stop().await;
-        let house = place.house(place.store.hot().clone());
+        let context = place.context(place.test_store.store().clone());
         let keep_archived = Period::from_millis(1);
         let config = Config { folder: folder.path().to_owned(), keep_archived, ..Config::default() };
-        let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
-        pipelines.start(&hob_web::Changes::detached(&house));
+        let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
+        pipelines.start(&hob_web::Changes::detached(&context));
         wait_for("the archived run to be forgotten", LIMIT, async || pipelines.run(&runs[0]).await.is_err())
             .await;
         for left in [
@@ -229,7 +229,7 @@ every_place! {
             "SELECT DISTINCT run FROM pipeline_tally",
             "SELECT DISTINCT run FROM pipeline_pace",
         ] {
-            let runs_left: Vec<(String,)> = place.records.all(sql(left)).await.unwrap();
+            let runs_left: Vec<(String,)> = place.database.all(sql(left)).await.unwrap();
             assert_eq!(runs_left, [(runs[1].to_string(),)], "{left}");
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
-use hob_testkit::{Database, LIMIT, RedisServer, Store, run, wait_for};
+use hob_testkit::{LIMIT, RedisServer, TestDatabase, TestStore, run, wait_for};
 
 use crate::runs::{begin, ids_in, offer, plan, state_becomes};
 use crate::support::Place;
@@ -14,7 +14,7 @@ const UNDER_WAY: u64 = 4;
 
 /// P12: the quota fails closed, and everything goes on by itself when the store is back.
 async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer)) {
-    let place = Place::new(Store::redis().await, Database::sqlite()).await;
+    let place = Place::new(TestStore::redis().await, TestDatabase::sqlite()).await;
     let latency = Duration::from_millis(20);
     let api = StandIn::start(Offer { dockets: 300, entries: 0, latency, ..offer() }).await.unwrap();
     let node = place.node().await;
@@ -23,7 +23,7 @@ async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&Redi
     away(place.redis());
     let before = api.served();
     // Longer than any call to the store waits for an answer, and long enough for all that is left.
-    tokio::time::sleep(hob_hot::DEFAULT_DEADLINE * 2).await;
+    tokio::time::sleep(hob_store::DEFAULT_DEADLINE * 2).await;
     assert!(api.served() <= before + UNDER_WAY, "{} calls without a quota", api.served() - before);
     assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
     back(place.redis());
@@ -54,7 +54,7 @@ mod slow {
     #[test]
     fn everything_arrives_once_whatever_dies() {
         run(async {
-            let place = Place::new(Store::redis().await, Database::postgres()).await;
+            let place = Place::new(TestStore::redis().await, TestDatabase::postgres()).await;
             let dockets = budget(400, 8_000);
             let limits = vec![(60, Duration::from_secs(2))];
             let latency = Duration::from_millis(15);
@@ -70,7 +70,7 @@ mod slow {
                 let _ = node.stop().await;
                 started
             };
-            let books = hob_pipeline::Books::new(&place.records);
+            let books = hob_pipeline::Books::new(&place.database);
             let mut round = 0_u64;
             let mut slowest = Duration::ZERO;
             loop {
@@ -95,7 +95,7 @@ mod slow {
                         place.redis().kill();
                         place.redis().restart();
                     }
-                    1 | 3 => place.store.flush_all().await,
+                    1 | 3 => place.test_store.flush_all().await,
                     _ => {}
                 }
                 if round.is_multiple_of(4) {
@@ -109,7 +109,7 @@ mod slow {
             place.assert_counts_are_true(&started.id).await;
             drop(alive);
             assert_eq!(api.throttled(), 0, "the quota was never exceeded");
-            let node = place.node_in(folder, place.store.hot().clone()).await;
+            let node = place.node_in(folder, place.test_store.store().clone()).await;
             assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=dockets).collect());
         });
     }

@@ -1,10 +1,10 @@
 //! A database that an earlier version has left in the middle of a run.
 
+use hob_database::{Database, Migrations, Read as _, sql};
 use hob_pipeline::MIGRATIONS;
 use hob_pipeline::run::{RunId, RunState};
 use hob_pipeline::standin::{Offer, StandIn};
-use hob_records::{Migrations, Read as _, Records, sql};
-use hob_testkit::{Database, LIMIT, Layout, run, wait_for};
+use hob_testkit::{LIMIT, Layout, TestDatabase, run, wait_for};
 use tempfile::TempDir;
 
 use crate::runs::{begin, ids_in, offer, plan, state_becomes};
@@ -30,30 +30,30 @@ const SINK: &str = "
     INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble)
     VALUES ('old', 'dockets', 10, 1, 1, 'gone', 2, '')";
 
-async fn a_run_of_an_earlier_version_goes_on(database: Database) {
+async fn a_run_of_an_earlier_version_goes_on(test_database: TestDatabase) {
     let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
     let first = Migrations { service: MIGRATIONS.service, steps: &MIGRATIONS.steps[..1] };
-    let records = Records::open(&database.url().parse().unwrap(), &[first]).await.unwrap();
+    let database = Database::open(&test_database.url().parse().unwrap(), &[first]).await.unwrap();
     let text = plan(&api);
     let plan = "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ('dockets', $1, 1, 1)";
     let begun =
         "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls, trouble,
                  started_at, changed_at) VALUES ('old', 'dockets', $1, 'running', 1, -1, 3, 2, 2, '', 1, 1)";
     for statement in [plan, begun] {
-        records.execute(sql(statement).bind(&text)).await.unwrap();
+        database.execute(sql(statement).bind(&text)).await.unwrap();
     }
     for statement in [QUOTA, ITEMS, CLAIM, ATTEMPTS, SINK] {
-        records.execute(sql(statement)).await.unwrap();
+        database.execute(sql(statement)).await.unwrap();
     }
-    records.close().await;
+    database.close().await;
 
-    let place = Place::new(embedded(Layout::Plain), database).await;
+    let place = Place::new(embedded(Layout::Plain), test_database).await;
     let id: RunId = "old".parse().unwrap();
     place.assert_counts_are_true(&id).await;
     let folder = TempDir::new().unwrap();
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/dockets.jsonl"), "{\"id\": 1}\n{\"id").unwrap();
-    let node = place.node_in(folder, place.store.hot().clone()).await;
+    let node = place.node_in(folder, place.test_store.store().clone()).await;
     wait_for("the run to be over", LIMIT, async || {
         node.pipelines.run(&id).await.unwrap().state == RunState::Completed
     })
@@ -62,7 +62,7 @@ async fn a_run_of_an_earlier_version_goes_on(database: Database) {
     assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect(), "what was left to do is added");
     let attempts =
         sql("SELECT seq, CAST(count(*) AS BIGINT) FROM pipeline_attempt GROUP BY seq ORDER BY seq");
-    let attempts: Vec<(i64, i64)> = place.records.all(attempts).await.unwrap();
+    let attempts: Vec<(i64, i64)> = place.database.all(attempts).await.unwrap();
     assert_eq!(attempts, [(1, 1), (2, 1), (3, 2)]);
 
     // The next run keeps that file.
@@ -75,10 +75,10 @@ async fn a_run_of_an_earlier_version_goes_on(database: Database) {
 
 #[test]
 fn a_run_of_an_earlier_version_goes_on_with_sqlite() {
-    run(a_run_of_an_earlier_version_goes_on(Database::sqlite()));
+    run(a_run_of_an_earlier_version_goes_on(TestDatabase::sqlite()));
 }
 
 #[test]
 fn a_run_of_an_earlier_version_goes_on_with_postgres() {
-    run(a_run_of_an_earlier_version_goes_on(Database::postgres()));
+    run(a_run_of_an_earlier_version_goes_on(TestDatabase::postgres()));
 }

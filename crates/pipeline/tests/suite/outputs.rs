@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hob_database::sql;
 use hob_pipeline::run::{Run, RunState, Wish};
 use hob_pipeline::standin::{Fault, Offer, StandIn};
 use hob_pipeline::{ItemState, Pipelines};
-use hob_records::sql;
 use hob_testkit::{LIMIT, run, wait_for};
 use tempfile::TempDir;
 
@@ -167,7 +167,8 @@ fn ids_of_runs_make_names_that_stay_in_the_folder() {
         let place = Place::embedded().await;
         let api = StandIn::start(Offer { dockets: 2, entries: 0, ..offer() }).await.unwrap();
         let outer = TempDir::new().unwrap();
-        let node = place.node_in(TempDir::new_in(outer.path()).unwrap(), place.store.hot().clone()).await;
+        let node =
+            place.node_in(TempDir::new_in(outer.path()).unwrap(), place.test_store.store().clone()).await;
         let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"{run}/dockets.jsonl\"");
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
         // The long ones differ only where their names are cut.
@@ -184,7 +185,7 @@ fn ids_of_runs_make_names_that_stay_in_the_folder() {
     });
 }
 
-/// The records may be lost and the id be given again, as Airflow does: a file that has lines is never cut.
+/// The database may be lost and the id be given again, as Airflow does: a file that has lines is never cut.
 #[test]
 fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
     run(async {
@@ -192,7 +193,7 @@ fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
         let mut folder = TempDir::new().unwrap();
         for dockets in 1..=3 {
             let place = Place::embedded().await;
-            let node = place.node_in(folder, place.store.hot().clone()).await;
+            let node = place.node_in(folder, place.test_store.store().clone()).await;
             api.change(dockets);
             completed_as(&node.pipelines, &plan(&api), "daily").await;
             assert_eq!(name_of(&node, dockets), format!("Renamed No. {dockets}"));
@@ -229,8 +230,8 @@ fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
         let started = completed(&node.pipelines, &plan(&api)).await;
         let folder = node.stop().await;
         std::fs::remove_file(folder.path().join(DOCKETS)).unwrap();
-        place.records.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
-        let node = place.node_in(folder, place.store.hot().clone()).await;
+        place.database.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
+        let node = place.node_in(folder, place.test_store.store().clone()).await;
         state_becomes(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
         let hidden =

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hob_hot::cmd;
 use hob_pipeline::Error;
 use hob_pipeline::keys::Quota;
 use hob_pipeline::quota::{Answer, Ask, Lesson, Limits};
+use hob_store::cmd;
 
 use crate::every_place;
 use crate::support::{api, ask, granted, told_to_wait};
@@ -28,8 +28,8 @@ every_place! {
         for (made, key) in own.iter().chain(&place.counters()).enumerate() {
             let call = granted(&quotas, &ask(&format!("call-{made}"))).await;
             quotas.settle(&call, 1, Lesson::default()).await.unwrap();
-            place.store.as_outsider(cmd("DEL").arg(key).clone()).await;
-            place.store.as_outsider(cmd("RPUSH").arg(key).arg("x").clone()).await;
+            place.test_store.as_outsider(cmd("DEL").arg(key).clone()).await;
+            place.test_store.as_outsider(cmd("RPUSH").arg(key).arg("x").clone()).await;
             assert_eq!(quotas.look(&api()).await.unwrap().windows[0].used, made as u32 + 1, "{key}");
         }
     }
@@ -93,14 +93,14 @@ every_place! {
     }
 
     /// P8: nothing that was granted is forgotten, and nobody spends before it is known again.
-    async fn a_quota_survives_the_loss_of_hot_state(place: Place) {
+    async fn a_quota_survives_the_loss_of_the_store(place: Place) {
         let quotas = place.quotas_of("3/1h", 0).await;
         let done = granted(&quotas, &ask("done")).await;
         quotas.settle(&done, 1, Lesson::default()).await.unwrap();
         let flying = granted(&quotas, &ask("flying")).await;
         let unused = granted(&quotas, &ask("unused")).await;
         quotas.settle(&unused, 0, Lesson::default()).await.unwrap();
-        place.store.flush_all().await;
+        place.test_store.flush_all().await;
 
         let gauge = place.quotas().look(&api()).await.unwrap();
         assert_eq!((gauge.in_flight, gauge.windows[0].used), (1, 2));
@@ -127,15 +127,15 @@ every_place! {
         granted(&quotas, &ask("ours")).await;
         let [rate_limit, counter] = place.counters();
         let documented = || cmd("EVAL").arg(DOCUMENTED).arg(1).arg(counter.as_bytes()).arg(3).arg(5).arg(7200).clone();
-        let answer: (i64, i64) = place.store.hot().run(documented()).await.unwrap();
+        let answer: (i64, i64) = place.test_store.store().run(documented()).await.unwrap();
         assert_eq!(answer, (4, 1));
         granted(&quotas, &ask("fifth")).await;
         assert_eq!(told_to_wait(&quotas, &ask("sixth")).await, HOUR);
         assert_eq!(place.get(&rate_limit).await.as_deref(), Some("5"));
-        let answer: (i64, i64) = place.store.hot().run(documented()).await.unwrap();
+        let answer: (i64, i64) = place.test_store.store().run(documented()).await.unwrap();
         assert_eq!(answer, (5, 0));
         // Others' calls are in the log, too.
-        place.store.flush_all().await;
+        place.test_store.flush_all().await;
         assert_eq!(quotas.look(&api()).await.unwrap().windows[0].used, 5);
     }
 
@@ -166,8 +166,8 @@ every_place! {
         let refused = Lesson { blocked_for: Some(17 * SECOND), ..Lesson::default() };
         quotas.settle(&call, 1, refused).await.unwrap();
         assert_eq!(told_to_wait(&quotas, &ask("three")).await, 17 * SECOND);
-        // The refusal is remembered, whatever happens to hot state.
-        place.store.flush_all().await;
+        // The refusal is remembered, whatever happens to the store.
+        place.test_store.flush_all().await;
         assert_eq!(told_to_wait(&quotas, &ask("three")).await, 17 * SECOND);
         place.advance(17 * SECOND);
         granted(&quotas, &ask("three")).await;

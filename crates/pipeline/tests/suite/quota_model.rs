@@ -113,7 +113,7 @@ async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[St
                 now += ms;
                 place.advance(Duration::from_millis(ms));
             }
-            Step::Flush => place.store.flush_all().await,
+            Step::Flush => place.test_store.flush_all().await,
             Step::Reserve { calls } => {
                 let ask =
                     Ask { calls, hold: Duration::from_millis(HOLD_MS), ..ask(&format!("c{case}-{at}")) };

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hob_hot::cmd;
+use hob_database::{PageRequest, Read as _, sql};
 use hob_pipeline::keys::{HourKey, TaskId};
 use hob_pipeline::run::{Run, RunState, Wish};
 use hob_pipeline::standin::{Fault, Offer, StandIn};
 use hob_pipeline::{Class, Error, ItemState, Pipelines};
-use hob_records::{PageRequest, Read as _, sql};
+use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 
 use crate::every_place;
@@ -121,7 +121,7 @@ every_place! {
         let text = plan(&api).replace("server = { attempts = 3", "server = { attempts = 1");
         api.fail("/dockets/2/", Fault::Status(500));
         let run = begin(&node.pipelines, &text).await;
-        let (hot, keys) = (place.store.hot(), place.keys());
+        let (store, keys) = (place.test_store.store(), place.keys());
         let id = hob_pipeline::keys::DagRunId::new(run.id.as_str()).unwrap();
         let start = keys.task_start(&id, &TaskId::new("docket_1").unwrap());
         wait_for("the start of a task", LIMIT, async || place.get(&start).await).await;
@@ -129,7 +129,7 @@ every_place! {
         assert_eq!(place.get(&start).await, None, "the attempt is over");
 
         let state: std::collections::HashMap<String, String> = wait_for("the last view", LIMIT, async || {
-            let all = hot.run(cmd("HGETALL").arg(keys.state(&id).as_bytes())).await;
+            let all = store.run(cmd("HGETALL").arg(keys.state(&id).as_bytes())).await;
             all.ok().filter(|all: &std::collections::HashMap<String, String>| all.get("status").is_some_and(|s| s == "completed"))
         })
         .await;
@@ -138,10 +138,10 @@ every_place! {
         assert!(processed.contains(&"1".to_owned()) && !processed.contains(&"2".to_owned()), "{processed:?}");
         let hour = HourKey::new(&state["current_hour"]).unwrap();
         let failed = keys.failed(&hour, keys.space().shard_of("failed"));
-        let failed: Vec<String> = hot.run(cmd("LRANGE").arg(failed.as_bytes()).arg(0).arg(-1)).await.unwrap();
+        let failed: Vec<String> = store.run(cmd("LRANGE").arg(failed.as_bytes()).arg(0).arg(-1)).await.unwrap();
         assert_eq!(failed, ["2"]);
         let attempts: Vec<(i64, i64, String)> = place
-            .records
+            .database
             .all(sql("SELECT begun_at, ended_at, class FROM pipeline_attempt WHERE run = $1 AND status = 500").bind(&run.id))
             .await
             .unwrap();
@@ -181,14 +181,14 @@ every_place! {
     }
 
     /// P12: while the store is away nobody calls, and afterwards everything arrives once.
-    async fn a_loss_of_hot_state_during_a_run_costs_nothing(place: Place) {
+    async fn a_loss_of_the_store_during_a_run_costs_nothing(place: Place) {
         let api = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
         let node = place.node().await;
         let run = begin(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 10).await;
-        place.store.flush_all().await;
+        place.test_store.flush_all().await;
         wait_for("some more", LIMIT, async || api.served() > 30).await;
-        place.store.flush_all().await;
+        place.test_store.flush_all().await;
         state_becomes(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         let used = node.pipelines.quotas().look(&"api".parse().unwrap()).await.unwrap().windows[0].used;
@@ -203,7 +203,7 @@ every_place! {
         wait_for("some calls", LIMIT, async || api.served() > 5).await;
         node.pipelines.wish(&run.id, Wish::Pause).await.unwrap();
         wait_for("all items to be given back", LIMIT, async || {
-            let (claims,): (i64,) = place.records.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
+            let (claims,): (i64,) = place.database.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
             claims == 0
         })
         .await;

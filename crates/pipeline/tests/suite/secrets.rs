@@ -4,11 +4,11 @@ use hob_web::Service as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hob_house::Live;
-use hob_house::config::{Hosts, SecretEntry, SecretRefused, Secrets, SecretsConfig};
+use hob_database::PageRequest;
 use hob_pipeline::run::RunState;
 use hob_pipeline::{Config, Error, ItemState, Pipelines};
-use hob_records::PageRequest;
+use hob_service::Live;
+use hob_service::config::{Hosts, SecretEntry, SecretRefused, Secrets, SecretsConfig};
 use hob_testkit::run;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,13 +36,13 @@ async fn open(
     place: &Place,
     folder: &TempDir,
     secrets: Live<SecretsConfig>,
-) -> (hob_house::House, Pipelines) {
-    let mut house = place.house(place.store.hot().clone());
-    house.secrets = Secrets::new(secrets);
+) -> (hob_service::ServiceContext, Pipelines) {
+    let mut context = place.context(place.test_store.store().clone());
+    context.secrets = Secrets::new(secrets);
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
-    pipelines.start(&hob_web::Changes::detached(&house));
-    (house, pipelines)
+    let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
+    pipelines.start(&hob_web::Changes::detached(&context));
+    (context, pipelines)
 }
 
 fn plan(keys: &str, step: &str) -> String {
@@ -57,7 +57,7 @@ fn a_plan_that_may_not_use_its_secrets_is_not_saved() {
     run(async {
         let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["*.api.example", "db.example"]));
-        let (_house, pipelines) = open(&place, &folder, live).await;
+        let (_context, pipelines) = open(&place, &folder, live).await;
         let header = "headers = { Authorization = 'Token {secret.t}' }";
         let sink =
             "extract = { id = '$.id' }\nsink = 'out'\n[sink.out]\ntable = 'a'\nkey = ['id']\npostgres = 't'";
@@ -153,7 +153,7 @@ fn a_secret_is_sent_to_its_hosts_only_and_never_shown() {
     run(async {
         let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["localhost"]));
-        let (_house, pipelines) = open(&place, &folder, live).await;
+        let (_context, pipelines) = open(&place, &folder, live).await;
         let (port, heard) = echo().await;
         let step =
             format!("get = 'http://{{key}}:{port}/{{secret.t}}'\nheaders = {{ A = 'Token {{secret.t}}' }}");

@@ -3,11 +3,11 @@
 use hob_web::Service as _;
 use std::time::Duration;
 
-use hob_house::Live;
-use hob_house::config::Secrets;
 use hob_pipeline::run::RunState;
 use hob_pipeline::standin::{Offer, StandIn};
 use hob_pipeline::{Config, Pipelines};
+use hob_service::Live;
+use hob_service::config::Secrets;
 use hob_testkit::{LIMIT, Postgres, run, wait_for};
 use tempfile::TempDir;
 
@@ -16,15 +16,19 @@ use crate::secrets::secret;
 use crate::support::Place;
 
 /// A node that knows where the warehouse is, by a secret in a file.
-async fn node(place: &Place, folder: &TempDir, warehouse: &Postgres) -> (hob_house::House, Pipelines) {
+async fn node(
+    place: &Place,
+    folder: &TempDir,
+    warehouse: &Postgres,
+) -> (hob_service::ServiceContext, Pipelines) {
     let file = folder.path().join("warehouse");
     std::fs::write(&file, warehouse.url()).unwrap();
-    let mut house = place.house(place.store.hot().clone());
-    house.secrets = Secrets::new(Live::fixed(secret("warehouse", &file, &["127.0.0.1", "localhost"])));
+    let mut context = place.context(place.test_store.store().clone());
+    context.secrets = Secrets::new(Live::fixed(secret("warehouse", &file, &["127.0.0.1", "localhost"])));
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(&house, Live::fixed(config)).await.unwrap();
-    pipelines.start(&hob_web::Changes::detached(&house));
-    (house, pipelines)
+    let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
+    pipelines.start(&hob_web::Changes::detached(&context));
+    (context, pipelines)
 }
 
 /// The entries go to the warehouse instead of a file.
@@ -44,7 +48,7 @@ fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
         );
         let folder = TempDir::new().unwrap();
         let api = StandIn::start(offer()).await.unwrap();
-        let (_house, pipelines) = node(&place, &folder, &warehouse).await;
+        let (_context, pipelines) = node(&place, &folder, &warehouse).await;
         for _ in 0..2 {
             // The second run gives the same rows again.
             let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
@@ -64,7 +68,7 @@ fn a_database_that_is_away_keeps_results_waiting() {
         let folder = TempDir::new().unwrap();
         // Slow enough that much is left to do when the first rows were seen.
         let api = StandIn::start(Offer { latency: Duration::from_millis(300), ..offer() }).await.unwrap();
-        let (_house, pipelines) = node(&place, &folder, &warehouse).await;
+        let (_context, pipelines) = node(&place, &folder, &warehouse).await;
         let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
         wait_for("the first rows", LIMIT, async || {
             warehouse.psql("SELECT to_regclass('entries') IS NOT NULL").trim() == "t"

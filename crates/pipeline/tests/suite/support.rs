@@ -4,49 +4,49 @@ use hob_web::Service as _;
 use std::path::Path;
 use std::time::Duration;
 
-use hob_hot::{Clock, Hot, cmd};
-use hob_house::{House, Live, NodeName};
+use hob_database::{Database, Options, Read as _, sql};
 use hob_pipeline::keys::{self, Keys};
 use hob_pipeline::quota::{Answer, Ask, Limits, QuotaName, Quotas, Reservation};
 use hob_pipeline::run::RunId;
 use hob_pipeline::{Books, Class, Config, ItemState, Pipelines};
-use hob_records::{Options, Read as _, Records, sql};
 use hob_schema::Catalog;
-use hob_testkit::{Database, LIMIT, Layout, RedisServer, Server, Store};
+use hob_service::{Live, NodeName, ServiceContext};
+use hob_store::{Clock, Store, cmd};
+use hob_testkit::{LIMIT, Layout, RedisServer, Server, TestDatabase, TestStore};
 use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
 pub(crate) const START: Duration = Duration::from_secs(1_794_730_200);
 
 pub(crate) struct Place {
-    pub(crate) store: Store,
+    pub(crate) test_store: TestStore,
+    pub(crate) test_database: TestDatabase,
     pub(crate) database: Database,
-    pub(crate) records: Records,
     pub(crate) clock: Clock,
 }
 
 impl Place {
-    pub(crate) async fn new(store: Store, database: Database) -> Self {
-        let records = open(&database).await;
-        Self { store, database, records, clock: Clock::driven(START) }
+    pub(crate) async fn new(test_store: TestStore, test_database: TestDatabase) -> Self {
+        let database = open(&test_database).await;
+        Self { test_store, test_database, database, clock: Clock::driven(START) }
     }
 
     pub(crate) async fn embedded() -> Self {
-        Self::new(embedded(Layout::Plain), Database::sqlite()).await
+        Self::new(embedded(Layout::Plain), TestDatabase::sqlite()).await
     }
 
     /// The store under the driven clock.
-    pub(crate) fn hot(&self) -> Hot {
-        self.store.hot().with_clock(self.clock.clone())
+    pub(crate) fn store(&self) -> Store {
+        self.test_store.store().with_clock(self.clock.clone())
     }
 
     pub(crate) fn keys(&self) -> Keys {
-        Keys::new(self.store.layout())
+        Keys::new(self.test_store.layout())
     }
 
     /// One node's quotas; "api" is the public one.
     pub(crate) fn quotas(&self) -> Quotas {
-        Quotas::new(&self.hot(), &self.keys(), &self.records, Some(api()))
+        Quotas::new(&self.store(), &self.keys(), &self.database, Some(api()))
     }
 
     /// Quotas with "api" defined.
@@ -62,34 +62,35 @@ impl Place {
 
     /// A node that works on runs, by the store's own clock.
     pub(crate) async fn node(&self) -> Node {
-        self.node_by(self.store.hot().clone()).await
+        self.node_by(self.test_store.store().clone()).await
     }
 
-    pub(crate) async fn node_by(&self, hot: Hot) -> Node {
-        self.node_in(TempDir::new().unwrap(), hot).await
+    pub(crate) async fn node_by(&self, store: Store) -> Node {
+        self.node_in(TempDir::new().unwrap(), store).await
     }
 
-    pub(crate) fn house(&self, hot: Hot) -> House {
-        House::new(hot, self.store.layout(), self.records.clone(), NodeName::random())
+    pub(crate) fn context(&self, store: Store) -> ServiceContext {
+        ServiceContext::new(store, self.test_store.layout(), self.database.clone(), NodeName::random())
     }
 
-    pub(crate) async fn node_in(&self, folder: TempDir, hot: Hot) -> Node {
-        let house = self.house(hot);
-        let pipelines = start(&house, folder.path()).await;
-        Node { house, pipelines, folder }
+    pub(crate) async fn node_in(&self, folder: TempDir, store: Store) -> Node {
+        let context = self.context(store);
+        let pipelines = start(&context, folder.path()).await;
+        Node { context, pipelines, folder }
     }
 
     /// A node with a runtime and connections of its own, which vanishes when it is dropped, as a killed process does.
     pub(crate) fn mortal(&self, folder: &Path) -> Mortal {
-        let (hot, database, folder) = (self.redis().url(), self.database.url(), folder.to_owned());
+        let (store, test_database, folder) =
+            (self.redis().url(), self.test_database.url(), folder.to_owned());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.spawn(async move {
-            let hot = Hot::open(&hot.parse().unwrap()).unwrap();
-            let records =
-                Records::open(&database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
-            let house = House::new(hot, Layout::Plain, records, NodeName::random());
-            let _pipelines = start(&house, &folder).await;
+            let store = Store::open(&store.parse().unwrap()).unwrap();
+            let database =
+                Database::open(&test_database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
+            let context = ServiceContext::new(store, Layout::Plain, database, NodeName::random());
+            let _pipelines = start(&context, &folder).await;
             std::future::pending::<()>().await;
         });
         Mortal(Some(runtime))
@@ -97,7 +98,7 @@ impl Place {
 
     /// The server of a place that has one Redis.
     pub(crate) fn redis(&self) -> &RedisServer {
-        match self.store.server() {
+        match self.test_store.server() {
             Server::Redis(server) => server,
             other => panic!("{other:?} is not one Redis"),
         }
@@ -108,18 +109,18 @@ impl Place {
         let count = sql(
             "SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 GROUP BY step, state",
         );
-        let mut counted: Vec<(String, ItemState, u64)> = self.records.all(count.bind(run)).await.unwrap();
+        let mut counted: Vec<(String, ItemState, u64)> = self.database.all(count.bind(run)).await.unwrap();
         counted.sort();
         let failed = sql("SELECT class, state, CAST(count(*) AS BIGINT) FROM pipeline_item
                           WHERE run = $1 AND class <> '' GROUP BY class, state");
-        let mut failed: Vec<(Class, ItemState, u64)> = self.records.all(failed.bind(run)).await.unwrap();
+        let mut failed: Vec<(Class, ItemState, u64)> = self.database.all(failed.bind(run)).await.unwrap();
         failed.sort();
-        let kept = Books::new(&self.records).progress(run).await.unwrap();
+        let kept = Books::new(&self.database).progress(run).await.unwrap();
         assert_eq!((kept.steps, kept.failures), (counted, failed));
     }
 
     pub(crate) async fn get(&self, key: &hob_schema::Key) -> Option<String> {
-        self.store.hot().run(cmd("GET").arg(key.as_bytes())).await.unwrap()
+        self.test_store.store().run(cmd("GET").arg(key.as_bytes())).await.unwrap()
     }
 
     /// The public counters of the hour of START: rate_limit and counter.
@@ -131,10 +132,10 @@ impl Place {
     }
 }
 
-async fn start(house: &House, folder: &Path) -> Pipelines {
+async fn start(context: &ServiceContext, folder: &Path) -> Pipelines {
     let config = Config { folder: folder.to_owned(), public_quota: "api".to_owned(), ..Config::default() };
-    let pipelines = Pipelines::open(house, Live::fixed(config)).await.unwrap();
-    pipelines.start(&hob_web::Changes::detached(house));
+    let pipelines = Pipelines::open(context, Live::fixed(config)).await.unwrap();
+    pipelines.start(&hob_web::Changes::detached(context));
     pipelines
 }
 
@@ -149,7 +150,7 @@ impl Drop for Mortal {
 
 /// One of several that share a store and records.
 pub(crate) struct Node {
-    pub(crate) house: House,
+    pub(crate) context: ServiceContext,
     pub(crate) pipelines: Pipelines,
     folder: TempDir,
 }
@@ -161,21 +162,21 @@ impl Node {
 
     /// Stops as a process does that was asked to; gives its folder to whoever comes after it.
     pub(crate) async fn stop(self) -> TempDir {
-        let running = self.house.tasks.stop(LIMIT).await;
+        let running = self.context.tasks.stop(LIMIT).await;
         assert!(running.is_empty(), "{running:?} still run");
         self.folder
     }
 }
 
-pub(crate) async fn open(database: &Database) -> Records {
+pub(crate) async fn open(test_database: &TestDatabase) -> Database {
     let options = Options { connect_within: LIMIT, answer_within: LIMIT, ..Options::default() };
-    let address = database.url().parse().unwrap();
-    Records::open_with(&address, &[hob_pipeline::MIGRATIONS], options).await.unwrap()
+    let address = test_database.url().parse().unwrap();
+    Database::open_with(&address, &[hob_pipeline::MIGRATIONS], options).await.unwrap()
 }
 
 /// A strict embedded store, which refuses every key that the schema does not declare.
-pub(crate) fn embedded(layout: Layout) -> Store {
-    Store::embedded_for(Catalog::new(vec![keys::schema().clone()], layout).unwrap())
+pub(crate) fn embedded(layout: Layout) -> TestStore {
+    TestStore::embedded_for(Catalog::new(vec![keys::schema().clone()], layout).unwrap())
 }
 
 pub(crate) fn api() -> QuotaName {
@@ -210,29 +211,29 @@ macro_rules! every_place {
         mod $name {
             #[allow(unused_imports, reason = "a test may need nothing else")]
             use super::*;
-            use hob_testkit::{Database, Layout, Store, run};
+            use hob_testkit::{TestDatabase, Layout, TestStore, run};
             use $crate::support::{Place, embedded};
 
             async fn on_any_place($place: Place) $body
 
             #[test]
             fn embedded_plain() {
-                run(async { on_any_place(Place::new(embedded(Layout::Plain), Database::sqlite()).await).await });
+                run(async { on_any_place(Place::new(embedded(Layout::Plain), TestDatabase::sqlite()).await).await });
             }
 
             #[test]
             fn embedded_tagged() {
-                run(async { on_any_place(Place::new(embedded(Layout::Tagged), Database::sqlite()).await).await });
+                run(async { on_any_place(Place::new(embedded(Layout::Tagged), TestDatabase::sqlite()).await).await });
             }
 
             #[test]
             fn on_redis_and_postgres() {
-                run(async { on_any_place(Place::new(Store::redis().await, Database::postgres()).await).await });
+                run(async { on_any_place(Place::new(TestStore::redis().await, TestDatabase::postgres()).await).await });
             }
 
             #[test]
             fn on_cluster_and_postgres() {
-                run(async { on_any_place(Place::new(Store::cluster().await, Database::postgres()).await).await });
+                run(async { on_any_place(Place::new(TestStore::cluster().await, TestDatabase::postgres()).await).await });
             }
         }
     )*};

@@ -4,8 +4,8 @@ mod table;
 
 use std::fmt;
 
-use hob_house::config::SecretName;
-use hob_records::{UnixMs, column};
+use hob_database::{UnixMs, column};
+use hob_service::config::SecretName;
 use lettre::message::Mailbox;
 use serde::{Deserialize, Serialize};
 use url::Url;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hob_house::Task;
+use hob_service::Task;
 use tokio::task::JoinSet;
 
 use super::delivery::{self, Arrival, Held, Patience};
@@ -27,7 +27,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
         while let Some(Ok(channel_id)) = couriers.try_join_next() {
             busy.remove(&channel_id);
         }
-        let pause = match delivery::due_channels(alerts.records()).await {
+        let pause = match delivery::due_channels(alerts.database()).await {
             Ok(due) => {
                 for channel_id in due {
                     if busy.insert(channel_id.clone()) {
@@ -61,7 +61,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
 /// Carries all that is due for a channel.
 async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
     loop {
-        match delivery::claim(alerts.records(), &channel_id, AT_ONCE, alerts.lease()).await {
+        match delivery::claim(alerts.database(), &channel_id, AT_ONCE, alerts.lease()).await {
             Ok(held) if held.is_empty() => return channel_id,
             Ok(held) => {
                 let patience = alerts.patience();
@@ -76,7 +76,7 @@ async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
                 return channel_id;
             }
         }
-        if alerts.house.tasks.stop_token().is_cancelled() {
+        if alerts.context.tasks.stop_token().is_cancelled() {
             return channel_id;
         }
     }
@@ -85,20 +85,20 @@ async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
 /// One attempt, written down.
 pub(super) async fn carry(alerts: &Alerts, held: &Held, patience: Patience) -> Result<()> {
     let begun = Instant::now();
-    let (arrival, kind) = match channel::by_id(alerts.records(), &held.channel_id).await {
+    let (arrival, kind) = match channel::by_id(alerts.database(), &held.channel_id).await {
         Ok(Some(channel)) => (send::send(alerts, &channel, held).await, channel.spec.kind.as_str()),
         Ok(None) => (Arrival::Hopeless("the channel was removed".to_owned()), "none"),
         Err(error) => return Err(error),
     };
     let outcome = if matches!(arrival, Arrival::Delivered(_)) { "delivered" } else { "failed" };
     crate::metrics::alert_attempted(kind, outcome);
-    delivery::settle(alerts.records(), held, &arrival, begun.elapsed(), patience).await
+    delivery::settle(alerts.database(), held, &arrival, begun.elapsed(), patience).await
 }
 
 async fn forget(alerts: &Alerts) {
     let keep = alerts.config.now().keep_days.get();
     loop {
-        match delivery::forget(alerts.records(), keep).await {
+        match delivery::forget(alerts.database(), keep).await {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {

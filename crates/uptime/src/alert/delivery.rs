@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hob_records::{UnixMs, column};
+use hob_database::{UnixMs, column};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -29,7 +29,7 @@ pub enum DeliveryState {
 
 column!(DeliveryState as text);
 
-/// A delivery as it stands in the records.
+/// A delivery as it stands in the database.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub id: String,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hob_house::Task;
-use hob_records::outbox::{Consumer, Event, Replay, Start};
-use hob_records::{Records, Transaction};
+use hob_database::outbox::{Consumer, Event, Replay, Start};
+use hob_database::{Database, Transaction};
+use hob_service::Task;
 use hob_web::live::Hint;
 
 use super::delivery::{self, Key};
@@ -18,14 +18,14 @@ const AT_ONCE: u16 = 100;
 /// How soon something new is seen that nobody told of.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How long the records are left alone after they did not answer.
+/// How long the database is left alone after they did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// Takes in what is new when the hint comes, and now and then without one.
 pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
     let mut consumer = None;
     loop {
-        let pause = match round(alerts.records(), &mut consumer).await {
+        let pause = match round(alerts.database(), &mut consumer).await {
             Ok(0) => LOOK_EVERY,
             Ok(_) => {
                 alerts.entered.notify_one();
@@ -48,14 +48,14 @@ pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
 }
 
 /// Takes in what is new, and says how many events that were.
-async fn round(records: &Records, consumer: &mut Option<Consumer>) -> Result<usize> {
+async fn round(database: &Database, consumer: &mut Option<Consumer>) -> Result<usize> {
     let consumer = match consumer {
         Some(consumer) => consumer,
-        None => consumer.insert(Consumer::open(records, NAME, INCIDENTS, Start::Oldest).await?),
+        None => consumer.insert(Consumer::open(database, NAME, INCIDENTS, Start::Oldest).await?),
     };
     match consumer.next_batch(AT_ONCE).await? {
         Replay::Events(events) => {
-            take_in(records, consumer, &events).await?;
+            take_in(database, consumer, &events).await?;
             Ok(events.len())
         }
         Replay::Missed { oldest, newest } => {
@@ -67,9 +67,9 @@ async fn round(records: &Records, consumer: &mut Option<Consumer>) -> Result<usi
 }
 
 /// Several nodes may do this with the same events: a delivery is entered once, and the place only moves on.
-async fn take_in(records: &Records, consumer: &Consumer, events: &[Event]) -> Result<()> {
+async fn take_in(database: &Database, consumer: &Consumer, events: &[Event]) -> Result<()> {
     let Some(last) = events.last().map(|event| event.number) else { return Ok(()) };
-    records
+    database
         .write(|tx: Transaction| async move {
             for event in events {
                 match serde_json::from_str::<IncidentEvent>(&event.payload) {

@@ -1,6 +1,6 @@
 //! Letters: how they are written, and how the mail server gets them.
 
-use hob_house::config::Secret;
+use hob_service::config::Secret;
 use lettre::message::{Mailbox, header::ContentType};
 use lettre::transport::smtp::AsyncSmtpTransportBuilder;
 use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::column;
+use hob_database::column;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

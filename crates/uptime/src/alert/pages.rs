@@ -67,7 +67,7 @@ struct ShownAttempt {
 }
 
 async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Problem> {
-    let channels = channel::all(alerts.records()).await?;
+    let channels = channel::all(alerts.database()).await?;
     let kinds = [ChannelKind::Webhook, ChannelKind::Slack, ChannelKind::Discord, ChannelKind::Email];
     let body = Channels {
         here: "channels",
@@ -100,10 +100,10 @@ async fn show(
     Path(id): Path<ChannelId>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let channel = channel::by_id(alerts.records(), &id).await?.ok_or_else(unknown)?;
-    let page = delivery::page(alerts.records(), &id, &paging.request()?).await?;
+    let channel = channel::by_id(alerts.database(), &id).await?.ok_or_else(unknown)?;
+    let page = delivery::page(alerts.database(), &id, &paging.request()?).await?;
     let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
-    let mut attempts = delivery::attempts(alerts.records(), &ids).await?;
+    let mut attempts = delivery::attempts(alerts.database(), &ids).await?;
     let own = format!("/uptime/channels/{id}");
     let next = page.next.as_ref().map(|cursor| format!("{own}?after={cursor}"));
     let deliveries = page.rows.into_iter().map(|delivery| {
@@ -145,7 +145,7 @@ async fn add(
         secret: form.secret.trim().to_owned(),
         to: to.collect(),
     };
-    let added = view(channel::add(&alerts.house, &spec).await?)?;
+    let added = view(channel::add(&alerts.context, &spec).await?)?;
     note(&alerts, &caller, "uptime.channel.add", &added.id).await;
     Ok(Redirect::to(&format!("/uptime/channels/{}", added.id)))
 }
@@ -166,7 +166,7 @@ async fn remove(
     caller: Caller,
     Path(id): Path<ChannelId>,
 ) -> Result<Redirect, Problem> {
-    if !channel::remove(alerts.records(), &id).await? {
+    if !channel::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
     note(&alerts, &caller, "uptime.channel.remove", &id).await;

@@ -77,7 +77,7 @@ struct AttemptView {
 #[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = List<ChannelView>)))]
 async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
     // There are so few that they are one page.
-    let channels = channel::all(alerts.records()).await?;
+    let channels = channel::all(alerts.database()).await?;
     Ok(Json(List { items: channels.into_iter().map(ChannelView::from).collect(), next: None }))
 }
 
@@ -89,7 +89,7 @@ async fn add(
     caller: Caller,
     Json(spec): Json<ChannelSpec>,
 ) -> Result<(StatusCode, Json<ChannelView>), Problem> {
-    let added = view(channel::add(&alerts.house, &spec).await?)?;
+    let added = view(channel::add(&alerts.context, &spec).await?)?;
     note(&alerts, &caller, "uptime.channel.add", &added.id).await;
     Ok((StatusCode::CREATED, Json(added)))
 }
@@ -98,7 +98,7 @@ async fn add(
 #[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = ChannelView)))]
 async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<ChannelView>, Problem> {
-    let found = channel::by_id(alerts.records(), &id).await?;
+    let found = channel::by_id(alerts.database(), &id).await?;
     found.map(|channel| Json(channel.into())).ok_or_else(unknown)
 }
 
@@ -111,7 +111,7 @@ async fn edit(
     Path(id): Path<ChannelId>,
     Json(patch): Json<ChannelPatch>,
 ) -> Result<Json<ChannelView>, Problem> {
-    let edited = view(channel::edit(&alerts.house, &id, &patch).await?)?;
+    let edited = view(channel::edit(&alerts.context, &id, &patch).await?)?;
     note(&alerts, &caller, "uptime.channel.edit", &id).await;
     Ok(Json(edited))
 }
@@ -124,7 +124,7 @@ async fn remove(
     caller: Caller,
     Path(id): Path<ChannelId>,
 ) -> Result<StatusCode, Problem> {
-    if !channel::remove(alerts.records(), &id).await? {
+    if !channel::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
     note(&alerts, &caller, "uptime.channel.remove", &id).await;
@@ -147,9 +147,9 @@ async fn deliveries(
     Path(id): Path<ChannelId>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<DeliveryView>>, Problem> {
-    let page = delivery::page(alerts.records(), &id, &paging.request()?).await?;
+    let page = delivery::page(alerts.database(), &id, &paging.request()?).await?;
     let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
-    let mut attempts = delivery::attempts(alerts.records(), &ids).await?;
+    let mut attempts = delivery::attempts(alerts.database(), &ids).await?;
     let page = page.map(|delivery| {
         let own = attempts.extract_if(.., |attempt| attempt.delivery_id == delivery.id);
         let own = own.map(AttemptView::from).collect();
@@ -170,7 +170,7 @@ pub(super) fn view(written: Written) -> Result<ChannelView, Problem> {
 
 /// Writes down who did what. That it was done is not undone when this fails.
 pub(super) async fn note(alerts: &Alerts, caller: &Caller, what: &str, id: &ChannelId) {
-    if let Err(error) = Audit::new(alerts.records()).record(caller.name(), what, id.as_str()).await {
+    if let Err(error) = Audit::new(alerts.database()).record(caller.name(), what, id.as_str()).await {
         tracing::warn!(%error, what, %id, "not in the audit trail");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hob_house::config::{SecretName, SecretRefused};
+use hob_service::config::{SecretName, SecretRefused};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -46,7 +46,7 @@ async fn webhook(
     ];
     if let Some(name) = secret {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let secret = permit::for_url(&alerts.house.secrets, name, url).map_err(refused)?;
+        let secret = permit::for_url(&alerts.context.secrets, name, url).map_err(refused)?;
         let signed = signature::sign(&secret, now, &body);
         headers.push((SIGNATURE, HeaderValue::from_str(&signed).map_err(unfit)?));
     }
@@ -54,7 +54,7 @@ async fn webhook(
 }
 
 async fn chat(alerts: &Alerts, url: &SecretName, body: Vec<u8>) -> Result<Arrival, Unsent> {
-    let url = permit::webhook_url(&alerts.house.secrets, url).map_err(refused)?;
+    let url = permit::webhook_url(&alerts.context.secrets, url).map_err(refused)?;
     Ok(post(alerts, &url, &[(CONTENT_TYPE, JSON)], body).await)
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use hob_house::config::Secret;
+use hob_service::config::Secret;
 use ring::hmac;
 
 pub const HEADER: &str = "x-hob-signature";

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
-use hob_house::config::Mask;
+use hob_service::config::Mask;
 use http::HeaderMap;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use hob_house::config::SecretName;
+use hob_service::config::SecretName;
 use serde::{Deserialize, Serialize};
 use url::Url;
 use utoipa::ToSchema;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hob_records::{Query, Read, UnixMs, from_row, sql};
+use hob_database::{Query, Read, UnixMs, from_row, sql};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hob_records::{Query, Read, Records, Transaction, UnixMs, from_row, sql};
+use hob_database::{Database, Query, Read, Transaction, UnixMs, from_row, sql};
 
 use super::{DAY_MS, HOUR_MS, Latencies};
 use crate::Config;
@@ -34,22 +34,22 @@ pub(super) struct HourRow {
 from_row!(HourRow { good, bad, latencies });
 
 /// Sums up the hours and days that are over.
-pub async fn summarize(records: &Records, monitors: &[MonitorId], now: UnixMs) -> Result<()> {
+pub async fn summarize(database: &Database, monitors: &[MonitorId], now: UnixMs) -> Result<()> {
     let over = |length: i64| {
         let settled = now.minus(SETTLE).0;
         settled - settled.rem_euclid(length)
     };
     for (span, length) in [("h", HOUR_MS), ("d", DAY_MS)] {
-        let Some(mut start) = next_start(records, span, length).await? else { continue };
+        let Some(mut start) = next_start(database, span, length).await? else { continue };
         for _ in 0..MOST_HOURS {
             if start >= over(length) {
                 break;
             }
             for batch in monitors.chunks(BATCH) {
-                sum(records, span, start, length, batch).await?;
+                sum(database, span, start, length, batch).await?;
             }
             let done = sql("UPDATE uptime_summed SET until = $2 WHERE span = $1 AND until = $3");
-            records.execute(done.bind(span).bind(start + length).bind(start)).await?;
+            database.execute(done.bind(span).bind(start + length).bind(start)).await?;
             start += length;
         }
     }
@@ -57,21 +57,21 @@ pub async fn summarize(records: &Records, monitors: &[MonitorId], now: UnixMs) -
 }
 
 /// Where summing goes on: after what is summed, or with the first result there is.
-async fn next_start(records: &Records, span: &'static str, length: i64) -> Result<Option<i64>> {
+async fn next_start(database: &Database, span: &'static str, length: i64) -> Result<Option<i64>> {
     let until: Query<(i64,)> = sql("SELECT until FROM uptime_summed WHERE span = $1");
-    if let Some((until,)) = records.optional(until.bind(span)).await? {
+    if let Some((until,)) = database.optional(until.bind(span)).await? {
         return Ok(Some(until - until.rem_euclid(length)));
     }
     let first: Query<(Option<i64>,)> = sql("SELECT min(at) FROM uptime_result");
-    let (Some(first),) = records.one(first).await? else { return Ok(None) };
+    let (Some(first),) = database.one(first).await? else { return Ok(None) };
     let start = first - first.rem_euclid(length);
     let insert = sql("INSERT INTO uptime_summed (span, until) VALUES ($1, $2) ON CONFLICT DO NOTHING");
-    records.execute(insert.bind(span).bind(start)).await?;
+    database.execute(insert.bind(span).bind(start)).await?;
     Ok(Some(start))
 }
 
 async fn sum(
-    records: &Records,
+    database: &Database,
     span: &'static str,
     start: i64,
     length: i64,
@@ -92,9 +92,9 @@ async fn sum(
         let tail = "ON CONFLICT (monitor_id, span, start)
                     DO UPDATE SET good = excluded.good, bad = excluded.bad, latencies = excluded.latencies";
         tx.insert_all(head, rows, tail).await?;
-        Ok::<_, hob_records::Error>(())
+        Ok::<_, hob_database::Error>(())
     };
-    Ok(records.write_with(hob_records::Isolation::Committed, work).await?)
+    Ok(database.write_with(hob_database::Isolation::Committed, work).await?)
 }
 
 /// The results of a monitor in `from..to`.
@@ -103,7 +103,7 @@ pub(super) async fn of_results(
     monitor: &MonitorId,
     from: i64,
     to: i64,
-) -> Result<Summary, hob_records::Error> {
+) -> Result<Summary, hob_database::Error> {
     let results: Query<(u64, bool)> = sql("SELECT latency_us, error IS NULL FROM uptime_result
                                            WHERE monitor_id = $1 AND at >= $2 AND at < $3");
     let mut summary = Summary::default();
@@ -124,7 +124,7 @@ pub(super) async fn of_hours(
     monitor: &MonitorId,
     from: i64,
     to: i64,
-) -> Result<Summary, hob_records::Error> {
+) -> Result<Summary, hob_database::Error> {
     let hours: Query<HourRow> = sql("SELECT good, bad, latencies FROM uptime_summary
                                      WHERE monitor_id = $1 AND span = 'h' AND start >= $2 AND start < $3");
     let mut summary = Summary::default();
@@ -137,25 +137,25 @@ pub(super) async fn of_hours(
 }
 
 /// Forgets what was kept for long enough, in slices of time, so that nobody waits long for one.
-pub async fn trim(records: &Records, config: &Config, now: UnixMs) -> Result<()> {
+pub async fn trim(database: &Database, config: &Config, now: UnixMs) -> Result<()> {
     let before = now.minus(config.keep_results.get());
     for _ in 0..MOST_SLICES {
         let oldest: Query<(Option<UnixMs>,)> = sql("SELECT min(at) FROM uptime_result");
-        let (Some(oldest),) = records.one(oldest).await? else { break };
+        let (Some(oldest),) = database.one(oldest).await? else { break };
         if oldest >= before {
             break;
         }
         let slice = UnixMs(before.0.min(oldest.0 + HOUR_MS / 6));
-        records.execute(sql("DELETE FROM uptime_result WHERE at < $1").bind(slice)).await?;
+        database.execute(sql("DELETE FROM uptime_result WHERE at < $1").bind(slice)).await?;
     }
     for (span, keep) in [("h", config.keep_hours), ("d", config.keep_days)] {
         let old = sql("DELETE FROM uptime_summary WHERE span = $1 AND start < $2");
-        records.execute(old.bind(span).bind(now.minus(keep.get()))).await?;
+        database.execute(old.bind(span).bind(now.minus(keep.get()))).await?;
     }
     let before = now.minus(config.keep_days.get());
     let notes = sql("DELETE FROM uptime_note WHERE incident_id IN
                      (SELECT id FROM uptime_incident WHERE resolved_at < $1)");
-    records.execute(notes.bind(before)).await?;
-    records.execute(sql("DELETE FROM uptime_incident WHERE resolved_at < $1").bind(before)).await?;
+    database.execute(notes.bind(before)).await?;
+    database.execute(sql("DELETE FROM uptime_incident WHERE resolved_at < $1").bind(before)).await?;
     Ok(())
 }

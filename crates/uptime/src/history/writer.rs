@@ -1,15 +1,15 @@
-//! Results go into the records in batches, behind a bounded queue: a slow database delays no check.
+//! Results go into the database in batches, behind a bounded queue: a slow database delays no check.
 
 use std::time::Duration;
 
-use hob_house::Task;
-use hob_records::{Isolation, Records, Transaction, UnixMs, sql};
+use hob_database::{Database, Isolation, Transaction, UnixMs, sql};
+use hob_service::Task;
 use tokio::sync::mpsc;
 
 use super::{Finding, HOUR_MS};
 use crate::error::Result;
 
-/// Results that wait while the records are away: about half a minute at 3,000 checks a second.
+/// Results that wait while the database is away: about half a minute at 3,000 checks a second.
 const WAITING: usize = 100_000;
 const BATCH: usize = 4000;
 /// How long a batch gathers.
@@ -38,7 +38,7 @@ impl Intake {
 }
 
 /// Writes what waits until the task should stop, and then what is left.
-pub(crate) async fn write_results(records: &Records, waiting: &mut Waiting, task: &Task) {
+pub(crate) async fn write_results(database: &Database, waiting: &mut Waiting, task: &Task) {
     let mut batch = Vec::new();
     loop {
         let stopping = task.stopping();
@@ -61,10 +61,10 @@ pub(crate) async fn write_results(records: &Records, waiting: &mut Waiting, task
                 }
             }
         }
-        match write(records, &batch).await {
+        match write(database, &batch).await {
             Ok(()) => batch.clear(),
             Err(error) => {
-                tracing::warn!(%error, results = batch.len(), "results wait for the records");
+                tracing::warn!(%error, results = batch.len(), "results wait for the database");
                 if stopping || !task.pause(AFTER_FAILURE).await {
                     return;
                 }
@@ -75,7 +75,7 @@ pub(crate) async fn write_results(records: &Records, waiting: &mut Waiting, task
 }
 
 /// Writes results; those that are there already stay as they are.
-pub async fn write(records: &Records, batch: &[Finding]) -> Result<()> {
+pub async fn write(database: &Database, batch: &[Finding]) -> Result<()> {
     let work = |tx: Transaction| async move {
         let mut rows = Vec::with_capacity(batch.len());
         for Finding { monitor, at, fence, state, latency_us, error } in batch {
@@ -87,7 +87,7 @@ pub async fn write(records: &Records, batch: &[Finding]) -> Result<()> {
         let oldest = batch.iter().map(|finding| finding.at.0).min().unwrap_or(i64::MAX);
         let again = sql("UPDATE uptime_summed SET until = $1 WHERE until > $1");
         tx.execute(again.bind(UnixMs(oldest - oldest.rem_euclid(HOUR_MS)))).await?;
-        Ok::<_, hob_records::Error>(())
+        Ok::<_, hob_database::Error>(())
     };
-    Ok(records.write_with(Isolation::Committed, work).await?)
+    Ok(database.write_with(Isolation::Committed, work).await?)
 }

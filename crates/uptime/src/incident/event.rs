@@ -1,7 +1,7 @@
 //! What the outbox tells of incidents; alerts follow from it.
 
-use hob_records::outbox::Topic;
-use hob_records::{Transaction, UnixMs};
+use hob_database::outbox::Topic;
+use hob_database::{Transaction, UnixMs};
 use serde::{Deserialize, Serialize};
 
 use super::{Incident, Resolution};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::{Keyset, Kind, Page, PageRequest, Query, Read, UnixMs, column, from_row, sql};
+use hob_database::{Keyset, Kind, Page, PageRequest, Query, Read, UnixMs, column, from_row, sql};
 
 use crate::error::Result;
 use crate::keys::MonitorId;

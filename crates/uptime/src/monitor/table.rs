@@ -1,7 +1,7 @@
-//! Monitors in the records (U8).
+//! Monitors in the database (U8).
 
-use hob_records::{Keyset, Kind as ColumnKind, PageRequest};
-use hob_records::{Page, Query, Read, Records, Transaction, UnixMs, column, from_row, sql};
+use hob_database::{Database, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
+use hob_database::{Keyset, Kind as ColumnKind, PageRequest};
 
 use super::{Monitor, MonitorSpec};
 use crate::check::Kind;
@@ -51,12 +51,12 @@ impl Row {
 }
 
 /// All monitors, page by page: there may be more than one answer should hold.
-pub async fn all(records: &Records) -> Result<Vec<Monitor>> {
+pub async fn all(database: &Database) -> Result<Vec<Monitor>> {
     let mut monitors = Vec::new();
     let mut request = PageRequest::first(PAGE);
     loop {
         let select = sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE TRUE");
-        let Page { rows, next } = records.page(select, &BY_ID, &request).await?;
+        let Page { rows, next } = database.page(select, &BY_ID, &request).await?;
         for row in rows {
             // One that cannot be read, perhaps of a later version, must not stop all others.
             match Row::monitor(row) {
@@ -89,10 +89,10 @@ pub async fn by_token(on: &impl Read, token: &str) -> Result<Option<Monitor>> {
 }
 
 /// Adds a monitor; `None` if the id is taken.
-pub async fn add(records: &Records, id: &MonitorId, spec: &MonitorSpec) -> Result<Option<Monitor>> {
+pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Option<Monitor>> {
     let text = &written(spec);
     let token = &(spec.kind == Kind::Heartbeat).then(new_token);
-    records
+    database
         .write(|tx| async move {
             let insert =
                 sql("INSERT INTO uptime_monitor (id, generation, spec, token, created_at, changed_at)
@@ -125,8 +125,8 @@ pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Resul
 }
 
 /// Removes a monitor with its incidents and summaries; whether there was one. Its single results go with their time.
-pub async fn remove(records: &Records, id: &MonitorId) -> Result<bool> {
-    records
+pub async fn remove(database: &Database, id: &MonitorId) -> Result<bool> {
+    database
         .write(|tx| async move {
             for statement in [
                 "DELETE FROM uptime_note WHERE incident_id IN (SELECT id FROM uptime_incident WHERE monitor_id = $1)",

@@ -79,10 +79,10 @@ pub(super) async fn show(
 ) -> Result<Page, Problem> {
     let monitor = known(&uptime, &id).await?;
     let row = uptime.row(&monitor).await?;
-    let (records, period) = (uptime.records(), over.period);
-    let points = history::points(records, &monitor.id, period, now()).await?;
-    let downtime = history::availability(records, std::slice::from_ref(&monitor.id), now()).await?;
-    let results = history::latest(records, &monitor.id, 20).await?;
+    let (database, period) = (uptime.database(), over.period);
+    let points = history::points(database, &monitor.id, period, now()).await?;
+    let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now()).await?;
+    let results = history::latest(database, &monitor.id, 20).await?;
     let incidents = downtime.incidents(&monitor.id).iter().take(20);
     let body = Detail {
         topic: topic(&monitor.id),

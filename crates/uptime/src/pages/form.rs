@@ -340,9 +340,9 @@ impl Written {
     }
 
     fn dns_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        let records = ["A", "AAAA", "CNAME", "MX", "NS", "TXT"];
+        let database = ["A", "AAAA", "CNAME", "MX", "NS", "TXT"];
         vec![
-            Field::choice("record", "Record", choices(&records)).value(&self.record),
+            Field::choice("record", "Record", choices(&database)).value(&self.record),
             Field::lines("expected", "Expected answers")
                 .value(&self.expected)
                 .hint("One a line; any answer will do if empty")

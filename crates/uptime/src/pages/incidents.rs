@@ -54,7 +54,7 @@ pub(super) async fn list(
     State(uptime): State<Uptime>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let page = incident::newest(uptime.records(), &Filter::All, &paging.request()?).await?;
+    let page = incident::newest(uptime.database(), &Filter::All, &paging.request()?).await?;
     let monitors = uptime.monitors();
     let name = |incident: &Incident| {
         let monitor = monitors.iter().find(|monitor| monitor.id == incident.monitor_id);
@@ -76,9 +76,9 @@ pub(super) async fn show(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Page, Problem> {
-    let incident = incident::by_id(uptime.records(), &id).await?;
+    let incident = incident::by_id(uptime.database(), &id).await?;
     let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
-    let notes = incident::notes(uptime.records(), &id).await?;
+    let notes = incident::notes(uptime.database(), &id).await?;
     let monitor = uptime.monitor(&incident.monitor_id).await?;
     let name = monitor.map_or_else(|| incident.monitor_id.to_string(), |monitor| monitor.spec.name.clone());
     let may_write = console.may(&MAY_WRITE);
@@ -122,7 +122,7 @@ pub(super) async fn acknowledge(
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
     use incident::Acknowledged;
-    match incident::acknowledge(uptime.records(), &id, caller.name()).await? {
+    match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
         Acknowledged::Unknown => return Err(Problem::not_found("incident")),
         Acknowledged::Already(_) => {}
         Acknowledged::Acknowledged(incident) => {
@@ -148,7 +148,7 @@ pub(super) async fn annotate(
     if text.is_empty() || text.len() > LONGEST_NOTE {
         return Err(Problem::invalid("text", format!("has 1 to {LONGEST_NOTE} bytes")));
     }
-    let added = incident::annotate(uptime.records(), &id, caller.name(), text).await?;
+    let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
     uptime.tell_pages(None);
     Ok(Redirect::to(&format!("/uptime/incidents/{id}")))

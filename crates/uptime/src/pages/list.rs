@@ -58,8 +58,8 @@ pub(super) async fn show(
     let (page, next) = wanted.page(&monitors, &board)?;
     let rows = uptime.rows(&board, &page).await?;
     let ids: Vec<MonitorId> = page.iter().map(|monitor| monitor.id.clone()).collect();
-    // Without the records, everything that is known now is shown all the same.
-    let downtime = history::availability(uptime.records(), &ids, now()).await.ok();
+    // Without the database, everything that is known now is shown all the same.
+    let downtime = history::availability(uptime.database(), &ids, now()).await.ok();
     let tally = board.tally(&monitors);
     let counts = Stands::ALL.into_iter().map(|state| (super::word(state), Quantity::count(tally.of(state))));
     let body = Dashboard {

@@ -33,7 +33,7 @@ struct Shown {
 }
 
 pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Result<Page, Problem> {
-    let windows = maintenance::all(uptime.records()).await?;
+    let windows = maintenance::all(uptime.database()).await?;
     let body = Windows {
         here: "maintenance",
         windows: windows.iter().map(Shown::new).collect(),

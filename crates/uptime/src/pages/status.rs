@@ -9,7 +9,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use hob_web::look::{Badge, Escaped, Icon, Markup, Tone};
 use hob_web::{Problem, Query, Time};
 use parking_lot::Mutex;
@@ -127,7 +127,7 @@ async fn faces(uptime: &Uptime) -> Result<Arc<Faces>, Problem> {
         uptime.monitors().iter().filter(|monitor| monitor.spec.published).cloned().collect();
     let ids: Vec<MonitorId> = published.iter().map(|monitor| monitor.id.clone()).collect();
     let board = uptime.board().await?;
-    let downtime = history::availability(uptime.records(), &ids, now()).await?;
+    let downtime = history::availability(uptime.database(), &ids, now()).await?;
     let (title, windows) = (uptime.config().status_title.clone(), uptime.windows());
     let sight = Sight { title, published, windows, board, downtime, now: now() };
     let faces = Arc::new(Faces { html: sight.html(1)?, rss: sight.rss(), sight });

@@ -26,7 +26,7 @@ impl Probe {
                 own = resolver_at(server)?;
                 &own
             }
-            None => self.inner.names.records()?,
+            None => self.inner.names.database()?,
         };
         let mut name = Name::from_utf8(&check.name)
             .map_err(|_| Failure::new(FailureClass::Misconfigured, "not a name that DNS knows"))?;

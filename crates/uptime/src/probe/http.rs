@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hob_house::config::Mask;
+use hob_service::config::Mask;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};

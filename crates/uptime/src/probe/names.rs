@@ -31,12 +31,12 @@ pub(super) struct Names {
     /// Remembers what it was told.
     addresses: Option<TokioResolver>,
     /// Asks every time.
-    records: Option<TokioResolver>,
+    database: Option<TokioResolver>,
 }
 
 impl Names {
     pub(super) fn new(server: Option<SocketAddr>) -> Self {
-        Self { addresses: open(server, remembering), records: open(server, fresh) }
+        Self { addresses: open(server, remembering), database: open(server, fresh) }
     }
 
     /// The addresses of a host that may be looked at. A host that is written as an address is taken as it is.
@@ -70,8 +70,8 @@ impl Names {
     }
 
     /// What asks for records without remembering them.
-    pub(super) fn records(&self) -> Result<&TokioResolver, Failure> {
-        self.records.as_ref().ok_or_else(no_resolver)
+    pub(super) fn database(&self) -> Result<&TokioResolver, Failure> {
+        self.database.as_ref().ok_or_else(no_resolver)
     }
 }
 

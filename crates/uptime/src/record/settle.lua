@@ -1,4 +1,4 @@
--- Take note that a change is in the records.
+-- Take note that a change is in the database.
 -- KEYS  1 unsettled hash · 2 incident hash
 -- ARGV  id, fence of the change, '1' if somebody is told of the incident
 -- Returns {'settled'} · {'already'}

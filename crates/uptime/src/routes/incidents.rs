@@ -38,7 +38,7 @@ pub(super) async fn list(
         None if wanted.open => Filter::Open,
         None => Filter::All,
     };
-    let page = incident::newest(uptime.records(), &filter, &paging.request()?).await?;
+    let page = incident::newest(uptime.database(), &filter, &paging.request()?).await?;
     Ok(Json(List::from(page.map(|incident| IncidentView::new(incident, Vec::new())))))
 }
 
@@ -49,9 +49,9 @@ pub(super) async fn show(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Json<IncidentView>, Problem> {
-    let incident = incident::by_id(uptime.records(), &id).await?;
+    let incident = incident::by_id(uptime.database(), &id).await?;
     let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
-    let notes = incident::notes(uptime.records(), &id).await?;
+    let notes = incident::notes(uptime.database(), &id).await?;
     Ok(Json(IncidentView::new(incident, notes)))
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn acknowledge(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<IncidentView>, Problem> {
-    match incident::acknowledge(uptime.records(), &id, caller.name()).await? {
+    match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
         Acknowledged::Acknowledged(incident) => {
             uptime.note(&caller, "uptime.incident.acknowledge", &id).await;
             uptime.tell_pages(Some(&incident.monitor_id));
@@ -95,7 +95,7 @@ pub(super) async fn annotate(
     if text.is_empty() || text.len() > LONGEST_NOTE {
         return Err(Problem::invalid("text", format!("has 1 to {LONGEST_NOTE} bytes")));
     }
-    let added = incident::annotate(uptime.records(), &id, caller.name(), text).await?;
+    let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     let note = added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
     uptime.tell_pages(None);
     Ok((StatusCode::CREATED, Json(NoteView::new(note))))

@@ -11,7 +11,7 @@ use crate::uptime::Uptime;
 /// Windows that are not long over, the latest first.
 #[utoipa::path(get, path = "/api/v1/uptime/maintenance", responses((status = 200, body = List<Maintenance>)))]
 pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Maintenance>>, Problem> {
-    Ok(Json(List { items: maintenance::all(uptime.records()).await?, next: None }))
+    Ok(Json(List { items: maintenance::all(uptime.database()).await?, next: None }))
 }
 
 /// Adds a window.

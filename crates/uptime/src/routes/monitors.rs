@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_records::PageRequest;
+use hob_database::PageRequest;
 use hob_web::{Caller, Json, List, Path, Problem, Query};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -251,15 +251,15 @@ pub(super) async fn history(
     Query(over): Query<Over>,
 ) -> Result<Json<HistoryView>, Problem> {
     let monitor = known(&uptime, &id).await?;
-    let (records, now) = (uptime.records(), now());
-    let points = history::points(records, &monitor.id, over.period, now).await?;
-    let downtime = history::availability(records, std::slice::from_ref(&monitor.id), now).await?;
+    let (database, now) = (uptime.database(), now());
+    let points = history::points(database, &monitor.id, over.period, now).await?;
+    let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now).await?;
     Ok(Json(HistoryView {
         period: over.period,
         uptime: UptimeView::new(&downtime, &monitor),
         whole: points.whole,
         points: points.points,
-        results: history::latest(records, &monitor.id, 100).await?,
+        results: history::latest(database, &monitor.id, 100).await?,
     }))
 }
 

@@ -1,6 +1,6 @@
 //! What clients of the API see.
 
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use hob_web::Time;
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hob_hot::epoch::Outcome;
-use hob_hot::{Clock, Hot, cmd};
-use hob_testkit::{Needs, TestHouse};
+use hob_store::epoch::Outcome;
+use hob_store::{Clock, Store, cmd};
+use hob_testkit::{Needs, TestContext};
 use hob_uptime::Schedule;
 use hob_uptime::check::{FailureClass, Kind, Observation, Outcome as Seen, Phases};
 use hob_uptime::keys::MonitorId;
@@ -23,37 +23,37 @@ pub(crate) const START: Duration = Duration::from_secs(1_705_305_600);
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Bench {
-    pub(crate) house: TestHouse,
+    pub(crate) context: TestContext,
     pub(crate) clock: Clock,
     pub(crate) schedule: Schedule,
 }
 
 impl Bench {
-    pub(crate) async fn new(house: TestHouse) -> Self {
+    pub(crate) async fn new(context: TestContext) -> Self {
         let clock = Clock::driven(START);
-        let schedule = Schedule::new(&house.hot.with_clock(clock.clone()), house.layout).unwrap();
-        schedule.open(&house.records, GRACE).await.unwrap();
-        Self { house, clock, schedule }
+        let schedule = Schedule::new(&context.store.with_clock(clock.clone()), context.layout).unwrap();
+        schedule.open(&context.database, GRACE).await.unwrap();
+        Self { context, clock, schedule }
     }
 
-    pub(crate) fn hot(&self) -> &Hot {
-        &self.house.hot
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
     }
 
     /// Another node's view of the same schedule.
     pub(crate) async fn another(&self) -> Schedule {
-        let hot = self.house.hot.with_clock(self.clock.clone());
-        let schedule = Schedule::new(&hot, self.house.layout).unwrap();
-        schedule.open(&self.house.records, GRACE).await.unwrap();
+        let store = self.context.store.with_clock(self.clock.clone());
+        let schedule = Schedule::new(&store, self.context.layout).unwrap();
+        schedule.open(&self.context.database, GRACE).await.unwrap();
         schedule
     }
 
-    /// A monitor in the records and in the schedule, due now.
+    /// A monitor in the database and in the schedule, due now.
     pub(crate) async fn add(&self, id: &str, with: impl FnOnce(&mut MonitorSpec)) -> Monitor {
         let mut spec = MonitorSpec::new(id, Kind::Tcp, "127.0.0.1:1");
         with(&mut spec);
         let id = MonitorId::new(id).unwrap();
-        let monitor = monitor::add(&self.house.records, &id, &spec).await.unwrap().expect("a free id");
+        let monitor = monitor::add(&self.context.database, &id, &spec).await.unwrap().expect("a free id");
         self.plan(&monitor).await;
         monitor
     }
@@ -92,7 +92,7 @@ impl Bench {
     /// Waits for the monitor's turn, and records a result.
     pub(crate) async fn turn(&self, monitor: &Monitor, observation: &Observation) -> Option<Unsettled> {
         let due: f64 = self
-            .hot()
+            .store()
             .run(
                 cmd("ZSCORE")
                     .arg(self.schedule.keys().schedule(self.schedule.shard_of(&monitor.id)))
@@ -108,15 +108,15 @@ impl Bench {
     }
 
     pub(crate) async fn hash(&self, key: impl AsRef<[u8]>) -> HashMap<String, String> {
-        self.hot().run(cmd("HGETALL").arg(key.as_ref())).await.unwrap()
+        self.store().run(cmd("HGETALL").arg(key.as_ref())).await.unwrap()
     }
 
     pub(crate) async fn get(&self, key: impl AsRef<[u8]>) -> Option<String> {
-        self.hot().run(cmd("GET").arg(key.as_ref())).await.unwrap()
+        self.store().run(cmd("GET").arg(key.as_ref())).await.unwrap()
     }
 
     pub(crate) async fn ttl_s(&self, key: impl AsRef<[u8]>) -> i64 {
-        let ms: i64 = self.hot().run(cmd("PTTL").arg(key.as_ref())).await.unwrap();
+        let ms: i64 = self.store().run(cmd("PTTL").arg(key.as_ref())).await.unwrap();
         if ms < 0 { ms } else { ms / 1000 }
     }
 
@@ -140,7 +140,7 @@ pub(crate) async fn claim_all(schedule: &Schedule) -> Claims {
 pub(crate) fn done<T>(outcome: Outcome<T>) -> T {
     match outcome {
         Outcome::Done(answer) => answer,
-        Outcome::Lost { found } => panic!("hot state is lost, found {found:?}"),
+        Outcome::Lost { found } => panic!("the store is lost, found {found:?}"),
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hob_hot::epoch::Outcome;
-use hob_testkit::{Layout, TestHouse, budget};
+use hob_store::epoch::Outcome;
+use hob_testkit::{Layout, TestContext, budget};
 use hob_uptime::incident::{self, News};
 use hob_uptime::monitor::{self, Edited, Monitor, MonitorSpec};
 use hob_uptime::record::{Entry, Recorded};
@@ -57,7 +57,7 @@ struct Model {
 
 impl Model {
     async fn new(layout: Layout) -> Self {
-        let bench = Bench::new(TestHouse::embedded(NEEDS, layout).await).await;
+        let bench = Bench::new(TestContext::embedded(NEEDS, layout).await).await;
         let mut monitors = BTreeMap::new();
         for n in 0..4 {
             let id = format!("m{n}");
@@ -102,14 +102,14 @@ impl Model {
             }
             Act::Delete(which) if self.monitors.len() > 2 => {
                 if let Some(monitor) = self.pick(*which) {
-                    monitor::remove(&self.bench.house.records, &monitor.id).await.unwrap();
+                    monitor::remove(&self.bench.context.database, &monitor.id).await.unwrap();
                     self.bench.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
                     self.monitors.remove(monitor.id.as_str());
                 }
             }
             Act::Delete(_) => {}
             Act::Flush => {
-                self.bench.house.store().flush_all().await;
+                self.bench.context.test_store().flush_all().await;
                 self.rebuild().await;
             }
         }
@@ -117,7 +117,7 @@ impl Model {
 
     async fn edit(&mut self, monitor: &Monitor, spec: MonitorSpec) {
         let (id, spec) = (&monitor.id, &spec);
-        let edited = self.bench.house.records.write(|tx| async move {
+        let edited = self.bench.context.database.write(|tx| async move {
             let edited = monitor::edit(&tx, id, spec).await?;
             if let Edited::Edited(monitor) = &edited
                 && monitor.spec.paused
@@ -138,8 +138,8 @@ impl Model {
     async fn rebuild(&self) {
         for shard in self.bench.schedule.shards() {
             if let Outcome::Lost { .. } = self.bench.schedule.claim(shard, 0).await.unwrap() {
-                let records = &self.bench.house.records;
-                self.bench.schedule.rebuild(records, shard, GRACE).await.unwrap();
+                let database = &self.bench.context.database;
+                self.bench.schedule.rebuild(database, shard, GRACE).await.unwrap();
             }
         }
     }
@@ -175,14 +175,15 @@ impl Model {
             assert!(allowed(claim.standing.state, entry.standing.state), "{claim:?} to {:?}", entry.standing);
             self.recorded.insert(id.to_owned(), claim.fence.get());
             if let Some(change) = entry.unsettled() {
-                let told =
-                    incident::settle(&self.bench.house.records, &monitor, &change, News::Yes).await.unwrap();
+                let told = incident::settle(&self.bench.context.database, &monitor, &change, News::Yes)
+                    .await
+                    .unwrap();
                 self.bench.schedule.settle(&change, told).await.unwrap();
             }
         }
     }
 
-    /// After long enough without accidents every monitor is checked again, and the records say the same as hot state.
+    /// After long enough without accidents every monitor is checked again, and the database says the same as the store.
     async fn settle(&mut self) {
         self.rebuild().await;
         self.bench.clock.advance(Duration::from_secs(120));
@@ -192,7 +193,7 @@ impl Model {
         let active = self.monitors.values().filter(|monitor| !monitor.spec.paused);
         let active: Vec<String> = active.map(|monitor| monitor.id.to_string()).collect();
         assert_eq!(ids, active, "nobody is lost, nobody is there twice");
-        let open = incident::open(&self.bench.house.records).await.unwrap();
+        let open = incident::open(&self.bench.context.database).await.unwrap();
         for claim in claimed {
             let is_open = open.iter().any(|incident| incident.monitor_id == claim.id);
             assert_eq!(claim.standing.is_down(), is_open, "{claim:?}");

@@ -1,10 +1,10 @@
-//! U9: hot state that is lost comes back from the records.
+//! U9: the store that is lost comes back from the database.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hob_hot::epoch::Outcome;
-use hob_testkit::every_house;
+use hob_store::epoch::Outcome;
+use hob_testkit::every_service;
 use hob_uptime::incident::{self, News};
 use hob_uptime::record::Entry;
 use hob_uptime::state::{Standing, State};
@@ -14,27 +14,27 @@ use crate::bench::{Bench, GRACE, NEEDS, bad, good};
 async fn rebuild(bench: &Bench) {
     for shard in bench.schedule.shards() {
         if let Outcome::Lost { .. } = bench.schedule.claim(shard, 0).await.unwrap() {
-            bench.schedule.rebuild(&bench.house.records, shard, GRACE).await.unwrap();
+            bench.schedule.rebuild(&bench.context.database, shard, GRACE).await.unwrap();
         }
     }
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// U9
-    async fn who_was_down_is_down_and_nobody_is_up_before_a_check_says_so(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn who_was_down_is_down_and_nobody_is_up_before_a_check_says_so(context: TestContext) {
+        let bench = Bench::new(context).await;
         let up = bench.add("up", |_| {}).await;
         bench.turn(&up, &good()).await;
         let down = bench.add("down", |spec| spec.retries = 0).await;
         let opened = bench.turn(&down, &bad()).await.expect("a change");
-        let told = incident::settle(&bench.house.records, &down, &opened, News::Yes).await.unwrap();
+        let told = incident::settle(&bench.context.database, &down, &opened, News::Yes).await.unwrap();
         bench.schedule.settle(&opened, told).await.unwrap();
         let incident = bench.hash(bench.schedule.keys().incident(&down.id)).await;
         let last_fence = opened.fence;
 
-        bench.house.store().flush_all().await;
+        bench.context.test_store().flush_all().await;
         rebuild(&bench).await;
         assert_eq!(bench.hash(bench.schedule.keys().incident(&down.id)).await, incident);
         bench.clock.advance(Duration::from_secs(61));
@@ -46,17 +46,17 @@ every_house! {
 
         let (_, change) = bench.record(&down, &claims[0], &bad()).await;
         assert_eq!(change, None, "no second incident");
-        assert_eq!(incident::open(&bench.house.records).await.unwrap().len(), 1);
+        assert_eq!(incident::open(&bench.context.database).await.unwrap().len(), 1);
     }
 
     /// U9
-    async fn a_result_from_before_the_loss_is_refused(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_result_from_before_the_loss_is_refused(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
         let late = good();
         let entry = Entry::judge(&monitor, &claim, &late, claim.claimed_ms);
-        bench.house.store().flush_all().await;
+        bench.context.test_store().flush_all().await;
         assert!(matches!(bench.schedule.record(&entry).await.unwrap(), Outcome::Lost { found: None }));
         rebuild(&bench).await;
         let refused = bench.schedule.record(&entry).await.unwrap();
@@ -64,12 +64,12 @@ every_house! {
     }
 
     /// U9
-    async fn the_first_checks_after_a_cold_start_are_spread_over_one_interval(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn the_first_checks_after_a_cold_start_are_spread_over_one_interval(context: TestContext) {
+        let bench = Bench::new(context).await;
         for n in 0..60 {
             bench.add(&format!("m{n}"), |_| {}).await;
         }
-        bench.house.store().flush_all().await;
+        bench.context.test_store().flush_all().await;
         rebuild(&bench).await;
         let mut seen = HashSet::new();
         for _ in 0..6 {
@@ -83,33 +83,33 @@ every_house! {
     }
 
     /// U9
-    async fn what_another_node_has_rebuilt_is_taken_up(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn what_another_node_has_rebuilt_is_taken_up(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let other = bench.another().await;
-        bench.house.store().flush_all().await;
+        bench.context.test_store().flush_all().await;
         rebuild(&bench).await;
         let shard = other.shard_of(&monitor.id);
         let Outcome::Lost { found: Some(_) } = other.claim(shard, 10).await.unwrap() else { panic!("lost") };
-        other.rebuild(&bench.house.records, shard, GRACE).await.unwrap();
+        other.rebuild(&bench.context.database, shard, GRACE).await.unwrap();
         bench.clock.advance(Duration::from_secs(61));
         let Outcome::Done(claims) = other.claim(shard, 10).await.unwrap() else { panic!("claims") };
         assert_eq!(claims.claims[0].standing, Standing::NEW);
     }
 
     /// U9
-    async fn two_nodes_that_rebuild_at_once_agree(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn two_nodes_that_rebuild_at_once_agree(context: TestContext) {
+        let bench = Bench::new(context).await;
         for n in 0..20 {
             bench.add(&format!("m{n}"), |_| {}).await;
         }
         let other = bench.another().await;
-        bench.house.store().flush_all().await;
-        let records = &bench.house.records;
+        bench.context.test_store().flush_all().await;
+        let database = &bench.context.database;
         for shard in bench.schedule.shards() {
             let (mine, others) = tokio::join!(
-                bench.schedule.rebuild(records, shard, GRACE),
-                other.rebuild(records, shard, GRACE)
+                bench.schedule.rebuild(database, shard, GRACE),
+                other.rebuild(database, shard, GRACE)
             );
             mine.unwrap();
             others.unwrap();

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use hob_testkit::every_house;
+use hob_testkit::every_service;
 use hob_uptime::record::Told;
 use hob_uptime::state::Change;
 
 use crate::bench::{Bench, NEEDS, bad, good, hopeless};
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// U2
-    async fn a_success_is_the_last_known_good_result(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_success_is_the_last_known_good_result(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.interval_s = 600).await;
         assert_eq!(bench.turn(&monitor, &good()).await, None);
         let key = bench.schedule.keys().status(&monitor.id);
@@ -26,8 +26,8 @@ every_house! {
     }
 
     /// U2
-    async fn a_failure_leaves_the_last_success_in_place(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_failure_leaves_the_last_success_in_place(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         bench.turn(&monitor, &good()).await;
         let key = bench.schedule.keys().status(&monitor.id);
@@ -45,8 +45,8 @@ every_house! {
     }
 
     /// U4 U5
-    async fn retries_are_counted_before_anything_is_down(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn retries_are_counted_before_anything_is_down(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (2, 3)).await;
         let keys = bench.schedule.keys();
         for count in ["1", "2"] {
@@ -63,8 +63,8 @@ every_house! {
     }
 
     /// U4
-    async fn a_retry_delay_beyond_300_s_does_not_reset_the_count(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_retry_delay_beyond_300_s_does_not_reset_the_count(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (1, 1200)).await;
         bench.turn(&monitor, &bad()).await;
         assert!(bench.ttl_s(bench.schedule.keys().retry(&monitor.id)).await > 1200);
@@ -72,8 +72,8 @@ every_house! {
     }
 
     /// U3
-    async fn the_incident_exists_exactly_while_the_monitor_is_down(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn the_incident_exists_exactly_while_the_monitor_is_down(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| (spec.retries, spec.recoveries) = (1, 2)).await;
         let key = bench.schedule.keys().incident(&monitor.id);
         bench.turn(&monitor, &bad()).await;
@@ -95,16 +95,16 @@ every_house! {
     }
 
     /// U5
-    async fn what_a_retry_cannot_mend_is_down_at_once(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn what_a_retry_cannot_mend_is_down_at_once(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.retries = 5).await;
         assert!(bench.turn(&monitor, &hopeless()).await.is_some());
         assert_eq!(bench.hash(bench.schedule.keys().incident(&monitor.id)).await["failure_count"], "1");
     }
 
     /// U8
-    async fn a_change_waits_until_the_records_have_it_and_no_other_overtakes_it(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_change_waits_until_the_database_has_it_and_no_other_overtakes_it(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.retries = 0).await;
         let shard = bench.schedule.shard_of(&monitor.id);
         let opened = bench.turn(&monitor, &bad()).await.expect("a change");
@@ -119,8 +119,8 @@ every_house! {
     }
 
     /// U2
-    async fn what_is_kept_of_a_monitor_is_bounded(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn what_is_kept_of_a_monitor_is_bounded(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.interval_s = 1).await;
         for _ in 0..35 {
             bench.turn(&monitor, &good()).await;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hob_hot::cmd;
-use hob_testkit::every_house;
+use hob_store::cmd;
+use hob_testkit::every_service;
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::{self, Edited};
 use hob_uptime::record::{Recorded, Refusal};
@@ -12,12 +12,12 @@ use hob_uptime::schedule::{Leaving, Planned};
 
 use crate::bench::{Bench, GRACE, NEEDS, bad, claim_all, done, good};
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// U1
-    async fn only_what_is_due_is_claimed(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn only_what_is_due_is_claimed(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
         assert_eq!((&claim.id, claim.generation), (&monitor.id, monitor.generation));
@@ -30,14 +30,14 @@ every_house! {
     }
 
     /// U1
-    async fn scores_are_unix_seconds_on_the_monitors_own_grid(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn scores_are_unix_seconds_on_the_monitors_own_grid(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.interval_s = 30).await;
         let mut due = Vec::new();
         for _ in 0..3 {
             bench.turn(&monitor, &good()).await;
             let key = bench.schedule.keys().schedule(bench.schedule.shard_of(&monitor.id));
-            let score: f64 = bench.hot().run(cmd("ZSCORE").arg(&key).arg("m1")).await.unwrap();
+            let score: f64 = bench.store().run(cmd("ZSCORE").arg(&key).arg("m1")).await.unwrap();
             due.push(score);
         }
         assert!((due[0] - bench.now_s() as f64).abs() < 120.0, "{due:?}");
@@ -45,8 +45,8 @@ every_house! {
     }
 
     /// U1
-    async fn a_dead_workers_monitor_is_claimed_again_and_its_late_result_is_refused(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_dead_workers_monitor_is_claimed_again_and_its_late_result_is_refused(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let dead = bench.claim_one().await;
         bench.clock.advance(monitor.timeout() + GRACE - Duration::from_millis(1));
@@ -61,8 +61,8 @@ every_house! {
     }
 
     /// U1
-    async fn a_result_counts_once(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_result_counts_once(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
         assert_eq!(bench.record(&monitor, &claim, &good()).await.0, Recorded::Recorded);
@@ -70,8 +70,8 @@ every_house! {
     }
 
     /// U1
-    async fn many_workers_never_claim_the_same(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn many_workers_never_claim_the_same(context: TestContext) {
+        let bench = Bench::new(context).await;
         for n in 0..40 {
             bench.add(&format!("m{n}"), |_| {}).await;
         }
@@ -85,32 +85,32 @@ every_house! {
     }
 
     /// U1
-    async fn an_id_that_somebody_made_up_is_dropped(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn an_id_that_somebody_made_up_is_dropped(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let shard = bench.schedule.shard_of(&monitor.id);
         let key = bench.schedule.keys().schedule(shard);
-        bench.house.store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg("nobody").clone()).await;
+        bench.context.test_store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg("nobody").clone()).await;
         let claims = done(bench.schedule.claim(shard, 10).await.unwrap());
         assert_eq!((claims.claims.len(), claims.dropped), (1, vec!["nobody".to_owned()]));
-        let left: u64 = bench.hot().run(cmd("ZCARD").arg(&key)).await.unwrap();
+        let left: u64 = bench.store().run(cmd("ZCARD").arg(&key)).await.unwrap();
         assert_eq!(left, 0);
     }
 
     /// U1
-    async fn a_monitor_that_lost_its_turn_is_added_again(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_monitor_that_lost_its_turn_is_added_again(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let key = bench.schedule.keys().schedule(bench.schedule.shard_of(&monitor.id));
         assert_eq!(bench.plan(&monitor).await, Planned::Already);
-        bench.house.store().as_outsider(cmd("ZREM").arg(&key).arg("m1").clone()).await;
+        bench.context.test_store().as_outsider(cmd("ZREM").arg(&key).arg("m1").clone()).await;
         assert_eq!(bench.plan(&monitor).await, Planned::Readded);
         assert_eq!(bench.claim_one().await.id, monitor.id);
     }
 
     /// U1
-    async fn what_was_deleted_stays_deleted(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn what_was_deleted_stays_deleted(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.retries = 0).await;
         bench.turn(&monitor, &bad()).await;
         bench.clock.advance(Duration::from_secs(61));
@@ -125,12 +125,12 @@ every_house! {
     }
 
     /// U1
-    async fn what_is_added_again_under_an_old_id_is_another_monitor(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn what_is_added_again_under_an_old_id_is_another_monitor(context: TestContext) {
+        let bench = Bench::new(context).await;
         let old = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
-        // Hot state hears nothing of the deletion.
-        monitor::remove(&bench.house.records, &old.id).await.unwrap();
+        // The store hears nothing of the deletion.
+        monitor::remove(&bench.context.database, &old.id).await.unwrap();
         tokio::time::sleep(Duration::from_millis(2)).await;
         let new = bench.add("m1", |_| {}).await;
         assert!(new.generation > old.generation);
@@ -139,14 +139,14 @@ every_house! {
     }
 
     /// U1
-    async fn a_check_of_an_earlier_edition_does_not_count(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_check_of_an_earlier_edition_does_not_count(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
         let (id, mut spec) = (&monitor.id, monitor.spec.clone());
         spec.target = "127.0.0.1:2".to_owned();
         let spec = &spec;
-        let edited = bench.house.records.write(|tx| async move { monitor::edit(&tx, id, spec).await });
+        let edited = bench.context.database.write(|tx| async move { monitor::edit(&tx, id, spec).await });
         let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
         assert_eq!(bench.plan(&edited).await, Planned::Planned);
         assert_eq!(bench.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
@@ -157,8 +157,8 @@ every_house! {
     }
 
     /// U1
-    async fn who_checks_now_takes_the_claim_of_who_was_checking(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn who_checks_now_takes_the_claim_of_who_was_checking(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let slow = bench.claim_one().await;
         let now = done(bench.schedule.seize(&monitor.id).await.unwrap()).expect("a claim");
@@ -169,8 +169,8 @@ every_house! {
     }
 
     /// U1
-    async fn a_claim_that_is_given_back_is_taken_again(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_claim_that_is_given_back_is_taken_again(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         let claim = bench.claim_one().await;
         bench.schedule.release(&claim, claim.claimed_ms + 2000).await.unwrap();
@@ -181,8 +181,8 @@ every_house! {
     }
 
     /// U1
-    async fn a_clock_that_runs_backwards_changes_nothing(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_clock_that_runs_backwards_changes_nothing(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |_| {}).await;
         bench.clock.advance(Duration::from_secs(100));
         let claim = bench.claim_one().await;

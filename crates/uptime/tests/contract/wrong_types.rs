@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use hob_hot::cmd;
-use hob_hot::epoch::Outcome;
-use hob_house::Live;
 use hob_schema::Key;
-use hob_testkit::every_house;
+use hob_service::Live;
+use hob_store::cmd;
+use hob_store::epoch::Outcome;
+use hob_testkit::every_service;
 use hob_uptime::check::Kind;
 use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::record::{Recorded, Told};
@@ -20,14 +20,14 @@ use crate::bench::{Bench, GRACE, NEEDS, bad, good};
 
 /// Replaces a key by a string or, where it is one, by a list.
 async fn spoil(bench: &Bench, key: &Key) {
-    let kind: String = bench.hot().run(cmd("TYPE").arg(key).clone()).await.unwrap();
-    let store = bench.house.store();
-    store.as_outsider(cmd("DEL").arg(key).clone()).await;
+    let kind: String = bench.store().run(cmd("TYPE").arg(key).clone()).await.unwrap();
+    let test_store = bench.context.test_store();
+    test_store.as_outsider(cmd("DEL").arg(key).clone()).await;
     let spoil = match kind.as_str() {
         "string" => cmd("RPUSH").arg(key).arg("x").clone(),
         _ => cmd("SET").arg(key).arg("x").clone(),
     };
-    store.as_outsider(spoil).await;
+    test_store.as_outsider(spoil).await;
 }
 
 /// Plans and checks a monitor as a node does: what it finds lost on the way it rebuilds.
@@ -48,17 +48,17 @@ async fn check_again(bench: &Bench, monitor: &Monitor) {
             assert_eq!(recorded, Recorded::Recorded);
             return;
         }
-        schedule.rebuild(&bench.house.records, shard, GRACE).await.unwrap();
+        schedule.rebuild(&bench.context.database, shard, GRACE).await.unwrap();
     }
     panic!("the shard stays lost");
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
     /// U2 U3 U4
-    async fn the_next_result_writes_views_of_the_wrong_type_again(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn the_next_result_writes_views_of_the_wrong_type_again(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.retries = 1).await;
         let keys = bench.schedule.keys();
         let [status, incident, retry] =
@@ -89,8 +89,8 @@ every_house! {
     }
 
     /// U1 U7
-    async fn a_shared_key_of_the_wrong_type_comes_back(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_shared_key_of_the_wrong_type_comes_back(context: TestContext) {
+        let bench = Bench::new(context).await;
         let monitor = bench.add("m1", |spec| spec.retries = 0).await;
         let shard = bench.schedule.shard_of(&monitor.id);
         let keys = bench.schedule.keys().clone();
@@ -106,7 +106,7 @@ every_house! {
                     3 => drop(bench.schedule.unsettled(shard).await.unwrap()),
                     4 => drop(bench.schedule.now_ms(shard).await.unwrap()),
                     5 => bench.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap(),
-                    _ => bench.schedule.rebuild(&bench.house.records, shard, GRACE).await.unwrap(),
+                    _ => bench.schedule.rebuild(&bench.context.database, shard, GRACE).await.unwrap(),
                 }
                 check_again(&bench, &monitor).await;
                 assert_eq!(bench.schedule.board().await.unwrap().state(&monitor), State::Up);
@@ -115,15 +115,15 @@ every_house! {
     }
 
     /// U1 U7
-    async fn a_standing_that_cannot_be_read_stops_no_other_monitor(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_standing_that_cannot_be_read_stops_no_other_monitor(context: TestContext) {
+        let bench = Bench::new(context).await;
         let (spoilt, other) = (bench.add("m1", |_| {}).await, bench.add("m2", |_| {}).await);
         let standing = |monitor: &Monitor| {
             bench.schedule.keys().standing(bench.schedule.shard_of(&monitor.id))
         };
         for text in ["x", "1 2 3", "1 15000 0 0 x"] {
             let spoil = cmd("HSET").arg(standing(&spoilt)).arg("m1").arg(text).clone();
-            bench.house.store().as_outsider(spoil).await;
+            bench.context.test_store().as_outsider(spoil).await;
             let claims = bench.claim().await;
             assert!(claims.iter().any(|claim| claim.id == other.id), "{text}: {claims:?}");
             // The reconciler plans whom nobody knows any more.
@@ -142,10 +142,10 @@ every_house! {
     }
 
     /// U7
-    async fn a_view_of_the_wrong_type_hides_no_other_monitor(house: TestHouse) {
-        let bench = Bench::new(house).await;
+    async fn a_view_of_the_wrong_type_hides_no_other_monitor(context: TestContext) {
+        let bench = Bench::new(context).await;
         let config = Config { concurrency: 0, ..Config::default() };
-        let uptime = Uptime::open(bench.house.house(), Live::fixed(config)).await.unwrap();
+        let uptime = Uptime::open(bench.context.context(), Live::fixed(config)).await.unwrap();
         let mut ids = Vec::new();
         for (name, kind, target) in [("a", Kind::Tcp, "127.0.0.1:1"), ("b", Kind::Heartbeat, "")] {
             match uptime.add(None, &MonitorSpec::new(name, kind, target)).await.unwrap() {
@@ -160,7 +160,7 @@ every_house! {
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].state, rows[0].status.clone()), (State::Pending, Default::default()));
         // Seen once, it is gone.
-        let kind: String = bench.hot().run(cmd("TYPE").arg(keys.status(&ids[0])).clone()).await.unwrap();
+        let kind: String = bench.store().run(cmd("TYPE").arg(keys.status(&ids[0])).clone()).await.unwrap();
         assert_eq!(kind, "none");
 
         // A job can still say that it ended.
@@ -169,7 +169,7 @@ every_house! {
             let begun = keys.begun(&ids[1]);
             match value {
                 None => spoil(&bench, &begun).await,
-                Some(text) => bench.house.store().as_outsider(cmd("SET").arg(&begun).arg(text).clone()).await,
+                Some(text) => bench.context.test_store().as_outsider(cmd("SET").arg(&begun).arg(text).clone()).await,
             }
             assert!(uptime.signal(heartbeat.token.as_deref().unwrap(), Signal::Done).await.unwrap());
             assert_eq!(bench.get(&begun).await, None);

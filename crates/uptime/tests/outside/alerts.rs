@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hob_house::config::{Live, Secret, Secrets, SecretsConfig};
-use hob_house::{House, Period, SecretRef};
-use hob_records::outbox::{Event, Relay, Retention};
-use hob_records::{Query, Read as _, sql};
-use hob_testkit::{Database, LIMIT, Layout, Needs, Store, TestApp, TestHouse, every_database, wait_for};
+use hob_database::outbox::{Event, Relay, Retention};
+use hob_database::{Query, Read as _, sql};
+use hob_service::config::{Live, Secret, Secrets, SecretsConfig};
+use hob_service::{Period, SecretRef, ServiceContext};
+use hob_testkit::{
+    LIMIT, Layout, Needs, TestApp, TestContext, TestDatabase, TestStore, every_database, wait_for,
+};
 use hob_uptime::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{INCIDENTS, IncidentEvent, What};
 use hob_uptime::probe::{Limits, Probe};
@@ -33,16 +35,16 @@ const SECRET: &str = "s3cret-that-nobody-sees";
 
 /// A house with secrets, and a configuration that does not keep a test waiting.
 struct Office {
-    house: House,
+    context: ServiceContext,
     config: Config,
     folder: tempfile::TempDir,
     secrets: Vec<(String, SecretRef)>,
-    test: TestHouse,
+    test: TestContext,
 }
 
 impl Office {
-    async fn new(database: Database) -> Self {
-        let test = TestHouse::over(NEEDS, Store::embedded(Layout::Plain), database).await;
+    async fn new(test_database: TestDatabase) -> Self {
+        let test = TestContext::over(NEEDS, TestStore::embedded(Layout::Plain), test_database).await;
         let config = Config {
             alert_pause: Period::from_millis(10),
             alert_timeout: Period::from_secs(20),
@@ -50,7 +52,7 @@ impl Office {
             ..Config::default()
         };
         let folder = tempfile::tempdir().unwrap();
-        let mut office = Self { house: test.house().clone(), config, folder, secrets: Vec::new(), test };
+        let mut office = Self { context: test.context().clone(), config, folder, secrets: Vec::new(), test };
         office.keep("hook", SECRET);
         office
     }
@@ -62,7 +64,7 @@ impl Office {
         self.secrets.push((name.to_owned(), SecretRef::File(path)));
         let bound = |place: &SecretRef| entry(place.clone(), &["uptime"], &["127.0.0.1"]);
         let listed = self.secrets.iter().map(|(name, place)| (name.parse().unwrap(), bound(place)));
-        self.house.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
+        self.context.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
     }
 
     /// Sends letters through this server.
@@ -73,24 +75,24 @@ impl Office {
     }
 
     fn alerts(&self) -> Alerts {
-        self.alerts_in(&self.house)
+        self.alerts_in(&self.context)
     }
 
-    fn alerts_in(&self, house: &House) -> Alerts {
-        let probe = Probe::new(Limits::default(), self.house.secrets.clone());
-        Alerts::new(house, &probe, Live::fixed(self.config.clone()))
+    fn alerts_in(&self, context: &ServiceContext) -> Alerts {
+        let probe = Probe::new(Limits::default(), self.context.secrets.clone());
+        Alerts::new(context, &probe, Live::fixed(self.config.clone()))
     }
 
     /// Takes in and carries from now on.
     fn start(&self) {
-        let web = Web::open(&self.house, Live::fixed(hob_web::Config::default())).unwrap();
+        let web = Web::open(&self.context, Live::fixed(hob_web::Config::default())).unwrap();
         self.alerts().start(web.changes());
     }
 
     /// Adds a channel, and answers with its id.
     async fn channel(&self, spec: Value) -> String {
         let spec = serde_json::from_value(spec).unwrap();
-        match channel::add(&self.house, &spec).await.unwrap() {
+        match channel::add(&self.context, &spec).await.unwrap() {
             channel::Written::Written(channel) => channel.id.to_string(),
             refused => panic!("{refused:?}"),
         }
@@ -110,9 +112,9 @@ impl Office {
         let payload = &serde_json::to_string(event).unwrap();
         let incident = event.incident.as_str();
         let emit =
-            |tx: hob_records::Transaction| async move { tx.emit(INCIDENTS, incident, payload.as_str()) };
-        self.house.records.write(emit).await.unwrap();
-        let mut relay = Relay::new(&self.house.records, Retention::default());
+            |tx: hob_database::Transaction| async move { tx.emit(INCIDENTS, incident, payload.as_str()) };
+        self.context.database.write(emit).await.unwrap();
+        let mut relay = Relay::new(&self.context.database, Retention::default());
         relay.turn(async |_: Vec<Event>| Ok::<(), String>(())).await.unwrap();
         relay.release().await.unwrap();
     }
@@ -121,7 +123,7 @@ impl Office {
     async fn deliveries(&self) -> Vec<(String, String, u32)> {
         let all: Query<(String, String, u32)> =
             sql("SELECT id, state, attempts FROM uptime_delivery ORDER BY id");
-        self.house.records.all(all).await.unwrap()
+        self.context.database.all(all).await.unwrap()
     }
 
     /// Waits until a single delivery stands like this.
@@ -173,8 +175,8 @@ async fn black_hole() -> Target {
 
 every_database! {
     /// U9: whatever is said twice is told once, and can be checked to be from us.
-    async fn an_incident_is_told_once_and_signed(database: Database) {
-        let office = Office::new(database).await;
+    async fn an_incident_is_told_once_and_signed(test_database: TestDatabase) {
+        let office = Office::new(test_database).await;
         let target = Target::saying(|_| answer(200, "", "")).await;
         let id = office.webhook("Operations", &target).await;
         // By its id and by its name is still one channel.
@@ -195,8 +197,8 @@ every_database! {
     }
 
     /// U9: failures are tried again, and every attempt is there to be looked at.
-    async fn a_channel_that_recovers_is_told_after_all(database: Database) {
-        let office = Office::new(database).await;
+    async fn a_channel_that_recovers_is_told_after_all(test_database: TestDatabase) {
+        let office = Office::new(test_database).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&tries);
         let target = Target::saying(move |_| match count.fetch_add(1, Ordering::SeqCst) {
@@ -212,14 +214,14 @@ every_database! {
             sql("SELECT number, delivered, message FROM uptime_attempt ORDER BY number");
         let expected = [(1, false, "status 500"), (2, false, "status 500"), (3, true, "status 204")];
         let expected = expected.map(|(number, delivered, message)| (number, delivered, message.to_owned()));
-        assert_eq!(office.house.records.all(tries).await.unwrap(), expected);
+        assert_eq!(office.context.database.all(tries).await.unwrap(), expected);
         let keys: Vec<_> = target.heard().iter().map(|request| header(request, "idempotency-key").unwrap().to_owned()).collect();
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
 
     /// U9: what a channel is told of an incident has an order, also while the channel does not work.
-    async fn the_end_of_an_incident_does_not_overtake_its_beginning(database: Database) {
-        let office = Office::new(database).await;
+    async fn the_end_of_an_incident_does_not_overtake_its_beginning(test_database: TestDatabase) {
+        let office = Office::new(test_database).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let target = Target::saying(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
             0 | 1 => answer(500, "", ""),
@@ -242,8 +244,8 @@ every_database! {
     }
 
     /// U9: retries are bounded.
-    async fn a_channel_that_never_works_is_given_up(database: Database) {
-        let mut office = Office::new(database).await;
+    async fn a_channel_that_never_works_is_given_up(test_database: TestDatabase) {
+        let mut office = Office::new(test_database).await;
         office.config.alert_attempts = 3;
         let target = Target::saying(|_| answer(503, "", "")).await;
         let id = office.webhook("Operations", &target).await;
@@ -254,8 +256,8 @@ every_database! {
     }
 
     /// U9: a node that dies in the middle is followed by another, under the same key.
-    async fn a_delivery_outlives_the_node_that_carried_it(database: Database) {
-        let mut office = Office::new(database).await;
+    async fn a_delivery_outlives_the_node_that_carried_it(test_database: TestDatabase) {
+        let mut office = Office::new(test_database).await;
         office.config.alert_timeout = Period::from_millis(500);
         let visits = Arc::new(AtomicUsize::new(0));
         let keys: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -279,7 +281,7 @@ every_database! {
 
         let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let first = office.test.another_node().await;
-        let first = House { secrets: office.house.secrets.clone(), ..first };
+        let first = ServiceContext { secrets: office.context.secrets.clone(), ..first };
         let alerts = office.alerts_in(&first);
         let web = Web::open(&first, Live::fixed(hob_web::Config::default())).unwrap();
         doomed.spawn(async move {
@@ -301,16 +303,16 @@ every_database! {
     }
 
     /// A channel that is gone is told nothing, and nobody waits for it.
-    async fn what_waits_for_a_removed_channel_ends(database: Database) {
-        let mut office = Office::new(database).await;
+    async fn what_waits_for_a_removed_channel_ends(test_database: TestDatabase) {
+        let mut office = Office::new(test_database).await;
         office.config.alert_pause = Period::from_secs(1000);
         let target = Target::saying(|_| answer(500, "", "")).await;
         let id = office.webhook("Operations", &target).await;
         office.open("i1", &[&id]).await;
         office.start();
         office.ends("waiting", 1).await;
-        assert!(channel::remove(&office.house.records, &id.as_str().into()).await.unwrap());
-        office.house.records.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
+        assert!(channel::remove(&office.context.database, &id.as_str().into()).await.unwrap());
+        office.context.database.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
         office.ends("failed", 2).await;
         assert_eq!(target.visits(), 1);
     }
@@ -320,7 +322,7 @@ every_database! {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_hole_delays_no_other_channel() {
     const INCIDENTS: usize = 20;
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     office.config.alert_timeout = Period::from_secs(600);
     let hole = black_hole().await;
     let good = Target::saying(|_| answer(200, "", "")).await;
@@ -342,17 +344,17 @@ async fn a_black_hole_delays_no_other_channel() {
 /// U5 U6 U9: from a target that breaks to the people who hear of it, and that it is over.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_told_and_so_is_its_end() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let status = Arc::new(AtomicUsize::new(503));
     let now = Arc::clone(&status);
     let target =
         Target::saying(move |_| answer(u16::try_from(now.load(Ordering::SeqCst)).unwrap(), "", "")).await;
     let hook = Target::saying(|_| answer(200, "", "")).await;
 
-    let uptime = Uptime::open(&house, Live::fixed(Config::default())).await.unwrap();
-    let app = TestApp::start(&house, uptime.routes()).await;
+    let uptime = Uptime::open(&context, Live::fixed(Config::default())).await.unwrap();
+    let app = TestApp::start(&context, uptime.routes()).await;
     uptime.start(app.web().changes());
-    let relay = Relay::new(&house.records, Retention::default());
+    let relay = Relay::new(&context.database, Retention::default());
     tokio::spawn(relay.run(async |_: Vec<Event>| Ok::<(), String>(()), std::future::pending()));
 
     let channel = json!({"name": "Operations", "kind": "webhook", "url": hook.url("/")});
@@ -375,7 +377,7 @@ async fn an_outage_is_told_and_so_is_its_end() {
 
 #[tokio::test]
 async fn slack_and_discord_are_posted_to_where_a_secret_says() {
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     let target = Target::saying(|_| answer(200, "", "ok")).await;
     office.keep("slack_url", &target.url("/slack/T0/s3cret"));
     office.keep("discord_url", &target.url("/discord/s3cret"));
@@ -399,7 +401,7 @@ async fn slack_and_discord_are_posted_to_where_a_secret_says() {
 
 #[tokio::test]
 async fn a_letter_reaches_all_recipients() {
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     let server = MailServer::start(Security::None).await;
     office.send_through(&format!("smtp://{}", server.address));
     office.config.mail_from = "Hob <hob@status.example>".to_owned();
@@ -423,7 +425,7 @@ async fn a_letter_reaches_all_recipients() {
 /// Letters go through TLS where they are asked to, or not at all.
 #[tokio::test]
 async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     let authority = Authority::new();
     let acceptor = || authority.acceptor(Flaw::None, &[]);
     let roots = office.folder.path().join("roots.pem");
@@ -458,7 +460,7 @@ async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
 
 #[tokio::test]
 async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     for (address, told) in
         [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is none")]
     {
@@ -473,12 +475,12 @@ async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
 }
 
 async fn app(office: &Office) -> TestApp {
-    TestApp::start(&office.house, office.alerts().routes()).await
+    TestApp::start(&office.context, office.alerts().routes()).await
 }
 
 #[tokio::test]
 async fn channels_are_added_changed_and_removed() {
-    let office = Office::new(Database::sqlite()).await;
+    let office = Office::new(TestDatabase::sqlite()).await;
     let app = app(&office).await;
     let path = "/api/v1/uptime/channels";
     let added =
@@ -512,7 +514,7 @@ async fn channels_are_added_changed_and_removed() {
 
 #[tokio::test]
 async fn a_test_is_sent_at_once_and_only_once() {
-    let office = Office::new(Database::sqlite()).await;
+    let office = Office::new(TestDatabase::sqlite()).await;
     let target = Target::saying(|_| answer(418, "", "")).await;
     let id = office.webhook("Ops", &target).await;
     let app = app(&office).await;
@@ -536,7 +538,7 @@ async fn a_test_is_sent_at_once_and_only_once() {
 
 #[tokio::test]
 async fn a_channel_can_be_added_and_tried_from_the_console() {
-    let office = Office::new(Database::sqlite()).await;
+    let office = Office::new(TestDatabase::sqlite()).await;
     let target = Target::saying(|_| answer(200, "", "")).await;
     let app = app(&office).await;
     let empty = app.get("/uptime/channels").await;
@@ -573,14 +575,14 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
+async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
         tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
     let _guard = tracing::subscriber::set_default(subscriber.finish());
 
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     let target = Target::saying(|_| answer(403, "", "")).await;
     office.keep("slack_url", &target.url(&format!("/{SECRET}")));
     office.keep("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
@@ -618,7 +620,7 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_records() {
 
 #[tokio::test]
 async fn a_slow_answer_is_an_attempt_that_failed() {
-    let mut office = Office::new(Database::sqlite()).await;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
     office.config.alert_timeout = Period::from_millis(200);
     let hole = black_hole().await;
     let id = office.webhook("Hole", &hole).await;

@@ -1,7 +1,7 @@
 //! Badges: pictures for strangers.
 
-use hob_house::{Live, SecretRef};
-use hob_testkit::{Layout, TestApp, TestHouse};
+use hob_service::{Live, SecretRef};
+use hob_testkit::{Layout, TestApp, TestContext};
 use hob_uptime::check::Kind;
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::MonitorSpec;
@@ -15,9 +15,9 @@ const TOKEN: &str = "correct horse battery staple";
 
 #[tokio::test]
 async fn a_badge_shows_what_was_published_and_nothing_else() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let target = Target::raw(|stream| async { drop(stream) }).await;
-    let uptime = Uptime::open(&house, Live::fixed(Config::default())).await.unwrap();
+    let uptime = Uptime::open(&context, Live::fixed(Config::default())).await.unwrap();
     for (id, published) in [("shown", true), ("hidden", false)] {
         let spec = MonitorSpec { published, ..MonitorSpec::new(id, Kind::Tcp, &target.address.to_string()) };
         let id = MonitorId::new(id).unwrap();
@@ -28,7 +28,7 @@ async fn a_badge_shows_what_was_published_and_nothing_else() {
     let path = folder.path().join("token");
     std::fs::write(&path, TOKEN).unwrap();
     let config = hob_web::Config { admin_token: Some(SecretRef::File(path)), ..hob_web::Config::default() };
-    let mut app = TestApp::configured(&house, Live::fixed(config), |_| uptime.routes()).await;
+    let mut app = TestApp::configured(&context, Live::fixed(config), |_| uptime.routes()).await;
 
     for (fact, told) in [("status", "status: up"), ("uptime", "uptime 30 d: 100.00 %"), ("latency", " ms")] {
         let badge = app.get(&format!("/badge/shown/{fact}.svg")).await;

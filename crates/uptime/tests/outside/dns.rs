@@ -27,8 +27,8 @@ impl Drop for NameServer {
 }
 
 impl NameServer {
-    /// Answers the nth question about a name with what `records` says; none at all is a name that does not exist.
-    async fn start(records: impl Fn(usize, &str, RecordType) -> Vec<RData> + Send + 'static) -> Self {
+    /// Answers the nth question about a name with what `database` says; none at all is a name that does not exist.
+    async fn start(database: impl Fn(usize, &str, RecordType) -> Vec<RData> + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let questions = Arc::new(AtomicUsize::new(0));
@@ -38,7 +38,7 @@ impl NameServer {
             while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
                 let Ok(question) = Message::from_vec(&buffer[..length]) else { continue };
                 let nth = count.fetch_add(1, Ordering::SeqCst);
-                let reply = reply(&question, |name, kind| records(nth, name, kind));
+                let reply = reply(&question, |name, kind| database(nth, name, kind));
                 let _ = socket.send_to(&reply.to_vec().unwrap(), from).await;
             }
         });
@@ -46,11 +46,11 @@ impl NameServer {
     }
 }
 
-fn reply(question: &Message, records: impl Fn(&str, RecordType) -> Vec<RData>) -> Message {
+fn reply(question: &Message, database: impl Fn(&str, RecordType) -> Vec<RData>) -> Message {
     let mut reply = Message::response(question.metadata.id, OpCode::Query);
     let query = question.queries[0].clone();
     let name = query.name().clone();
-    let found = records(name.to_utf8().trim_end_matches('.'), query.query_type());
+    let found = database(name.to_utf8().trim_end_matches('.'), query.query_type());
     if found.is_empty() {
         reply.metadata.response_code = ResponseCode::NXDomain;
     }

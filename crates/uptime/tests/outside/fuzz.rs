@@ -1,7 +1,7 @@
 //! Monitors and assertions that are nearly right, or made to exhaust their reader: each is read or refused in bounded
 //! time and memory.
 
-use hob_house::config::Secrets;
+use hob_service::config::Secrets;
 use hob_testkit::fuzz;
 use hob_uptime::apply::{Others, Plan};
 use hob_uptime::check::Kind;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use hob_house::config::{Live, Secrets};
+use hob_service::config::{Live, Secrets};
 use hob_uptime::probe::{Limits, Probe};
 use http_body_util::Full;
 use hyper::body::Bytes;

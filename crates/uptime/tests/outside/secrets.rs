@@ -1,8 +1,8 @@
 //! Secrets are sent to their hosts by their systems, and to nobody else.
 
-use hob_house::SecretRef;
-use hob_house::config::{Hosts, Live, SecretEntry, Secrets, SecretsConfig};
-use hob_testkit::{Layout, TestApp, TestHouse};
+use hob_service::SecretRef;
+use hob_service::config::{Hosts, Live, SecretEntry, Secrets, SecretsConfig};
+use hob_testkit::{Layout, TestApp, TestContext};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, Uptime};
 use hob_web::Service as _;
@@ -116,12 +116,12 @@ async fn an_answer_that_repeats_the_secret_does_not_show_it() {
     }
 }
 
-async fn app(secrets: Secrets) -> (TestHouse, TestApp) {
-    let test = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let house = hob_house::House { secrets, ..test.house().clone() };
+async fn app(secrets: Secrets) -> (TestContext, TestApp) {
+    let test = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let context = hob_service::ServiceContext { secrets, ..test.context().clone() };
     let uptime =
-        Uptime::open(&house, Live::fixed(Config { concurrency: 0, ..Config::default() })).await.unwrap();
-    let app = TestApp::start(&house, uptime.routes()).await;
+        Uptime::open(&context, Live::fixed(Config { concurrency: 0, ..Config::default() })).await.unwrap();
+    let app = TestApp::start(&context, uptime.routes()).await;
     (test, app)
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hob_house::config::Secrets;
+use hob_service::config::Secrets;
 use hob_testkit::LIMIT;
 use hob_uptime::assertion::Assertion;
 use hob_uptime::check::{Check, Observation, Outcome};

@@ -1,20 +1,20 @@
 //! The API over the wire: what it answers, and what it refuses.
 
-use hob_testkit::{LIMIT, Layout, TestHouse, wait_for};
+use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 
 use crate::target::{NEEDS, Service, Target};
 
-async fn service() -> (TestHouse, Service) {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let service = Service::start(&house).await;
-    (house, service)
+async fn service() -> (TestContext, Service) {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let service = Service::start(&context).await;
+    (context, service)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_monitor_is_added_changed_paused_and_removed() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let (app, target) = (&service.app, Target::start().await);
     let id = service.watch(&target, json!({"tags": ["eu"], "group": "Web"})).await;
     let path = format!("/api/v1/uptime/monitors/{id}");
@@ -38,7 +38,7 @@ async fn a_monitor_is_added_changed_paused_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_now_tells_phases_and_every_assertion() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let target = Target::start().await;
     let assertions = json!({"assertions": ["status == 200", "json $.ok == false"], "interval_s": 3600});
     let id = service.watch(&target, assertions).await;
@@ -53,7 +53,7 @@ async fn a_check_now_tells_phases_and_every_assertion() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_named_field_by_field() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let wrong = json!({"name": "x", "kind": "http", "target": "gopher://x", "interval_s": 0, "assertions": ["latency <"]});
     let refused = service.app.post("/api/v1/uptime/monitors", &wrong).await;
     assert_eq!(refused.status, 422);
@@ -73,7 +73,7 @@ async fn what_is_wrong_is_named_field_by_field() {
 /// U7
 #[tokio::test(flavor = "multi_thread")]
 async fn the_list_is_searched_filtered_and_paged() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     for n in 0..7 {
         let spec = json!({"name": format!("Shop {n}"), "kind": "tcp", "target": "127.0.0.1:1", "paused": true,
                           "tags": [if n % 2 == 0 { "even" } else { "odd" }]});
@@ -98,7 +98,7 @@ async fn the_list_is_searched_filtered_and_paged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_heard_and_missed() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let spec = json!({"name": "Backup", "kind": "heartbeat", "interval_s": 1, "heartbeat": {"grace_s": 1}});
     let added: Value = service.app.post("/api/v1/uptime/monitors", &spec).await.json();
     let (id, path) =
@@ -118,7 +118,7 @@ async fn a_job_is_heard_and_missed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_incident_is_acknowledged_and_annotated() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let target = Target::start().await;
     target.answer_with(503);
     service.watch(&target, json!({"retries": 0})).await;
@@ -134,7 +134,7 @@ async fn an_incident_is_acknowledged_and_annotated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_in_a_maintenance_window_is_told_to_nobody() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let target = Target::start().await;
     let now = i64::try_from(
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(),
@@ -155,7 +155,7 @@ async fn a_failure_in_a_maintenance_window_is_told_to_nobody() {
 /// The API document names every operation, and no two schemas share a name.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_is_documented_without_clashes() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let routes = service.uptime.routes();
     assert_eq!(routes.clashes(), [] as [String; 0]);
     assert!(routes.document().paths.paths.contains_key("/api/v1/uptime/monitors/{id}/history"));

@@ -2,7 +2,7 @@
 //! public sees.
 
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestHouse, Window, wait_for};
+use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestContext, Window, wait_for};
 
 use crate::target::{NEEDS, Service, Target};
 
@@ -35,8 +35,8 @@ async fn wait_to_see(client: &Client, selector: &str, words: &str) {
 /// U7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let (target, service) = (Target::start().await, Service::start(&house).await);
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let (target, service) = (Target::start().await, Service::start(&context).await);
     let browser = Browser::start();
     let client = browser.open(Window::default()).await;
     client.goto(&service.app.url("/uptime/new")).await.unwrap();
@@ -79,8 +79,8 @@ async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
 /// U9: somebody wants to know whether a channel works, and sees that it does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_channel_is_added_and_its_test_is_seen_to_arrive() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let (hook, service) = (Target::start().await, Service::start(&house).await);
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let (hook, service) = (Target::start().await, Service::start(&context).await);
     let browser = Browser::start();
     let client = browser.open(Window::default()).await;
     client.goto(&service.app.url("/uptime/channels")).await.unwrap();

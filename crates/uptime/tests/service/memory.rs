@@ -1,7 +1,7 @@
 //! U9: how much memory monitors take.
 
-use hob_hot::cmd;
-use hob_testkit::{LIMIT, TestHouse, wait_for};
+use hob_store::cmd;
+use hob_testkit::{LIMIT, TestContext, wait_for};
 use serde_json::json;
 
 use crate::target::{NEEDS, Service, Target};
@@ -9,8 +9,8 @@ use crate::target::{NEEDS, Service, Target};
 /// U9
 #[tokio::test(flavor = "multi_thread")]
 async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
-    let house = TestHouse::redis(NEEDS).await;
-    let (target, service) = (Target::start().await, Service::start(&house).await);
+    let context = TestContext::redis(NEEDS).await;
+    let (target, service) = (Target::start().await, Service::start(&context).await);
     for n in 0..40 {
         let assertions = if n % 4 == 0 { json!(["status == 418"]) } else { json!([]) };
         service
@@ -28,10 +28,10 @@ async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
     .await;
     let estimate = service.uptime.measure_footprint().await.unwrap();
     let mut exact = 0;
-    let keys: Vec<String> = house.hot.run(cmd("KEYS").arg("monitor:*")).await.unwrap();
+    let keys: Vec<String> = context.store.run(cmd("KEYS").arg("monitor:*")).await.unwrap();
     for key in keys {
         let bytes: u64 =
-            house.hot.run(cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0)).await.unwrap();
+            context.store.run(cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0)).await.unwrap();
         exact += bytes;
     }
     let off = estimate.bytes.abs_diff(exact);

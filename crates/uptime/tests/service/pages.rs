@@ -1,20 +1,20 @@
 //! The pages, as they are without JavaScript.
 
-use hob_testkit::{LIMIT, Layout, TestHouse, wait_for};
+use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
 use serde_json::json;
 
 use crate::target::{NEEDS, Service, Target};
 
-async fn service() -> (TestHouse, Service) {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let service = Service::start(&house).await;
-    (house, service)
+async fn service() -> (TestContext, Service) {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let service = Service::start(&context).await;
+    (context, service)
 }
 
 /// U7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_monitor_is_added_and_edited_by_form_and_shown() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let (app, target) = (&service.app, Target::start().await);
     assert!(app.get("/uptime").await.text().contains("No monitors yet"));
     let fields = [
@@ -51,7 +51,7 @@ async fn a_monitor_is_added_and_edited_by_form_and_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_that_is_wrong_comes_back_with_what_was_written_and_what_is_wrong() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let fields = [("name", "Shop"), ("kind", "tcp"), ("target", "nowhere"), ("assertions", "latency <")];
     let refused = service.app.submit("/uptime/new", &fields).await;
     assert_eq!(refused.status, 422);
@@ -62,7 +62,7 @@ async fn a_form_that_is_wrong_comes_back_with_what_was_written_and_what_is_wrong
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_incident_is_shown_taken_care_of_and_annotated() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let target = Target::start().await;
     target.answer_with(503);
     service.watch(&target, json!({"retries": 0})).await;
@@ -80,7 +80,7 @@ async fn an_incident_is_shown_taken_care_of_and_annotated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn maintenance_is_planned_by_form() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let app = &service.app;
     let fields =
         [("title", "Move"), ("covers", "eu, us"), ("from", "2030-01-01T10:00"), ("to", "2030-01-01T11:30")];
@@ -93,14 +93,14 @@ async fn maintenance_is_planned_by_form() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_page_shows_what_was_published_and_nothing_else() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     let target = Target::start().await;
     service.watch(&target, json!({"name": "Internal", "group": "Secret"})).await;
     let id = service.watch(&target, json!({"name": "Website", "published": true, "retries": 0})).await;
     service.wait_for_state(&id, "UP").await;
     target.answer_with(500);
     service.wait_for_state(&id, "DOWN").await;
-    // The incident is in the records a moment after the state is in hot state.
+    // The incident is in the database a moment after the state is in the store.
     wait_for("the public to know", LIMIT, async || {
         service.app.get("/status").await.text().contains("is down since")
     })
@@ -119,7 +119,7 @@ async fn the_status_page_shows_what_was_published_and_nothing_else() {
 /// However much is published, a page is bounded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_page_of_many_systems_has_several_pages() {
-    let (_house, service) = service().await;
+    let (_context, service) = service().await;
     for n in 0..101 {
         let monitor = json!({"name": format!("System {n:03}"), "kind": "tcp", "target": "127.0.0.1:1",
                              "interval_s": 3600, "published": true});

@@ -4,7 +4,7 @@ use hob_web::Service as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
-use hob_house::{House, Live, Period};
+use hob_service::{Live, Period, ServiceContext};
 use hob_testkit::{LIMIT, Needs, TestApp, wait_for};
 use hob_uptime::{Config, Uptime};
 use serde::Deserialize;
@@ -65,13 +65,13 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) async fn start(house: &House) -> Self {
-        Self::configured(house, Config { grace: Period::from_secs(1), ..Config::default() }).await
+    pub(crate) async fn start(context: &ServiceContext) -> Self {
+        Self::configured(context, Config { grace: Period::from_secs(1), ..Config::default() }).await
     }
 
-    pub(crate) async fn configured(house: &House, config: Config) -> Self {
-        let uptime = Uptime::open(house, Live::fixed(config)).await.unwrap();
-        let app = TestApp::start(house, uptime.routes()).await;
+    pub(crate) async fn configured(context: &ServiceContext, config: Config) -> Self {
+        let uptime = Uptime::open(context, Live::fixed(config)).await.unwrap();
+        let app = TestApp::start(context, uptime.routes()).await;
         app.web().start();
         uptime.start(app.web().changes());
         Self { uptime, app }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -81,7 +81,7 @@ async fn list(
     State(web): State<Web>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<TokenView>>, Problem> {
-    let page = Tokens::new(&web.house().records).page(&paging.request()?).await?;
+    let page = Tokens::new(&web.context().database).page(&paging.request()?).await?;
     Ok(Json(page.map(TokenView::from).into()))
 }
 
@@ -93,7 +93,7 @@ async fn create(
     Json(wish): Json<TokenWish>,
 ) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
     let new = wish.check(&web)?;
-    match Tokens::new(&web.house().records).create(&new, caller.name()).await? {
+    match Tokens::new(&web.context().database).create(&new, caller.name()).await? {
         Creation::Created { token, text } => {
             Ok((StatusCode::CREATED, Json(CreatedToken { secret: text, token: token.into() })))
         }

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use hob_hot::Hot;
-use hob_hot::limit::{Algorithm, Decision, Rule, Window};
+use hob_store::Store;
+use hob_store::limit::{Algorithm, Decision, Rule, Window};
 
 use crate::Error;
-use hob_house::keys::{Client, Keys};
+use hob_service::keys::{Client, Keys};
 
 /// Enough for somebody who mistypes, far too few for somebody who guesses.
 const LIMIT: u32 = 10;
@@ -14,21 +14,21 @@ const PER_MINUTES: u64 = 10;
 
 #[derive(Debug)]
 pub(crate) struct Attempts {
-    hot: Hot,
+    store: Store,
     keys: Keys,
     rule: Rule,
 }
 
 impl Attempts {
-    pub(crate) fn new(hot: &Hot, keys: Keys) -> Result<Self, Error> {
+    pub(crate) fn new(store: &Store, keys: Keys) -> Result<Self, Error> {
         let window = Window::new(LIMIT, std::time::Duration::from_secs(60 * PER_MINUTES));
-        Ok(Self { hot: hot.clone(), keys, rule: Rule::new(Algorithm::Gcra, vec![window])? })
+        Ok(Self { store: store.clone(), keys, rule: Rule::new(Algorithm::Gcra, vec![window])? })
     }
 
     /// Counts an attempt, and says whether it may be made.
-    pub(crate) async fn take(&self, client: IpAddr) -> Result<Decision, hob_hot::Error> {
-        let id = Client::new(network(client)).map_err(|error| hob_hot::Error::Misuse(error.to_string()))?;
-        self.rule.take(&self.hot, &[self.keys.sign_in(&id).as_bytes()], 1).await
+    pub(crate) async fn take(&self, client: IpAddr) -> Result<Decision, hob_store::Error> {
+        let id = Client::new(network(client)).map_err(|error| hob_store::Error::Misuse(error.to_string()))?;
+        self.rule.take(&self.store, &[self.keys.sign_in(&id).as_bytes()], 1).await
     }
 }
 

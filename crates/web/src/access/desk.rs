@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 use serde::Deserialize;
 
 use super::api::TokenWish;
@@ -88,7 +88,7 @@ async fn create(
             return Ok((problem.status(), console.page("Access", &page)?).into_response());
         }
     };
-    let created = Tokens::new(&web.house().records).create(&new, caller.name()).await?;
+    let created = Tokens::new(&web.context().database).create(&new, caller.name()).await?;
     let mut page = page(&web, &Paging::default(), &Filled::default(), &[]).await?;
     let status = match created {
         Creation::Created { token, text } => {
@@ -118,7 +118,7 @@ async fn page(
     filled: &Filled,
     errors: &[crate::FieldError],
 ) -> Result<TokensPage, Problem> {
-    let page = Tokens::new(&web.house().records).page(&paging.request()?).await?;
+    let page = Tokens::new(&web.context().database).page(&paging.request()?).await?;
     Ok(TokensPage {
         fields: filled.fields(errors),
         made: None,

@@ -1,25 +1,25 @@
 //! The door: who is it, and what may they do?
 //!
-//! What the records said of a token or a session is remembered for a few seconds, so that a busy client costs no query
+//! What the database said of a token or a session is remembered for a few seconds, so that a busy client costs no query
 //! per request; a revocation is heeded at once by the node that made it, and within that time by the others. While the
-//! records are away, those who were known a moment ago are still let in: what lives in hot state goes on.
+//! records are away, those who were known a moment ago are still let in: what lives in the store goes on.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
-use hob_house::config::Secret;
-use hob_records::{Read as _, Records, Transaction, UnixMs, sql};
+use hob_database::{Database, Read as _, Transaction, UnixMs, sql};
+use hob_service::config::Secret;
 
 use super::credential::Hash;
 use super::session::{self, Key, Session};
 use super::token::{self, Token, TokenId, Tokens};
 use super::{Caller, Scope, now};
 
-/// How long an answer of the records is believed.
+/// How long an answer of the database is believed.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long it is believed when the records do not answer.
+/// How long it is believed when the database does not answer.
 const STALE: Duration = Duration::from_secs(600);
 /// As many as are remembered; then all are forgotten, and asked for again.
 const MOST_REMEMBERED: usize = 10_000;
@@ -28,7 +28,7 @@ const MOST_REMEMBERED: usize = 10_000;
 const LONGEST_CREDENTIAL: usize = 512;
 
 pub(crate) struct Door {
-    records: Records,
+    database: Database,
     /// `None`: open to everybody who can reach it.
     admin: Mutex<Option<Hash>>,
     remembered: Mutex<HashMap<Hash, Remembered>>,
@@ -58,9 +58,9 @@ pub(super) struct Holder {
 }
 
 impl Door {
-    pub(crate) fn new(records: &Records, admin: Option<&Secret>) -> Self {
+    pub(crate) fn new(database: &Database, admin: Option<&Secret>) -> Self {
         Self {
-            records: records.clone(),
+            database: database.clone(),
             admin: Mutex::new(admin.map(|secret| Hash::of(secret.reveal()))),
             remembered: Mutex::default(),
             used: Mutex::default(),
@@ -80,7 +80,7 @@ impl Door {
     }
 
     /// Who sends a request with these headers; `None` for nobody that is known.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Option<Caller>, hob_records::Error> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Option<Caller>, hob_database::Error> {
         match credential(headers) {
             Some(Credential::Bearer(hash)) if self.is_admin(&hash) => Ok(Some(Caller::admin())),
             Some(Credential::Bearer(hash)) => self.remember(hash, self.token(&hash)).await,
@@ -91,7 +91,7 @@ impl Door {
     }
 
     /// Whose token this is.
-    pub(super) async fn holder(&self, text: &str) -> Result<Option<Holder>, hob_records::Error> {
+    pub(super) async fn holder(&self, text: &str) -> Result<Option<Holder>, hob_database::Error> {
         if text.len() > LONGEST_CREDENTIAL {
             return Ok(None);
         }
@@ -107,26 +107,30 @@ impl Door {
         &self,
         holder: &Holder,
         lasts: Duration,
-    ) -> Result<String, hob_records::Error> {
-        session::begin(&self.records, &holder.key, holder.caller.name(), lasts).await
+    ) -> Result<String, hob_database::Error> {
+        session::begin(&self.database, &holder.key, holder.caller.name(), lasts).await
     }
 
     /// Ends the session that a request carries.
-    pub(super) async fn end_session(&self, headers: &HeaderMap, who: &str) -> Result<(), hob_records::Error> {
+    pub(super) async fn end_session(
+        &self,
+        headers: &HeaderMap,
+        who: &str,
+    ) -> Result<(), hob_database::Error> {
         let Some(hash) = session_cookie(headers) else { return Ok(()) };
         lock(&self.remembered).remove(&hash);
-        session::end(&self.records, &hash, who).await
+        session::end(&self.database, &hash, who).await
     }
 
     /// Makes a token useless, here at once.
-    pub(super) async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, hob_records::Error> {
-        let revoked = Tokens::new(&self.records).revoke(id, by).await?;
+    pub(super) async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, hob_database::Error> {
+        let revoked = Tokens::new(&self.database).revoke(id, by).await?;
         lock(&self.remembered).retain(|_, known| known.token.as_ref() != Some(id));
         Ok(revoked)
     }
 
     /// Writes down when tokens were used, for as long as they are asked for at most once a minute.
-    pub(crate) async fn write_uses(&self) -> Result<(), hob_records::Error> {
+    pub(crate) async fn write_uses(&self) -> Result<(), hob_database::Error> {
         let used = std::mem::take(&mut *lock(&self.used));
         if used.is_empty() {
             return Ok(());
@@ -138,19 +142,19 @@ impl Door {
             }
             Ok(())
         };
-        self.records.write(write).await
+        self.database.write(write).await
     }
 
     fn is_admin(&self, hash: &Hash) -> bool {
         lock(&self.admin).as_ref().is_some_and(|admin| admin.is(hash.bytes()))
     }
 
-    /// What is remembered of a credential, or else what the records say.
+    /// What is remembered of a credential, or else what the database says.
     async fn remember(
         &self,
         hash: Hash,
-        ask: impl Future<Output = Result<Option<Remembered>, hob_records::Error>>,
-    ) -> Result<Option<Caller>, hob_records::Error> {
+        ask: impl Future<Output = Result<Option<Remembered>, hob_database::Error>>,
+    ) -> Result<Option<Caller>, hob_database::Error> {
         let known = lock(&self.remembered).get(&hash).cloned();
         let believed = |known: &&Remembered, within| known.asked.elapsed() < within && known.is_good();
         if let Some(known) = known.as_ref().filter(|known| believed(known, FRESH)) {
@@ -170,7 +174,7 @@ impl Door {
                 lock(&self.remembered).remove(&hash);
                 Ok(None)
             }
-            (Err(hob_records::Error::Unavailable { .. }), Some(known)) if believed(&&known, STALE) => {
+            (Err(hob_database::Error::Unavailable { .. }), Some(known)) if believed(&&known, STALE) => {
                 Ok(Some(self.let_in(&known)))
             }
             (Err(error), _) => Err(error),
@@ -184,8 +188,8 @@ impl Door {
         known.caller.clone()
     }
 
-    async fn token(&self, hash: &Hash) -> Result<Option<Remembered>, hob_records::Error> {
-        let found: Option<Token> = self.records.optional(token::by_hash(hash)).await?;
+    async fn token(&self, hash: &Hash) -> Result<Option<Remembered>, hob_database::Error> {
+        let found: Option<Token> = self.database.optional(token::by_hash(hash)).await?;
         let good = found.filter(|token| token.is_good(now()));
         Ok(good.map(|token| Remembered {
             caller: Caller::new(&token.name, token.scopes.as_slice()),
@@ -195,8 +199,8 @@ impl Door {
         }))
     }
 
-    async fn session(&self, hash: &Hash) -> Result<Option<Remembered>, hob_records::Error> {
-        let found: Option<Session> = self.records.optional(session::by_hash(hash)).await?;
+    async fn session(&self, hash: &Hash) -> Result<Option<Remembered>, hob_database::Error> {
+        let found: Option<Session> = self.database.optional(session::by_hash(hash)).await?;
         Ok(found.and_then(|session| self.behind(session)).filter(Remembered::is_good))
     }
 

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
-use hob_records::UnixMs;
+use hob_database::UnixMs;
 
 pub(crate) use attempts::Attempts;
 pub(crate) use credential::random_id;

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use hob_hot::limit::Decision;
+use hob_store::limit::Decision;
 use serde::Deserialize;
 
 use super::door::COOKIE;

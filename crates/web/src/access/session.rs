@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_records::{Error, Query, Records, UnixMs, from_row, sql};
+use hob_database::{Database, Error, Query, UnixMs, from_row, sql};
 
 use super::credential::{self, Hash};
 use super::token::{Scopes, TokenId};
@@ -16,7 +16,7 @@ pub(super) enum Key {
     Token(TokenId),
 }
 
-/// What the records know of a session, with the token that it stands on.
+/// What the database knows of a session, with the token that it stands on.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) expires_at: UnixMs,
@@ -31,14 +31,19 @@ pub(super) struct Session {
 from_row!(Session { expires_at, admin_hash, token, name, scopes, token_expires_at, revoked_at });
 
 /// Begins a session, and answers with what the browser keeps.
-pub(super) async fn begin(records: &Records, key: &Key, who: &str, lasts: Duration) -> Result<String, Error> {
+pub(super) async fn begin(
+    database: &Database,
+    key: &Key,
+    who: &str,
+    lasts: Duration,
+) -> Result<String, Error> {
     let text = credential::random();
     let hash = &Hash::of(&text);
     let (token, admin) = match key {
         Key::Admin(hash) => (None, Some(hash.bytes())),
         Key::Token(id) => (Some(id), None),
     };
-    records
+    database
         .write(|tx| async move {
             let insert = sql("INSERT INTO web_session (hash, token, admin_hash, created_at, expires_at)
                               VALUES ($1, $2, $3, $4, $5)");
@@ -51,8 +56,8 @@ pub(super) async fn begin(records: &Records, key: &Key, who: &str, lasts: Durati
 }
 
 /// Ends a session, if there is one.
-pub(super) async fn end(records: &Records, hash: &Hash, who: &str) -> Result<(), Error> {
-    records
+pub(super) async fn end(database: &Database, hash: &Hash, who: &str) -> Result<(), Error> {
+    database
         .write(|tx| async move {
             if tx.execute(sql("DELETE FROM web_session WHERE hash = $1").bind(hash.bytes())).await? > 0 {
                 audit::write(&tx, who, "session.end", "").await?;

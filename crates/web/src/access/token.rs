@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_records::{
-    Error, Keyset, Kind, Page, PageRequest, Query, Read as _, Records, Transaction, UnixMs, column, from_row,
-    sql,
+use hob_database::{
+    Database, Error, Keyset, Kind, Page, PageRequest, Query, Read as _, Transaction, UnixMs, column,
+    from_row, sql,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -53,10 +53,10 @@ pub enum Creation {
     TooMany,
 }
 
-/// The tokens in the records. Clones are handles to the same.
+/// The tokens in the database. Clones are handles to the same.
 #[derive(Clone, Debug)]
 pub struct Tokens {
-    records: Records,
+    database: Database,
 }
 
 column!(TokenId(String));
@@ -72,8 +72,8 @@ impl Tokens {
     pub const MOST: u64 = 1_000;
 
     #[must_use]
-    pub fn new(records: &Records) -> Self {
-        Self { records: records.clone() }
+    pub fn new(database: &Database) -> Self {
+        Self { database: database.clone() }
     }
 
     /// Makes a token. `by` is whom the audit trail names.
@@ -82,7 +82,7 @@ impl Tokens {
         let id = TokenId(credential::random_id());
         let (hash, id) = (&Hash::of(&text), &id);
         let token = self
-            .records
+            .database
             .write(|tx| async move {
                 let count: Query<(u64,)> = sql("SELECT count(*) FROM web_token WHERE revoked_at IS NULL");
                 if tx.one(count).await?.0 >= Self::MOST {
@@ -105,13 +105,13 @@ impl Tokens {
     pub async fn page(&self, request: &PageRequest) -> Result<Page<Token>, Error> {
         let all = sql("SELECT id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at
                        FROM web_token WHERE TRUE");
-        self.records.page(all, &NEWEST_FIRST, request).await
+        self.database.page(all, &NEWEST_FIRST, request).await
     }
 
     /// Makes a token useless for ever, and with it all sessions that were begun with it. Says whether it was not
     /// already.
     pub async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, Error> {
-        self.records
+        self.database
             .write(|tx| async move {
                 let revoke = sql("UPDATE web_token SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL");
                 if tx.execute(revoke.bind(id).bind(tx.now())).await? == 0 {

@@ -5,17 +5,17 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hob_hot::{BusEvent, Topic};
-use hob_house::{House, Task};
+use hob_service::{ServiceContext, Task};
+use hob_store::{BusEvent, Topic};
 use tokio::sync::Notify;
 
 use super::feed::Feed;
-use hob_house::keys::Keys;
+use hob_service::keys::Keys;
 
 /// A topic is told at most so often: who looks at a page sees no difference, and the bus and the browsers rest.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// When hot state is away, the bus is tried again after this long.
+/// When the store is away, the bus is tried again after this long.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// More topics at once than this are told as one: everything.
@@ -29,7 +29,7 @@ pub struct Changes {
 }
 
 struct Inner {
-    house: House,
+    context: ServiceContext,
     channel: String,
     feed: Feed,
     waiting: Mutex<BTreeSet<String>>,
@@ -37,20 +37,20 @@ struct Inner {
 }
 
 impl Changes {
-    pub(crate) fn new(house: &House, keys: &Keys) -> Self {
-        Self::on(house, keys.changed_channel())
+    pub(crate) fn new(context: &ServiceContext, keys: &Keys) -> Self {
+        Self::on(context, keys.changed_channel())
     }
 
     /// For a program without pages: nothing is passed on.
     #[must_use]
-    pub fn detached(house: &House) -> Self {
-        Self::on(house, String::new())
+    pub fn detached(context: &ServiceContext) -> Self {
+        Self::on(context, String::new())
     }
 
-    fn on(house: &House, channel: String) -> Self {
+    fn on(context: &ServiceContext, channel: String) -> Self {
         Self {
             inner: Arc::new(Inner {
-                house: house.clone(),
+                context: context.clone(),
                 channel,
                 feed: Feed::new(),
                 waiting: Mutex::default(),
@@ -60,7 +60,7 @@ impl Changes {
     }
 
     pub(crate) fn start(&self) {
-        let tasks = &self.inner.house.tasks;
+        let tasks = &self.inner.context.tasks;
         let (teller, listener) = (self.clone(), self.clone());
         tasks.spawn("tell changes", move |task| teller.clone().tell_on(task));
         tasks.spawn("hear changes", move |task| listener.clone().listen(task));
@@ -105,9 +105,9 @@ impl Changes {
                 self.show(topic);
             }
             for topic in topics {
-                let message = format!("{} {topic}", inner.house.node);
+                let message = format!("{} {topic}", inner.context.node);
                 // A hint that is lost is no loss: the next change tells the same.
-                if let Err(error) = inner.house.hot.bus().publish(&inner.channel, message).await {
+                if let Err(error) = inner.context.store.bus().publish(&inner.channel, message).await {
                     tracing::debug!(%error, "could not tell the other nodes of a change");
                     break;
                 }
@@ -121,7 +121,7 @@ impl Changes {
 
     /// Shows what other nodes tell.
     async fn listen(self, task: Task) {
-        let bus = self.inner.house.hot.bus();
+        let bus = self.inner.context.store.bus();
         while !task.stopping() {
             let mut heard = match bus.subscribe(&[Topic::channel(&self.inner.channel)]).await {
                 Ok(heard) => heard,
@@ -149,7 +149,7 @@ impl Changes {
         else {
             return;
         };
-        let ours = node == self.inner.house.node.as_str();
+        let ours = node == self.inner.context.node.as_str();
         if !ours && (topic == EVERYTHING || is_topic(topic)) {
             self.show(topic);
         }

@@ -1,4 +1,4 @@
-//! The events of an outbox topic as a stream: numbered by the records, so that whoever comes back has missed nothing,
+//! The events of an outbox topic as a stream: numbered by the database, so that whoever comes back has missed nothing,
 //! or is told so.
 
 use std::collections::VecDeque;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::response::Response;
 use futures_util::stream::{self, Stream};
-use hob_records::Records;
-use hob_records::outbox::{self, Replay, Topic};
+use hob_database::Database;
+use hob_database::outbox::{self, Replay, Topic};
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{GREETING, HEARTBEAT, HEARTBEAT_BYTES};
@@ -22,7 +22,7 @@ const BATCH: u16 = 100;
 
 /// One client's place in the topic.
 struct Place {
-    records: Records,
+    database: Database,
     topic: Topic,
     /// The number that was sent last.
     last: u64,
@@ -36,11 +36,11 @@ impl Client {
     /// client has seen; a client that has seen none hears what comes. An event is called `event` and has the payload as
     /// its data. Where events right after that number are forgotten, a `reset` says so.
     ///
-    /// Every client reads the records by itself: this is for few clients that must not miss anything. New events are
+    /// Every client reads the database by itself: this is for few clients that must not miss anything. New events are
     /// seen after two seconds at most, and at once where `changes` tell of the topic `hint`.
     pub async fn stream_outbox(
         self,
-        records: &Records,
+        database: &Database,
         topic: Topic,
         changes: &Changes,
         hint: &'static str,
@@ -48,19 +48,19 @@ impl Client {
         let hint = changes.hint(hint);
         let last = match self.last().and_then(|last| last.parse().ok()) {
             Some(number) => number,
-            None => newest(records, topic).await?,
+            None => newest(database, topic).await?,
         };
         let ready = VecDeque::from([Bytes::from_static(GREETING)]);
         let beat = Instant::now() + HEARTBEAT;
-        let place = Place { records: records.clone(), topic, last, ready, hint, beat };
+        let place = Place { database: database.clone(), topic, last, ready, hint, beat };
         Ok(self.respond(place.events()))
     }
 }
 
 /// The number of the topic's newest event. No event has the largest number there is, so the answer to what comes after
 /// it is where the topic stands.
-async fn newest(records: &Records, topic: Topic) -> Result<u64, Problem> {
-    match outbox::after(records, topic, i64::MAX as u64, 1).await? {
+async fn newest(database: &Database, topic: Topic) -> Result<u64, Problem> {
+    match outbox::after(database, topic, i64::MAX as u64, 1).await? {
         Replay::Missed { newest, .. } => Ok(newest),
         Replay::Events(_) => Ok(0),
     }
@@ -71,14 +71,14 @@ impl Place {
         stream::unfold(self, async |mut place| Some((place.next().await?, place)))
     }
 
-    /// What is sent next; nothing more when the records are away: the client comes back.
+    /// What is sent next; nothing more when the database is away: the client comes back.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(bytes) = self.ready.pop_front() {
                 self.beat = Instant::now() + HEARTBEAT;
                 return Some(bytes);
             }
-            match outbox::after(&self.records, self.topic, self.last, BATCH).await.ok()? {
+            match outbox::after(&self.database, self.topic, self.last, BATCH).await.ok()? {
                 Replay::Events(events) => {
                     for event in events {
                         self.last = event.number;

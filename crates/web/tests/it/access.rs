@@ -1,8 +1,8 @@
 //! Who may do what.
 
-use hob_house::{Live, Period};
-use hob_records::UnixMs;
-use hob_testkit::{LIMIT, Layout, TestHouse, every_house, wait_for};
+use hob_database::UnixMs;
+use hob_service::{Live, Period};
+use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
 use hob_web::{Access, App, Config, Error, Stage, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ use crate::garden::{Garden, routes};
 
 const GNOMES: &str = "/api/v1/garden/gnomes";
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_token_opens_what_its_scopes_say_until_it_is_revoked(house: TestHouse) {
-        let mut door = Locked::start(&house).await;
+    async fn a_token_opens_what_its_scopes_say_until_it_is_revoked(context: TestContext) {
+        let mut door = Locked::start(&context).await;
         let wish = json!({"name": "ada", "scopes": ["garden:read"], "expires_in_days": 30});
         let made: Value = door.with_token(ADMIN).post("/api/v1/tokens", &wish).await.json();
         let (secret, id) = (made["secret"].as_str().unwrap(), made["token"]["id"].as_str().unwrap());
@@ -47,13 +47,13 @@ every_house! {
         assert_eq!(trail["items"][0]["who"], "admin");
     }
 
-    async fn a_session_lasts_until_it_is_ended(house: TestHouse) {
-        let mut door = Locked::start(&house).await;
+    async fn a_session_lasts_until_it_is_ended(context: TestContext) {
+        let mut door = Locked::start(&context).await;
         let page = door.as_nobody().get("/garden").await;
         assert_eq!((page.status.as_u16(), page.header("location")), (303, "/sign-in?to=%2Fgarden"));
         assert!(door.as_nobody().get("/sign-in?to=/garden").await.text().contains("<form"));
 
-        let (secret, _) = token(&house, "garden:read").await;
+        let (secret, _) = token(&context, "garden:read").await;
         let cookie = door.sign_in(&secret).await;
         assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 200);
         assert_eq!(door.with_cookie(&cookie).submit("/garden", &[]).await.status, 403, "only to read");
@@ -69,8 +69,8 @@ every_house! {
         assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 303, "the cookie opens nothing any more");
     }
 
-    async fn who_guesses_has_to_wait(house: TestHouse) {
-        let mut door = Locked::start(&house).await;
+    async fn who_guesses_has_to_wait(context: TestContext) {
+        let mut door = Locked::start(&context).await;
         for _ in 0..10 {
             let refused = door.as_nobody().submit("/sign-in", &[("token", "guess")]).await;
             assert_eq!(refused.status, 403);
@@ -88,11 +88,11 @@ every_house! {
 
 #[tokio::test]
 async fn every_route_asks_for_what_its_entry_says() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
-    let (reads, writes) = (token(&house, "garden:read").await.0, token(&house, "garden:write").await.0);
-    let strange = token(&house, "pond:write").await.0;
-    let web = Web::open(&house, Live::fixed(Config::default())).unwrap();
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
+    let (reads, writes) = (token(&context, "garden:read").await.0, token(&context, "garden:write").await.0);
+    let strange = token(&context, "pond:write").await.0;
+    let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     let entries = App::new(&web, routes(Garden::default()), Stage::Real).entries().to_vec();
     assert!(entries.iter().any(|entry| entry.access == Access::admin()));
     // Public like others, and one waits for a bell, the other has a great deal to say.
@@ -130,9 +130,9 @@ async fn every_route_asks_for_what_its_entry_says() {
 
 #[tokio::test]
 async fn a_token_that_has_expired_opens_nothing() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
-    let (secret, _) = token_until(&house, "admin", Some(UnixMs(1))).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
+    let (secret, _) = token_until(&context, "admin", Some(UnixMs(1))).await;
     assert_eq!(door.with_token(&secret).get(GNOMES).await.status, 401);
     assert_eq!(door.as_nobody().submit("/sign-in", &[("token", &secret)]).await.status, 403);
     door.app.web().tidy().await.unwrap();
@@ -142,10 +142,10 @@ async fn a_token_that_has_expired_opens_nothing() {
 
 #[tokio::test]
 async fn other_nodes_heed_a_revocation_soon() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let other = house.another_node().await;
-    let (mut here, mut there) = (Locked::start(&house).await, Locked::start(&other).await);
-    let (secret, id) = token(&house, "garden:read").await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let other = context.another_node().await;
+    let (mut here, mut there) = (Locked::start(&context).await, Locked::start(&other).await);
+    let (secret, id) = token(&context, "garden:read").await;
     assert_eq!(there.with_token(&secret).get(GNOMES).await.status, 200);
     assert_eq!(here.with_token(ADMIN).delete(&format!("/api/v1/tokens/{id}")).await.status, 204);
     let there = there.with_token(&secret);
@@ -155,16 +155,16 @@ async fn other_nodes_heed_a_revocation_soon() {
 
 #[tokio::test]
 async fn a_session_ends_with_its_token_and_with_its_time() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
-    let (secret, id) = token(&house, "garden:read").await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
+    let (secret, id) = token(&context, "garden:read").await;
     let cookie = door.sign_in(&secret).await;
     assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 200);
     door.with_token(ADMIN).delete(&format!("/api/v1/tokens/{id}")).await;
     assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 303);
 
     let brief = Config { session_lasts: Period::from_millis(1), ..Config::default() };
-    let mut door = Locked::with(&house, brief).await;
+    let mut door = Locked::with(&context, brief).await;
     let cookie = door.sign_in(ADMIN).await;
     let door = door.with_cookie(&cookie);
     wait_for("the end of the session", LIMIT, async || door.get("/garden").await.status == 303).await;
@@ -172,8 +172,8 @@ async fn a_session_ends_with_its_token_and_with_its_time() {
 
 #[tokio::test]
 async fn a_session_of_the_admin_ends_when_the_token_is_replaced() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
     let cookie = door.sign_in(ADMIN).await;
     assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 200);
     door.replace_admin_token("another horse battery staple");
@@ -183,8 +183,8 @@ async fn a_session_of_the_admin_ends_when_the_token_is_replaced() {
 
 #[tokio::test]
 async fn a_cookie_is_kept_from_scripts_and_other_sites() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
     let answer = door.as_nobody().submit("/sign-in", &[("token", ADMIN), ("to", "//evil.example/")]).await;
     assert_eq!(answer.header("location"), "/", "nobody is sent elsewhere");
     let set = answer.header("set-cookie");
@@ -194,8 +194,8 @@ async fn a_cookie_is_kept_from_scripts_and_other_sites() {
 
 #[tokio::test]
 async fn what_is_asked_of_a_token_is_checked() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
     for (wish, field) in [
         (json!({"name": "", "scopes": ["admin"]}), "name"),
         (json!({"name": "a\u{0}b", "scopes": ["admin"]}), "name"),
@@ -220,9 +220,9 @@ async fn what_is_asked_of_a_token_is_checked() {
 
 #[tokio::test]
 async fn the_audit_trail_remembers_for_as_long_as_it_is_told() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let config = Config { audit_kept: Period::from_millis(1), ..Config::default() };
-    let mut door = Locked::with(&house, config).await;
+    let mut door = Locked::with(&context, config).await;
     door.app.web().audit().record("ada", "garden.mow", "all of it").await.unwrap();
     let trail: Value = door.with_token(ADMIN).get("/api/v1/audit").await.json();
     assert_eq!(trail["items"][0]["detail"], "all of it");
@@ -236,17 +236,17 @@ async fn the_audit_trail_remembers_for_as_long_as_it_is_told() {
 
 #[tokio::test]
 async fn without_an_admin_token_only_this_machine_is_served() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let anywhere = Config { listen: "0.0.0.0:0".parse().unwrap(), ..Config::default() };
-    let refused = Web::open(&house, Live::fixed(anywhere)).unwrap_err();
+    let refused = Web::open(&context, Live::fixed(anywhere)).unwrap_err();
     assert!(matches!(refused, Error::OpenToAll(_)), "{refused}");
     assert!(refused.to_string().contains("server.admin_token"));
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin");
     std::fs::write(&path, "short").unwrap();
-    let short = Config { admin_token: Some(hob_house::SecretRef::File(path)), ..Config::default() };
-    let refused = Web::open(&house, Live::fixed(short)).unwrap_err();
+    let short = Config { admin_token: Some(hob_service::SecretRef::File(path)), ..Config::default() };
+    let refused = Web::open(&context, Live::fixed(short)).unwrap_err();
     assert!(matches!(refused, Error::ShortAdminToken { .. }), "{refused}");
     assert!(!refused.to_string().contains("short\""));
 }

@@ -1,10 +1,10 @@
-//! The records are away, and what does not need them goes on.
+//! The database is away, and what does not need them goes on.
 
 use std::time::{Duration, Instant};
 
-use hob_house::{House, NodeName};
-use hob_records::{Options, Records};
-use hob_testkit::{Database, LIMIT, Layout, TestHouse, wait_for};
+use hob_database::{Database, Options};
+use hob_service::{NodeName, ServiceContext};
+use hob_testkit::{LIMIT, Layout, TestContext, TestDatabase, wait_for};
 use serde_json::Value;
 
 use crate::door::{ADMIN, Locked, NEEDS, token};
@@ -12,25 +12,25 @@ use crate::door::{ADMIN, Locked, NEEDS, token};
 const GNOMES: &str = "/api/v1/garden/gnomes";
 
 /// A house whose records give up as soon as a service's do.
-async fn impatient(house: &TestHouse) -> House {
-    let address = house.database().url().parse().unwrap();
+async fn impatient(context: &TestContext) -> ServiceContext {
+    let address = context.test_database().url().parse().unwrap();
     let options = Options {
         connect_within: Duration::from_millis(500),
         answer_within: Duration::from_secs(2),
         ..Options::default()
     };
-    let records = Records::open_with(&address, &[hob_web::MIGRATIONS], options).await.unwrap();
-    House::new(house.hot.clone(), house.layout, records, NodeName::random())
+    let database = Database::open_with(&address, &[hob_web::MIGRATIONS], options).await.unwrap();
+    ServiceContext::new(context.store.clone(), context.layout, database, NodeName::random())
 }
 
 #[tokio::test]
-async fn who_was_known_goes_on_while_the_records_are_away() {
-    let plain = hob_testkit::Store::embedded_for(catalog());
-    let house = TestHouse::over(NEEDS, plain, Database::postgres()).await;
-    let Database::Postgres(postgres) = house.database() else { unreachable!() };
-    let house = impatient(&house).await;
-    let mut door = Locked::start(&house).await;
-    let (known, unknown) = (token(&house, "garden:read").await.0, token(&house, "garden:read").await.0);
+async fn who_was_known_goes_on_while_the_database_is_away() {
+    let plain = hob_testkit::TestStore::embedded_for(catalog());
+    let context = TestContext::over(NEEDS, plain, TestDatabase::postgres()).await;
+    let TestDatabase::Postgres(postgres) = context.test_database() else { unreachable!() };
+    let context = impatient(&context).await;
+    let mut door = Locked::start(&context).await;
+    let (known, unknown) = (token(&context, "garden:read").await.0, token(&context, "garden:read").await.0);
     assert_eq!(door.with_token(&known).get(GNOMES).await.status, 200);
     let last_asked = Instant::now();
 
@@ -42,14 +42,14 @@ async fn who_was_known_goes_on_while_the_records_are_away() {
         assert_eq!(answer.header("retry-after"), "1");
         assert_eq!(answer.json::<Value>()["title"], "Service Unavailable");
     }
-    // Past the seconds for which an answer of the records is believed anyway.
+    // Past the seconds for which an answer of the database is believed anyway.
     tokio::time::sleep_until((last_asked + Duration::from_secs(6)).into()).await;
     assert_eq!(door.with_token(&known).get(GNOMES).await.status, 200, "known a moment ago");
 
     postgres.restart();
     let door = door.with_token(&unknown);
-    wait_for("the records to be back", LIMIT, async || door.get(GNOMES).await.status == 200).await;
-    house.tasks.stop(LIMIT).await;
+    wait_for("the database to be back", LIMIT, async || door.get(GNOMES).await.status == 200).await;
+    context.tasks.stop(LIMIT).await;
 }
 
 fn catalog() -> hob_schema::Catalog {

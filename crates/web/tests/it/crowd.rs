@@ -1,6 +1,6 @@
 //! Thousands who only listen.
 
-use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, wait_for};
+use hob_testkit::{LIMIT, Layout, TestApp, TestContext, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -39,8 +39,8 @@ async fn hear(stream: &mut TcpStream, wanted: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_idle_listeners_are_little_and_all_are_told() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let app = TestApp::start(&house, routes(Garden::default())).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let app = TestApp::start(&context, routes(Garden::default())).await;
     drop(listen(&app).await);
     let before = resident_kib();
     let mut crowd = Vec::with_capacity(CROWD);

@@ -1,8 +1,8 @@
 //! A locked house: apps with an admin token, and callers of every kind.
 
-use hob_house::config::Replace;
-use hob_house::{House, Live, SecretRef};
-use hob_records::UnixMs;
+use hob_database::UnixMs;
+use hob_service::config::Replace;
+use hob_service::{Live, SecretRef, ServiceContext};
 use hob_testkit::{Answer, Needs, TestApp};
 use hob_web::{Config, Creation, NewToken, Tokens};
 use http::header;
@@ -21,17 +21,17 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    pub(crate) async fn start(house: &House) -> Self {
-        Self::with(house, Config::default()).await
+    pub(crate) async fn start(context: &ServiceContext) -> Self {
+        Self::with(context, Config::default()).await
     }
 
-    pub(crate) async fn with(house: &House, config: Config) -> Self {
+    pub(crate) async fn with(context: &ServiceContext, config: Config) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin");
         std::fs::write(&path, ADMIN).unwrap();
         let config = Config { admin_token: Some(SecretRef::File(path)), ..config };
         let (config, replace) = Live::new(config);
-        let app = TestApp::configured(house, config, |_| routes(Garden::default())).await;
+        let app = TestApp::configured(context, config, |_| routes(Garden::default())).await;
         Self { app, folder, replace }
     }
 
@@ -76,14 +76,18 @@ pub(crate) fn cookie(answer: &Answer) -> String {
 }
 
 /// A token with these scopes, for ever.
-pub(crate) async fn token(house: &House, scopes: &str) -> (String, String) {
-    token_until(house, scopes, None).await
+pub(crate) async fn token(context: &ServiceContext, scopes: &str) -> (String, String) {
+    token_until(context, scopes, None).await
 }
 
 /// The text of a token with these scopes, and its id.
-pub(crate) async fn token_until(house: &House, scopes: &str, expires_at: Option<UnixMs>) -> (String, String) {
+pub(crate) async fn token_until(
+    context: &ServiceContext,
+    scopes: &str,
+    expires_at: Option<UnixMs>,
+) -> (String, String) {
     let new = NewToken { name: format!("gardener of {scopes}"), scopes: scopes.parse().unwrap(), expires_at };
-    match Tokens::new(&house.records).create(&new, "a test").await.unwrap() {
+    match Tokens::new(&context.database).create(&new, "a test").await.unwrap() {
         Creation::Created { token, text } => (text, token.id.as_str().to_owned()),
         Creation::TooMany => panic!("there are not so many"),
     }

@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::response::Response;
 use futures_util::FutureExt;
-use hob_house::{House, Live};
-use hob_records::outbox::{Relay, Retention, Topic};
-use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, every_house, wait_for};
+use hob_database::outbox::{Relay, Retention, Topic};
+use hob_service::{Live, ServiceContext};
+use hob_testkit::{LIMIT, Layout, TestApp, TestContext, every_service, wait_for};
 use hob_web::live::Client;
 use hob_web::{Access, Config, Problem, Routes, Web};
 use http::header::HeaderName;
@@ -44,8 +44,8 @@ impl Events {
 
 #[tokio::test]
 async fn a_hint_is_heard_for_its_own_topic_alone() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let web = Web::open(&house, Live::fixed(Config::default())).unwrap();
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     web.start();
     let mut hint = web.changes().hint("garden");
     for topic in ["pond", "garden", "orchard"] {
@@ -63,12 +63,12 @@ fn last_id(text: &str) -> &str {
     text.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().expect("an id")
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_change_on_one_node_reaches_the_pages_of_another(house: TestHouse) {
-        let other = house.another_node().await;
-        let here = TestApp::start(&house, routes(Garden::default())).await;
+    async fn a_change_on_one_node_reaches_the_pages_of_another(context: TestContext) {
+        let other = context.another_node().await;
+        let here = TestApp::start(&context, routes(Garden::default())).await;
         let there = TestApp::start(&other, routes(Garden::default())).await;
         let mut events = Events::open(&there, "/live?topics=garden,pond").await;
         events.until("retry:").await.unwrap();
@@ -85,8 +85,8 @@ every_house! {
 
 #[tokio::test]
 async fn a_client_hears_only_of_its_topics_and_many_changes_are_one() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let app = TestApp::start(&house, routes(Garden::default())).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
     for _ in 0..1_000 {
         app.web().changes().tell("pond");
@@ -99,8 +99,8 @@ async fn a_client_hears_only_of_its_topics_and_many_changes_are_one() {
 
 #[tokio::test]
 async fn who_comes_back_hears_what_it_missed() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut app = TestApp::start(&house, routes(Garden::default())).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden,pond").await;
     app.web().changes().tell("garden");
     let first = events.until("data: garden\n\n").await.unwrap();
@@ -118,9 +118,9 @@ async fn who_comes_back_hears_what_it_missed() {
 
 #[tokio::test]
 async fn nobody_listens_to_what_it_may_not_read() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
-    let (secret, _) = token(&house, "garden:read").await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
+    let (secret, _) = token(&context, "garden:read").await;
     let mut gardener = Events::open(door.with_token(&secret), "/live?topics=pond,garden").await;
     let mut admin = Events::open(door.with_token(ADMIN), "/live?topics=pond").await;
     door.app.web().changes().tell("pond");
@@ -135,8 +135,8 @@ async fn nobody_listens_to_what_it_may_not_read() {
 
 #[tokio::test]
 async fn the_server_stops_though_somebody_listens() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let app = TestApp::start(&house, routes(Garden::default())).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
     events.until("retry:").await.unwrap();
     let begun = std::time::Instant::now();
@@ -148,36 +148,36 @@ async fn the_server_stops_though_somebody_listens() {
 const SOWN: Topic = Topic("garden.seed.sown");
 
 async fn sown(client: Client, State(web): State<Web>) -> Result<Response, Problem> {
-    client.stream_outbox(&web.house().records, SOWN, web.changes(), "garden").await
+    client.stream_outbox(&web.context().database, SOWN, web.changes(), "garden").await
 }
 
 /// Writes an event, and has it numbered.
-async fn sow(house: &House, seed: &str) {
-    let sow = |tx: hob_records::Transaction| async move { tx.emit(SOWN, seed, seed) };
-    house.records.write(sow).await.unwrap();
-    let mut relay = Relay::new(&house.records, Retention::default());
-    let publish = async |_| Ok::<_, hob_records::Error>(());
+async fn sow(context: &ServiceContext, seed: &str) {
+    let sow = |tx: hob_database::Transaction| async move { tx.emit(SOWN, seed, seed) };
+    context.database.write(sow).await.unwrap();
+    let mut relay = Relay::new(&context.database, Retention::default());
+    let publish = async |_| Ok::<_, hob_database::Error>(());
     relay.turn(publish).await.unwrap();
     relay.run(publish, std::future::ready(())).await;
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn who_comes_back_to_an_outbox_has_missed_nothing(house: TestHouse) {
-        let mut app = TestApp::configured(&house, Live::fixed(Config::default()), |web| {
+    async fn who_comes_back_to_an_outbox_has_missed_nothing(context: TestContext) {
+        let mut app = TestApp::configured(&context, Live::fixed(Config::default()), |web| {
             Routes::new().page(Access::Public, "/sown", sown).with_state(web.clone())
         })
         .await;
-        sow(&house, "before anybody listens").await;
+        sow(&context, "before anybody listens").await;
         let mut events = Events::open(&app, "/sown").await;
         events.until("retry:").await.unwrap();
-        sow(&house, "carrot").await;
+        sow(&context, "carrot").await;
         app.web().changes().tell("garden");
         assert_eq!(events.until("data: carrot\n\n").await.unwrap(), "id: 2\nevent: event\ndata: carrot\n\n");
         drop(events);
-        sow(&house, "leek").await;
-        sow(&house, "kale").await;
+        sow(&context, "leek").await;
+        sow(&context, "kale").await;
         app.use_header(HeaderName::from_static("last-event-id"), "2");
         let mut back = Events::open(&app, "/sown").await;
         let heard = back.until("data: kale\n\n").await.unwrap();

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use hob_testkit::{Layout, TestHouse};
+use hob_testkit::{Layout, TestContext};
 use http::header::HeaderName;
 
 use crate::door::{ADMIN, Locked, NEEDS, token};
@@ -31,9 +31,9 @@ async fn requests_are_in_the_log_and_secrets_are_not() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .init();
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&house).await;
-    let (secret, _) = token(&house, "garden:read").await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let mut door = Locked::start(&context).await;
+    let (secret, _) = token(&context, "garden:read").await;
     door.with_token(&secret);
     door.app.use_header(HeaderName::from_static("x-request-id"), "the-first");
     assert_eq!(door.app.get("/api/v1/garden/gnomes?min_height_cm=7&secret=in-the-query").await.status, 200);

@@ -1,6 +1,6 @@
 //! Routes, problems, pages.
 
-use hob_testkit::{Layout, Needs, TestApp, TestHouse, every_house};
+use hob_testkit::{Layout, Needs, TestApp, TestContext, every_service};
 use hob_web::{App, Stage, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::garden::{Garden, routes};
 
 const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 
-async fn app(house: &TestHouse) -> TestApp {
-    TestApp::start(house, routes(Garden::default())).await
+async fn app(context: &TestContext) -> TestApp {
+    TestApp::start(context, routes(Garden::default())).await
 }
 
-every_house! {
+every_service! {
     NEEDS;
 
-    async fn a_service_answers_through_the_real_server(house: TestHouse) {
-        let app = app(&house).await;
+    async fn a_service_answers_through_the_real_server(context: TestContext) {
+        let app = app(&context).await;
         let added = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": 30})).await;
         assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
         let listed: Vec<Value> = app.get("/api/v1/garden/gnomes?min_height_cm=30").await.json();
@@ -30,8 +30,8 @@ every_house! {
 
 #[tokio::test]
 async fn a_problem_says_what_is_wrong_and_where() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let app = app(&house).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let app = app(&context).await;
     let wrong = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": -3})).await;
     assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(wrong.header("content-type"), "application/problem+json");
@@ -63,8 +63,8 @@ async fn a_problem_says_what_is_wrong_and_where() {
 
 #[tokio::test]
 async fn on_a_page_a_problem_is_a_page() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let app = app(&house).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let app = app(&context).await;
     let page = app.get("/garden/broken").await;
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(page.header("content-type").starts_with("text/html"));
@@ -75,8 +75,8 @@ async fn on_a_page_a_problem_is_a_page() {
 
 #[tokio::test]
 async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let web = Web::open(&house, hob_house::Live::fixed(hob_web::Config::default())).unwrap();
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let web = Web::open(&context, hob_service::Live::fixed(hob_web::Config::default())).unwrap();
     let app = App::new(&web, routes(Garden::default()), Stage::Real);
     let of_the_garden = |entry: &&hob_web::Entry| entry.path.contains("garden");
     let table: Vec<String> = app
@@ -104,14 +104,14 @@ async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
 
 #[tokio::test]
 async fn what_is_said_in_plain_text_is_a_problem_as_well() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let teapot = async || (StatusCode::IM_A_TEAPOT, "short and stout");
     let routes = hob_web::Routes::new().page(hob_web::Access::Public, "/api/v1/teapot", teapot).page(
         hob_web::Access::Public,
         "/teapot",
         teapot,
     );
-    let app = TestApp::start(&house, routes).await;
+    let app = TestApp::start(&context, routes).await;
     let answer = app.get("/api/v1/teapot").await;
     assert_eq!(answer.status, StatusCode::IM_A_TEAPOT);
     assert_eq!(answer.json::<Value>()["detail"], "short and stout");

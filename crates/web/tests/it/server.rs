@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hob_house::{Live, Period};
-use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, wait_for};
+use hob_service::{Live, Period};
+use hob_testkit::{LIMIT, Layout, TestApp, TestContext, wait_for};
 use hob_web::Config;
 use http::header::HeaderName;
 use http::{Request, Version};
@@ -18,10 +18,10 @@ use tokio::net::TcpStream;
 use crate::door::NEEDS;
 use crate::garden::{Garden, HAY_BYTES, routes};
 
-async fn app(config: Config) -> (TestHouse, TestApp) {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-    let app = TestApp::configured(&house, Live::fixed(config), |_| routes(Garden::default())).await;
-    (house, app)
+async fn app(config: Config) -> (TestContext, TestApp) {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let app = TestApp::configured(&context, Live::fixed(config), |_| routes(Garden::default())).await;
+    (context, app)
 }
 
 /// Sends some bytes, and reads until the server closes the connection.
@@ -58,7 +58,7 @@ where
 
 #[tokio::test]
 async fn http_2_is_spoken_to_who_begins_with_it() {
-    let (_house, app) = app(Config::default()).await;
+    let (_context, app) = app(Config::default()).await;
     let stream = TcpStream::connect(app.address()).await.unwrap();
     ask_many_at_once(stream, &format!("http://{}", app.address())).await;
 }
@@ -66,7 +66,7 @@ async fn http_2_is_spoken_to_who_begins_with_it() {
 #[tokio::test]
 async fn who_does_not_finish_the_head_of_a_request_is_cut_off() {
     let config = Config { head_within: Period::from_millis(200), ..Config::default() };
-    let (_house, app) = app(config).await;
+    let (_context, app) = app(config).await;
     for bytes in
         [b"".as_slice(), b"P", b"PRI * HTTP/2.0\r\n\r\nSM", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "]
     {
@@ -78,7 +78,7 @@ async fn who_does_not_finish_the_head_of_a_request_is_cut_off() {
 #[tokio::test]
 async fn who_does_not_finish_the_body_is_told_so() {
     let config = Config { answer_within: Period::from_millis(300), ..Config::default() };
-    let (_house, app) = app(config).await;
+    let (_context, app) = app(config).await;
     let head = "POST /api/v1/garden/gnomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Content-Length: 1000\r\nConnection: close\r\n\r\n{\"name\":";
     let heard = talk(&app, head.as_bytes()).await;
@@ -88,7 +88,7 @@ async fn who_does_not_finish_the_body_is_told_so() {
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
-    let (_house, app) = app(Config::default()).await;
+    let (_context, app) = app(Config::default()).await;
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: {}\r\n\r\n", "x".repeat(200_000));
     let heard = talk(&app, head.as_bytes()).await;
     assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 431"), "{}", &heard[..heard.len().min(200)]);
@@ -97,7 +97,7 @@ async fn a_head_that_is_too_large_is_refused() {
 #[tokio::test]
 async fn who_does_not_read_is_cut_off() {
     let config = Config { unread_within: Period::from_millis(200), max_connections: 1, ..Config::default() };
-    let (_house, app) = app(config).await;
+    let (_context, app) = app(config).await;
     let mut greedy = TcpStream::connect(app.address()).await.unwrap();
     greedy.write_all(b"GET /garden/hay HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     // There is one seat: somebody else is served only once the greedy one is gone.
@@ -110,7 +110,7 @@ async fn who_does_not_read_is_cut_off() {
 #[tokio::test]
 async fn there_are_so_many_seats_and_no_more() {
     let config = Config { max_connections: 1, ..Config::default() };
-    let (_house, app) = app(config).await;
+    let (_context, app) = app(config).await;
     let request = b"GET /assets/none HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut first = TcpStream::connect(app.address()).await.unwrap();
     first.write_all(request).await.unwrap();
@@ -127,10 +127,10 @@ async fn there_are_so_many_seats_and_no_more() {
 
 #[tokio::test]
 async fn more_requests_than_can_be_worked_on_are_sent_away() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let config = Live::fixed(Config { max_requests: 1, ..Config::default() });
-    let app = TestApp::configured(&house, config, |_| routes(garden.clone())).await;
+    let app = TestApp::configured(&context, config, |_| routes(garden.clone())).await;
     let (nap, busy) = tokio::join!(app.get("/garden/nap"), async {
         wait_for("the first request", LIMIT, async || garden.nappers() == 1).await;
         let answer = app.get("/api/v1/garden/gnomes").await;
@@ -144,9 +144,9 @@ async fn more_requests_than_can_be_worked_on_are_sent_away() {
 
 #[tokio::test]
 async fn what_is_under_way_is_finished_when_the_server_stops() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
-    let app = TestApp::start(&house, routes(garden.clone())).await;
+    let app = TestApp::start(&context, routes(garden.clone())).await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden/nap HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     wait_for("the request", LIMIT, async || garden.nappers() == 1).await;
@@ -160,10 +160,10 @@ async fn what_is_under_way_is_finished_when_the_server_stops() {
 
 #[tokio::test]
 async fn a_request_that_never_ends_is_cut_off_when_the_server_stops() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let config = Live::fixed(Config { drain_within: Period::from_millis(200), ..Config::default() });
-    let app = TestApp::configured(&house, config, |_| routes(garden.clone())).await;
+    let app = TestApp::configured(&context, config, |_| routes(garden.clone())).await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden/nap HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     wait_for("the request", LIMIT, async || garden.nappers() == 1).await;
@@ -175,7 +175,7 @@ async fn a_request_that_never_ends_is_cut_off_when_the_server_stops() {
 
 #[tokio::test]
 async fn pages_are_kept_to_what_comes_from_here() {
-    let (_house, app) = app(Config::default()).await;
+    let (_context, app) = app(Config::default()).await;
     for path in ["/garden", "/garden/broken", "/no/such/page", "/api/v1/garden/gnomes"] {
         let answer = app.get(path).await;
         let policy = answer.header("content-security-policy");
@@ -188,7 +188,7 @@ async fn pages_are_kept_to_what_comes_from_here() {
 
 #[tokio::test]
 async fn a_request_keeps_an_id_that_can_stand_in_a_log() {
-    let (_house, mut app) = app(Config::default()).await;
+    let (_context, mut app) = app(Config::default()).await;
     app.use_header(HeaderName::from_static("x-request-id"), "trace-7.a_b");
     assert_eq!(app.get("/garden").await.header("x-request-id"), "trace-7.a_b");
     for bad in ["a b", "<script>", &"x".repeat(65)] {
@@ -200,7 +200,7 @@ async fn a_request_keeps_an_id_that_can_stand_in_a_log() {
 
 #[tokio::test]
 async fn a_page_elsewhere_cannot_act_here() {
-    let (_house, mut app) = app(Config::default()).await;
+    let (_context, mut app) = app(Config::default()).await;
     let gnome = serde_json::json!({"name": "robin", "height_cm": 30});
     app.use_header(HeaderName::from_static("origin"), "http://evil.example");
     assert_eq!(app.post("/api/v1/garden/gnomes", &gnome).await.status, 403);
@@ -215,7 +215,7 @@ async fn a_page_elsewhere_cannot_act_here() {
 
 #[tokio::test]
 async fn what_is_large_is_sent_compressed_and_assets_are_kept_for_ever() {
-    let (_house, mut app) = app(Config::default()).await;
+    let (_context, mut app) = app(Config::default()).await;
     app.use_header(HeaderName::from_static("accept-encoding"), "gzip");
     let document = app.get("/api/openapi.json").await;
     assert_eq!(document.header("content-encoding"), "gzip");
@@ -232,7 +232,7 @@ async fn what_is_large_is_sent_compressed_and_assets_are_kept_for_ever() {
 
 #[tokio::test]
 async fn the_api_document_can_be_read_and_tried() {
-    let (_house, app) = app(Config::default()).await;
+    let (_context, app) = app(Config::default()).await;
     let document: Value = app.get("/api/openapi.json").await.json();
     let add = &document["paths"]["/api/v1/garden/gnomes"]["post"];
     assert_eq!(add["operationId"], "garden_add");

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hob_house::Live;
-use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, wait_for};
+use hob_service::Live;
+use hob_testkit::{LIMIT, Layout, TestApp, TestContext, wait_for};
 use hob_web::{Config, Error, Web};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
@@ -55,11 +55,11 @@ async fn ask(app: &TestApp, config: &Config, path: &str) -> std::io::Result<Stri
 
 #[tokio::test]
 async fn a_certificate_is_used_and_replaced_without_a_restart() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let config = certify(folder.path());
     let (live, replace) = Live::new(config.clone());
-    let app = TestApp::configured(&house, live, |_| routes(Garden::default())).await;
+    let app = TestApp::configured(&context, live, |_| routes(Garden::default())).await;
     let heard = ask(&app, &config, "/garden").await.unwrap();
     assert!(heard.starts_with("HTTP/1.1 200"), "{heard}");
     assert!(heard.contains("strict-transport-security: max-age="), "{heard}");
@@ -76,10 +76,10 @@ async fn a_certificate_is_used_and_replaced_without_a_restart() {
 
 #[tokio::test]
 async fn http_2_is_agreed_on_over_tls() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let config = certify(folder.path());
-    let app = TestApp::configured(&house, Live::fixed(config.clone()), |_| routes(Garden::default())).await;
+    let app = TestApp::configured(&context, Live::fixed(config.clone()), |_| routes(Garden::default())).await;
     let stream = connect(&app, &config, &["h2", "http/1.1"]).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
     ask_many_at_once(stream, "https://localhost").await;
@@ -87,10 +87,11 @@ async fn http_2_is_agreed_on_over_tls() {
 
 #[tokio::test]
 async fn who_speaks_no_tls_is_not_answered() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let app =
-        TestApp::configured(&house, Live::fixed(certify(folder.path())), |_| routes(Garden::default())).await;
+        TestApp::configured(&context, Live::fixed(certify(folder.path())), |_| routes(Garden::default()))
+            .await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut heard = Vec::new();
@@ -100,12 +101,12 @@ async fn who_speaks_no_tls_is_not_answered() {
 
 #[tokio::test]
 async fn half_of_tls_is_refused() {
-    let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let whole = certify(folder.path());
     let half = Config { tls_key: None, ..whole.clone() };
-    assert!(matches!(Web::open(&house, Live::fixed(half)).unwrap_err(), Error::HalfTls));
+    assert!(matches!(Web::open(&context, Live::fixed(half)).unwrap_err(), Error::HalfTls));
     let gone = Config { tls_key: Some(folder.path().join("none.pem")), ..whole };
-    let refused = Web::open(&house, Live::fixed(gone)).unwrap_err();
+    let refused = Web::open(&context, Live::fixed(gone)).unwrap_err();
     assert!(refused.to_string().contains("none.pem"), "{refused}");
 }

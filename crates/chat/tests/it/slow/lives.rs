@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use hob_chat::keys::{ConversationId, UserId};
 use hob_chat::{Chat, Progress, Wish};
-use hob_house::House;
-use hob_testkit::{LIMIT, Layout, TestApp, TestHouse, budget, wait_for};
+use hob_service::ServiceContext;
+use hob_testkit::{LIMIT, Layout, TestApp, TestContext, budget, wait_for};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
@@ -74,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct World {
-    house: TestHouse,
+    context: TestContext,
     chat: Chat,
     app: TestApp,
     doomed: Doomed,
@@ -88,10 +88,10 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let house = TestHouse::embedded(NEEDS, Layout::Plain).await;
-        let chat = open(&house).await;
-        let app = TestApp::start(house.house(), chat.routes()).await;
-        let doomed = Doomed::start(&house).await;
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+        let chat = open(&context).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
+        let doomed = Doomed::start(&context).await;
         wait_for("two nodes", LIMIT, async || chat.nodes().await.is_ok_and(|nodes| nodes.len() == 2)).await;
         let mut rooms = Vec::new();
         for id in ROOMS {
@@ -100,7 +100,7 @@ impl World {
         let watcher = Client::connect(&app, &chat, "watcher").await;
         let empty = vec![BTreeMap::new(); ROOMS.len()];
         let mut world = Self {
-            house,
+            context,
             chat,
             app,
             doomed,
@@ -171,10 +171,10 @@ impl World {
                 self.subscribe().await;
             }
             Step::KillNode => {
-                let next = Doomed::start(&self.house).await;
+                let next = Doomed::start(&self.context).await;
                 std::mem::replace(&mut self.doomed, next).kill();
             }
-            Step::Flush => self.house.store().flush_all().await,
+            Step::Flush => self.context.test_store().flush_all().await,
         }
     }
 
@@ -186,7 +186,7 @@ impl World {
     /// Waits until the counters of everybody say what a recount says.
     async fn counters_agree(&self) {
         for who in USERS {
-            counter_agrees(self.house.house(), &self.chat, &user(who)).await;
+            counter_agrees(self.context.context(), &self.chat, &user(who)).await;
         }
     }
 
@@ -202,13 +202,14 @@ impl World {
     }
 }
 
-async fn counter_agrees(house: &House, chat: &Chat, who: &UserId) {
+async fn counter_agrees(context: &ServiceContext, chat: &Chat, who: &UserId) {
     wait_for(format_args!("the counters of {who} to agree"), LIMIT, async || {
         let (counts, total) = chat.unread(who).await.unwrap();
-        let held = get(house, &keys(house).unread_total(who)).await.map_or(0, |held| held.parse().unwrap());
+        let held =
+            get(context, &keys(context).unread_total(who)).await.map_or(0, |held| held.parse().unwrap());
         let mut agree = held == total;
         for count in counts {
-            let held = get(house, &keys(house).unread(who, &count.conversation_id)).await;
+            let held = get(context, &keys(context).unread(who, &count.conversation_id)).await;
             agree &= held.map_or(0, |held| held.parse().unwrap()) == count.unread;
         }
         agree
@@ -225,7 +226,7 @@ fn hold(held: &mut BTreeMap<u64, String>, publication: &Value) {
     }
 }
 
-/// Whatever happens, counters agree with the records, and a client that recovers holds exactly what was acknowledged.
+/// Whatever happens, counters agree with the database, and a client that recovers holds exactly what was acknowledged.
 #[test]
 fn random_lives_lose_nothing_and_count_right() {
     let cases = budget(6, 100);

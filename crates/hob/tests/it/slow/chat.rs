@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hob_chat::keys::UserId;
 use hob_chat::token::Tokens;
-use hob_house::SecretRef;
+use hob_service::SecretRef;
 use hob_testkit::{LIMIT, Postgres, RedisServer, budget, wait_for};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,8 +49,8 @@ impl World {
 
     fn node(&self) -> Server {
         let config = self.folder.path().join("hob.toml").display().to_string();
-        let (hot, records) = (self.redis.url(), self.postgres.url());
-        let place = ["--only", "chat", "--hot", &hot, "--records", &records];
+        let (store, database) = (self.redis.url(), self.postgres.url());
+        let place = ["--only", "chat", "--hot", &store, "--records", &database];
         Server::start_with(&place, &[("HOB_CONFIG", &config), ("HOB_LOG", "error")])
     }
 
@@ -192,7 +192,7 @@ fn talk(
     acknowledged
 }
 
-/// No ghost, no loss, no double, whatever is killed; and hot state is as declared in the end.
+/// No ghost, no loss, no double, whatever is killed; and the store is as declared in the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_are_killed_and_the_store_restarts_under_load() {
     let world = World::new();

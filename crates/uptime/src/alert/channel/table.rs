@@ -1,7 +1,7 @@
-//! Channels in the records.
+//! Channels in the database.
 
-use hob_house::House;
-use hob_records::{Constraint, Error as RecordsError, Query, Read, Records, UnixMs, from_row, sql};
+use hob_database::{Constraint, Database, Error as DatabaseError, Query, Read, UnixMs, from_row, sql};
+use hob_service::ServiceContext;
 
 use super::{Channel, ChannelId, ChannelPatch, ChannelSpec, Means};
 use crate::check::Invalid;
@@ -70,12 +70,12 @@ pub(in crate::alert) async fn named(on: &impl Read, names: &[String]) -> Result<
     Ok(ids)
 }
 
-pub async fn add(house: &House, spec: &ChannelSpec) -> Result<Written> {
-    if let Err(wrong) = spec.read().and_then(|means| permit::channel(&house.secrets, &means)) {
+pub async fn add(context: &ServiceContext, spec: &ChannelSpec) -> Result<Written> {
+    if let Err(wrong) = spec.read().and_then(|means| permit::channel(&context.secrets, &means)) {
         return Ok(Written::Invalid(wrong));
     }
     let id = &ChannelId::random();
-    let added = house.records.write(|tx| async move {
+    let added = context.database.write(|tx| async move {
         let (count,): (u64,) = tx.one(sql("SELECT count(*) FROM uptime_channel")).await?;
         if count >= MOST as u64 {
             return Ok(Written::TooMany);
@@ -89,14 +89,14 @@ pub async fn add(house: &House, spec: &ChannelSpec) -> Result<Written> {
     refuse_taken(added.await)
 }
 
-pub async fn edit(house: &House, id: &ChannelId, patch: &ChannelPatch) -> Result<Written> {
-    let edited = house.records.write(|tx| async move {
+pub async fn edit(context: &ServiceContext, id: &ChannelId, patch: &ChannelPatch) -> Result<Written> {
+    let edited = context.database.write(|tx| async move {
         let Some(channel) = by_id(&tx, id).await? else { return Ok(Written::Unknown) };
         let spec = channel.spec.patched(patch.clone());
         // What stays as it is may be saved again, even if its secret has been withdrawn: it is refused when it is used.
         let permit = |means: Means| match means == channel.means {
             true => Ok(()),
-            false => permit::channel(&house.secrets, &means),
+            false => permit::channel(&context.secrets, &means),
         };
         if let Err(wrong) = spec.read().and_then(permit) {
             return Ok(Written::Invalid(wrong));
@@ -110,9 +110,9 @@ pub async fn edit(house: &House, id: &ChannelId, patch: &ChannelPatch) -> Result
 }
 
 /// Says whether it was there. What was still to be told through it is given up with the next attempt.
-pub async fn remove(records: &Records, id: &ChannelId) -> Result<bool> {
+pub async fn remove(database: &Database, id: &ChannelId) -> Result<bool> {
     let delete = sql("DELETE FROM uptime_channel WHERE id = $1").bind(id);
-    Ok(records.execute(delete).await? == 1)
+    Ok(database.execute(delete).await? == 1)
 }
 
 async fn written(on: &impl Read, id: &ChannelId) -> Result<Written> {
@@ -121,7 +121,7 @@ async fn written(on: &impl Read, id: &ChannelId) -> Result<Written> {
 
 fn refuse_taken(written: Result<Written>) -> Result<Written> {
     match written {
-        Err(Error::Records(RecordsError::Violation { constraint: Constraint::Unique, .. })) => {
+        Err(Error::Database(DatabaseError::Violation { constraint: Constraint::Unique, .. })) => {
             Ok(Written::NameTaken)
         }
         written => written,

@@ -1,9 +1,9 @@
-//! Deliveries and their attempts in the records.
+//! Deliveries and their attempts in the database.
 
 use std::time::Duration;
 
-use hob_records::{
-    Isolation, Keyset, Kind, Page, PageRequest, Query, Read, Records, Transaction, UnixMs, from_row, sql,
+use hob_database::{
+    Database, Isolation, Keyset, Kind, Page, PageRequest, Query, Read, Transaction, UnixMs, from_row, sql,
 };
 
 use super::{Arrival, Attempt, Delivery, Held, Patience};
@@ -54,7 +54,7 @@ pub(in crate::alert) async fn add(tx: &Transaction, key: &Key, notice: &Notice) 
 
 /// Enters a test in the hands of whoever asked for it, so that nobody else carries it.
 pub(in crate::alert) async fn add_test(
-    records: &Records,
+    database: &Database,
     channel_id: &ChannelId,
     lease: Duration,
 ) -> Result<Held> {
@@ -65,7 +65,7 @@ pub(in crate::alert) async fn add_test(
         number: 1,
     };
     let work = |tx: Transaction| async move { insert(&tx, key, &Notice::Test, tx.now().plus(lease)).await };
-    records.write(work).await?;
+    database.write(work).await?;
     Ok(Held { id: key.id(), channel_id: channel_id.clone(), notice: Notice::Test, attempts: 0, fence: 0 })
 }
 
@@ -94,8 +94,8 @@ macro_rules! ready {
 }
 
 /// Channels for which something can be carried.
-pub(in crate::alert) async fn due_channels(records: &Records) -> Result<Vec<ChannelId>> {
-    let work = |snapshot: hob_records::Snapshot| async move {
+pub(in crate::alert) async fn due_channels(database: &Database) -> Result<Vec<ChannelId>> {
+    let work = |snapshot: hob_database::Snapshot| async move {
         let due: Query<(ChannelId,)> = sql(concat!(
             "SELECT DISTINCT d.channel_id FROM uptime_delivery d WHERE ",
             ready!(),
@@ -103,13 +103,13 @@ pub(in crate::alert) async fn due_channels(records: &Records) -> Result<Vec<Chan
         ));
         snapshot.all(due.bind(snapshot.now())).await
     };
-    let due: Vec<(ChannelId,)> = records.read(work).await?;
+    let due: Vec<(ChannelId,)> = database.read(work).await?;
     Ok(due.into_iter().map(|(id,)| id).collect())
 }
 
 /// Takes deliveries of a channel that are due, the oldest first, for as long as the lease.
 pub(in crate::alert) async fn claim(
-    records: &Records,
+    database: &Database,
     channel_id: &ChannelId,
     most: u16,
     lease: Duration,
@@ -127,7 +127,7 @@ pub(in crate::alert) async fn claim(
         let claim = claim.bind(tx.now()).bind(channel_id).bind(tx.now().plus(lease)).bind(most);
         tx.all(claim).await
     };
-    let claimed: Vec<Claimed> = records.write_with(Isolation::Committed, work).await?;
+    let claimed: Vec<Claimed> = database.write_with(Isolation::Committed, work).await?;
     let mut held = Vec::with_capacity(claimed.len());
     for row in claimed {
         let notice = serde_json::from_str(&row.notice)
@@ -141,7 +141,7 @@ pub(in crate::alert) async fn claim(
 /// Writes down how an attempt went, and what becomes of the delivery. An attempt of somebody whose lease had run out,
 /// and who was overtaken, is not heard.
 pub(in crate::alert) async fn settle(
-    records: &Records,
+    database: &Database,
     held: &Held,
     arrival: &Arrival,
     took: Duration,
@@ -165,7 +165,7 @@ pub(in crate::alert) async fn settle(
         tx.execute(insert.bind(took_ms).bind(delivered).bind(message)).await?;
         Ok(())
     };
-    records.write(work).await
+    database.write(work).await
 }
 
 /// The deliveries of a channel, the newest first.
@@ -188,7 +188,7 @@ pub(in crate::alert) async fn attempts(on: &impl Read, deliveries: &[&str]) -> R
 }
 
 /// Drops old deliveries that are done with, a bounded number of them; says whether that was all.
-pub(in crate::alert) async fn forget(records: &Records, keep: Duration) -> Result<bool> {
+pub(in crate::alert) async fn forget(database: &Database, keep: Duration) -> Result<bool> {
     let work = |tx: Transaction| async move {
         let old: Query<(String,)> =
             sql("SELECT id FROM uptime_delivery WHERE created_at < $1 AND state <> 'waiting'
@@ -199,7 +199,7 @@ pub(in crate::alert) async fn forget(records: &Records, keep: Duration) -> Resul
         tx.execute(sql("DELETE FROM uptime_delivery WHERE id IN ($1...)").bind_list(ids())).await?;
         Ok(old.len() < usize::from(FORGOTTEN_AT_ONCE))
     };
-    records.write(work).await
+    database.write(work).await
 }
 
 fn shorten(message: &str) -> &str {

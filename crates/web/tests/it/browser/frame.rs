@@ -11,7 +11,7 @@ use super::{find, picture, room, text, until_shown};
 
 #[tokio::test]
 async fn pages_are_reached_by_keyboard_and_by_mouse() {
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
     assert_eq!(text(&client, "h1").await, "Room");
@@ -39,7 +39,7 @@ async fn pages_are_reached_by_keyboard_and_by_mouse() {
 
 #[tokio::test]
 async fn without_scripts_pages_are_complete() {
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();
     assert!(text(&client, "#visits").await.starts_with("0 visits"));
@@ -60,7 +60,7 @@ async fn people_sign_in_and_out() {
     fs::write(&file, "a token that nobody guesses").unwrap();
     let secret = format!("file:{}", file.display()).parse().unwrap();
     let config = Config { admin_token: Some(secret), ..Config::default() };
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(config).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(config).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
     assert_eq!(text(&client, "h1").await, "Sign in");
@@ -84,7 +84,7 @@ async fn people_sign_in_and_out() {
 
 #[tokio::test]
 async fn an_admin_gives_a_token_out_and_takes_it_back() {
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window { height: 1100, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();
     find(&client, ".who a").await.click().await.unwrap();

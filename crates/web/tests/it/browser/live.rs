@@ -8,7 +8,7 @@ use super::{find, room, text};
 
 #[tokio::test]
 async fn a_live_update_arrives_and_leaves_alone_what_people_did() {
-    let (browser, (_house, app, room)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
     find(&client, "#more summary").await.click().await.unwrap();
@@ -36,7 +36,7 @@ async fn a_live_update_arrives_and_leaves_alone_what_people_did() {
 
 #[tokio::test]
 async fn a_search_filters_while_somebody_types() {
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
     find(&client, "#field-q").await.send_keys("Gr").await.unwrap();
@@ -47,7 +47,7 @@ async fn a_search_filters_while_somebody_types() {
 
 #[tokio::test]
 async fn an_interruption_is_said() {
-    let (browser, (house, app, room)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
     wait_for("the stream", LIMIT, async || {
@@ -59,13 +59,13 @@ async fn an_interruption_is_said() {
     app.stop().await;
     client.wait().for_element(Locator::Css("#banner:not([hidden])")).await.unwrap();
     wait_for("the word", LIMIT, async || text(&client, "#banner").await.contains("Trying again")).await;
-    drop(house);
+    drop(context);
     client.close().await.unwrap();
 }
 
 #[tokio::test]
 async fn charts_tell_their_numbers_under_the_pointer() {
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/gallery")).await.unwrap();
     client

@@ -7,7 +7,7 @@ use super::{picture, room};
 
 #[tokio::test]
 async fn everything_is_readable_in_light_and_dark_wide_and_narrow() {
-    let (browser, (_house, app, _)) = (Browser::start(), room::serve(Config::default()).await);
+    let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     for (name, width, height, scheme) in [
         ("light", 1440, 2100, Scheme::Light),
         ("dark", 1440, 2100, Scheme::Dark),

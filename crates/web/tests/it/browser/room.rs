@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_house::Live;
-use hob_testkit::{Layout, Needs, TestApp, TestHouse};
+use hob_service::Live;
+use hob_testkit::{Layout, Needs, TestApp, TestContext};
 use hob_web::look::{Field, Markup, When};
 use hob_web::{Access, Config, Console, Page, Problem, Query, Routes, Web};
 use serde::Deserialize;
@@ -91,14 +91,14 @@ impl Room {
 }
 
 /// A server with the room, and the room itself.
-pub(super) async fn serve(config: Config) -> (TestHouse, TestApp, Room) {
-    let house = TestHouse::embedded(Needs::default(), Layout::Plain).await;
+pub(super) async fn serve(config: Config) -> (TestContext, TestApp, Room) {
+    let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
     let mut room = None;
-    let app = TestApp::configured(&house, Live::fixed(config), |web| {
+    let app = TestApp::configured(&context, Live::fixed(config), |web| {
         let made = Room { web: web.clone(), visits: Arc::default() };
         room = Some(made.clone());
         made.routes()
     })
     .await;
-    (house, app, room.unwrap())
+    (context, app, room.unwrap())
 }

@@ -1,0 +1,118 @@
+//! The long-term truth: records in a SQLite file, or in PostgreSQL, through one set of queries.
+//!
+//! Services own their tables and their queries. They share what is here: opening and migrating the database,
+//! transactions that are repeated when others are in the way, paging, time, the [`outbox`], backup and copy.
+//!
+//! ```
+//! use hob_database::outbox::Topic;
+//! use hob_database::{Address, Error, Migration, Migrations, Query, Read, Database, UnixMs, column, from_row, sql};
+//!
+//! // A service has its migrations in files, a folder for each database, named once in `migrations!`.
+//! const MIGRATIONS: Migrations = Migrations {
+//!     service: "notes",
+//!     steps: &[Migration {
+//!         name: "0001_notes",
+//!         sqlite: "CREATE TABLE notes_note (id TEXT PRIMARY KEY, title TEXT NOT NULL, created_at INTEGER) STRICT",
+//!         postgres: r#"CREATE TABLE notes_note (id TEXT COLLATE "C" PRIMARY KEY, title TEXT NOT NULL, created_at BIGINT)"#,
+//!     }],
+//! };
+//! const ADDED: Topic = Topic("notes.note.added");
+//!
+//! #[derive(Clone)]
+//! struct NoteId(String);
+//! struct Note {
+//!     id: NoteId,
+//!     title: String,
+//!     created_at: UnixMs,
+//! }
+//! column!(NoteId(String));
+//! from_row!(Note { id, title, created_at });
+//!
+//! // A query is a value. It runs on the database, in a snapshot, or in a transaction.
+//! fn by_id(id: &NoteId) -> Query<Note> {
+//!     sql("SELECT id, title, created_at FROM notes_note WHERE id = $1").bind(id)
+//! }
+//!
+//! // A change is a function that may be done again. It borrows what it needs.
+//! async fn add(database: &Database, id: &NoteId, title: &str) -> Result<(), Error> {
+//!     database
+//!         .write(|tx| async move {
+//!             let insert = sql("INSERT INTO notes_note (id, title, created_at) VALUES ($1, $2, $3)");
+//!             tx.execute(insert.bind(id).bind(title).bind(tx.now())).await?;
+//!             tx.emit(ADDED, &id.0, title)
+//!         })
+//!         .await
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("notes.db");
+//! let address: Address = path.to_str().unwrap().parse()?; // or "postgres://hob@db/hob"
+//! let database = Database::open(&address, &[MIGRATIONS]).await?;
+//! add(&records, &NoteId("n1".into()), "On engines").await?;
+//! let note = database.one(by_id(&NoteId("n1".into()))).await?;
+//! assert_eq!(note.title, "On engines");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # One query for both
+//!
+//! Placeholders are `$1`, `$2`, … Both databases know `INSERT … ON CONFLICT … DO UPDATE`, `RETURNING`, row values
+//! as in `(a, b) < ($1, $2)`, `WITH`, window functions, `TRUE` and `FALSE`. Where they differ, a query is written
+//! for each: [`PerDialect`].
+//!
+//! | Rust | SQLite column | PostgreSQL column |
+//! |---|---|---|
+//! | integers, [`UnixMs`] | `INTEGER` | `BIGINT` |
+//! | `f64` | `REAL` | `DOUBLE PRECISION` |
+//! | `bool` | `INTEGER` | `BOOLEAN` |
+//! | `String`, `&str` | `TEXT` | `TEXT`, with `COLLATE "C"` where it is compared, so that it sorts by bytes as SQLite's |
+//! | `Vec<u8>`, `&[u8]` | `BLOB` | `BYTEA` |
+//!
+//! SQLite tables are `STRICT`. What only one database could store is refused on both: text with a zero byte,
+//! NaN, integers past 2⁶³ − 1. To know: a sum of integers is `CAST(sum(n) AS BIGINT)`; `LIKE` heeds case on
+//! PostgreSQL only; after a statement that failed, a transaction does not commit on either.
+//!
+//! # Away, slow, in the way
+//!
+//! Every call ends in bounded time ([`Options`]). [`Error::Unavailable`] and [`Error::Conflict`] changed nothing:
+//! try again later. [`Error::Uncertain`] is the one case where nobody knows, and why what must happen once is
+//! written so that doing it twice does no harm. Connections heal by themselves.
+
+mod address;
+mod backup;
+mod connection;
+mod copy;
+mod database;
+mod error;
+mod insert;
+mod meta;
+mod migration;
+pub mod outbox;
+mod page;
+mod pools;
+mod query;
+mod read;
+mod retry;
+mod row;
+mod time;
+mod transaction;
+mod value;
+
+pub use address::{Address, Engine};
+pub use connection::Isolation;
+pub use copy::Copied;
+pub use database::{Database, Options};
+pub use error::{Constraint, Error, MigrationRefused};
+pub use insert::Binds;
+pub use meta::{DatabaseId, Epoch};
+pub use migration::{Migration, Migrations};
+pub use page::{Cursor, Keyset, Page, PageRequest};
+pub use query::{PerDialect, Query, Sql, sql};
+pub use read::{MOST_ROWS, Read};
+pub use row::{FromRow, Row};
+pub use time::UnixMs;
+pub use transaction::{Snapshot, Transaction};
+pub use value::{Bind, Column, Kind, Value};

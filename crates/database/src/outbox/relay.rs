@@ -1,0 +1,301 @@
+//! The relay: numbers events in their order and publishes them, one relay at a time among all nodes.
+//!
+//! A relay works under a lease that it renews; another takes over when it has run out. Numbers are given in a
+//! transaction that holds the lease's row and checks its fence, so even a relay that was asleep and still
+//! believes in its lease cannot give a number twice.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::retention::{self, Retention, Trimmed};
+use super::{Event, numbered_after};
+use crate::connection::Isolation;
+use crate::{Database, Error, Query, Read as _, Transaction, from_row, sql};
+
+/// Publishes events. Every node runs one; one of them at a time does the work.
+#[derive(Debug)]
+pub struct Relay {
+    database: Database,
+    retention: Retention,
+    /// How long the others wait when this one falls silent.
+    lease: Duration,
+    held: Option<Held>,
+    trimmed: Option<Instant>,
+}
+
+/// The lease in this relay's hands.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    fence: i64,
+    renewed: Instant,
+}
+
+/// What a turn of the relay came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Another relay does the work.
+    NotMine,
+    /// There was nothing to do.
+    Idle,
+    Worked {
+        numbered: usize,
+        published: usize,
+    },
+    /// Events were numbered but could not be published.
+    Unpublished,
+}
+
+/// An event that has no number yet.
+struct New {
+    id: i64,
+    topic: String,
+    key: String,
+    payload: String,
+    written_at: crate::UnixMs,
+}
+
+from_row!(New { id, topic, key, payload, written_at });
+
+/// As many as are numbered or published at a time.
+const BATCH: u16 = 500;
+const TRIM_EVERY: Duration = Duration::from_secs(60);
+/// How soon events of other nodes are seen; this node's own are seen at once.
+const POLL: Duration = Duration::from_millis(100);
+/// After some work, more may gather: a busy outbox is emptied in batches, not event by event.
+const GATHER: Duration = Duration::from_millis(50);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+impl Relay {
+    pub fn new(database: &Database, retention: Retention) -> Self {
+        Self {
+            database: database.clone(),
+            retention,
+            lease: Duration::from_secs(10),
+            held: None,
+            trimmed: None,
+        }
+    }
+
+    /// A shorter lease lets others take over sooner, and has to be renewed more often.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Relays until `stop` is ready, and then lets another relay take over at once. Events go to `publish` in
+    /// the order of their numbers, all of one topic at a time, and again until it answers `Ok`: what was
+    /// published may be published again.
+    pub async fn run<F, E>(
+        mut self,
+        mut publish: impl FnMut(Vec<Event>) -> F + Send,
+        stop: impl Future<Output = ()> + Send,
+    ) where
+        F: Future<Output = Result<(), E>> + Send,
+        E: Display,
+    {
+        let mut stop = pin!(stop);
+        loop {
+            let turn = self.turn(&mut publish).await;
+            if let Err(error) = &turn {
+                tracing::warn!(error = error as &dyn std::error::Error, "the outbox waits");
+            }
+            let pause = async {
+                match turn {
+                    Ok(Turn::Worked { numbered, .. }) if numbered < usize::from(BATCH) => sleep(GATHER).await,
+                    Ok(Turn::Worked { .. }) => {}
+                    Ok(Turn::Idle | Turn::NotMine) => {
+                        let _ = timeout(POLL, self.database.events_written()).await;
+                    }
+                    Ok(Turn::Unpublished) | Err(_) => sleep(AFTER_FAILURE).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = pause => {}
+            }
+        }
+        if let Err(error) = self.release().await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the outbox's lease runs out by itself");
+        }
+    }
+
+    /// One turn: claims or renews the lease, numbers what is new, publishes what is not published yet.
+    pub async fn turn<F, E>(&mut self, mut publish: impl FnMut(Vec<Event>) -> F + Send) -> Result<Turn, Error>
+    where
+        F: Future<Output = Result<(), E>> + Send,
+        E: Display,
+    {
+        let Some(held) = self.hold().await? else {
+            return Ok(Turn::NotMine);
+        };
+        let Some(numbered) = self.number(held).await? else {
+            self.held = None;
+            return Ok(Turn::NotMine);
+        };
+        let published = self.publish(held, &mut publish).await?;
+        // Whether it was published or not: what is kept is bounded all the same.
+        self.trim().await?;
+        Ok(match (numbered, published) {
+            (_, None) => Turn::Unpublished,
+            (0, Some(0)) => Turn::Idle,
+            (numbered, Some(published)) => Turn::Worked { numbered, published },
+        })
+    }
+
+    /// Lets another relay take over at once.
+    pub async fn release(self) -> Result<(), Error> {
+        let Some(Held { fence, .. }) = self.held else {
+            return Ok(());
+        };
+        let release = sql("UPDATE hob_outbox_lease SET held_until = 0 WHERE fence = $1");
+        self.database.execute(release.bind(fence)).await.map(drop)
+    }
+
+    /// The lease, renewed if a third of it is over; `None` when it is another's.
+    async fn hold(&mut self) -> Result<Option<Held>, Error> {
+        let (lease, fence) = (self.lease, self.held.map(|held| held.fence));
+        if let Some(held) = self.held.filter(|held| held.renewed.elapsed() < lease / 3) {
+            return Ok(Some(held));
+        }
+        if fence.is_none() && !self.is_free().await? {
+            return Ok(None);
+        }
+        let asked = Instant::now();
+        let work = |tx| async move { claim(&tx, fence, lease).await };
+        let fence = self.database.write_with(Isolation::Committed, work).await?;
+        self.held = fence.map(|fence| Held { fence, renewed: asked });
+        Ok(self.held)
+    }
+
+    /// Asked before a claim, since reading disturbs nobody.
+    async fn is_free(&self) -> Result<bool, Error> {
+        let work = |snapshot: crate::Snapshot| async move {
+            let until: Query<(crate::UnixMs,)> = sql("SELECT held_until FROM hob_outbox_lease");
+            let (until,) = snapshot.one(until).await?;
+            Ok::<_, Error>(until < snapshot.now())
+        };
+        self.database.read(work).await
+    }
+
+    /// Numbers what is new, a batch at most, and answers with how many those were; `None` when the lease was
+    /// lost.
+    async fn number(&self, held: Held) -> Result<Option<usize>, Error> {
+        let any: Query<(bool,)> = sql("SELECT EXISTS (SELECT 1 FROM hob_outbox_new)");
+        if self.database.one(any).await? == (false,) {
+            return Ok(Some(0));
+        }
+        let work = |tx| async move { number(&tx, held.fence).await };
+        self.database.write_with(Isolation::Committed, work).await
+    }
+
+    async fn trim(&mut self) -> Result<(), Error> {
+        if self.trimmed.is_some_and(|trimmed| trimmed.elapsed() < TRIM_EVERY) {
+            return Ok(());
+        }
+        let trimmed = retention::trim(&self.database, self.retention).await?;
+        self.trimmed = (trimmed == Trimmed::All).then(Instant::now);
+        Ok(())
+    }
+
+    /// Publishes a batch of each topic that is behind, and answers with how many events those were; `None`
+    /// when one could not be published.
+    async fn publish<F, E>(
+        &self,
+        held: Held,
+        publish: &mut (impl FnMut(Vec<Event>) -> F + Send),
+    ) -> Result<Option<usize>, Error>
+    where
+        F: Future<Output = Result<(), E>> + Send,
+        E: Display,
+    {
+        let behind: Query<(String, u64)> =
+            sql("SELECT topic, published FROM hob_outbox_topic WHERE published < numbered");
+        let mut count = 0;
+        for (topic, published) in self.database.all(behind).await? {
+            let events = self.database.all(numbered_after(&topic, published, BATCH)).await?;
+            let (Some(last), length) = (events.last().map(|event| event.number), events.len()) else {
+                continue;
+            };
+            if let Err(error) = publish(events).await {
+                tracing::warn!(topic, %error, "events could not be published");
+                // Other topics wait as well: what carries one carries all.
+                return Ok(None);
+            }
+            let topic = topic.as_str();
+            let work = |tx| async move { mark_published(&tx, held.fence, topic, last).await };
+            self.database.write_with(Isolation::Committed, work).await?;
+            count += length;
+        }
+        Ok(Some(count))
+    }
+}
+
+/// Renews the lease of `fence`, or claims one that has run out, with a new fence; `None` if it is another's.
+async fn claim(tx: &Transaction, fence: Option<i64>, lease: Duration) -> Result<Option<i64>, Error> {
+    let until = tx.now().plus(lease);
+    if let Some(fence) = fence {
+        let renew = sql("UPDATE hob_outbox_lease SET held_until = $2 WHERE fence = $1");
+        if tx.execute(renew.bind(fence).bind(until)).await? == 1 {
+            return Ok(Some(fence));
+        }
+    }
+    let claim = sql("UPDATE hob_outbox_lease SET fence = fence + 1, held_until = $2
+                     WHERE held_until < $1 RETURNING fence");
+    let claimed: Option<(i64,)> = tx.optional(claim.bind(tx.now()).bind(until)).await?;
+    Ok(claimed.map(|(fence,)| fence))
+}
+
+async fn number(tx: &Transaction, fence: i64) -> Result<Option<usize>, Error> {
+    if !holds(tx, fence).await? {
+        return Ok(None);
+    }
+    let new: Query<New> =
+        sql("SELECT id, topic, key, payload, written_at FROM hob_outbox_new ORDER BY id LIMIT $1");
+    let new = tx.all(new.bind(BATCH)).await?;
+    let ids: Vec<i64> = new.iter().map(|event| event.id).collect();
+    let mut topics: BTreeMap<String, Vec<New>> = BTreeMap::new();
+    for event in new {
+        topics.entry(event.topic.clone()).or_default().push(event);
+    }
+    for (topic, events) in topics {
+        let last = advance(tx, &topic, events.len()).await?;
+        let first = last + 1 - events.len() as u64;
+        let rows = (first..).zip(events);
+        let rows =
+            rows.map(|(number, event)| (event.topic, number, event.key, event.payload, event.written_at));
+        let head = "INSERT INTO hob_outbox_event (topic, number, key, payload, written_at)";
+        tx.insert_all(head, rows, "").await?;
+    }
+    let taken = sql("DELETE FROM hob_outbox_new WHERE id IN ($1...)");
+    tx.execute(taken.bind_list(&ids)).await?;
+    Ok(Some(ids.len()))
+}
+
+/// Checks the fence, and keeps the lease's row until the transaction ends: nobody else claims it meanwhile.
+async fn holds(tx: &Transaction, fence: i64) -> Result<bool, Error> {
+    let hold = sql("UPDATE hob_outbox_lease SET fence = fence WHERE fence = $1");
+    Ok(tx.execute(hold.bind(fence)).await? == 1)
+}
+
+/// Takes the next numbers of a topic, and answers with the last of them.
+async fn advance(tx: &Transaction, topic: &str, count: usize) -> Result<u64, Error> {
+    let advance =
+        sql("INSERT INTO hob_outbox_topic AS t (topic, numbered, published, forgotten) VALUES ($1, $2, 0, 0)
+         ON CONFLICT (topic) DO UPDATE SET numbered = t.numbered + $2 RETURNING numbered");
+    let (last,) = tx.one(advance.bind(topic).bind(count)).await?;
+    Ok(last)
+}
+
+async fn mark_published(tx: &Transaction, fence: i64, topic: &str, number: u64) -> Result<(), Error> {
+    if holds(tx, fence).await? {
+        let mark = sql("UPDATE hob_outbox_topic SET published = $2 WHERE topic = $1 AND published < $2");
+        tx.execute(mark.bind(topic).bind(number)).await?;
+    }
+    Ok(())
+}

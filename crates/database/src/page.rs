@@ -1,0 +1,272 @@
+//! Long lists, a page at a time, by where the last page ended rather than by counting.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::Error;
+use crate::query::{Bound, Query};
+use crate::row::{FromRow, Row};
+use crate::value::{Kind, Value};
+
+/// The order of a list that is read by pages: columns, none of them ever NULL, that together tell every row
+/// from every other. The query answers with them all, and an index begins with them.
+///
+/// The query itself has neither `ORDER BY` nor `LIMIT` and ends within its `WHERE` (`WHERE TRUE` where there
+/// is nothing to ask). A page costs the same wherever it is, and rows that come or go meanwhile make none of
+/// the others appear twice or not at all.
+///
+/// ```
+/// # use hob_database::{Keyset, Kind};
+/// const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Keyset {
+    columns: &'static [(&'static str, Kind)],
+    direction: Direction,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Ascending,
+    Descending,
+}
+
+/// Which page, and how large.
+#[derive(Clone, Debug)]
+pub struct PageRequest {
+    after: Option<Cursor>,
+    size: u16,
+}
+
+/// Where a page ended. Opaque, and nothing that opens a door: whoever makes one up only names another place
+/// in the same list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cursor(Vec<Value>);
+
+/// One page of a list.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    pub rows: Vec<T>,
+    /// Where the next page begins; `None` at the end of the list.
+    pub next: Option<Cursor>,
+}
+
+impl Keyset {
+    pub const fn ascending(columns: &'static [(&'static str, Kind)]) -> Self {
+        Self { columns, direction: Direction::Ascending }
+    }
+
+    pub const fn descending(columns: &'static [(&'static str, Kind)]) -> Self {
+        Self { columns, direction: Direction::Descending }
+    }
+
+    /// The query for one page, and a row more that tells whether there is another.
+    pub(crate) fn query<T>(&self, query: Query<T>, request: &PageRequest) -> Result<Query<T>, Error> {
+        let (than, suffix) = match self.direction {
+            Direction::Ascending => (">", ""),
+            Direction::Descending => ("<", " DESC"),
+        };
+        let mut next = query.bound() + 1;
+        let mut bound = Vec::new();
+        let mut more = String::new();
+        let list = |part: &dyn Fn(usize, &str) -> String| {
+            let parts = self.columns.iter().enumerate().map(|(n, (column, _))| part(n, column));
+            parts.collect::<Vec<_>>().join(", ")
+        };
+        if let Some(cursor) = &request.after {
+            let columns = list(&|_, column| column.to_owned());
+            let key = list(&|n, _| format!("${}", next + n));
+            let _ = write!(more, "AND ({columns}) {than} ({key}) ");
+            bound.extend(self.key(cursor)?);
+            next += self.columns.len();
+        }
+        let order = list(&|_, column| format!("{column}{suffix}"));
+        let _ = write!(more, "ORDER BY {order} LIMIT ${next}");
+        bound.push((Kind::Int, Some(Value::Int(i64::from(request.size) + 1))));
+        Ok(query.and(&more, bound))
+    }
+
+    /// The cursor's values, if they are of the kinds of this list.
+    fn key(&self, cursor: &Cursor) -> Result<Vec<Bound>, Error> {
+        if cursor.0.len() != self.columns.len() {
+            return Err(Error::Cursor);
+        }
+        let values = self.columns.iter().zip(&cursor.0);
+        let bound = values.map(|((_, kind), value)| match value.clone().into_kind(*kind) {
+            Ok(value) => Ok((*kind, Some(value))),
+            Err(_) => Err(Error::Cursor),
+        });
+        bound.collect()
+    }
+}
+
+/// Makes a page of its rows and, at the end, the first one of the next.
+pub(crate) fn fill<T: FromRow>(
+    rows: &[Row],
+    order: &Keyset,
+    request: &PageRequest,
+) -> Result<Page<T>, Error> {
+    let next = match rows.get(request.size()) {
+        Some(_) => rows.get(request.size() - 1).map(|last| cursor(last, order)).transpose()?,
+        None => None,
+    };
+    let rows: Result<_, _> = rows.iter().take(request.size()).map(T::from_row).collect();
+    Ok(Page { rows: rows?, next })
+}
+
+fn cursor(row: &Row, order: &Keyset) -> Result<Cursor, Error> {
+    let key = order.columns.iter().map(|(column, _)| {
+        // A row knows its columns without the table's name.
+        let name = column.rsplit('.').next().unwrap_or(column);
+        row.get::<Value>(name)
+    });
+    key.collect::<Result<_, _>>().map(Cursor)
+}
+
+impl<T> Page<T> {
+    /// The same page of something else, such as what a client is shown.
+    pub fn map<U>(self, into: impl FnMut(T) -> U) -> Page<U> {
+        Page { rows: self.rows.into_iter().map(into).collect(), next: self.next }
+    }
+}
+
+impl PageRequest {
+    pub const DEFAULT_SIZE: u16 = 50;
+    pub const MOST: u16 = 500;
+
+    /// The first page. A size past [`PageRequest::MOST`] is cut to it.
+    pub fn first(size: u16) -> Self {
+        Self { after: None, size: size.clamp(1, Self::MOST) }
+    }
+
+    /// What a client asks for: a cursor that it was given, and a size.
+    pub fn parse(after: Option<&str>, size: Option<u16>) -> Result<Self, Error> {
+        Ok(Self {
+            after: after.map(str::parse).transpose()?,
+            ..Self::first(size.unwrap_or(Self::DEFAULT_SIZE))
+        })
+    }
+
+    /// The page that begins where another ended.
+    #[must_use]
+    pub fn after(mut self, cursor: Cursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size.into()
+    }
+}
+
+impl Default for PageRequest {
+    fn default() -> Self {
+        Self::first(Self::DEFAULT_SIZE)
+    }
+}
+
+/// Longer keys than any table has.
+const LONGEST_CURSOR: usize = 2_048;
+
+/// Only letters, digits, `-`, `.` and `_`, which need no escaping in a URL: per value a letter for its kind,
+/// then the number, or the bytes in hexadecimal digits.
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, value) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "_" })?;
+            match value {
+                Value::Int(n) => write!(f, "i{n}")?,
+                Value::Real(x) => write!(f, "r{:x}", x.to_bits())?,
+                Value::Bool(truth) => write!(f, "b{}", u8::from(*truth))?,
+                Value::Text(text) => write!(f, "t{}", Hex(text.as_bytes()))?,
+                Value::Bytes(bytes) => write!(f, "y{}", Hex(bytes))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.len() > LONGEST_CURSOR {
+            return Err(Error::Cursor);
+        }
+        let values: Option<Vec<Value>> = text.split('_').map(parse_value).collect();
+        values.map(Self).ok_or(Error::Cursor)
+    }
+}
+
+fn parse_value(text: &str) -> Option<Value> {
+    let kind = text.chars().next()?;
+    let rest = text.get(1..)?;
+    let value = match kind {
+        'i' => Value::Int(rest.parse().ok()?),
+        'r' => Value::Real(f64::from_bits(u64::from_str_radix(rest, 16).ok()?)),
+        'b' => Value::Bool(rest == "1"),
+        't' => Value::Text(String::from_utf8(unhex(rest)?).ok()?),
+        'y' => Value::Bytes(unhex(rest)?),
+        _ => return None,
+    };
+    let storable = match &value {
+        Value::Text(text) => !text.contains('\0'),
+        Value::Real(x) => !x.is_nan(),
+        _ => true,
+    };
+    storable.then_some(value)
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16)?.try_into().ok()).collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<i64>().prop_map(Value::Int),
+            any::<f64>().prop_filter("storable", |x| !x.is_nan()).prop_map(Value::Real),
+            any::<bool>().prop_map(Value::Bool),
+            "[^\0]{0,40}".prop_map(Value::Text),
+            prop::collection::vec(any::<u8>(), 0..40).prop_map(Value::Bytes),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_cursor_survives_its_way_through_a_url(key in prop::collection::vec(value(), 1..5)) {
+            let cursor = Cursor(key);
+            let text = cursor.to_string();
+            prop_assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)));
+            prop_assert_eq!(text.parse::<Cursor>().unwrap(), cursor);
+        }
+
+        #[test]
+        fn any_text_is_a_cursor_or_is_refused(text in "[itryb_0-9a-f+é-]{0,60}") {
+            let _ = text.parse::<Cursor>();
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_no_cursor() {
+        for text in ["", "i", "i1_", "t0", "t00", "tff", "x1", "rzz", "é1", "i99999999999999999999", "t+a"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text} was accepted");
+        }
+        assert!("t61".repeat(2_000).parse::<Cursor>().is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! Queries as values: the SQL, what is bound to it, and the type of the rows that answer it.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use sqlx::SqlSafeStr;
+use sqlx::SqlStr;
+
+use crate::address::Engine;
+use crate::{Bind, Error, Kind, Value};
+
+/// A query that both databases understand, or one for each. Placeholders are `$1`, `$2`, …
+///
+/// Most SQL is the same for both: `INSERT … ON CONFLICT … DO UPDATE … RETURNING`, row values `(a, b) < ($1, $2)`,
+/// `TRUE` and `FALSE`, `CAST(sum(n) AS BIGINT)`. Where it is not, write both with [`PerDialect`].
+pub fn sql<T>(text: impl Into<Sql>) -> Query<T> {
+    Query { text: text.into(), bound: Vec::new(), list: None, refused: None, row: PhantomData }
+}
+
+/// A query where the databases' SQL differs.
+#[derive(Clone, Copy, Debug)]
+pub struct PerDialect {
+    pub sqlite: &'static str,
+    pub postgres: &'static str,
+}
+
+/// The SQL of a query. Always written in the program: values are bound, never pasted in.
+#[derive(Clone, Debug)]
+pub struct Sql {
+    sqlite: Cow<'static, str>,
+    postgres: Cow<'static, str>,
+}
+
+/// A query: its SQL and what is bound to it. It answers with rows that become `T`.
+#[must_use = "a query does nothing until it is run"]
+pub struct Query<T> {
+    text: Sql,
+    bound: Vec<Bound>,
+    /// Which of them are a list, if there is one.
+    list: Option<Range<usize>>,
+    refused: Option<Error>,
+    row: PhantomData<fn() -> T>,
+}
+
+/// What stands for a placeholder; `None` is a NULL of that kind.
+pub(crate) type Bound = (Kind, Option<Value>);
+
+/// A query ready for one of the databases.
+#[derive(Clone)]
+pub struct Statement {
+    pub(crate) sql: SqlStr,
+    pub(crate) bound: Vec<Bound>,
+    /// Whether the text comes again, so that the connection should remember how to run it.
+    pub(crate) lasting: bool,
+}
+
+impl From<&'static str> for Sql {
+    fn from(text: &'static str) -> Self {
+        Self { sqlite: text.into(), postgres: text.into() }
+    }
+}
+
+impl From<PerDialect> for Sql {
+    fn from(texts: PerDialect) -> Self {
+        Self { sqlite: texts.sqlite.into(), postgres: texts.postgres.into() }
+    }
+}
+
+impl Sql {
+    /// The same text with more of it behind.
+    pub(crate) fn and(self, more: &str) -> Self {
+        Self {
+            sqlite: format!("{} {more}", self.sqlite).into(),
+            postgres: format!("{} {more}", self.postgres).into(),
+        }
+    }
+}
+
+impl<T> Query<T> {
+    /// Binds the next placeholder. A value that cannot be stored is refused when the query is run.
+    pub fn bind<B: Bind>(mut self, value: B) -> Self {
+        match value.store() {
+            Ok(value) => self.bound.push((B::KIND, value)),
+            Err(error) => self.refused = self.refused.or(Some(error)),
+        }
+        self
+    }
+
+    /// Binds a list to the last placeholder, written with dots: `WHERE id IN ($2...)`. An empty list matches
+    /// nothing.
+    pub fn bind_list<B: Bind>(mut self, values: impl IntoIterator<Item = B>) -> Self {
+        let begin = self.bound.len();
+        for value in values {
+            self = self.bind(value);
+        }
+        if self.bound.len() == begin {
+            self.bound.push((B::KIND, None));
+        }
+        // A few lengths only, so that a few statements are remembered instead of one for every length. What
+        // is repeated changes nothing in a list.
+        let last = self.bound.last().cloned();
+        let length = (self.bound.len() - begin).next_power_of_two();
+        self.bound.extend(std::iter::repeat_n(last, begin + length - self.bound.len()).flatten());
+        self.list = Some(begin..self.bound.len());
+        self
+    }
+
+    /// More SQL and values behind those there are.
+    pub(crate) fn and(mut self, more: &str, bound: impl IntoIterator<Item = Bound>) -> Self {
+        self.text = self.text.and(more);
+        self.bound.extend(bound);
+        self
+    }
+
+    pub(crate) fn bound(&self) -> usize {
+        self.bound.len()
+    }
+
+    pub(crate) fn statement(self, engine: Engine) -> Result<Statement, Error> {
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
+        let text = match engine {
+            Engine::Sqlite => self.text.sqlite,
+            Engine::Postgres => self.text.postgres,
+        };
+        let text = match self.list {
+            Some(list) => Cow::Owned(spread(&text, list)?),
+            None => text,
+        };
+        // SQLite takes NULL for what was forgotten, and says nothing.
+        let placeholders = placeholders(&text);
+        if placeholders != self.bound.len() {
+            let reason = format!("{placeholders} placeholders, {} values: {text}", self.bound.len());
+            return Err(Error::misuse(reason));
+        }
+        Ok(Statement {
+            sql: match text {
+                Cow::Borrowed(text) => text.into_sql_str(),
+                Cow::Owned(text) => sqlx::AssertSqlSafe(text).into_sql_str(),
+            },
+            bound: self.bound,
+            lasting: true,
+        })
+    }
+}
+
+/// Replaces `$3...` by `$3, $4, …`.
+fn spread(text: &str, list: Range<usize>) -> Result<String, Error> {
+    let dotted = format!("${}...", list.start + 1);
+    if !text.contains(&dotted) {
+        return Err(Error::misuse(format!("a list is bound, but no {dotted} is there: {text}")));
+    }
+    let all: Vec<String> = list.map(|n| format!("${}", n + 1)).collect();
+    Ok(text.replace(&dotted, &all.join(", ")))
+}
+
+/// The largest number of a placeholder.
+fn placeholders(text: &str) -> usize {
+    let after_signs = text.split('$').skip(1);
+    let numbers = after_signs.filter_map(|rest| {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        rest[..digits].parse().ok()
+    });
+    numbers.max().unwrap_or(0)
+}
+
+impl std::fmt::Debug for Statement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Statement").field(&self.sql.as_str()).finish()
+    }
+}
+
+impl<T> std::fmt::Debug for Query<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the values, which may be secrets.
+        f.debug_tuple("Query").field(&self.text.sqlite).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement(query: Query<()>) -> Result<(String, usize), String> {
+        let statement = query.statement(Engine::Postgres).map_err(|error| error.to_string())?;
+        Ok((statement.sql.as_str().to_owned(), statement.bound.len()))
+    }
+
+    #[test]
+    fn a_list_takes_the_place_of_its_placeholder() {
+        let query = sql("SELECT 1 FROM t WHERE a = $1 AND b IN ($2...)").bind(1).bind_list([7, 8, 9]);
+        let spread = "SELECT 1 FROM t WHERE a = $1 AND b IN ($2, $3, $4, $5)".to_owned();
+        assert_eq!(statement(query), Ok((spread, 5)));
+    }
+
+    #[test]
+    fn an_empty_list_is_a_null() {
+        let query = sql("SELECT 1 FROM t WHERE b IN ($1...)").bind_list([0; 0]);
+        assert_eq!(statement(query), Ok(("SELECT 1 FROM t WHERE b IN ($1)".to_owned(), 1)));
+    }
+
+    #[test]
+    fn a_value_too_few_or_too_many_is_refused() {
+        assert!(statement(sql("SELECT $1, $2").bind(1)).is_err());
+        assert!(statement(sql("SELECT $1").bind(1).bind(2)).is_err());
+        assert!(statement(sql("SELECT $1").bind_list([1])).is_err());
+        assert!(statement(sql("SELECT $1, $1").bind(1)).is_ok());
+    }
+
+    #[test]
+    fn what_only_one_database_can_store_is_refused() {
+        assert!(statement(sql("SELECT $1").bind("a\0b")).is_err());
+        assert!(statement(sql("SELECT $1").bind(f64::NAN)).is_err());
+        assert!(statement(sql("SELECT $1").bind(u64::MAX)).is_err());
+        assert!(statement(sql("SELECT $1").bind(Some(f64::INFINITY))).is_ok());
+    }
+}

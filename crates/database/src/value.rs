@@ -1,0 +1,278 @@
+//! The values that both databases store alike, and the Rust types that become them.
+
+use crate::Error;
+
+/// A value in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Int(i64),
+    Real(f64),
+    Bool(bool),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// The kinds of values; also said of NULL, since PostgreSQL wants to know what is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Int,
+    Real,
+    Bool,
+    Text,
+    Bytes,
+}
+
+/// What can be bound to a placeholder.
+pub trait Bind {
+    const KIND: Kind;
+
+    /// The value to store; `None` is NULL.
+    fn store(self) -> Result<Option<Value>, Error>;
+}
+
+/// What can be read from a column.
+pub trait Column: Sized {
+    /// What the type is called when a column holds something else.
+    const EXPECTED: &'static str;
+
+    /// The stored value as this type; the value is given back when it is none. `None` is NULL.
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>>;
+}
+
+impl Value {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Value::Int(_) => Kind::Int,
+            Value::Real(_) => Kind::Real,
+            Value::Bool(_) => Kind::Bool,
+            Value::Text(_) => Kind::Text,
+            Value::Bytes(_) => Kind::Bytes,
+        }
+    }
+
+    /// How much memory it takes beside itself.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// The same value as another kind, where SQLite, which has no booleans, tells less than PostgreSQL.
+    pub(crate) fn into_kind(self, kind: Kind) -> Result<Value, Value> {
+        match (self, kind) {
+            (Value::Int(n @ (0 | 1)), Kind::Bool) => Ok(Value::Bool(n == 1)),
+            (Value::Bool(truth), Kind::Int) => Ok(Value::Int(truth.into())),
+            (value, kind) if value.kind() == kind => Ok(value),
+            (value, _) => Err(value),
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl Bind for $integer {
+            const KIND: Kind = Kind::Int;
+
+            fn store(self) -> Result<Option<Value>, Error> {
+                i64::try_from(self)
+                    .map(|n| Some(Value::Int(n)))
+                    .map_err(|_| Error::unfit(format!("{self} is larger than the database can hold")))
+            }
+        }
+
+        impl Column for $integer {
+            const EXPECTED: &'static str = stringify!($integer);
+
+            fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+                match value {
+                    Some(Value::Int(n)) => n.try_into().map_err(|_| value),
+                    other => Err(other),
+                }
+            }
+        }
+    )*};
+}
+
+integers!(i16, i32, i64, u8, u16, u32, u64, usize);
+
+impl Bind for f64 {
+    const KIND: Kind = Kind::Real;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        if self.is_nan() {
+            return Err(Error::unfit("NaN cannot be stored"));
+        }
+        Ok(Some(Value::Real(self)))
+    }
+}
+
+impl Column for f64 {
+    const EXPECTED: &'static str = "a number with a fraction";
+
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+        match value {
+            Some(Value::Real(x)) => Ok(x),
+            other => Err(other),
+        }
+    }
+}
+
+impl Bind for bool {
+    const KIND: Kind = Kind::Bool;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        Ok(Some(Value::Bool(self)))
+    }
+}
+
+impl Column for bool {
+    const EXPECTED: &'static str = "true or false";
+
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+        match value {
+            Some(Value::Bool(truth)) => Ok(truth),
+            Some(Value::Int(n @ (0 | 1))) => Ok(n == 1),
+            other => Err(other),
+        }
+    }
+}
+
+impl Bind for String {
+    const KIND: Kind = Kind::Text;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        if self.contains('\0') {
+            return Err(Error::unfit("text with a zero byte cannot be stored"));
+        }
+        Ok(Some(Value::Text(self)))
+    }
+}
+
+impl Bind for &str {
+    const KIND: Kind = Kind::Text;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        self.to_owned().store()
+    }
+}
+
+impl Column for String {
+    const EXPECTED: &'static str = "text";
+
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+        match value {
+            Some(Value::Text(text)) => Ok(text),
+            other => Err(other),
+        }
+    }
+}
+
+impl Bind for Vec<u8> {
+    const KIND: Kind = Kind::Bytes;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        Ok(Some(Value::Bytes(self)))
+    }
+}
+
+impl Bind for &[u8] {
+    const KIND: Kind = Kind::Bytes;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        self.to_vec().store()
+    }
+}
+
+impl Column for Vec<u8> {
+    const EXPECTED: &'static str = "bytes";
+
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+        match value {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            other => Err(other),
+        }
+    }
+}
+
+/// Whatever is there; NULL is not.
+impl Column for Value {
+    const EXPECTED: &'static str = "a value";
+
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+        value.ok_or(None)
+    }
+}
+
+impl<T: Bind> Bind for Option<T> {
+    const KIND: Kind = T::KIND;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        self.map_or(Ok(None), T::store)
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+
+    fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
+        match value {
+            None => Ok(None),
+            value => T::load(value).map(Some),
+        }
+    }
+}
+
+impl<T: Bind + Clone> Bind for &T {
+    const KIND: Kind = T::KIND;
+
+    fn store(self) -> Result<Option<Value>, Error> {
+        self.clone().store()
+    }
+}
+
+/// Lets a type of one's own stand in a column.
+///
+/// `column!(MonitorId(String))` for a tuple struct around a type that can; `column!(State as text)` for a type
+/// that is shown and parsed (`Display`, `FromStr`), such as an enum of states.
+#[macro_export]
+macro_rules! column {
+    ($type:ident ( $inner:ty )) => {
+        impl $crate::Bind for $type {
+            const KIND: $crate::Kind = <$inner as $crate::Bind>::KIND;
+
+            fn store(self) -> Result<Option<$crate::Value>, $crate::Error> {
+                $crate::Bind::store(self.0)
+            }
+        }
+
+        impl $crate::Column for $type {
+            const EXPECTED: &'static str = <$inner as $crate::Column>::EXPECTED;
+
+            fn load(value: Option<$crate::Value>) -> Result<Self, Option<$crate::Value>> {
+                <$inner as $crate::Column>::load(value).map($type)
+            }
+        }
+    };
+    ($type:ident as text) => {
+        impl $crate::Bind for $type {
+            const KIND: $crate::Kind = $crate::Kind::Text;
+
+            fn store(self) -> Result<Option<$crate::Value>, $crate::Error> {
+                $crate::Bind::store(self.to_string())
+            }
+        }
+
+        impl $crate::Column for $type {
+            const EXPECTED: &'static str = stringify!($type);
+
+            fn load(value: Option<$crate::Value>) -> Result<Self, Option<$crate::Value>> {
+                match &value {
+                    Some($crate::Value::Text(text)) => text.parse().map_err(|_| value),
+                    _ => Err(value),
+                }
+            }
+        }
+    };
+}

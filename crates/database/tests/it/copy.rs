@@ -1,0 +1,168 @@
+//! Backups and copies are complete, or they are not there.
+
+use std::path::PathBuf;
+
+use hob_database::outbox::{self, Relay, Replay, Retention};
+use hob_database::{Copied, Database, Epoch, Error, Query, Read, Transaction, sql};
+use hob_testkit::{TestDatabase, every_database};
+
+use crate::notes::{self, NoteId, PUBLISHED};
+
+const NOTES: usize = 3_000;
+
+fn id(n: usize) -> NoteId {
+    NoteId(format!("n{n:05}"))
+}
+
+/// Records with something of everything in them.
+async fn fill(database: &Database) {
+    let rows = |tx: Transaction| async move {
+        let notes = (0..NOTES).map(|n| (id(n), "ada", format!("note {n}"), "draft", n % 2 == 0, 1, tx.now()));
+        let head = "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)";
+        tx.insert_all(head, notes, "").await?;
+        // Sorted before the notes that they belong to, and large enough to need several statements.
+        let attachments = (0..100).map(|n| (id(n), 1, vec![7_u8; 64 * 1024], (n % 3 > 0).then_some(0.5)));
+        let head = "INSERT INTO notes_attachment (note, number, content, quality)";
+        tx.insert_all(head, attachments, "").await
+    };
+    database.write::<_, Error, _>(rows).await.unwrap();
+    database.raise_epoch(Epoch(1)).await.unwrap();
+    for n in 0..3 {
+        notes::publish(database, &id(n), 1).await.unwrap();
+    }
+    let mut relay = Relay::new(database, Retention::default());
+    relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
+    relay.release().await.unwrap();
+    // One event more that has no number yet.
+    notes::publish(database, &id(3), 1).await.unwrap();
+}
+
+type Contents = (i64, i64, i64, i64, i64, Vec<(NoteId, bool, String)>);
+
+async fn contents(database: &Database) -> Contents {
+    let pinned: Query<(i64, i64)> =
+        sql("SELECT count(*), count(CASE WHEN pinned THEN 1 END) FROM notes_note");
+    let (notes, pinned) = database.one(pinned).await.unwrap();
+    let attachments: Query<(i64, i64, i64)> = sql(
+        "SELECT count(*), count(quality), CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM notes_attachment",
+    );
+    let (attachments, rated, bytes) = database.one(attachments).await.unwrap();
+    let some: Query<(NoteId, bool, String)> =
+        sql("SELECT id, pinned, title FROM notes_note ORDER BY id LIMIT 50");
+    (notes, pinned, attachments, rated, bytes, database.all(some).await.unwrap())
+}
+
+/// The copy is the same records, and goes on where the original was.
+async fn is_a_copy(original: &Database, copied: &Database) {
+    assert_eq!(copied.id(), original.id());
+    assert_eq!(copied.epoch().await.unwrap(), Epoch(2));
+    assert_eq!(contents(copied).await, contents(original).await);
+    notes::publish(copied, &id(4), 1).await.unwrap();
+    let mut relay = Relay::new(copied, Retention::default());
+    relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
+    let Replay::Events(events) = outbox::after(copied, PUBLISHED, 2, 10).await.unwrap() else {
+        panic!("events are missing");
+    };
+    let told: Vec<_> = events.into_iter().map(|event| (event.number, NoteId(event.key))).collect();
+    assert_eq!(told, [(3, id(2)), (4, id(3)), (5, id(4))]);
+}
+
+async fn copies_to(original: &Database, target: &TestDatabase) {
+    let copied = original.copy(&notes::address(target)).await.unwrap();
+    assert_eq!(copied, Copied { tables: 8, rows: copied.rows });
+    assert!(copied.rows > NOTES as u64 + 100, "{copied:?}");
+    is_a_copy(original, &notes::open(target).await).await;
+}
+
+every_database! {
+    async fn records_can_be_copied_to_either_database(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        fill(&database).await;
+        copies_to(&database, &TestDatabase::sqlite()).await;
+        copies_to(&database, &TestDatabase::postgres()).await;
+    }
+
+    async fn a_copy_is_of_one_moment_while_others_go_on(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        fill(&database).await;
+        let writing = tokio::spawn({
+            let database = database.clone();
+            async move {
+                for n in 0.. {
+                    // Always together.
+                    let work = |tx: Transaction| async move {
+                        let both = "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)";
+                        let rows = ["left", "right"].map(|author| {
+                            (NoteId(format!("{author}{n}")), author, "a note", "draft", false, 1, tx.now())
+                        });
+                        tx.insert_all(both, rows, "").await
+                    };
+                    database.write::<_, Error, _>(work).await.unwrap();
+                }
+            }
+        });
+        let target = TestDatabase::sqlite();
+        database.copy(&notes::address(&target)).await.unwrap();
+        writing.abort();
+        let copied = notes::open(&target).await;
+        let sides: Query<(i64, i64)> = sql("SELECT count(CASE WHEN author = 'left' THEN 1 END),
+                                                   count(CASE WHEN author = 'right' THEN 1 END) FROM notes_note");
+        let (left, right) = copied.one(sides).await.unwrap();
+        assert_eq!(left, right);
+    }
+
+    async fn nothing_is_copied_over_something(test_database: TestDatabase) {
+        let source = TestDatabase::sqlite();
+        let database = notes::open(&source).await;
+        let target = notes::open(&test_database).await;
+        notes::add(&target, &id(1), "ada", "keep me").await.unwrap();
+        let refused = database.copy(&notes::address(&test_database)).await;
+        assert!(matches!(refused, Err(Error::Copy { .. })), "{refused:?}");
+        assert_eq!(target.one(notes::by_id(&id(1))).await.unwrap().title, "keep me");
+        notes::add(&target, &id(2), "ada", "still at work").await.unwrap();
+    }
+
+    async fn a_copy_that_fails_leaves_nothing(test_database: TestDatabase) {
+        let source = TestDatabase::sqlite();
+        let database = notes::open(&source).await;
+        fill(&database).await;
+        // The last table in order: all others are copied by then.
+        database.execute(sql("DROP TABLE notes_note")).await.unwrap();
+        database.copy(&notes::address(&test_database)).await.unwrap_err();
+        let empty = notes::open(&test_database).await;
+        assert_eq!(contents(&empty).await.0, 0);
+        assert_ne!(empty.id(), database.id());
+    }
+}
+
+fn folder(test_database: &TestDatabase) -> PathBuf {
+    match test_database {
+        TestDatabase::Sqlite(folder) => folder.path().to_owned(),
+        TestDatabase::Postgres(_) => panic!("it is a server"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_the_same_records() {
+    let test_database = TestDatabase::sqlite();
+    let database = notes::open(&test_database).await;
+    fill(&database).await;
+    let file = folder(&test_database).join("backup.db");
+    // What a backup that was killed leaves.
+    std::fs::write(folder(&test_database).join("backup.db.partial"), "half a backup").unwrap();
+    database.backup(&file).await.unwrap();
+    let address = file.to_str().unwrap().parse().unwrap();
+    let restored = Database::open(&address, &[notes::MIGRATIONS]).await.unwrap();
+    is_a_copy(&database, &restored).await;
+    assert!(!folder(&test_database).join("backup.db.partial").exists());
+}
+
+#[tokio::test]
+async fn a_backup_never_replaces_a_file() {
+    let test_database = TestDatabase::sqlite();
+    let database = notes::open(&test_database).await;
+    let file = folder(&test_database).join("precious");
+    std::fs::write(&file, "precious").unwrap();
+    assert!(matches!(database.backup(&file).await, Err(Error::Copy { .. })));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+}

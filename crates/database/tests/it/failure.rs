@@ -1,0 +1,253 @@
+//! A database that is away, silent or busy: an answer in bounded time, nothing half done, and it heals.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use hob_database::outbox::{Event, Relay, Retention, Topic};
+use hob_database::{Database, Error, Options, Query, Read, Transaction, sql};
+use hob_testkit::{LIMIT, Postgres, TestDatabase, wait_for};
+
+use crate::notes::{self, NoteId};
+
+/// Short enough to wait for in a test.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+fn server(test_database: &TestDatabase) -> &Postgres {
+    match test_database {
+        TestDatabase::Postgres(server) => server,
+        TestDatabase::Sqlite(_) => panic!("it has no server"),
+    }
+}
+
+/// Records that give up soon.
+async fn impatient(test_database: &TestDatabase) -> Database {
+    notes::open(test_database).await.close().await;
+    let options = Options { connections: 4, connect_within: ANSWER_WITHIN, answer_within: ANSWER_WITHIN };
+    let address = notes::address(test_database);
+    Database::open_with(&address, &[notes::MIGRATIONS], options).await.unwrap()
+}
+
+async fn add(database: &Database, id: &str) -> Result<(), Error> {
+    notes::add(database, &NoteId(id.to_owned()), "ada", "a note").await
+}
+
+async fn count(database: &Database) -> Result<i64, Error> {
+    let count: Query<(i64,)> = sql("SELECT count(*) FROM notes_note");
+    Ok(database.one(count).await?.0)
+}
+
+/// Expects an answer, soon, that the caller may try again later.
+async fn unavailable<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Error>>) {
+    let begun = Instant::now();
+    let outcome = call.await;
+    assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
+    assert!(outcome.unwrap_err().retry_after().is_some());
+    assert!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
+}
+
+async fn heals(database: &Database) {
+    wait_for("a write", LIMIT, async || add(database, "healed").await).await;
+    wait_for("a read", LIMIT, async || count(database).await).await;
+    database.ping().await.unwrap();
+}
+
+/// Many at once, so that all connections are in use and come to lie in the pool.
+async fn use_all_connections(database: &Database) {
+    let reads = async || try_join_all((0..8).map(|_| count(database))).await;
+    wait_for("eight reads", LIMIT, reads).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_stopped_and_started_again() {
+    let test_database = TestDatabase::postgres();
+    let database = impatient(&test_database).await;
+    for hurt in [Postgres::stop, Postgres::kill] {
+        use_all_connections(&database).await;
+        hurt(server(&test_database));
+        unavailable(count(&database)).await;
+        unavailable(add(&database, "away")).await;
+        unavailable(database.ping()).await;
+        server(&test_database).restart();
+        heals(&database).await;
+        database.execute(sql("DELETE FROM notes_note")).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_were_cut_are_noticed_by_nobody() {
+    let test_database = TestDatabase::postgres();
+    let database = notes::open(&test_database).await;
+    for n in 0..3 {
+        use_all_connections(&database).await;
+        assert!(server(&test_database).cut() > 0);
+        add(&database, &n.to_string()).await.unwrap();
+        assert!(server(&test_database).cut() > 0);
+        assert_eq!(count(&database).await.unwrap(), n + 1);
+    }
+}
+
+/// The work is done again on another connection: nothing of it had been kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_whose_connection_was_cut_is_done_again() {
+    let test_database = TestDatabase::postgres();
+    let database = notes::open(&test_database).await;
+    let mut attempts = 0;
+    let work = |tx: Transaction| {
+        attempts += 1;
+        let cuts = attempts == 1;
+        let server = server(&test_database);
+        async move {
+            let (before,): (i64,) = tx.one(sql("SELECT count(*) FROM notes_note")).await?;
+            if cuts {
+                server.cut();
+            }
+            let insert = sql("INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
+                              VALUES ('n', 'ada', '', 'draft', FALSE, 1, 0)");
+            tx.execute(insert).await?;
+            Ok::<_, Error>(before)
+        }
+    };
+    assert_eq!(database.write(work).await.unwrap(), 0);
+    assert_eq!(attempts, 2);
+    assert_eq!(count(&database).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_falls_silent_is_given_up_in_time() {
+    let test_database = TestDatabase::postgres();
+    let database = impatient(&test_database).await;
+    use_all_connections(&database).await;
+    server(&test_database).freeze();
+    // More than there are connections: those that hang must not keep their places.
+    for _ in 0..3 {
+        tokio::join!(
+            unavailable(count(&database)),
+            unavailable(add(&database, "silent")),
+            unavailable(database.ping()),
+        );
+    }
+    server(&test_database).thaw();
+    heals(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_outlives_its_database() {
+    let test_database = TestDatabase::postgres();
+    let database = impatient(&test_database).await;
+    let (published, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let publish = move |events: Vec<Event>| {
+        events.into_iter().for_each(|event| published.send(event.number).unwrap());
+        std::future::ready(Ok::<_, Error>(()))
+    };
+    let relay = Relay::new(&database, Retention::default());
+    let relay = tokio::spawn(relay.run(publish, std::future::pending()));
+    for number in 1..=3 {
+        let emit =
+            async || database.write(|tx| async move { tx.emit(Topic("test"), "key", "payload") }).await;
+        wait_for("a write", LIMIT, emit).await;
+        // What could not be marked as published is published again.
+        let is_told = async { while told.recv().await != Some(number) {} };
+        tokio::time::timeout(LIMIT, is_told).await.unwrap();
+        server(&test_database).kill();
+        server(&test_database).restart();
+    }
+    relay.abort();
+}
+
+/// Nobody can know whether a commit came through that was not answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_without_an_answer_is_uncertain() {
+    let test_database = TestDatabase::postgres();
+    let database = impatient(&test_database).await;
+    let work = |tx: Transaction| {
+        let server = server(&test_database);
+        async move {
+            tx.execute(sql("UPDATE hob_meta SET epoch = epoch + 1")).await?;
+            server.freeze();
+            Ok::<_, Error>(())
+        }
+    };
+    let outcome = database.write(work).await;
+    server(&test_database).thaw();
+    assert!(matches!(outcome, Err(Error::Uncertain { .. })), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_reached_are_told_at_the_start() {
+    let test_database = TestDatabase::postgres();
+    server(&test_database).stop();
+    let options = Options { connect_within: Duration::from_millis(200), ..Options::default() };
+    unavailable(Database::open_with(&notes::address(&test_database), &[], options)).await;
+}
+
+#[tokio::test]
+async fn a_server_is_reached_over_tls_if_its_certificate_is_trusted() {
+    let server = Postgres::start_with_tls();
+    let address = server.tls_url().parse().unwrap();
+    let database = Database::open_with(&address, &[], notes::patient()).await.unwrap();
+    let encrypted: Query<(bool,)> = sql("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
+    assert_eq!(database.one(encrypted).await.unwrap(), (true,));
+    let stranger = format!("{}?sslmode=verify-full", server.url()).parse().unwrap();
+    unavailable(Database::open_with(&stranger, &[], notes::patient())).await;
+}
+
+/// Another process with the SQLite file's write lock in its hands.
+struct Locker(Child);
+
+impl Locker {
+    fn lock(test_database: &TestDatabase) -> Self {
+        const LOCK: &str = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); \
+                            c.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.read()";
+        let mut child = Command::new("python3")
+            .args(["-c", LOCK, test_database.url().strip_prefix("sqlite:").unwrap()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 can be started");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self(child)
+    }
+
+    /// Ends the process, and with it the lock.
+    fn unlock(mut self) {
+        self.0.stdin.take().unwrap().flush().unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_another_process_locks_can_be_read_and_is_waited_for_in_bounded_time() {
+    let test_database = TestDatabase::sqlite();
+    let database = impatient(&test_database).await;
+    let locker = Locker::lock(&test_database);
+    unavailable(add(&database, "locked")).await;
+    assert_eq!(count(&database).await.unwrap(), 0);
+    locker.unlock();
+    heals(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_given_back_in_time_is_noticed_by_nobody() {
+    let test_database = TestDatabase::sqlite();
+    let database = notes::open(&test_database).await;
+    let locker = Locker::lock(&test_database);
+    let waiting = tokio::spawn({
+        let database = database.clone();
+        async move { add(&database, "waited").await }
+    });
+    assert_eq!(count(&database).await.unwrap(), 0);
+    locker.unlock();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(count(&database).await.unwrap(), 1);
+}

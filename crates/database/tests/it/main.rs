@@ -1,0 +1,10 @@
+//! The database on both databases: every test runs on a SQLite file and on a PostgreSQL server.
+
+mod copy;
+mod failure;
+mod migration;
+mod notes;
+mod outbox;
+mod service;
+mod transaction;
+mod values;

@@ -1,0 +1,392 @@
+//! The outbox: every event of a change that was kept, once, in an order that contradicts nothing.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hob_database::outbox::{
+    self, Backlog, Consumer, Event, Limits, Relay, Replay, Retention, Start, Topic, Turn,
+};
+use hob_database::{Database, Error, Isolation, Query, Read, Transaction, sql};
+use hob_testkit::{LIMIT, TestDatabase, budget, every_database, wait_for};
+use tokio::sync::oneshot;
+
+use crate::notes;
+
+const TOPIC: Topic = Topic("test.counted");
+
+/// Keeps everything, whoever has read it.
+const KEEP: Retention = limits(u64::MAX, u64::MAX);
+
+const fn limits(read: u64, unread: u64) -> Retention {
+    const AGE: Duration = Duration::from_hours(1);
+    Retention { read: Limits { age: AGE, count: read }, unread: Limits { age: AGE, count: unread } }
+}
+
+async fn emit(database: &Database, count: usize) {
+    let emit = |tx: Transaction| async move {
+        (0..count).try_for_each(|n| tx.emit(TOPIC, "key", n.to_string()))?;
+        Ok::<_, Error>(())
+    };
+    database.write(emit).await.unwrap();
+}
+
+/// Relays until there is nothing left to do, and answers with what was published.
+async fn relay(database: &Database, retention: Retention) -> Vec<Event> {
+    let mut relay = Relay::new(database, retention);
+    let mut published = Vec::new();
+    loop {
+        let batch = Mutex::new(Vec::new());
+        let turn = relay.turn(async |events| {
+            batch.lock().unwrap().extend(events);
+            Ok::<_, String>(())
+        });
+        let turn = turn.await.unwrap();
+        published.extend(batch.into_inner().unwrap());
+        match turn {
+            Turn::Worked { .. } => {}
+            Turn::Idle => break,
+            other => panic!("the relay is alone, but {other:?}"),
+        }
+    }
+    relay.release().await.unwrap();
+    published
+}
+
+fn numbers(events: &[Event]) -> Vec<u64> {
+    events.iter().map(|event| event.number).collect()
+}
+
+async fn after(database: &Database, number: u64, limit: u16) -> Vec<u64> {
+    match outbox::after(database, TOPIC, number, limit).await.unwrap() {
+        Replay::Events(events) => numbers(&events),
+        missed @ Replay::Missed { .. } => panic!("{missed:?}"),
+    }
+}
+
+/// Says that it counts one of the rows up, does so, and notes which of the row's counts it was. It speaks
+/// before it has waited for the others that count the same row.
+async fn count_up(database: &Database, row: i64, token: i64, how: Isolation) -> Result<(), Error> {
+    let work = |tx: Transaction| async move {
+        tx.emit(TOPIC, row.to_string(), token.to_string())?;
+        let count = sql("UPDATE counted SET n = n + 1 WHERE id = $1 RETURNING n");
+        let (n,): (i64,) = tx.one(count.bind(row)).await?;
+        let note = sql("INSERT INTO counts (id, n, token) VALUES ($1, $2, $3)");
+        tx.execute(note.bind(row).bind(n).bind(token)).await?;
+        if token % 5 == 0 {
+            // As good as any error.
+            return Err(Error::Cursor);
+        }
+        Ok(())
+    };
+    match database.write_with(how, work).await {
+        Err(Error::Cursor) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+async fn make_counted(database: &Database, rows: i64) {
+    let tables = |tx: Transaction| async move {
+        tx.execute(sql("CREATE TABLE counted (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)")).await?;
+        let counts = "CREATE TABLE counts (id BIGINT, n BIGINT, token BIGINT, PRIMARY KEY (id, n))";
+        tx.execute(sql(counts)).await?;
+        tx.insert_all("INSERT INTO counted (id, n)", (0..rows).map(|id| (id, 0)), "").await
+    };
+    database.write::<_, Error, _>(tables).await.unwrap();
+}
+
+/// Two relays that contend, as those of two nodes do. Dropped, they stop.
+fn contending_relays(database: &Database, published: &Arc<Mutex<Vec<Event>>>) -> tokio::task::JoinSet<()> {
+    let mut relays = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let published = Arc::clone(published);
+        let publish = move |events| {
+            published.lock().unwrap().extend(events);
+            std::future::ready(Ok::<_, String>(()))
+        };
+        let relay = Relay::new(database, KEEP).lease(Duration::from_millis(50));
+        relays.spawn(relay.run(publish, std::future::pending()));
+    }
+    relays
+}
+
+every_database! {
+    /// Who had to wait for whom is in the events' order: each row's events come as the row was counted up.
+    async fn concurrent_events_are_numbered_without_a_gap_and_in_order(test_database: TestDatabase) {
+        const ROWS: i64 = 3;
+        let database = notes::open(&test_database).await;
+        make_counted(&database, ROWS).await;
+        let published = Arc::default();
+        let relays = contending_relays(&database, &published);
+
+        let (writers, each) = (8, budget(30, 300));
+        let mut tasks = tokio::task::JoinSet::new();
+        for writer in 0..writers {
+            let database = database.clone();
+            tasks.spawn(async move {
+                for n in 0..each {
+                    let how = if n % 4 == 0 { Isolation::Serializable } else { Isolation::Committed };
+                    count_up(&database, (writer + n) % ROWS, writer * each + n, how).await?;
+                }
+                Ok::<_, Error>(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap().unwrap();
+        }
+
+        let counts: Query<(i64, i64)> = sql("SELECT id, token FROM counts ORDER BY id, n");
+        let counts = database.all(counts).await.unwrap();
+        let everything: BTreeSet<u64> = (1..).take(counts.len()).collect();
+        wait_for("everything to be published", LIMIT, async || {
+            let published = published.lock().unwrap();
+            published.iter().map(|event: &Event| event.number).collect::<BTreeSet<_>>() == everything
+        })
+        .await;
+        drop(relays);
+
+        let Replay::Events(events) = outbox::after(&database, TOPIC, 0, u16::MAX).await.unwrap() else {
+            panic!("events are missing");
+        };
+        assert_eq!(numbers(&events), everything.into_iter().collect::<Vec<_>>());
+        for row in 0..ROWS {
+            let told = events.iter().filter(|event| event.key == row.to_string());
+            let told: Vec<i64> = told.map(|event| event.payload.parse().unwrap()).collect();
+            let counted: Vec<i64> = counts.iter().filter(|(id, _)| *id == row).map(|(_, token)| *token).collect();
+            assert_eq!(told, counted);
+        }
+    }
+
+    async fn an_event_is_told_if_its_change_was_kept(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let fails = |tx: Transaction| async move {
+            tx.emit(TOPIC, "key", "never")?;
+            Err::<(), _>(Error::Cursor)
+        };
+        database.write(fails).await.unwrap_err();
+        emit(&database, 2).await;
+        let published = relay(&database, KEEP).await;
+        let payloads: Vec<_> = published.iter().map(|event| event.payload.as_str()).collect();
+        assert_eq!(payloads, ["0", "1"]);
+    }
+
+    async fn a_client_catches_up_from_the_number_it_has_seen(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        emit(&database, 5).await;
+        relay(&database, KEEP).await;
+        assert_eq!(after(&database, 0, 100).await, [1, 2, 3, 4, 5]);
+        assert_eq!(after(&database, 2, 2).await, [3, 4]);
+        assert_eq!(after(&database, 5, 100).await, [0; 0]);
+        // A number that this database never gave.
+        let missed = Replay::Missed { oldest: 1, newest: 5 };
+        assert_eq!(outbox::after(&database, TOPIC, 6, 100).await.unwrap(), missed);
+    }
+
+    async fn a_client_of_one_thing_catches_up_on_that_alone(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let emit = |tx: Transaction| async move {
+            (0..6).try_for_each(|n| tx.emit(TOPIC, ["left", "right"][n % 2], n.to_string()))
+        };
+        database.write(emit).await.unwrap();
+        relay(&database, KEEP).await;
+        let right = async |number, limit| outbox::after_for(&database, TOPIC, "right", number, limit).await.unwrap();
+        let told = |replay| match replay {
+            Replay::Events(events) => numbers(&events),
+            missed @ Replay::Missed { .. } => panic!("{missed:?}"),
+        };
+        assert_eq!(told(right(0, 2).await), [2, 4]);
+        assert_eq!(told(right(4, 2).await), [6]);
+        assert_eq!(told(right(6, 2).await), [0; 0]);
+        relay(&database, limits(1, 1)).await;
+        assert_eq!(right(4, 2).await, Replay::Missed { oldest: 6, newest: 6 });
+        assert_eq!(told(right(5, 2).await), [6]);
+    }
+
+    async fn what_could_not_be_published_is_published_again(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        emit(&database, 3).await;
+        let mut broken = Relay::new(&database, KEEP);
+        let turn = broken.turn(async |_| Err("the bus is away")).await.unwrap();
+        assert_eq!(turn, Turn::Unpublished);
+        // It has its numbers all the same, for those who ask.
+        assert_eq!(after(&database, 0, 100).await, [1, 2, 3]);
+        broken.release().await.unwrap();
+        assert_eq!(numbers(&relay(&database, KEEP).await), [1, 2, 3]);
+        assert_eq!(relay(&database, KEEP).await, []);
+    }
+
+    async fn a_relay_that_fell_silent_is_replaced_and_its_late_work_refused(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let publish = async |_| Ok::<_, String>(());
+        let lease = Duration::from_millis(200);
+        let (mut first, mut second) = (Relay::new(&database, KEEP).lease(lease), Relay::new(&database, KEEP));
+        assert_eq!(first.turn(publish).await.unwrap(), Turn::Idle);
+        emit(&database, 1).await;
+        wait_for("the lease to run out", LIMIT, async || {
+            matches!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, .. })
+        })
+        .await;
+        emit(&database, 1).await;
+        assert_eq!(first.turn(publish).await.unwrap(), Turn::NotMine);
+        assert_eq!(after(&database, 0, 100).await, [1]);
+    }
+
+    /// Asleep for hours, by its own clock it has only just renewed its lease.
+    async fn a_relay_that_still_believes_in_its_lease_gives_no_numbers(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let publish = async |_| Ok::<_, String>(());
+        let (mut sleeper, mut second) = (Relay::new(&database, KEEP), Relay::new(&database, KEEP));
+        assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::Idle);
+        database.execute(sql("UPDATE hob_outbox_lease SET held_until = 1")).await.unwrap();
+        assert_eq!(second.turn(publish).await.unwrap(), Turn::Idle);
+        emit(&database, 1).await;
+        assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::NotMine);
+        assert_eq!(after(&database, 0, 100).await, [0; 0]);
+        assert_eq!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, published: 1 });
+    }
+
+    async fn a_relay_that_stops_hands_over_at_once(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let publish = |_| std::future::ready(Ok::<_, String>(()));
+        let long = Duration::from_hours(1);
+        Relay::new(&database, KEEP).lease(long).run(publish, std::future::ready(())).await;
+        assert_eq!(Relay::new(&database, KEEP).turn(publish).await.unwrap(), Turn::Idle);
+    }
+
+    async fn what_waits_is_counted(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let backlog = async || outbox::backlog(&database).await.unwrap();
+        assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 0 });
+        emit(&database, 3).await;
+        assert_eq!(backlog().await, Backlog { unnumbered: 3, unpublished: 0 });
+        Relay::new(&database, KEEP).turn(async |_| Err("the bus is away")).await.unwrap();
+        assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 3 });
+    }
+
+    async fn events_of_this_node_are_published_without_being_asked_for(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let published = Arc::default();
+        let _relays = contending_relays(&database, &published);
+        for n in 1..=3 {
+            emit(&database, 1).await;
+            wait_for("the event", LIMIT, async || numbers(&published.lock().unwrap()).contains(&n)).await;
+        }
+    }
+
+    async fn a_consumer_gets_everything_at_least_once_however_long_it_was_away(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        emit(&database, 2).await;
+        relay(&database, KEEP).await;
+        let consumer = Consumer::open(&database, "mail", TOPIC, Start::Oldest).await.unwrap();
+        let late = Consumer::open(&database, "late", TOPIC, Start::Newest).await.unwrap();
+        emit(&database, 2).await;
+        // Long read by all others, but not by these.
+        relay(&database, limits(0, 100)).await;
+
+        let batch = |consumer: Consumer| async move {
+            match consumer.next_batch(3).await.unwrap() {
+                Replay::Events(events) => numbers(&events),
+                missed @ Replay::Missed { .. } => panic!("{missed:?}"),
+            }
+        };
+        assert_eq!(batch(consumer.clone()).await, [1, 2, 3]);
+        assert_eq!(batch(consumer.clone()).await, [1, 2, 3]);
+        consumer.ack(2).await.unwrap();
+        // Opened again, it is where it was.
+        let consumer = Consumer::open(&database, "mail", TOPIC, Start::Newest).await.unwrap();
+        assert_eq!(batch(consumer.clone()).await, [3, 4]);
+        consumer.ack(4).await.unwrap();
+        consumer.ack(1).await.unwrap();
+        assert_eq!(batch(consumer).await, [0; 0]);
+        assert_eq!(batch(late.clone()).await, [3, 4]);
+
+        late.leave().await.unwrap();
+        relay(&database, limits(0, 100)).await;
+        let missed = Replay::Missed { oldest: 5, newest: 4 };
+        assert_eq!(outbox::after(&database, TOPIC, 3, 10).await.unwrap(), missed);
+    }
+
+    async fn an_acknowledgement_is_part_of_the_work_it_is_for(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        emit(&database, 1).await;
+        relay(&database, KEEP).await;
+        let consumer = &Consumer::open(&database, "mail", TOPIC, Start::Oldest).await.unwrap();
+        let fails = |tx: Transaction| async move {
+            consumer.ack_in(&tx, 1).await?;
+            Err::<(), _>(Error::Cursor)
+        };
+        database.write(fails).await.unwrap_err();
+        assert_eq!(consumer.position().await.unwrap(), 0);
+    }
+
+    async fn a_consumer_that_stayed_away_too_long_is_told(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let consumer = Consumer::open(&database, "mail", TOPIC, Start::Oldest).await.unwrap();
+        emit(&database, 10).await;
+        relay(&database, limits(0, 4)).await;
+        let missed = Replay::Missed { oldest: 7, newest: 10 };
+        assert_eq!(consumer.next_batch(10).await.unwrap(), missed);
+        consumer.ack(6).await.unwrap();
+        let Replay::Events(events) = consumer.next_batch(10).await.unwrap() else {
+            panic!("it was told already");
+        };
+        assert_eq!(numbers(&events), [7, 8, 9, 10]);
+        // Numbers go on, whatever was forgotten.
+        emit(&database, 1).await;
+        assert_eq!(numbers(&relay(&database, limits(0, 0)).await), [11]);
+        assert_eq!(after(&database, 11, 10).await, [0; 0]);
+    }
+
+    /// Whoever carries the events may stay away for longer than they are kept.
+    async fn events_that_cannot_be_published_do_not_pile_up(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        emit(&database, 10).await;
+        let mut relay = Relay::new(&database, limits(0, 4));
+        let turn = relay.turn(async |_| Err("the bus is away")).await.unwrap();
+        assert_eq!(turn, Turn::Unpublished);
+        assert_eq!(after(&database, 6, 100).await, [7, 8, 9, 10]);
+        let kept: Query<(i64,)> = sql("SELECT count(*) FROM hob_outbox_event");
+        assert_eq!(database.one(kept).await.unwrap(), (4,));
+    }
+
+    async fn an_event_that_is_too_large_is_refused_with_its_change(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        let emit = |tx: Transaction| async move { tx.emit(TOPIC, "key", "x".repeat(1 << 20)) };
+        assert!(matches!(database.write(emit).await, Err(Error::Unfit { .. })));
+    }
+}
+
+/// A transaction that took its place early and commits late leaves no gap for others to trip over.
+#[tokio::test]
+async fn a_transaction_that_commits_late_gets_its_number_late() {
+    let test_database = TestDatabase::postgres();
+    let database = notes::open(&test_database).await;
+    let (written, is_written) = oneshot::channel();
+    let (go_on, may_go_on) = oneshot::channel::<()>();
+    let slow = tokio::spawn({
+        let database = database.clone();
+        let mut once = Some((written, may_go_on));
+        async move {
+            let work = |tx: Transaction| {
+                let once = once.take();
+                async move {
+                    let early = sql("INSERT INTO hob_outbox_new (topic, key, payload, written_at)
+                                     VALUES ($1, 'slow', '', 0)");
+                    tx.execute(early.bind(TOPIC.0)).await?;
+                    let (written, may_go_on) = once.expect("nobody is in the way");
+                    written.send(()).unwrap();
+                    may_go_on.await.unwrap();
+                    Ok::<_, Error>(())
+                }
+            };
+            database.write_with(Isolation::Committed, work).await.unwrap();
+        }
+    });
+    is_written.await.unwrap();
+    emit(&database, 1).await;
+    assert_eq!(numbers(&relay(&database, KEEP).await), [1]);
+    go_on.send(()).unwrap();
+    slow.await.unwrap();
+    let late = relay(&database, KEEP).await;
+    assert_eq!((late[0].number, late[0].key.as_str()), (2, "slow"));
+}

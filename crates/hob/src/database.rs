@@ -1,0 +1,79 @@
+//! `hob database`, and the database that `hob serve` opens.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use hob_database::{Address, Database, Migrations};
+use hob_service::config::SecretUrl;
+
+use crate::cli::{DatabaseCommand, DatabaseOptions};
+use crate::config::{self, DatabaseConfig};
+use crate::exit::Exit;
+use crate::services;
+
+pub(crate) fn run(command: &DatabaseCommand, file: Option<&Path>) -> Result<Exit> {
+    let config = config::load(file)?.config.database;
+    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    runtime.block_on(async {
+        match command {
+            DatabaseCommand::Backup { database, to } => backup(&database.over(config), to).await,
+            DatabaseCommand::Copy { database, to } => copy(&database.over(config), to).await,
+        }
+    })?;
+    Ok(Exit::Clean)
+}
+
+impl DatabaseOptions {
+    /// The configuration with the flags on top.
+    pub(crate) fn over(&self, config: DatabaseConfig) -> DatabaseConfig {
+        match &self.address {
+            Some(address) => DatabaseConfig { url: SecretUrl::from(address.clone()) },
+            None => config,
+        }
+    }
+}
+
+/// Opens the database, and makes them if they are not there.
+pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
+    let address: Address = config.url.reveal().parse().context("the address of the database")?;
+    if let Some(folder) = file(config).as_deref().and_then(Path::parent) {
+        std::fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
+    }
+    let sets: Vec<Migrations> = [hob_web::MIGRATIONS].into_iter().chain(services::migrations()).collect();
+    Database::open(&address, &sets).await.with_context(|| format!("could not open the database {address}"))
+}
+
+/// Records that are already there: looking after them must not make new ones by mistake.
+pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
+    if let Some(path) = file(config) {
+        std::fs::metadata(&path).with_context(|| format!("there are no records at {}", path.display()))?;
+    }
+    open(config).await
+}
+
+/// The file that the database is in, unless they are in a server.
+fn file(config: &DatabaseConfig) -> Option<PathBuf> {
+    let url = config.url.reveal();
+    let path = url.strip_prefix("sqlite:").unwrap_or(url);
+    (!path.contains("://")).then(|| path.into())
+}
+
+async fn backup(config: &DatabaseConfig, to: &Path) -> Result<()> {
+    let database = open_existing(config).await?;
+    database.backup(to).await.with_context(|| format!("could not back up to {}", to.display()))?;
+    say(&format!("{} holds all records of {}", to.display(), database.address()));
+    Ok(())
+}
+
+async fn copy(config: &DatabaseConfig, to: &str) -> Result<()> {
+    let target: Address = to.parse().context("--to")?;
+    let database = open_existing(config).await?;
+    let copied = database.copy(&target).await.with_context(|| format!("could not copy to {target}"))?;
+    say(&format!("copied {} rows of {} tables to {target}", copied.rows, copied.tables));
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of a command")]
+fn say(line: &str) {
+    println!("{line}");
+}

@@ -1,0 +1,48 @@
+//! `hob database`.
+
+use std::process::Output;
+
+use hob_testkit::Postgres;
+
+use crate::program::{Server, complaint, hob};
+
+fn database(server: &Server, arguments: &[&str]) -> Output {
+    hob().current_dir(&server.folder).arg("records").args(arguments).output().expect("the binary starts")
+}
+
+#[track_caller]
+fn said(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn records_in_use_can_be_backed_up_and_served_from_the_backup() {
+    let server = Server::start(&[]);
+    assert!(said(&database(&server, &["backup", "--to", "copy.db"])).contains("copy.db"));
+    let again = complaint(&database(&server, &["backup", "--to", "copy.db"]));
+    assert!(again.contains("copy.db"), "an existing file is not written over: {again}");
+    let path = server.folder.path().join("copy.db");
+    let restored = Server::start(&["--records", path.to_str().unwrap()]);
+    assert_eq!(restored.get("/readyz").status, 200);
+}
+
+#[test]
+fn records_move_from_sqlite_to_postgres() {
+    let server = Server::start(&[]);
+    let postgres = Postgres::start();
+    assert!(said(&database(&server, &["copy", "--to", &postgres.url()])).starts_with("copied "));
+    let again = complaint(&database(&server, &["copy", "--to", &postgres.url()]));
+    assert!(again.contains("could not copy"), "a database that holds records is not written over: {again}");
+    let moved = Server::start(&["--records", &postgres.url()]);
+    assert_eq!(moved.get("/readyz").status, 200);
+}
+
+#[test]
+fn records_that_are_not_there_are_not_made_by_looking_after_them() {
+    let server = Server::start(&["--demo"]);
+    let text = complaint(&database(&server, &["backup", "--to", "copy.db"]));
+    assert!(text.starts_with("hob: there are no records at hob-data/hob.db: "), "{text}");
+    assert!(!server.folder.path().join("hob-data").exists());
+}

@@ -1,0 +1,331 @@
+//! The documented keys of tests: what others read with a plain client. All of them are views of the database and of
+//! what runners measure; losing them loses nothing.
+
+use std::time::Duration;
+
+use hob_schema::Key;
+use hob_store::mend::{self, Kind};
+use hob_store::{Call, FromRedisValue, Reply, Script, Store, cmd};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::keys::{Keys, MetricType, SessionId, TestId};
+use crate::run::{Run, State};
+use crate::tally::{Point, per_cent};
+
+static PUBLISH: Script = Script::new(include_str!("views/publish.lua"));
+static STATUS: Script = Script::new(include_str!("views/status.lua"));
+static FINISH: Script = Script::new(include_str!("views/finish.lua"));
+static BUFFER: Script = Script::new(include_str!("views/buffer.lua"));
+static WATCH: Script = Script::new(include_str!("views/watch.lua"));
+
+/// `metrics:current` (L1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = LoadCurrent)]
+pub struct Current {
+    pub test_id: String,
+    pub timestamp: i64,
+    pub active_users: u64,
+    pub tps: f64,
+    pub avg_response_time: f64,
+    pub min_response_time: f64,
+    pub max_response_time: f64,
+    pub success_count: u64,
+    pub error_count: u64,
+    pub error_rate: f64,
+    pub progress: f64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+}
+
+/// `test:status` (L2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = LoadStatus)]
+pub struct Status {
+    pub test_id: String,
+    pub status: String,
+    pub start_time: i64,
+    pub current_users: u64,
+    pub target_users: u32,
+    pub progress: f64,
+    pub message: String,
+}
+
+/// A message on `notifications` (L8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Notification {
+    pub r#type: String,
+    pub test_id: String,
+    pub success: bool,
+    pub message: String,
+}
+
+/// What was measured so far, as far as it is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    pub users: u64,
+    pub target_users: u32,
+    /// Per cent.
+    pub progress: f64,
+}
+
+/// One second of a run, as the views show it.
+#[derive(Clone, Debug)]
+pub struct Sample<'a> {
+    pub point: &'a Point,
+    /// Unix milliseconds of its end.
+    pub at: i64,
+    /// Of the whole run so far.
+    pub succeeded: u64,
+    pub failed: u64,
+}
+
+/// Writes the views.
+#[derive(Clone, Debug)]
+pub struct Views {
+    store: Store,
+    keys: Keys,
+}
+
+impl Views {
+    #[must_use]
+    pub fn new(store: Store, keys: Keys) -> Self {
+        Self { store, keys }
+    }
+
+    /// Shows a second. Whoever conducts the run no more changes nothing.
+    pub async fn publish(&self, run: &Run, shown: Shown, sample: &Sample<'_>) -> Result<(), Error> {
+        let id = &run.id;
+        let current = Current::new(id, shown, sample);
+        let series = MetricType::ALL.iter().map(|metric| self.keys.timeline(id, metric));
+        let mut keys = vec![self.keys.writer(id), self.keys.current(id), self.keys.status(id)];
+        keys.extend(series);
+        let call = PUBLISH.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
+        let call = call.arg(json(&current)).arg(millis(Keys::CURRENT_TTL_MAX));
+        let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
+        let mut call = call.arg(sample.at).arg(millis(Keys::TIMELINE_TTL_MAX));
+        for value in [current.tps, current.avg_response_time, current.active_users as f64, current.error_rate]
+        {
+            call = call.arg(member(value, sample.point.second));
+        }
+        let kinds = [[Kind::String; 3].as_slice(), &[Kind::Zset; 4]].concat();
+        self.run::<Reply>(call, keys.into_iter().zip(kinds)).await.map(drop)
+    }
+
+    /// Shows the status alone.
+    pub async fn status(&self, run: &Run, shown: Shown) -> Result<(), Error> {
+        let keys = [self.keys.writer(&run.id), self.keys.status(&run.id)];
+        let call = STATUS.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
+        let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
+        self.run::<Reply>(call, keys.map(|key| (key, Kind::String))).await.map(drop)
+    }
+
+    /// Shows how a run ended, and puts away the rest (L11).
+    pub async fn finish(&self, run: &Run, shown: Shown) -> Result<(), Error> {
+        let (keys, id) = (&self.keys, &run.id);
+        let writer = keys.writer(id);
+        let keys = [writer.clone(), keys.status(id), keys.current(id), keys.buffer(id), keys.sessions(id)];
+        let call = FINISH.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
+        let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_AFTER));
+        let call = call.arg(millis(Keys::SESSIONS_TTL_AFTER));
+        self.run::<Reply>(call, [(writer, Kind::String)]).await?;
+        self.deactivate(id).await
+    }
+
+    /// Tells live clients what happened (L8).
+    pub async fn notify(&self, run: &Run) -> Result<(), Error> {
+        let notification = Notification {
+            r#type: format!("TEST_{}", event_word(run.state)),
+            test_id: run.id.to_string(),
+            success: run.state == State::Completed,
+            message: run.message.clone(),
+        };
+        self.store.bus().publish(self.keys.notifications_channel(&run.id), json(&notification)).await?;
+        Ok(())
+    }
+
+    /// Shows a second that is on its way into the database (L9).
+    pub async fn buffer(&self, id: &TestId, entry: &str) -> Result<(), Error> {
+        let call = BUFFER.on(&[self.keys.buffer(id)]);
+        let call = call.arg(Keys::BUFFER_MAX_LEN).arg(millis(Keys::BUFFER_TTL_MAX)).arg(entry);
+        self.run::<Reply>(call, [(self.keys.buffer(id), Kind::List)]).await.map(drop)
+    }
+
+    /// Lists a run among the active ones (L5).
+    pub async fn activate(&self, id: &TestId) -> Result<(), Error> {
+        let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
+        self.run(cmd("SADD").arg(&key).arg(id.as_str()).clone(), [(key, Kind::Set)]).await
+    }
+
+    pub async fn deactivate(&self, id: &TestId) -> Result<(), Error> {
+        let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
+        self.run(cmd("SREM").arg(&key).arg(id.as_str()).clone(), [(key, Kind::Set)]).await
+    }
+
+    /// All active runs.
+    pub async fn active(&self) -> Result<Vec<String>, Error> {
+        let mut all = Vec::new();
+        for shard in self.keys.space().shards() {
+            all.extend(self.listed(shard).await?);
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// Makes the list of active runs what it should be (L5).
+    pub async fn sweep_active(&self, held: &[Run]) -> Result<(), Error> {
+        for shard in self.keys.space().shards() {
+            let key = self.keys.active(shard);
+            let listed = self.listed(shard).await?;
+            let here = |id: &str| self.keys.space().shard_of(id) == shard;
+            let held: Vec<&str> = held.iter().map(|run| run.id.as_str()).filter(|id| here(id)).collect();
+            let mut calls: Vec<Call> = Vec::new();
+            for gone in listed.iter().filter(|id| !held.contains(&id.as_str())) {
+                calls.push(cmd("SREM").arg(&key).arg(gone).clone().into());
+            }
+            for missing in held.iter().filter(|id| !listed.iter().any(|known| known == *id)) {
+                calls.push(cmd("SADD").arg(&key).arg(missing).clone().into());
+            }
+            for answer in self.store.batch(&calls).await {
+                answer?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes who watches a run; refused when too many do (L6).
+    pub async fn watch(
+        &self,
+        id: &TestId,
+        session: &SessionId,
+        client_ip: &str,
+        connected_at: i64,
+    ) -> Result<bool, Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Session<'a> {
+            client_ip: &'a str,
+            connected_at: i64,
+        }
+        let call = WATCH.on(&[self.keys.sessions(id)]).arg(session.as_str());
+        let call =
+            call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
+        let call = call.arg(Keys::SESSIONS_MAX_LEN);
+        let reply: Reply = self.run(call, [(self.keys.sessions(id), Kind::Hash)]).await?;
+        Ok(reply.word() == "noted")
+    }
+
+    pub async fn unwatch(&self, id: &TestId, session: &SessionId) -> Result<(), Error> {
+        let key = self.keys.sessions(id);
+        self.run(cmd("HDEL").arg(&key).arg(session.as_str()).clone(), [(key, Kind::Hash)]).await
+    }
+
+    /// What a run does now, if it runs.
+    pub async fn current(&self, id: &TestId) -> Result<Option<Current>, Error> {
+        let key = self.keys.current(id);
+        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, Kind::String)]).await?;
+        Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    async fn listed(&self, shard: hob_schema::Shard) -> Result<Vec<String>, Error> {
+        let key = self.keys.active(shard);
+        self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, Kind::Set)]).await
+    }
+
+    /// Runs a call. What an outsider has put in the place of these keys is overwritten.
+    async fn run<T: FromRedisValue>(
+        &self,
+        call: impl Into<Call>,
+        keys: impl IntoIterator<Item = (Key, Kind)>,
+    ) -> Result<T, Error> {
+        let keys: Vec<(Key, Kind)> = keys.into_iter().collect();
+        Ok(mend::run(&self.store, call, &keys).await?)
+    }
+}
+
+impl Current {
+    fn new(id: &TestId, shown: Shown, sample: &Sample<'_>) -> Self {
+        let (point, latency) = (sample.point, &sample.point.latency);
+        Self {
+            test_id: id.to_string(),
+            timestamp: sample.at,
+            active_users: point.users,
+            tps: point.requests as f64,
+            avg_response_time: round(latency.mean),
+            min_response_time: round(latency.min),
+            max_response_time: round(latency.max),
+            success_count: sample.succeeded,
+            error_count: sample.failed,
+            error_rate: round(per_cent(sample.failed, sample.failed + sample.succeeded)),
+            progress: round(shown.progress),
+            p50: round(latency.p50),
+            p95: round(latency.p95),
+            p99: round(latency.p99),
+        }
+    }
+}
+
+impl Status {
+    #[must_use]
+    pub fn new(run: &Run, shown: Shown) -> Self {
+        Self {
+            test_id: run.id.to_string(),
+            status: run.state.public().to_owned(),
+            start_time: run.start_at.unwrap_or(run.queued_at).0,
+            current_users: if run.state.is_final() { 0 } else { shown.users },
+            target_users: shown.target_users,
+            progress: round(shown.progress),
+            message: run.message.clone(),
+        }
+    }
+}
+
+fn event_word(state: State) -> &'static str {
+    match state {
+        State::Pending => "QUEUED",
+        State::Starting => "STARTING",
+        State::Running => "STARTED",
+        State::Paused => "PAUSED",
+        State::Stopping => "STOPPING",
+        State::Completed => "COMPLETED",
+        State::Failed => "FAILED",
+        State::Cancelled => "CANCELLED",
+        State::Lost => "LOST",
+    }
+}
+
+/// A sample as a member: the value to three digits, then its second in the digits beyond, so that equal values stay
+/// apart.
+fn member(value: f64, second: u32) -> String {
+    format!("{value:.3}{:06}", second % 1_000_000)
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L3
+    #[test]
+    fn a_member_is_a_plain_number_that_stands_for_its_value() {
+        let (first, second) = (member(0.0, 7), member(0.0, 8));
+        assert_ne!(first, second);
+        assert_eq!(member(1250.5, 17), "1250.500000017");
+        assert!((first.parse::<f64>().unwrap() - 0.0).abs() < 0.001);
+    }
+}

@@ -1,0 +1,228 @@
+//! The API and the pages, over the wire.
+
+use hob_web::Service as _;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use hob_load::{Config, Load, State};
+use hob_service::Live;
+use hob_testkit::{LIMIT, TestApp, TestContext, wait_for};
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::oracle::{Answer, Oracle};
+use crate::site::{NEEDS, plan};
+
+pub(crate) struct Site {
+    pub(crate) app: TestApp,
+    tests: Load,
+    pub(crate) oracle: Oracle,
+    _context: TestContext,
+}
+
+impl Site {
+    pub(crate) async fn open() -> Self {
+        let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+        let config = Config { threads: 1, ..Config::default() };
+        let tests = Load::open(context.context(), Live::fixed(config)).await.unwrap();
+        let app = TestApp::start(context.context(), tests.routes()).await;
+        tests.start(app.web().changes());
+        let oracle = Oracle::start(|n| {
+            if n % 10 == 3 {
+                Answer::Raw(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_vec())
+            } else {
+                Answer::After(Duration::from_millis(2))
+            }
+        });
+        Self { app, tests, oracle, _context: context }
+    }
+
+    async fn add(&self, rate: u32, lasting: &str) -> i64 {
+        let source = plan(&self.oracle.url(""), rate, lasting);
+        let answer = self.app.post("/api/v1/load/plans", &json!({ "source": source })).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+        answer.json::<Value>()["id"].as_i64().unwrap()
+    }
+
+    async fn run(&self, plan: i64) -> String {
+        let answer = self.app.post(&format!("/api/v1/load/plans/{plan}/runs"), &json!({})).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text());
+        answer.json::<Value>()["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn state(&self, id: &str) -> String {
+        let run: Value = self.app.get(&format!("/api/v1/load/runs/{id}")).await.json();
+        run["state"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn wait_for(&self, id: &str, state: State) {
+        wait_for(format!("{id} to be {state}"), LIMIT, async || {
+            let found = self.state(id).await;
+            if found == state.to_string() { Ok(()) } else { Err(found) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_made_edited_run_and_reported() {
+    let site = Site::open().await;
+    let id = site.add(30, "2s").await;
+    let path = format!("/api/v1/load/plans/{id}");
+    let shown: Value = site.app.get(&path).await.json();
+    assert_eq!((&shown["name"], &shown["version"]), (&json!("Site check"), &json!(1)));
+    assert_eq!(shown["run_types"][0]["groups"][0]["steps"], json!(["home"]));
+    let edited = plan(&site.oracle.url(""), 40, "2s");
+    let answer = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
+    assert_eq!((answer.status, &answer.json::<Value>()["version"]), (StatusCode::OK, &json!(2)));
+    let answer = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
+    assert_eq!(answer.status, StatusCode::CONFLICT);
+
+    let run = site.run(id).await;
+    site.wait_for(&run, State::Completed).await;
+    let report: Value = site.app.get(&format!("/api/v1/load/runs/{run}/report")).await.json();
+    assert_eq!((&report["requests"], &report["failed"]), (&json!(80), &json!(8)));
+    let timeline: Vec<Value> = site.app.get(&format!("/api/v1/load/runs/{run}/timeline?from=1")).await.json();
+    assert_eq!(timeline[0]["second"], json!(1));
+    let logs: Value = site.app.get(&format!("/api/v1/load/runs/{run}/logs?level=error")).await.json();
+    assert_eq!(logs["lines"][0]["message"], json!("home: status 404"));
+    let runs: Value = site.app.get(&format!("/api/v1/load/runs?plan={id}")).await.json();
+    assert_eq!(runs["items"][0]["id"], json!(run));
+
+    assert_eq!(site.app.delete(&path).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(site.app.get(&path).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused_and_named() {
+    let site = Site::open().await;
+    let wrong = plan(&site.oracle.url(""), 30, "2s").replace("GET /", "FETCH /");
+    let answer = site.app.post("/api/v1/load/plans", &json!({ "source": wrong })).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let field = answer.json::<Value>()["errors"][0]["field"].as_str().unwrap().to_owned();
+    assert_eq!(field, "source:13:1:scenario[0].step[0].request");
+    let broken = json!({ "source": r#"{"a":[{"b":1,,}]}"#, "format": "json" });
+    let answer = site.app.post("/api/v1/load/plans", &broken).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let error = answer.json::<Value>()["errors"][0].clone();
+    assert_eq!(error["field"], json!("source:1:14:a[0]"), "{error}");
+    let stranger = plan("http://example.com", 1, "1s");
+    let answer = site.app.post("/api/v1/load/plans", &json!({ "source": stranger })).await;
+    let id = answer.json::<Value>()["id"].as_i64().unwrap();
+    let answer = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &json!({})).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.text().contains("example.com"), "{}", answer.text());
+    let id = site.add(1, "1s").await;
+    for body in [json!({ "run_type": "none" }), json!({ "runners": 65 }), json!({ "priority": 1001 })] {
+        let answer = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &body).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
+    }
+    for path in ["/api/v1/load/plans/99", "/api/v1/load/runs/none", "/api/v1/load/runs/none/report"] {
+        assert_eq!(site.app.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_paused_and_cancelled_over_the_api() {
+    let site = Site::open().await;
+    let run = site.run(site.add(50, "10m").await).await;
+    site.wait_for(&run, State::Running).await;
+    let act =
+        async |what: &str| site.app.post(&format!("/api/v1/load/runs/{run}/{what}"), &json!({})).await.status;
+    assert_eq!(act("pause").await, StatusCode::OK);
+    assert_eq!(act("pause").await, StatusCode::CONFLICT);
+    assert_eq!(act("resume").await, StatusCode::OK);
+    assert_eq!(act("cancel").await, StatusCode::OK);
+    site.wait_for(&run, State::Cancelled).await;
+    assert_eq!(act("cancel").await, StatusCode::CONFLICT);
+}
+
+/// L6 L8
+#[tokio::test]
+async fn a_watcher_that_was_away_catches_up_by_number() {
+    let site = Site::open().await;
+    let run = site.run(site.add(30, "4s").await).await;
+    let url = |after: u64| format!("ws://{}/api/v1/load/runs/{run}/live?after={after}", site.app.address());
+    let (mut socket, _) = connect_async(url(0)).await.unwrap();
+    let next = async |socket: &mut tokio_tungstenite::WebSocketStream<_>| -> Option<Value> {
+        loop {
+            match tokio::time::timeout(LIMIT, socket.next()).await.expect("a frame in time") {
+                Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).ok(),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                _ => return None,
+            }
+        }
+    };
+    let first = loop {
+        let frame = next(&mut socket).await.unwrap();
+        if frame["kind"] == "second" {
+            break frame;
+        }
+    };
+    assert_eq!(first["data"]["second"], json!(0));
+    drop(socket);
+    site.wait_for(&run, State::Completed).await;
+    let (mut socket, _) = connect_async(url(first["seq"].as_u64().unwrap())).await.unwrap();
+    let mut seconds = Vec::new();
+    let mut last = Value::Null;
+    while let Some(frame) = next(&mut socket).await {
+        if frame["kind"] == "second" {
+            seconds.push(frame["data"]["second"].as_u64().unwrap());
+        }
+        last = frame;
+    }
+    assert!(seconds.len() >= 3 && seconds[0] == 1, "{seconds:?}");
+    assert!(seconds.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seconds:?}");
+    assert_eq!((&last["kind"], &last["data"]["status"]), (&json!("status"), &json!("COMPLETED")));
+    assert!(site.tests.views().active().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn pages_work_without_scripts() {
+    let site = Site::open().await;
+    let source = plan(&site.oracle.url(""), 20, "2s");
+    let answer = site.app.submit("/load/plans", &[("source", "name = 1"), ("format", "toml")]).await;
+    assert!(answer.text().contains("line 1"), "{}", answer.text());
+    let answer = site.app.submit("/load/plans", &[("source", &source), ("format", "toml")]).await;
+    assert_eq!(answer.header("location"), "/load/plans/1", "{}", answer.text());
+    let wish = [("run_type", "smoke"), ("priority", "1"), ("runners", "1"), ("max_users", "")];
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let answer = site.app.submit("/load/plans/1/runs", &wish).await;
+        let page = answer.header("location").to_owned();
+        let id = page.rsplit('/').next().unwrap().to_owned();
+        site.wait_for(&id, State::Completed).await;
+        let text = site.app.get(&page).await.text();
+        for words in ["completed", "Requests per second", "home", "error_rate &lt; 50%", "status 404"] {
+            assert!(
+                text.contains(words) || text.contains(&words.replace("&lt;", "&#60;")),
+                "{words} is not in {text}"
+            );
+        }
+        runs.push(id);
+    }
+    let text = site.app.get("/load").await.text();
+    assert!(text.contains(&runs[0]) && text.contains("Site check"));
+    let text = site.app.get("/load/plans/1").await.text();
+    assert!(text.contains(&runs[1]) && text.contains("GET /?who="));
+    let filed =
+        source.replace("users = [{ login = \"ann\" }, { login = \"bob\" }]", "csv_file = \"users.csv\"");
+    let draft = [("source", filed.as_str()), ("format", "toml"), ("version", "1")];
+    let answer = site.app.submit("/load/plans/1", &draft).await;
+    assert!(answer.text().contains("no file") && answer.text().contains("users.csv"), "{}", answer.text());
+    let draft = [&draft[..], &[("file_name", "users.csv"), ("file", "login\r\ncarl\r\n")]].concat();
+    let answer = site.app.submit("/load/plans/1", &draft).await;
+    assert_eq!(answer.header("location"), "/load/plans/1", "{}", answer.text());
+    assert!(site.app.get("/load/plans/1").await.text().contains("users.csv (13 bytes)"));
+    let plan: Value = site.app.get("/api/v1/load/plans/1").await.json();
+    assert_eq!((&plan["version"], &plan["files"]["users.csv"]), (&json!(2), &json!("login\r\ncarl\r\n")));
+    let text = site.app.get(&format!("/load/compare?a={}&b={}", runs[0], runs[1])).await.text();
+    assert!(text.contains("p99.9"), "{text}");
+    let file = site.app.get(&format!("/load/runs/{}/report.html", runs[0])).await;
+    assert!(
+        file.text().starts_with("<!doctype html>") && !file.text().contains("href=\"/"),
+        "it stands alone"
+    );
+}

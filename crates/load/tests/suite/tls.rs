@@ -1,0 +1,68 @@
+//! Targets that speak TLS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hob_load::Fault;
+use hob_load::plan::{Format, Plan};
+use rustls::ServerConfig;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::accuracy::run;
+
+/// A server with a certificate for localhost; answers with its port and its authority as PEM.
+async fn serve() -> (u16, String) {
+    let signed = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signed.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![signed.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret";
+                    stream.write_all(answer).await.unwrap();
+                }
+            });
+        }
+    });
+    (port, signed.cert.pem())
+}
+
+fn plan(port: u16, tls: &str) -> Plan {
+    let text = format!(
+        "name = 't'\ntarget = 'https://localhost:{port}'\n{tls}\n[[scenario]]\nname = 's'\n\
+         load = {{ rate = 20, for = '1s' }}\nstep = [{{ name = 'a', request = 'GET /', expect = {{ contains = 'secret' }} }}]"
+    );
+    Plan::read(&text, Format::Toml).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_is_trusted_if_the_plan_names_its_authority() {
+    let (port, ca) = serve().await;
+    let tally = run(&plan(port, &format!("tls = {{ ca = '''{ca}''' }}")), 1).await;
+    assert_eq!((tally.requests(), tally.failed()), (20, 0), "{:?}", tally.steps());
+    assert!(tally.actual().quantile_us(0.5) < Duration::from_secs(1).as_micros() as u64);
+}
+
+#[tokio::test]
+async fn a_stranger_is_not_trusted() {
+    let (port, _) = serve().await;
+    let tally = run(&plan(port, ""), 1).await;
+    assert_eq!(tally.steps()[0].faults.keys().collect::<Vec<_>>(), [&Fault::Tls]);
+}

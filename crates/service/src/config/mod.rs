@@ -1,0 +1,122 @@
+//! Typed sections of `hob.toml`: declared once, with their defaults and the words that explain them.
+
+/// Writes a value into the configuration as its text, and reads it from that.
+macro_rules! as_text {
+    ($kind:ty) => {
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+mod any;
+mod hosts;
+mod layers;
+mod live;
+mod mask;
+mod period;
+mod secret;
+mod secrets;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use any::{AnyLive, SectionKind};
+pub use hosts::{BadHost, Destination, HostPattern};
+pub use layers::{BadConfig, File, Layers, Origin, Setting};
+pub use live::{Live, Replace};
+pub use mask::Mask;
+pub use period::{BadPeriod, Period};
+pub use secret::{NoSecret, Secret, SecretRef, SecretUrl};
+pub use secrets::{BadSecretName, Hosts, SecretEntry, SecretName, SecretRefused, Secrets, SecretsConfig};
+
+/// One table of `hob.toml`. Made by [`section!`](crate::section).
+pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The table's name.
+    const NAME: &'static str;
+    /// What it is for.
+    const ABOUT: &'static str;
+    /// Its fields, in the order in which they are explained.
+    const FIELDS: &'static [Field];
+}
+
+/// A field of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// The environment variable that overrides the field, where it has a name of its own.
+    pub own_variable: Option<&'static str>,
+}
+
+impl Field {
+    /// The environment variable that overrides the field: `HOB_UPTIME_CONCURRENCY`.
+    #[must_use]
+    pub fn variable(&self, section: &str) -> String {
+        match self.own_variable {
+            Some(name) => name.to_owned(),
+            None => format!("HOB_{section}_{}", self.name).to_ascii_uppercase(),
+        }
+    }
+}
+
+/// Declares a section of `hob.toml`: a struct with a default for each field. The comments become the example file
+/// and the answers of `hob config show`. A field may name its environment variable: `pub url: String = … => "HOB_HOT"`.
+///
+/// ```
+/// hob_service::section! {
+///     /// Looks after the garden.
+///     pub struct Config("garden") {
+///         /// How many gnomes there are.
+///         pub gnomes: u32 = 7,
+///         /// How often they are counted.
+///         pub count_every: hob_service::Period = hob_service::Period::from_secs(30),
+///     }
+/// }
+/// assert_eq!(Config::default().gnomes, 7);
+/// ```
+#[macro_export]
+macro_rules! section {
+    (@variable) => { None };
+    (@variable $variable:literal) => { Some($variable) };
+    (
+        $(#[doc = $about:literal])+
+        pub struct $name:ident($section:literal) {
+            $($(#[doc = $field_about:literal])+ pub $field:ident: $kind:ty = $default:expr $(=> $variable:literal)?,)*
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, $crate::macro_support::serde::Serialize, $crate::macro_support::serde::Deserialize)]
+        #[serde(crate = "hob_service::macro_support::serde", default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[doc = $field_about])+ pub $field: $kind,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl $crate::Section for $name {
+            const NAME: &'static str = $section;
+            const ABOUT: &'static str = concat!($($about, "\n",)+);
+            const FIELDS: &'static [$crate::config::Field] = &[
+                $($crate::config::Field {
+                    name: stringify!($field),
+                    about: concat!($($field_about, "\n",)+),
+                    own_variable: $crate::section!(@variable $($variable)?),
+                },)*
+            ];
+        }
+    };
+}

@@ -1,0 +1,94 @@
+//! What all services share.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use hob_database::Database;
+use hob_schema::Layout;
+use hob_store::Store;
+
+use crate::Tasks;
+use crate::config::Secrets;
+
+/// The parts that every service stands on. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct ServiceContext {
+    pub store: Store,
+    /// How keys are spelled: tagged on a Cluster.
+    pub layout: Layout,
+    pub database: Database,
+    pub node: NodeName,
+    pub secrets: Secrets,
+    pub tasks: Tasks,
+}
+
+impl ServiceContext {
+    /// A house without secrets, whose tasks are yet to come.
+    #[must_use]
+    pub fn new(store: Store, layout: Layout, database: Database, node: NodeName) -> Self {
+        Self { store, layout, database, node, secrets: Secrets::none(), tasks: Tasks::new() }
+    }
+}
+
+/// What people call a node: unique among the nodes that are alive, the same after a restart where it is given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeName(Arc<str>);
+
+/// Why a text is no name of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a node's name has 1 to 64 letters, digits, '.', '_' or '-'")]
+pub struct BadNodeName;
+
+impl NodeName {
+    pub const MAX_LEN: usize = 64;
+
+    /// A name that no other node has.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(format!("node-{:012x}", rand::random::<u64>() & 0xffff_ffff_ffff).into())
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = BadNodeName;
+
+    fn from_str(text: &str) -> Result<Self, BadNodeName> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(allowed) {
+            Ok(Self(text.into()))
+        } else {
+            Err(BadNodeName)
+        }
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_name_is_a_name() {
+        let name = NodeName::random();
+        assert_eq!(name.as_str().parse(), Ok(name.clone()));
+        assert_ne!(name, NodeName::random());
+    }
+
+    #[test]
+    fn a_name_that_could_be_mistaken_is_refused() {
+        for text in ["", "a b", "a:b", "{a}", "é", &"x".repeat(65)] {
+            assert_eq!(text.parse::<NodeName>(), Err(BadNodeName), "{text:?}");
+        }
+    }
+}

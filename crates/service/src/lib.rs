@@ -1,0 +1,23 @@
+//! What a service is given by the house that it lives in: the store and records, the node that it runs on, its
+//! section of the configuration, its background tasks.
+//!
+//! A service is opened with a [`ServiceContext`] and its [`Live`] configuration, and knows nothing of the binary around it.
+
+pub mod config;
+mod context;
+pub mod keys;
+mod metric;
+pub mod nodes;
+mod tasks;
+
+pub use config::{Live, Period, SecretName, SecretRef, Section};
+pub use context::{NodeName, ServiceContext};
+pub use metric::{Metric, MetricKind};
+pub use tasks::{Task, TaskState, Tasks};
+
+/// What [`section!`] expands to needs; not for others.
+#[doc(hidden)]
+pub mod macro_support {
+    pub use serde;
+    pub use toml;
+}

@@ -1,0 +1,171 @@
+//! The nodes that share the store: each says that it lives, what it does and since when; all of them share one
+//! set of records, or they would rebuild one another's the store from different truths.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hob_database::{DatabaseId, UnixMs};
+use hob_store::members::{self, Beat, Incarnation, MemberKeys};
+use hob_store::{Store, cmd};
+
+use crate::keys::{self, Keys};
+use crate::{ServiceContext, Task};
+
+/// How long a node counts as alive after it was last heard.
+pub const HOLD: Duration = Duration::from_secs(9);
+
+/// How often it says so.
+const BEAT_EVERY: Duration = Duration::from_secs(3);
+
+/// Most dead nodes that one node forgets in a round.
+const FORGET_AT_ONCE: u32 = 16;
+
+/// What a node tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    pub name: String,
+    pub version: String,
+    /// The systems that run there.
+    pub roles: Vec<String>,
+    pub started_at: UnixMs,
+    pub beat_at: UnixMs,
+}
+
+/// Whether this database may use this store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Ours,
+    /// Other records have it.
+    Taken(String),
+}
+
+/// Claims the store for the database, for ever: the first claim stands.
+pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_store::Result<Claim> {
+    let (key, ours) = (keys.database(), database.to_string());
+    let mut found = holder(store, keys).await?;
+    if found.is_none() {
+        store.run::<Option<String>>(cmd("SET").arg(&key).arg(&ours).arg("NX").clone()).await?;
+        found = holder(store, keys).await?;
+    }
+    match found {
+        // Lost between the two commands: the next beat claims it again.
+        None => Ok(Claim::Ours),
+        Some(holder) if holder == ours => Ok(Claim::Ours),
+        Some(holder) => Ok(Claim::Taken(holder)),
+    }
+}
+
+/// The id of the database that store is claimed for.
+pub async fn holder(store: &Store, keys: &Keys) -> hob_store::Result<Option<String>> {
+    store.run(cmd("GET").arg(keys.database()).clone()).await
+}
+
+/// Lists the nodes that live.
+pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeFacts>> {
+    let groups = GroupKeys::new(keys);
+    let members = members::live(store, groups.members()).await?;
+    let mut nodes = Vec::with_capacity(members.len());
+    for member in members {
+        let facts = cmd("HGETALL").arg(keys.node(&id(&member.incarnation))).clone();
+        let fields: HashMap<String, String> = store.run(facts).await?;
+        let text = |field: &str| fields.get(field).cloned().unwrap_or_default();
+        let time = |field: &str| UnixMs(fields.get(field).and_then(|ms| ms.parse().ok()).unwrap_or(0));
+        nodes.push(NodeFacts {
+            name: member.node,
+            version: text("version"),
+            roles: text("roles").split(' ').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
+            started_at: time("started_at"),
+            beat_at: time("beat_at"),
+        });
+    }
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(nodes)
+}
+
+/// Keeps this node among the living until the task stops, and forgets the dead.
+pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>, task: Task) {
+    let node = Node { context, keys, roles, started_at: now() };
+    let mut incarnation = Incarnation::random();
+    let mut joined = false;
+    loop {
+        match node.round(&incarnation, joined).await {
+            Ok(Beat::Alive { .. }) => joined = true,
+            Ok(Beat::Dead) => (incarnation, joined) = (Incarnation::random(), false),
+            Err(error) => tracing::debug!(%error, "this node could not say that it lives"),
+        }
+        task.beat();
+        if !task.pause(BEAT_EVERY).await {
+            break;
+        }
+    }
+    let groups = GroupKeys::new(&node.keys);
+    if let Err(error) = members::leave(&node.context.store, groups.members(), &incarnation).await {
+        tracing::debug!(%error, "this node could not say that it leaves");
+    }
+}
+
+struct Node {
+    context: ServiceContext,
+    keys: Keys,
+    roles: Vec<String>,
+    started_at: UnixMs,
+}
+
+impl Node {
+    async fn round(&self, incarnation: &Incarnation, joined: bool) -> hob_store::Result<Beat> {
+        let (store, groups) = (&self.context.store, GroupKeys::new(&self.keys));
+        if let Claim::Taken(other) = claim(store, &self.keys, self.context.database.id()).await? {
+            tracing::error!(other, "the store now belongs to another database");
+        }
+        let beat = if joined {
+            members::beat(store, groups.members(), incarnation, HOLD).await?
+        } else {
+            members::join(store, groups.members(), incarnation, self.context.node.as_str(), HOLD).await?
+        };
+        self.describe(incarnation).await?;
+        for dead in members::sweep(store, groups.members(), FORGET_AT_ONCE, HOLD).await? {
+            tracing::warn!(node = dead.node, "a node is gone without a word");
+            members::swept(store, groups.members(), &dead).await?;
+        }
+        Ok(beat)
+    }
+
+    async fn describe(&self, incarnation: &Incarnation) -> hob_store::Result<()> {
+        let key = self.keys.node(&id(incarnation));
+        let mut facts = cmd("HSET");
+        facts.arg(&key).arg("version").arg(env!("CARGO_PKG_VERSION")).arg("roles").arg(self.roles.join(" "));
+        facts.arg("started_at").arg(self.started_at.0).arg("beat_at").arg(now().0);
+        let expiry =
+            cmd("PEXPIRE").arg(&key).arg(u64::try_from(Keys::NODE_TTL_MAX.as_millis()).unwrap_or(0)).clone();
+        for answer in self.context.store.batch(&[facts.into(), expiry.into()]).await {
+            answer?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys of the group, which outlive the borrow that the members want.
+struct GroupKeys {
+    live: hob_schema::Key,
+    info: hob_schema::Key,
+    dead: hob_schema::Key,
+}
+
+impl GroupKeys {
+    fn new(keys: &Keys) -> Self {
+        let shard = keys.space().shards().next().unwrap_or_default();
+        Self { live: keys.nodes(shard), info: keys.node_names(shard), dead: keys.dead_nodes(shard) }
+    }
+
+    fn members(&self) -> MemberKeys<'_> {
+        MemberKeys { live: self.live.as_bytes(), info: self.info.as_bytes(), dead: self.dead.as_bytes() }
+    }
+}
+
+fn id(incarnation: &Incarnation) -> keys::Incarnation {
+    keys::Incarnation::new(incarnation.as_str()).expect("32 hexadecimal digits are an id")
+}
+
+fn now() -> UnixMs {
+    UnixMs(jiff::Timestamp::now().as_millisecond())
+}

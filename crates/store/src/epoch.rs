@@ -1,0 +1,152 @@
+//! Epochs, markers and fences: how the loss of the store is seen, and late writes are refused after it.
+//!
+//! An epoch is a number in the database, raised there whenever the store was found lost. A tag (all keys of
+//! one slot that belong together) carries a marker with the epoch in which it was last rebuilt. A script
+//! that depends on earlier writes takes the marker among its KEYS and the epoch in ARGV, begins with
+//!
+//! ```lua
+//! local gone = lost(KEYS[2], ARGV[1])
+//! if gone then return gone end
+//! ```
+//!
+//! and is made with [`Script::with`]`(&[MARKER], …)`. Its answer is read as an [`Outcome`]. On
+//! [`Outcome::Lost`] the service raises the epoch in its records, rebuilds the tag and then [`mark`]s it.
+//! Because a lost marker is never written again under its old epoch, a [`Fence`] is never given out twice.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::reply::Reply;
+use crate::script::Script;
+use crate::store::Store;
+
+/// Lua that declares `lost(marker, epoch)` and `next_fence(marker, epoch)`.
+pub const MARKER: &str = include_str!("epoch/marker.lua");
+
+static MARK: Script = Script::new(include_str!("epoch/mark.lua"));
+static FENCE: Script = Script::with(&[MARKER], include_str!("epoch/fence.lua"));
+
+/// A life of the store, counted in the database. Small, since Lua numbers are exact to 2⁵³ only and a
+/// fence keeps 32 bits for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u32);
+
+impl Epoch {
+    /// The last epoch there can be.
+    pub const MAX: Self = Self((1 << 21) - 1);
+
+    /// An epoch from the database.
+    pub fn new(number: u32) -> Result<Self> {
+        if number > Self::MAX.0 {
+            return Err(Error::Misuse(format!("epoch {number} is beyond {}", Self::MAX.0)));
+        }
+        Ok(Self(number))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A fencing number, epoch·2³² + n: larger than every one that its tag gave out before, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// A fence that was kept somewhere.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number, below 2⁵³.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The epoch that it was given out in.
+    #[must_use]
+    pub fn epoch(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The answer of a script that depends on earlier writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// What the script did.
+    Done(T),
+    /// The tag's state is gone or of another epoch; nothing was done.
+    Lost {
+        /// The epoch that its marker names, if there is one.
+        found: Option<Epoch>,
+    },
+}
+
+impl<T> Outcome<T> {
+    /// Reads `{'lost', epoch}`, or anything else through `done`.
+    pub fn read(mut reply: Reply, done: impl FnOnce(Reply) -> Result<T>) -> Result<Self> {
+        if reply.word() != "lost" {
+            return done(reply).map(Self::Done);
+        }
+        let found: String = reply.next()?;
+        if found.is_empty() {
+            return Ok(Self::Lost { found: None });
+        }
+        let number =
+            found.parse().map_err(|_| Error::reply(format!("a marker names the epoch {found:?}")))?;
+        Ok(Self::Lost { found: Some(Epoch::new(number)?) })
+    }
+}
+
+/// What marking a tag did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The tag is now of this epoch.
+    Marked,
+    /// It was already.
+    Already,
+    /// It is of a later epoch, which stays.
+    Stale {
+        /// That epoch.
+        found: Epoch,
+    },
+}
+
+/// Marks a tag as rebuilt in `epoch`. Never goes back to an earlier one.
+pub async fn mark(store: &Store, marker: impl AsRef<[u8]>, epoch: Epoch) -> Result<Mark> {
+    let mut reply: Reply = store.run(MARK.on(&[marker]).arg(epoch.get())).await?;
+    match reply.word() {
+        "marked" => Ok(Mark::Marked),
+        "already" => Ok(Mark::Already),
+        "stale" => {
+            let found: u32 = reply.next()?;
+            Ok(Mark::Stale { found: Epoch::new(found)? })
+        }
+        _ => Err(reply.unexpected()),
+    }
+}
+
+/// Gives out the next fence of a tag.
+pub async fn next_fence(store: &Store, marker: impl AsRef<[u8]>, epoch: Epoch) -> Result<Outcome<Fence>> {
+    let reply: Reply = store.run(FENCE.on(&[marker]).arg(epoch.get())).await?;
+    Outcome::read(reply, |mut reply| match reply.word() {
+        "fence" => Ok(Fence(reply.next()?)),
+        _ => Err(reply.unexpected()),
+    })
+}

@@ -1,0 +1,99 @@
+//! Requests that are let pass before they come: lent in batches, and given back if they did not come.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::{Algorithm, CLOCK, Decision, Error, Least, Quota, Reply, Result, Rule, Script, Store};
+
+static GCRA_GIVE_BACK: Script = Script::with(&[CLOCK], include_str!("gcra_give_back.lua"));
+static SLIDING_LOG_GIVE_BACK: Script = Script::new(include_str!("sliding_log_give_back.lua"));
+
+/// What became of a wish for several requests at once.
+#[derive(Debug)]
+pub enum Lent {
+    /// So many may come.
+    Granted {
+        /// What is left beyond them.
+        quota: Quota,
+        /// What was granted.
+        loan: Loan,
+    },
+    /// Not even the least may; nothing was counted.
+    Denied {
+        /// What is left, too little for what was asked.
+        quota: Quota,
+        /// When the least would pass if nobody else asked.
+        retry_after: Duration,
+    },
+}
+
+/// Requests that were counted before they came. It can be given back once, which is why it is no `Clone`.
+#[derive(Debug)]
+pub struct Loan {
+    granted: u32,
+    receipt: Vec<u8>,
+}
+
+impl Loan {
+    /// How many requests it is for.
+    #[must_use]
+    pub fn granted(&self) -> u32 {
+        self.granted
+    }
+}
+
+impl Rule {
+    /// Whether requests can be counted in advance: with [`Algorithm::Gcra`] and [`Algorithm::SlidingLog`].
+    #[must_use]
+    pub fn can_lend(&self) -> bool {
+        matches!(self.algorithm(), Algorithm::Gcra | Algorithm::SlidingLog)
+    }
+
+    /// Counts as many requests in advance as fit, within these bounds.
+    pub async fn borrow<K: AsRef<[u8]>>(
+        &self,
+        store: &Store,
+        key: K,
+        wanted: RangeInclusive<u32>,
+    ) -> Result<Lent> {
+        if !self.can_lend() || wanted.is_empty() || *wanted.start() == 0 {
+            return Err(Error::Misuse(format!("{} lends no {wanted:?}", self.algorithm())));
+        }
+        let call = self.call_for(store, &[key], *wanted.end(), Least::This(*wanted.start()))?;
+        let mut reply: Reply = store.run(call).await?;
+        match self.read_next(&mut reply)? {
+            Decision::Allowed(quota) => {
+                let loan = Loan { granted: reply.next()?, receipt: reply.next()? };
+                Ok(Lent::Granted { quota, loan })
+            }
+            Decision::Denied { quota, retry_after } => Ok(Lent::Denied { quota, retry_after }),
+        }
+    }
+
+    /// Gives back requests of a loan that did not come. Answers with how many were taken: with [`Algorithm::Gcra`] only
+    /// what is less than `hold` old and not yet worked off, since room for the rest is there again already.
+    pub async fn give_back<K: AsRef<[u8]>>(
+        &self,
+        store: &Store,
+        key: K,
+        (count, loan): (u32, Loan),
+        hold: Duration,
+    ) -> Result<u32> {
+        let count = count.min(loan.granted);
+        let call = if self.algorithm() == Algorithm::Gcra {
+            let hold_us = u64::try_from(hold.as_micros()).unwrap_or(u64::MAX);
+            let call = GCRA_GIVE_BACK.on(&[key]).arg(count).arg(hold_us).arg(loan.receipt);
+            self.windows().iter().fold(call.arg(store.clock().us()), |call, window| {
+                let (rate, per_us) = window.rate();
+                call.arg(rate).arg(per_us)
+            })
+        } else {
+            SLIDING_LOG_GIVE_BACK.on(&[key]).arg(count).arg(loan.granted).arg(loan.receipt)
+        };
+        let mut reply: Reply = store.run(call).await?;
+        match reply.word() {
+            "given" => reply.next(),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}

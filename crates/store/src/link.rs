@@ -1,0 +1,314 @@
+//! One server and the loop that keeps a connection to it, for ever (C15).
+//!
+//! One task owns the connection: it dials, drives the bytes, notices the end, and dials again. Callers take
+//! a clone of the live connection, or wait for one within their deadline, and report trouble by the number
+//! of the connection that they saw fail, so that a hundred failing calls cause one new connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisError, Value};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::address::Host;
+use crate::backoff::Backoff;
+use crate::dial::{CONNECT_LIMIT, Dialer, Driver};
+use crate::error::{Error, Result};
+use crate::meter::Meter;
+use crate::script::{self, Call};
+use crate::sentinel::Sentinels;
+
+/// How long a server whose call timed out may take to answer a PING before its connection is given up.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Which server a link holds on to.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// Always this one.
+    Host(Host),
+    /// Whichever is master by the sentinels' word, asked again at every connection.
+    Master(Sentinels),
+}
+
+impl Target {
+    /// The server to connect to now. Asking the sentinels has limits of its own.
+    pub(crate) async fn resolve(&self, dialer: &Dialer) -> Result<Host, String> {
+        match self {
+            Self::Host(host) => Ok(host.clone()),
+            Self::Master(sentinels) => sentinels.master(dialer).await,
+        }
+    }
+}
+
+/// A reconnecting connection to one server; dropping it ends its task.
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    trouble: mpsc::Sender<Trouble>,
+    follows_master: bool,
+    task: AbortHandle,
+}
+
+#[derive(Clone)]
+enum State {
+    Down { reason: Arc<str> },
+    Up(Live),
+}
+
+/// A connection that was alive when it was taken.
+#[derive(Clone)]
+struct Live {
+    number: u64,
+    connection: MultiplexedConnection,
+}
+
+enum Trouble {
+    /// The connection with this number is dead, or is no longer to the master.
+    Broken(u64),
+    /// A call on it got no answer in time.
+    Silent(u64),
+}
+
+impl Link {
+    /// Starts dialling; must be called inside a tokio runtime.
+    pub(crate) fn open(target: Target, dialer: Dialer, meter: Arc<Meter>) -> Self {
+        let (state, watched) = watch::channel(State::Down { reason: "not connected yet".into() });
+        // One unhandled report is as good as many: the loop looks at the connection anyway.
+        let (trouble, reports) = mpsc::channel(16);
+        let follows_master = matches!(target, Target::Master(_));
+        let counted = Counted::new(&meter);
+        let keeper = Keeper { target, dialer, meter, state, reports, _counted: counted };
+        let task = tokio::spawn(keeper.run()).abort_handle();
+        Self { state: watched, trouble, follows_master, task }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.state.borrow(), State::Up(_))
+    }
+
+    /// Waits for a connection.
+    pub(crate) async fn ready(&self, deadline: Instant) -> Result<()> {
+        self.live(deadline).await.map(drop)
+    }
+
+    /// Runs one command.
+    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
+        let mut live = self.live(deadline).await?;
+        let answer = timeout_at(deadline, live.connection.req_packed_command(command)).await;
+        self.judge(answer, live.number).and_then(refusal)
+    }
+
+    /// Runs a pipeline; each of its commands has an answer of its own.
+    pub(crate) async fn send_all(
+        &self,
+        commands: &Pipeline,
+        deadline: Instant,
+    ) -> Result<Vec<Result<Value>>> {
+        let mut live = self.live(deadline).await?;
+        let count = commands.len();
+        let answer = timeout_at(deadline, live.connection.req_packed_commands(commands, 0, count)).await;
+        let values = self.judge(answer, live.number)?;
+        Ok(values.into_iter().map(refusal).collect())
+    }
+
+    /// Runs one call, with its source if the server does not know the script.
+    pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
+        match self.send(&call.command, deadline).await {
+            Err(error) if error.is_noscript() && call.script().is_some() => {
+                self.send(&call.with_source(), deadline).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Runs calls in one round trip, and in a second one those whose script the server does not know.
+    pub(crate) async fn call_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
+        let first = script::pipeline(calls.iter().copied());
+        let mut answers = self.send_all(&first, deadline).await?;
+        if let Some((sources, places)) = script::unknown(calls, &answers) {
+            script::fill(&mut answers, places, self.send_all(&sources, deadline).await);
+        }
+        Ok(answers)
+    }
+
+    /// Whether a refusal to write means that the master is elsewhere by now; if so, the loop looks for it.
+    pub(crate) fn moves_on(&self, error: &Error) -> bool {
+        if !self.follows_master || !error.is_readonly() {
+            return false;
+        }
+        if let State::Up(live) = &*self.state.borrow() {
+            self.report(Trouble::Broken(live.number));
+        }
+        true
+    }
+
+    async fn live(&self, deadline: Instant) -> Result<Live> {
+        if let State::Up(live) = &*self.state.borrow() {
+            return Ok(live.clone());
+        }
+        let asked = Instant::now();
+        let mut state = self.state.clone();
+        let up = state.wait_for(|state| matches!(state, State::Up(_)));
+        if let Ok(Ok(state)) = timeout_at(deadline, up).await
+            && let State::Up(live) = &*state
+        {
+            return Ok(live.clone());
+        }
+        let reason = match &*self.state.borrow() {
+            State::Down { reason } => reason.to_string(),
+            State::Up(_) => "connected too late".to_owned(),
+        };
+        Err(Error::Unavailable { waited: asked.elapsed(), reason })
+    }
+
+    fn judge<T>(
+        &self,
+        answer: Result<Result<T, RedisError>, tokio::time::error::Elapsed>,
+        number: u64,
+    ) -> Result<T> {
+        match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.report(Trouble::Broken(number));
+                Err(Error::interrupted(error))
+            }
+            Err(_) => {
+                self.report(Trouble::Silent(number));
+                Err(Error::interrupted("no answer within the deadline"))
+            }
+        }
+    }
+
+    fn report(&self, trouble: Trouble) {
+        // A full queue means that the loop has reports enough to look at.
+        let _ = self.trouble.try_send(trouble);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An error reply stands among the values of a pipeline; here it becomes an error.
+fn refusal(value: Value) -> Result<Value> {
+    match value {
+        Value::ServerError(error) => Err(Error::from_server(&error)),
+        value => Ok(value),
+    }
+}
+
+/// The task behind a [`Link`].
+struct Keeper {
+    target: Target,
+    dialer: Dialer,
+    meter: Arc<Meter>,
+    state: watch::Sender<State>,
+    reports: mpsc::Receiver<Trouble>,
+    _counted: Counted,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        for number in 1.. {
+            self.meter.connecting();
+            let reason = match self.dial().await {
+                Ok((connection, driver)) => {
+                    backoff.reset();
+                    let _up = self.meter.connected();
+                    self.state.send_replace(State::Up(Live { number, connection: connection.clone() }));
+                    self.hold(number, connection, driver).await
+                }
+                Err(reason) => {
+                    self.meter.connect_failed();
+                    reason
+                }
+            };
+            tracing::warn!(%reason, "the store connection down");
+            self.meter.last_error(&reason);
+            self.state.send_replace(State::Down { reason: reason.into() });
+            sleep(backoff.next()).await;
+        }
+    }
+
+    /// Connects and makes sure that the server would serve: it lets us in, has loaded its data and, with
+    /// sentinels, is the master.
+    async fn dial(&self) -> Result<(MultiplexedConnection, Driver), String> {
+        let host = self.target.resolve(&self.dialer).await?;
+        let told = |error: RedisError| format!("{host}: {error}");
+        let dialling = async {
+            let (connection, mut driver) = self.dialer.commands(&host).await.map_err(told)?;
+            tokio::select! {
+                served = self.check(connection.clone()) => served.map_err(told)?,
+                () = &mut driver => return Err(format!("{host}: closed the connection")),
+            }
+            Ok((connection, driver))
+        };
+        let late = |_| Err(format!("{host}: no connection within {CONNECT_LIMIT:?}"));
+        timeout(CONNECT_LIMIT, dialling).await.unwrap_or_else(late)
+    }
+
+    async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
+        connection.req_packed_command(&redis::cmd("PING")).await?.extract_error()?;
+        if matches!(self.target, Target::Master(_)) {
+            let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
+            let role: String = redis::from_redis_value(role.into_iter().next().unwrap_or_default())?;
+            if role != "master" {
+                return Err(std::io::Error::other(format!("the sentinels' master is a {role}")).into());
+            }
+        }
+        // A server that hides INFO from us by its ACL still serves.
+        if let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await {
+            self.meter.server(&info);
+        }
+        Ok(())
+    }
+
+    /// Drives a connection until it is dead, and says of what.
+    async fn hold(&mut self, number: u64, connection: MultiplexedConnection, mut driver: Driver) -> String {
+        let mut probe = None;
+        loop {
+            tokio::select! {
+                () = &mut driver => return "connection closed".to_owned(),
+                Some(trouble) = self.reports.recv() => match trouble {
+                    Trouble::Broken(broken) if broken == number => return "connection broken".to_owned(),
+                    Trouble::Silent(silent) if silent == number && probe.is_none() => {
+                        probe = Some(Box::pin(ping(connection.clone())));
+                    }
+                    _ => {}
+                },
+                answered = async { probe.as_mut().expect("guarded").await }, if probe.is_some() => {
+                    if !answered {
+                        return format!("no answer to a PING within {PROBE_LIMIT:?}");
+                    }
+                    probe = None;
+                }
+            }
+        }
+    }
+}
+
+async fn ping(mut connection: MultiplexedConnection) -> bool {
+    let ping = redis::cmd("PING");
+    matches!(timeout(PROBE_LIMIT, connection.req_packed_command(&ping)).await, Ok(Ok(_)))
+}
+
+/// Counts a link for as long as its task lives, however that ends.
+struct Counted(Arc<Meter>);
+
+impl Counted {
+    fn new(meter: &Arc<Meter>) -> Self {
+        meter.link_opened();
+        Self(meter.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.link_closed();
+    }
+}

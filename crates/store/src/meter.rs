@@ -1,0 +1,234 @@
+//! Counts what the connection and its calls do, for [`Health`](crate::Health) and the `metrics` facade.
+//!
+//! The facade's handles are taken once, when a store is opened: install a recorder before that.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::latency::{Latency, Summary};
+use crate::peak::{BusyMinute, Peak};
+
+/// The kinds of operation whose latencies are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Command,
+    Batch,
+    Script,
+    Publish,
+}
+
+/// The names of the kinds, in their order.
+const KINDS: [&str; 4] = ["command", "batch", "script", "publish"];
+
+/// What serves the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Server {
+    /// `redis`, `valkey` or `embedded`.
+    pub kind: &'static str,
+    /// The server's own version number.
+    pub version: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    attempts: AtomicU64,
+    failures: AtomicU64,
+    consecutive: AtomicU64,
+    links: AtomicU64,
+    up: AtomicU64,
+    since_unix_ms: AtomicU64,
+    told: Mutex<Told>,
+    operations: [Operations; 4],
+    peak: Peak,
+    exported: Exported,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    server: Option<Server>,
+    last_error: Option<String>,
+}
+
+struct Operations {
+    latency: Latency,
+    failed: AtomicU64,
+    seconds: metrics::Histogram,
+    errors: metrics::Counter,
+}
+
+struct Exported {
+    attempts: metrics::Counter,
+    failures: metrics::Counter,
+    links: metrics::Gauge,
+    up: metrics::Gauge,
+}
+
+/// Counts a link as up for as long as it lives.
+pub(crate) struct Up(Arc<Meter>);
+
+impl Meter {
+    pub(crate) fn new() -> Arc<Self> {
+        let operations = KINDS.map(|name| Operations {
+            latency: Latency::default(),
+            failed: AtomicU64::new(0),
+            seconds: metrics::histogram!("hob_hot_operation_seconds", "kind" => name),
+            errors: metrics::counter!("hob_hot_operation_errors_total", "kind" => name),
+        });
+        Arc::new(Self {
+            attempts: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            consecutive: AtomicU64::new(0),
+            links: AtomicU64::new(0),
+            up: AtomicU64::new(0),
+            since_unix_ms: AtomicU64::new(unix_ms()),
+            told: Mutex::default(),
+            operations,
+            peak: Peak::default(),
+            exported: Exported {
+                attempts: metrics::counter!("hob_hot_connection_attempts_total"),
+                failures: metrics::counter!("hob_hot_connection_failures_total"),
+                links: metrics::gauge!("hob_hot_links"),
+                up: metrics::gauge!("hob_hot_links_up"),
+            },
+        })
+    }
+
+    /// Times one operation. An error reply is an answer; only its absence counts as failed.
+    pub(crate) async fn time<T>(&self, kind: Kind, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let started = std::time::Instant::now();
+        let answer = call.await;
+        self.record(kind, started.elapsed(), answer.as_ref().err());
+        answer
+    }
+
+    pub(crate) fn record(&self, kind: Kind, took: Duration, error: Option<&Error>) {
+        let operations = &self.operations[kind as usize];
+        self.peak.count(unix_ms());
+        match error {
+            Some(Error::Unavailable { .. } | Error::Interrupted { .. } | Error::Reply(_)) => {
+                operations.failed.fetch_add(1, Relaxed);
+                operations.errors.increment(1);
+            }
+            _ => {
+                operations.latency.record(took);
+                operations.seconds.record(took.as_secs_f64());
+            }
+        }
+    }
+
+    pub(crate) fn link_opened(&self) {
+        self.exported.links.set((self.links.fetch_add(1, Relaxed) + 1) as f64);
+    }
+
+    pub(crate) fn link_closed(&self) {
+        self.exported.links.set((self.links.fetch_sub(1, Relaxed) - 1) as f64);
+    }
+
+    pub(crate) fn connecting(&self) {
+        self.attempts.fetch_add(1, Relaxed);
+        self.exported.attempts.increment(1);
+    }
+
+    pub(crate) fn connect_failed(&self) {
+        self.failures.fetch_add(1, Relaxed);
+        self.consecutive.fetch_add(1, Relaxed);
+        self.exported.failures.increment(1);
+    }
+
+    pub(crate) fn connected(self: &Arc<Self>) -> Up {
+        self.consecutive.store(0, Relaxed);
+        self.up.fetch_add(1, Relaxed);
+        self.changed();
+        Up(self.clone())
+    }
+
+    fn changed(&self) {
+        self.since_unix_ms.store(unix_ms(), Relaxed);
+        self.exported.up.set(self.up.load(Relaxed) as f64);
+    }
+
+    pub(crate) fn last_error(&self, reason: &str) {
+        self.told().last_error = Some(reason.to_owned());
+    }
+
+    /// Reads what `INFO server` says of the server.
+    pub(crate) fn server(&self, info: &str) {
+        let field = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(|value| value.trim().to_owned())
+        };
+        let valkey = field("valkey_version").map(|version| Server { kind: "valkey", version });
+        let redis = || field("redis_version").map(|version| Server { kind: "redis", version });
+        self.told().server = valkey.or_else(redis);
+    }
+
+    pub(crate) fn embedded(&self) {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.told().server = Some(Server { kind: "embedded", version });
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn reading(&self) -> Reading {
+        let told = self.told();
+        Reading {
+            attempts: self.attempts.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            consecutive_failures: self.consecutive.load(Relaxed),
+            links: self.links.load(Relaxed),
+            up: self.up.load(Relaxed),
+            since_unix_ms: self.since_unix_ms.load(Relaxed),
+            server: told.server.clone(),
+            last_error: told.last_error.clone(),
+            operations: self
+                .operations
+                .each_ref()
+                .map(|kind| (kind.latency.summary(), kind.failed.load(Relaxed))),
+            busiest: self.peak.busiest(),
+        }
+    }
+}
+
+/// All of a meter at one moment.
+pub(crate) struct Reading {
+    pub(crate) attempts: u64,
+    pub(crate) failures: u64,
+    pub(crate) consecutive_failures: u64,
+    pub(crate) links: u64,
+    pub(crate) up: u64,
+    pub(crate) since_unix_ms: u64,
+    pub(crate) server: Option<Server>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) operations: [(Summary, u64); 4],
+    pub(crate) busiest: Option<BusyMinute>,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.0.up.fetch_sub(1, Relaxed);
+        self.0.changed();
+    }
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operations").field("failed", &self.failed).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Exported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exported").finish_non_exhaustive()
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,171 @@
+//! Lua scripts and calls to them: EVALSHA, and the source itself where a server does not know it yet.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use redis::{Arg, Cmd, Pipeline, ToRedisArgs, Value};
+
+use crate::error::{Error, Result};
+
+/// A Lua script, made for a `static`:
+///
+/// ```
+/// use hob_store::Script;
+/// static ADD: Script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
+/// let call = ADD.on(&["visits"]).arg(3);
+/// ```
+pub struct Script {
+    parts: &'static [&'static str],
+    whole: &'static str,
+    assembled: OnceLock<Assembled>,
+}
+
+struct Assembled {
+    source: String,
+    sha: String,
+}
+
+impl Script {
+    /// A script in one piece.
+    #[must_use]
+    pub const fn new(source: &'static str) -> Self {
+        Self { parts: &[], whole: source, assembled: OnceLock::new() }
+    }
+
+    /// A script behind fragments that it shares with others, such as [`CLOCK`](crate::CLOCK): each is Lua
+    /// that declares local functions.
+    #[must_use]
+    pub const fn with(fragments: &'static [&'static str], source: &'static str) -> Self {
+        Self { parts: fragments, whole: source, assembled: OnceLock::new() }
+    }
+
+    /// A call on these keys; arguments follow with [`Call::arg`].
+    pub fn on<K: AsRef<[u8]>>(&'static self, keys: &[K]) -> Call {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.assembled().sha).arg(keys.len());
+        for key in keys {
+            command.arg(key.as_ref());
+        }
+        Call { command, script: Some(self) }
+    }
+
+    /// The whole Lua source as it is sent.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.assembled().source
+    }
+
+    fn assembled(&self) -> &Assembled {
+        self.assembled.get_or_init(|| {
+            let mut source: String = self.parts.iter().flat_map(|part| [*part, "\n"]).collect();
+            source.push_str(self.whole);
+            let sha = sha1_smol::Sha1::from(&source).digest().to_string();
+            Assembled { source, sha }
+        })
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Script").field(&self.whole.lines().next().unwrap_or_default()).finish()
+    }
+}
+
+/// One command or one script call, ready to run alone or in a batch.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(crate) command: Cmd,
+    script: Option<&'static Script>,
+}
+
+impl Call {
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, value: impl ToRedisArgs) -> Self {
+        self.command.arg(value);
+        self
+    }
+
+    /// The script that is called, if it is one.
+    pub(crate) fn script(&self) -> Option<&'static Script> {
+        self.script
+    }
+
+    /// The same call with the script's source in place of its name: EVAL runs it, and the server that ran
+    /// it knows it from then on. So it is always loaded where it is needed, whatever node that is.
+    pub(crate) fn with_source(&self) -> Cmd {
+        let Some(script) = self.script else {
+            return self.command.clone();
+        };
+        let mut command = redis::cmd("EVAL");
+        command.arg(script.source());
+        for arg in self.command.args_iter().skip(2) {
+            if let Arg::Simple(bytes) = arg {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+}
+
+/// Calls as one pipeline.
+pub(crate) fn pipeline<'a>(calls: impl ExactSizeIterator<Item = &'a Call>) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(calls.len());
+    for call in calls {
+        pipeline.add_command(call.command.clone());
+    }
+    pipeline
+}
+
+/// The calls whose script the server does not know, as a pipeline that carries the sources, and their places.
+pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Pipeline, Vec<usize>)> {
+    let places: Vec<usize> = (0..calls.len())
+        .filter(|at| calls[*at].script.is_some() && answers[*at].as_ref().is_err_and(Error::is_noscript))
+        .collect();
+    let mut pipeline = Pipeline::with_capacity(places.len());
+    for at in &places {
+        pipeline.add_command(calls[*at].with_source());
+    }
+    (!places.is_empty()).then_some((pipeline, places))
+}
+
+/// Puts the answers of a second pipeline in their places; if there are none, its error.
+pub(crate) fn fill(answers: &mut [Result<Value>], places: Vec<usize>, second: Result<Vec<Result<Value>>>) {
+    match second {
+        Ok(second) => places.into_iter().zip(second).for_each(|(at, answer)| answers[at] = answer),
+        Err(error) => places.into_iter().for_each(|at| answers[at] = Err(error.clone())),
+    }
+}
+
+impl From<Cmd> for Call {
+    fn from(command: Cmd) -> Self {
+        Self { command, script: None }
+    }
+}
+
+impl From<&mut Cmd> for Call {
+    fn from(command: &mut Cmd) -> Self {
+        command.clone().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static GREET: Script = Script::with(&["local hello = 'hi'"], "return hello .. KEYS[1] .. ARGV[1]");
+
+    #[test]
+    fn a_call_names_the_script_and_can_carry_its_source_instead() {
+        let call = GREET.on(&["k"]).arg("a").arg(7);
+        let sha = sha1_smol::Sha1::from("local hello = 'hi'\nreturn hello .. KEYS[1] .. ARGV[1]")
+            .digest()
+            .to_string();
+        let mut by_name = redis::cmd("EVALSHA");
+        by_name.arg(sha).arg(1).arg("k").arg("a").arg(7);
+        assert_eq!(call.command.get_packed_command(), by_name.get_packed_command());
+        let mut by_source = redis::cmd("EVAL");
+        by_source.arg(GREET.source()).arg(1).arg("k").arg("a").arg(7);
+        assert_eq!(call.with_source().get_packed_command(), by_source.get_packed_command());
+    }
+}

@@ -1,0 +1,96 @@
+//! The bus on every store.
+
+use std::time::Duration;
+
+use hob_store::{BusEvent, Subscription, Topic};
+use hob_testkit::{LIMIT, every_store, wait_for};
+
+/// The next event; fails the test after a generous while.
+async fn next(subscription: &mut Subscription) -> BusEvent {
+    tokio::time::timeout(LIMIT, subscription.next()).await.unwrap().unwrap()
+}
+
+/// The channel and payload of the next message.
+async fn heard(subscription: &mut Subscription) -> (String, String) {
+    match next(subscription).await {
+        BusEvent::Message { channel, payload, .. } => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&channel), text(&payload))
+        }
+        BusEvent::Missed => panic!("missed"),
+    }
+}
+
+every_store! {
+    async fn messages_reach_the_subscribers_of_their_channel_in_order(test_store: TestStore) {
+        let bus = test_store.store().bus();
+        let mut both = bus.subscribe(&[Topic::channel("a"), Topic::channel("b")]).await.unwrap();
+        let mut one = bus.subscribe(&[Topic::channel("b")]).await.unwrap();
+        for number in 0..100 {
+            for channel in ["a", "b", "c"] {
+                bus.publish(channel, number.to_string()).await.unwrap();
+            }
+        }
+        let mut numbers = [0, 0];
+        for _ in 0..200 {
+            // Channels may overtake each other, since on a Cluster they come by different masters.
+            let (channel, number) = heard(&mut both).await;
+            let expected = &mut numbers[usize::from(channel == "b")];
+            assert_eq!(number, expected.to_string());
+            *expected += 1;
+        }
+        assert_eq!(numbers, [100, 100]);
+        for number in 0..100 {
+            assert_eq!(heard(&mut one).await, ("b".to_owned(), number.to_string()));
+        }
+    }
+
+    async fn a_pattern_hears_every_channel_that_matches(test_store: TestStore) {
+        let mut subscription =
+            test_store.store().bus().subscribe(&[Topic::pattern("events:*")]).await.unwrap();
+        test_store.store().bus().publish("other", "0").await.unwrap();
+        test_store.store().bus().publish("events:user.online", "1").await.unwrap();
+        let event = tokio::time::timeout(LIMIT, subscription.next()).await.unwrap().unwrap();
+        let (channel, payload) = ("events:user.online".into(), "1".into());
+        assert_eq!(event, BusEvent::Message { channel, pattern: Some("events:*".into()), payload });
+    }
+
+    async fn a_dropped_subscription_is_unsubscribed(test_store: TestStore) {
+        let bus = test_store.store().bus();
+        let kept = bus.subscribe(&[Topic::channel("kept")]).await.unwrap();
+        drop(bus.subscribe(&[Topic::channel("dropped")]).await.unwrap());
+        wait_for("the channel to have no listener", LIMIT, async || {
+            let mut channels: Vec<String> = Vec::new();
+            for master in test_store.store().masters().await.unwrap() {
+                channels.extend(master.run::<Vec<String>>(hob_store::cmd("PUBSUB").arg("CHANNELS")).await.unwrap());
+            }
+            if channels == ["kept"] { Ok(()) } else { Err(channels) }
+        })
+        .await;
+        drop(kept);
+    }
+
+    async fn a_slow_subscriber_is_told_that_it_missed_messages(test_store: TestStore) {
+        let mut subscription = test_store.store().bus().subscribe(&[Topic::channel("busy")]).await.unwrap();
+        for number in 0..20_000 {
+            test_store.store().bus().publish("busy", number.to_string()).await.unwrap();
+        }
+        let mut heard = 0;
+        while let BusEvent::Message { .. } = next(&mut subscription).await {
+            heard += 1;
+        }
+        // What was queued before the gap may be heard first, and the queue may be full until then.
+        wait_for("a message after the gap", LIMIT, async || {
+            test_store.store().bus().publish("busy", "after").await.unwrap();
+            while let Ok(event) = tokio::time::timeout(Duration::from_millis(50), subscription.next()).await {
+                match event.unwrap() {
+                    BusEvent::Message { payload, .. } if payload == "after" => return true,
+                    _ => heard += 1,
+                }
+            }
+            false
+        })
+        .await;
+        assert!((1..20_000).contains(&heard), "{heard}");
+    }
+}

@@ -1,0 +1,152 @@
+//! A Cluster whose masters die, are replaced, and hand slots to each other.
+
+use std::time::{Duration, Instant};
+
+use hob_store::{BusEvent, Call, State, Store, Topic, cmd};
+use hob_testkit::{LIMIT, RedisCluster, RedisOptions, RedisServer, run, wait_for};
+
+use crate::failure::{COUNT, address, connect, count_while};
+
+#[test]
+fn a_cluster_and_its_bus_ask_for_the_password() {
+    run(async {
+        let options = RedisOptions { password: Some("secret".into()), ..RedisOptions::default() };
+        let cluster = RedisCluster::start_with(&options);
+        let store = connect(&cluster.url()).await;
+        let calls: Vec<Call> = (0..20).map(|at| COUNT.on(&[at.to_string()])).collect();
+        assert!(store.batch(&calls).await.iter().all(Result::is_ok));
+        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        store.bus().publish("c", "x").await.unwrap();
+        assert!(matches!(subscription.next().await, Some(BusEvent::Message { .. })));
+        let locked = Store::connect(&address(&cluster.url().replace("secret", "wrong"))).await.unwrap_err();
+        assert!(locked.to_string().contains("uthentication"), "{locked}");
+    });
+}
+
+#[test]
+fn a_clusters_restarted_master_is_found_again_and_the_others_serve_meanwhile() {
+    run(async {
+        let cluster = RedisCluster::start();
+        for master in cluster.masters() {
+            master.command::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+        }
+        let store = connect(&cluster.url()).await;
+        let keys: Vec<String> = (0..60).map(|at| format!("key:{at}")).collect();
+        let hurt = cluster.master_of(&keys[0]);
+        let (lost, kept): (Vec<_>, Vec<_>) =
+            keys.iter().partition(|key| cluster.master_of(key).port() == hurt.port());
+        assert!(!lost.is_empty() && !kept.is_empty());
+        hurt.kill();
+        let quick = store.with_deadline(Duration::from_secs(5));
+        let calls: Vec<_> = keys.iter().map(|key| COUNT.on(&[key])).collect();
+        let answers = quick.batch(&calls).await;
+        for (key, answer) in keys.iter().zip(&answers) {
+            assert_eq!(answer.is_err(), lost.contains(&key), "{key}: {answer:?}");
+        }
+        wait_for("the loss to show", LIMIT, async || store.health().state == State::Partial { up: 2, of: 3 })
+            .await;
+        hurt.restart();
+        cluster.wait_until_whole().await;
+        for key in lost {
+            assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 1);
+        }
+        for key in kept {
+            assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 2);
+        }
+    });
+}
+
+/// A replica that takes its master's place by agreement: nothing is lost, and nothing is counted twice.
+#[test]
+fn a_clusters_failover_is_followed() {
+    run(async {
+        let cluster = RedisCluster::start();
+        let store = connect(&cluster.url()).await;
+        let old = cluster.master_of("k");
+        let arguments = ["--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0"].map(str::to_owned);
+        let new =
+            RedisServer::start_with(&RedisOptions { arguments: arguments.into(), ..RedisOptions::default() });
+        old.command::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+        new.command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &old.port().to_string()]);
+        let id: String = old.command(&["CLUSTER", "MYID"]);
+        wait_for("the node to know its master", LIMIT, async || {
+            let nodes: String = new.command(&["CLUSTER", "NODES"]);
+            nodes.lines().filter(|node| node.contains("connected")).count() == 4 && nodes.contains(&id)
+        })
+        .await;
+        new.command::<()>(&["CLUSTER", "REPLICATE", &id]);
+        let role = |name: &'static str, value: &'static str| {
+            new.info("replication").get::<String>(name).is_some_and(|found| found == value)
+        };
+        wait_for("the replica to follow", LIMIT, async || role("master_link_status", "up")).await;
+
+        let mut asked = None;
+        let failover = wait_for("the replica to be master", LIMIT, async || {
+            // Refused until the masters have heard of the replica; given up by the server after 5 s.
+            if asked.is_none_or(|asked: Instant| asked.elapsed() > Duration::from_secs(6)) {
+                let accepted = cmd("CLUSTER").arg("FAILOVER").exec(&mut new.connect());
+                asked = accepted.is_ok().then(Instant::now);
+            }
+            role("role", "master")
+        });
+        let (answered, unknown) = count_while(&store, "k", failover).await;
+        let stored = new.command::<i64>(&["GET", "k"]);
+        assert!((answered..=answered + unknown).contains(&stored), "{answered} + {unknown}: {stored}");
+        old.kill();
+        assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), stored + 1);
+    });
+}
+
+#[test]
+fn a_slot_that_moves_is_followed_without_doubling_anything() {
+    run(async {
+        let cluster = RedisCluster::start();
+        let store = connect(&cluster.url()).await;
+        let key = "moving";
+        let from = cluster.master_of(key);
+        let to = cluster.masters().iter().find(|master| master.port() != from.port()).unwrap();
+        let slot = hob_store::key_slot(key.as_bytes()).to_string();
+        let id = |server: &RedisServer| server.command::<String>(&["CLUSTER", "MYID"]);
+        let (from_id, to_id) = (id(from), id(to));
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 1);
+
+        to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 2, "not moved yet");
+        from.command::<()>(&["MIGRATE", "127.0.0.1", &to.port().to_string(), key, "0", "5000"]);
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 3, "by ASK");
+        let calls = vec![COUNT.on(&[key]), COUNT.on(&["{moving}2"])];
+        let answers = store.batch(&calls).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        for master in cluster.masters() {
+            master.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        }
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 5, "by MOVED");
+        let others: Vec<_> =
+            (0..50).map(|at| COUNT.on(&[format!("other:{at}")])).chain([COUNT.on(&[key])]).collect();
+        let answers = store.batch(&others).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!(to.command::<i64>(&["GET", key]), 6);
+    });
+}
+
+#[test]
+fn a_clusters_subscriber_moves_on_when_its_node_dies() {
+    run(async {
+        let cluster = RedisCluster::start();
+        let store = connect(&cluster.url()).await;
+        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        let subscribed =
+            |master: &&RedisServer| !master.command::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty();
+        let node = cluster.masters().iter().find(subscribed).unwrap();
+        node.kill();
+        assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
+        // Whatever channel's master is gone: others take its messages.
+        wait_for("a message", LIMIT, async || {
+            store.bus().publish("c", "x").await.unwrap();
+            let next = tokio::time::timeout(Duration::from_millis(200), subscription.next()).await;
+            matches!(next, Ok(Some(BusEvent::Message { .. })))
+        })
+        .await;
+    });
+}

@@ -1,0 +1,92 @@
+//! What is special about the embedded store, and what any handle reports to the metrics facade.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use hob_engine::{Config, Engine, Reply};
+use hob_store::{Address, Error, Script, Store, cmd};
+use hob_testkit::{LIMIT, run, wait_for};
+
+static ONE: Script = Script::new("return 1");
+
+#[test]
+fn an_embedded_store_of_ones_own_forgets_expired_keys_by_itself() {
+    run(async {
+        let store = Store::connect(&Address::Embedded).await.unwrap();
+        let calls: Vec<_> = (0..100).map(|at| cmd("SET").arg(at).arg("x").arg("PX").arg(1).into()).collect();
+        assert!(store.batch(&calls).await.iter().all(Result::is_ok));
+        wait_for("the keys to be swept", LIMIT, async || store.run::<i64>(cmd("DBSIZE")).await.unwrap() == 0)
+            .await;
+        let health = store.health();
+        assert!(health.is_healthy());
+        assert_eq!(health.server.unwrap().kind, "embedded");
+    });
+}
+
+#[test]
+fn handles_to_one_engine_share_its_keys_and_its_bus() {
+    run(async {
+        let engine = Engine::default();
+        let (one, other) = (Store::embedded(&engine), Store::embedded(&engine));
+        one.run::<()>(cmd("SET").arg("k").arg("v")).await.unwrap();
+        assert_eq!(other.run::<String>(cmd("GET").arg("k")).await.unwrap(), "v");
+        let mut subscription = other.bus().subscribe(&[hob_store::Topic::channel("c")]).await.unwrap();
+        assert_eq!(one.bus().publish("c", "x").await.unwrap(), 1);
+        assert!(subscription.next().await.is_some());
+    });
+}
+
+/// Every call has a deadline, also in this process: a script of somebody at `redis-cli` must not hold Hob's tasks up.
+#[test]
+fn a_call_gives_up_at_its_deadline_while_a_script_holds_the_store() {
+    let engine = Engine::new(Config {
+        max_script_instructions: u64::MAX,
+        busy_after: Duration::from_secs(1),
+        ..Config::default()
+    });
+    let script = std::thread::spawn({
+        let engine = engine.clone();
+        move || engine.execute(&[b"EVAL", b"while true do redis.call('GET', 'x') end", b"0"])
+    });
+    run(async {
+        let store = Store::embedded(&engine).with_deadline(Duration::from_millis(50));
+        let failed = wait_for("the script to run", LIMIT, async || {
+            store.run::<Option<i64>>(cmd("GET").arg("n")).await.err()
+        });
+        let failed = failed.await;
+        assert!(
+            matches!(&failed, Error::Unavailable { waited, .. } if *waited >= store.deadline()),
+            "{failed:?}"
+        );
+        assert!(failed.did_not_happen());
+        let mut calls: Vec<_> = (0..3).map(|_| cmd("INCR").arg("n").into()).collect();
+        calls.push(ONE.on::<&str>(&[]));
+        for answer in store.batch(&calls).await {
+            assert!(matches!(answer, Err(Error::Unavailable { .. })), "{answer:?}");
+        }
+    });
+    assert_eq!(engine.execute(&[b"SCRIPT", b"KILL"]), Reply::OK);
+    assert!(matches!(script.join().unwrap(), Reply::Error(_)));
+    assert_eq!(engine.execute(&[b"GET", b"n"]), Reply::Null, "none of the calls was carried out");
+}
+
+/// P10: the names are part of the interface, and no label grows with use.
+#[test]
+fn operations_are_reported_to_the_metrics_facade() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let store = metrics::with_local_recorder(&recorder, || Store::embedded(&Engine::default()));
+    run(async {
+        store.run::<()>(cmd("SET").arg("k").arg("v")).await.unwrap();
+        store.run::<i64>(ONE.on::<&str>(&[])).await.unwrap();
+        store.batch(&[cmd("GET").arg("k").into()]).await;
+    });
+    let text = handle.render();
+    for kind in ["command", "script", "batch"] {
+        let line = format!("hob_hot_operation_seconds_count{{kind=\"{kind}\"}} 1");
+        assert!(text.contains(&line), "{text}");
+    }
+    let names: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert!(names.iter().all(|name| name.starts_with("hob_hot_")), "{names:?}");
+}

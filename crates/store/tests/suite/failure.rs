@@ -1,0 +1,198 @@
+//! What callers see when a server is restarted, frozen, cut off or locked.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use hob_store::{Address, BusEvent, Error, Script, State, Store, Topic, cmd};
+use hob_testkit::{Connections, LIMIT, RedisOptions, RedisServer, run, wait_for};
+
+pub(crate) static COUNT: Script = Script::new("return redis.call('INCR', KEYS[1])");
+
+pub(crate) fn address(url: &str) -> Address {
+    url.parse().unwrap()
+}
+
+pub(crate) async fn connect(url: &str) -> Store {
+    let store = Store::open(&address(url)).unwrap().with_deadline(LIMIT);
+    store.ping().await.unwrap();
+    store
+}
+
+/// Increments for as long as `hurting` runs and a little longer; returns how many increments were answered
+/// and how many may have happened besides.
+pub(crate) async fn count_while(store: &Store, key: &str, hurting: impl Future<Output = ()>) -> (i64, i64) {
+    let (mut answered, mut unknown, mut after) = (0, 0, 0);
+    let done = AtomicBool::new(false);
+    let hurting = async {
+        hurting.await;
+        done.store(true, Relaxed);
+    };
+    // Never dropped in mid-call, which would make one more unknown.
+    let counting = async {
+        while after < 20 {
+            match store.run::<i64>(COUNT.on(&[key])).await {
+                Ok(_) => {
+                    answered += 1;
+                    after += i64::from(done.load(Relaxed));
+                }
+                Err(Error::Interrupted { .. }) => unknown += 1,
+                Err(Error::Unavailable { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::join!(hurting, counting);
+    (answered, unknown)
+}
+
+/// C15.
+#[test]
+fn a_cut_connection_comes_back_and_no_increment_is_lost_or_doubled() {
+    run(async {
+        let server = RedisServer::start();
+        let store = connect(&server.url()).await;
+        let cut = async {
+            for _ in 0..20 {
+                wait_for("a connection to cut", LIMIT, async || server.cut(Connections::Normal) > 0).await;
+                tokio::task::yield_now().await;
+            }
+        };
+        let (answered, unknown) = count_while(&store, "k", cut).await;
+        let stored: i64 = store.run(cmd("GET").arg("k")).await.unwrap();
+        assert!((answered..=answered + unknown).contains(&stored), "{answered} + {unknown}: {stored}");
+        let health = store.health();
+        assert!(health.connection.attempts > 1 && health.is_healthy(), "{health:?}");
+    });
+}
+
+#[test]
+fn a_restarted_server_is_found_again_by_waiting_calls() {
+    run(async {
+        let server = RedisServer::start();
+        let store = connect(&server.url()).await;
+        server.kill();
+        wait_for("the loss to be noticed", LIMIT, async || store.health().state == State::Reconnecting).await;
+        let waiting = tokio::spawn({
+            let store = store.clone();
+            async move { store.run::<i64>(COUNT.on(&["k"])).await }
+        });
+        let quick = store.with_deadline(Duration::from_millis(100)).run::<i64>(COUNT.on(&["k"])).await;
+        assert!(matches!(quick, Err(Error::Unavailable { .. })), "{quick:?}");
+        server.restart();
+        assert_eq!(waiting.await.unwrap().unwrap(), 1, "scripts were lost with the server");
+        let health = store.health();
+        assert!(health.connection.failures > 0 && health.connection.consecutive_failures == 0, "{health:?}");
+        assert!(health.connection.success_rate < 1.0);
+    });
+}
+
+#[test]
+fn a_frozen_server_costs_a_deadline_and_not_a_hang() {
+    run(async {
+        let server = RedisServer::start();
+        let store = connect(&server.url()).await;
+        let impatient = store.with_deadline(Duration::from_millis(200));
+        server.freeze();
+        let asked = Instant::now();
+        let answer = impatient.run::<i64>(COUNT.on(&["k"])).await;
+        assert!(matches!(answer, Err(Error::Interrupted { .. })), "{answer:?}");
+        let answers = impatient.batch(&[cmd("INCR").arg("k").into()]).await;
+        assert!(matches!(answers[0], Err(Error::Interrupted { .. })), "{answers:?}");
+        assert!(asked.elapsed() < LIMIT);
+        // Silent for too long, its connection is given up; calls then know that nothing was sent.
+        wait_for("the connection to be given up", LIMIT, async || {
+            matches!(impatient.run::<i64>(COUNT.on(&["k"])).await, Err(Error::Unavailable { .. }))
+        })
+        .await;
+        server.thaw();
+        store.run::<i64>(COUNT.on(&["k"])).await.unwrap();
+        assert!(store.health().operations.failed >= 3);
+    });
+}
+
+#[test]
+fn a_wrong_password_is_an_error_that_health_shows() {
+    run(async {
+        let options = RedisOptions { password: Some("secret".into()), ..RedisOptions::default() };
+        let server = RedisServer::start_with(&options);
+        for credentials in ["", ":wrong@"] {
+            let url = format!("redis://{credentials}127.0.0.1:{}", server.port());
+            let error = Store::connect(&address(&url)).await.unwrap_err();
+            assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+            let told = error.to_string();
+            assert!(
+                !told.contains("wrong@") && (told.contains("AUTH") || told.contains("uthentication")),
+                "{told}"
+            );
+            let store = Store::open(&address(&url)).unwrap();
+            let health = wait_for("failures to show", LIMIT, async || {
+                let health = store.health();
+                (health.connection.consecutive_failures > 1).then_some(health)
+            })
+            .await;
+            assert_eq!(health.state, State::Reconnecting);
+            assert!(health.connection.last_error.is_some() && !health.is_healthy());
+            let deaf = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap_err().to_string();
+            assert!(deaf.contains("AUTH") || deaf.contains("uthentication"), "{deaf}");
+        }
+        connect(&server.url()).await.run::<()>(cmd("SET").arg("k").arg(1)).await.unwrap();
+    });
+}
+
+/// C19.
+#[test]
+fn a_tls_server_is_verified_against_the_given_authority() {
+    run(async {
+        let options = RedisOptions { tls: true, password: Some("secret".into()), ..RedisOptions::default() };
+        let server = RedisServer::start_with(&options);
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca.pem");
+        std::fs::write(&ca, server.authority_pem()).unwrap();
+        let url = format!("{}?ca={}", server.tls_url(), ca.display());
+        let store = connect(&url).await;
+        assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
+        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        store.bus().publish("c", "x").await.unwrap();
+        assert!(matches!(subscription.next().await, Some(BusEvent::Message { .. })));
+
+        let untrusted = Store::connect(&address(&server.tls_url())).await.unwrap_err().to_string();
+        assert!(untrusted.contains("certificate"), "{untrusted}");
+        std::fs::write(&ca, "no certificate").unwrap();
+        assert!(matches!(Store::open(&address(&url)), Err(Error::Tls(_))));
+    });
+}
+
+#[test]
+fn a_cut_subscriber_is_told_that_it_missed_something_and_hears_on() {
+    run(async {
+        let server = RedisServer::start();
+        let store = connect(&server.url()).await;
+        let topics = [Topic::channel("c"), Topic::pattern("p:*")];
+        let mut subscription = store.bus().subscribe(&topics).await.unwrap();
+        assert_eq!(server.cut(Connections::PubSub), 1);
+        assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
+        store.bus().publish("c", "1").await.unwrap();
+        store.bus().publish("p:x", "2").await.unwrap();
+        for expected in ["1", "2"] {
+            match tokio::time::timeout(LIMIT, subscription.next()).await.unwrap() {
+                Some(BusEvent::Message { payload, .. }) => assert_eq!(payload, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_store_that_was_never_there_is_waited_for() {
+    run(async {
+        let server = RedisServer::start();
+        let url = server.url();
+        server.stop();
+        let store = Store::open(&address(&url)).unwrap();
+        let early = store.with_deadline(Duration::from_millis(50)).run::<String>(cmd("PING")).await;
+        assert!(matches!(&early, Err(Error::Unavailable { reason, .. }) if !reason.is_empty()), "{early:?}");
+        assert!(Store::connect(&address(&url)).await.is_err());
+        server.restart();
+        assert_eq!(store.with_deadline(LIMIT).run::<String>(cmd("PING")).await.unwrap(), "PONG");
+    });
+}

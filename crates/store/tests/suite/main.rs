@@ -1,0 +1,17 @@
+//! The contract of the store on every store, and how it behaves when servers are hurt.
+
+mod batch;
+mod bus;
+mod cluster;
+mod counter;
+mod embedded;
+mod epoch;
+mod failure;
+mod lease;
+mod limit;
+mod limit_model;
+mod loan;
+mod log;
+mod members;
+mod mend;
+mod sentinel;

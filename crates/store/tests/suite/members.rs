@@ -1,0 +1,92 @@
+//! Node membership on every store.
+
+use std::time::Duration;
+
+use hob_store::Clock;
+use hob_store::members::{Beat, Incarnation, MemberKeys, Swept, beat, join, leave, live, sweep, swept};
+use hob_testkit::{TestStore, every_store};
+
+const HOLD: Duration = Duration::from_secs(10);
+
+struct Group {
+    live: String,
+    info: String,
+    dead: String,
+}
+
+impl Group {
+    fn new(test_store: &TestStore) -> Self {
+        let key = |name| test_store.key(name, "nodes");
+        Self { live: key("live"), info: key("info"), dead: key("dead") }
+    }
+
+    fn keys(&self) -> MemberKeys<'_> {
+        MemberKeys { live: self.live.as_bytes(), info: self.info.as_bytes(), dead: self.dead.as_bytes() }
+    }
+}
+
+fn clock() -> Clock {
+    Clock::driven(Duration::from_secs(1_800_000_000))
+}
+
+every_store! {
+    async fn a_node_lives_while_it_beats(test_store: TestStore) {
+        let (clock, group) = (clock(), Group::new(&test_store));
+        let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
+        let (a, b) = (Incarnation::random(), Incarnation::random());
+        join(store, keys, &a, "node-a", HOLD).await.unwrap();
+        join(store, keys, &b, "node-b", HOLD).await.unwrap();
+        clock.advance(HOLD - Duration::from_millis(1));
+        assert_eq!(beat(store, keys, &a, HOLD).await.unwrap(), Beat::Alive { until_unix_ms: 1_800_000_019_999 });
+        clock.advance(Duration::from_millis(1));
+        let members = live(store, keys).await.unwrap();
+        assert_eq!(members.len(), 1);
+        assert_eq!((&members[0].incarnation, members[0].node.as_str()), (&a, "node-a"));
+        assert_eq!(beat(store, keys, &b, HOLD).await.unwrap(), Beat::Dead, "late is dead, swept or not");
+    }
+
+    async fn a_dead_node_is_swept_by_one_survivor_at_a_time_until_one_is_done(test_store: TestStore) {
+        let (clock, group) = (clock(), Group::new(&test_store));
+        let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
+        let dead = Incarnation::random();
+        join(store, keys, &dead, "node-a", HOLD).await.unwrap();
+        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), []);
+        clock.advance(HOLD);
+        let first = sweep(store, keys, 10, HOLD).await.unwrap();
+        assert_eq!((first.len(), &first[0].incarnation, first[0].node.as_str()), (1, &dead, "node-a"));
+        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), [], "it is being swept");
+        // The first sweeper dies as well: another takes over, and the first one's report no longer counts.
+        clock.advance(HOLD);
+        let second = sweep(store, keys, 10, HOLD).await.unwrap();
+        assert_eq!(second[0].incarnation, dead);
+        assert!(second[0].claim > first[0].claim);
+        assert_eq!(swept(store, keys, &first[0]).await.unwrap(), Swept::Superseded);
+        assert_eq!(swept(store, keys, &second[0]).await.unwrap(), Swept::Forgotten);
+        assert_eq!(swept(store, keys, &second[0]).await.unwrap(), Swept::Superseded);
+        clock.advance(HOLD);
+        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), []);
+        assert_eq!(beat(store, keys, &dead, HOLD).await.unwrap(), Beat::Dead);
+    }
+
+    async fn a_node_that_leaves_is_swept_at_once_and_sweeps_are_bounded(test_store: TestStore) {
+        let (clock, group) = (clock(), Group::new(&test_store));
+        let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
+        for at in 0..5 {
+            let incarnation = Incarnation::random();
+            join(store, keys, &incarnation, &at.to_string(), HOLD).await.unwrap();
+            leave(store, keys, &incarnation).await.unwrap();
+        }
+        assert_eq!(live(store, keys).await.unwrap(), []);
+        let sizes = [sweep(store, keys, 3, HOLD).await.unwrap().len(), sweep(store, keys, 3, HOLD).await.unwrap().len()];
+        assert_eq!(sizes, [3, 2]);
+    }
+
+    async fn a_node_learns_that_the_store_lost_everything(test_store: TestStore) {
+        let group = Group::new(&test_store);
+        let (store, keys) = (test_store.store(), group.keys());
+        let incarnation = Incarnation::random();
+        join(store, keys, &incarnation, "node-a", HOLD).await.unwrap();
+        test_store.flush_all().await;
+        assert_eq!(beat(store, keys, &incarnation, HOLD).await.unwrap(), Beat::Dead);
+    }
+}

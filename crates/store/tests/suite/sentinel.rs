@@ -1,0 +1,100 @@
+//! A Sentinel set's master is followed wherever it goes.
+
+use std::time::Duration;
+
+use hob_store::{BusEvent, Call, Store, Topic};
+use hob_testkit::{LIMIT, SentinelSet, run, wait_for};
+
+use crate::failure::{COUNT, address, connect};
+
+#[test]
+fn a_sentinel_failover_is_followed() {
+    run(async {
+        let set = SentinelSet::start();
+        let store = connect(&set.url()).await;
+        assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
+        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        let old = set.master();
+        old.kill();
+        set.wait_for_failover(old).await;
+        store.run::<i64>(COUNT.on(&["after"])).await.unwrap();
+        assert_eq!(set.master().command::<i64>(&["GET", "after"]), 1, "written to the new master");
+        assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
+        store.bus().publish("c", "x").await.unwrap();
+        assert!(matches!(subscription.next().await, Some(BusEvent::Message { .. })));
+    });
+}
+
+/// The old master stays reachable as a replica and keeps its connections: only its refusal to write tells.
+#[test]
+fn a_demoted_master_is_left_for_the_new_one() {
+    run(async {
+        let set = SentinelSet::start();
+        let store = connect(&set.url()).await;
+        store.run::<i64>(COUNT.on(&["k"])).await.unwrap();
+        let old = set.master();
+        set.sentinel().command::<()>(&["SENTINEL", "FAILOVER", "mymaster"]);
+        set.wait_for_failover(old).await;
+        let new = set.master();
+        old.command::<()>(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+        store.run::<i64>(COUNT.on(&["after"])).await.unwrap();
+        assert_eq!(new.command::<i64>(&["GET", "after"]), 1);
+        let calls: Vec<Call> = (0..10).map(|at| COUNT.on(&[format!("batch:{at}")])).collect();
+        assert!(store.batch(&calls).await.iter().all(Result::is_ok));
+        assert_eq!(new.command::<i64>(&["GET", "batch:9"]), 1);
+    });
+}
+
+/// One sentinel's port is closed, another takes connections and never answers.
+#[test]
+fn a_silent_sentinel_does_not_hide_the_next() {
+    run(async {
+        let set = SentinelSet::start();
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mute = mute.local_addr().unwrap().port();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let hosts = format!("//127.0.0.1:{closed},127.0.0.1:{mute},");
+        let store = connect(&set.url().replacen("//", &hosts, 1)).await;
+        assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
+        let unknown = Store::open(&address(&set.url().replace("mymaster", "nobody"))).unwrap();
+        let error = unknown.with_deadline(Duration::from_secs(1)).ping().await.unwrap_err().to_string();
+        assert!(error.contains("nobody"), "{error}");
+    });
+}
+
+/// The sentinel of the other tests wants no password and gets none; this one does.
+#[test]
+fn a_sentinel_that_asks_for_the_password_gets_it() {
+    run(async {
+        let set = SentinelSet::start();
+        let (master, replica) = (set.master(), set.replica());
+        set.sentinel().command::<()>(&["SENTINEL", "SET", "mymaster", "auth-pass", "secret"]);
+        for node in [replica, master] {
+            node.command::<()>(&["CONFIG", "SET", "masterauth", "secret"]);
+        }
+        master.command::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
+        set.sentinel().command::<()>(&["ACL", "SETUSER", "default", "resetpass", ">secret"]);
+        let url = set.url().replacen("//", "//:secret@", 1);
+        let store = connect(&url).await;
+        assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
+        let locked = Store::open(&address(&set.url())).unwrap().with_deadline(Duration::from_secs(1));
+        let error = locked.ping().await.unwrap_err().to_string();
+        assert!(error.contains("AUTH") || error.contains("uthentication"), "{error}");
+    });
+}
+
+#[test]
+fn a_frozen_master_is_left_after_its_failover() {
+    run(async {
+        let set = SentinelSet::start();
+        let store = connect(&set.url()).await;
+        store.run::<i64>(COUNT.on(&["k"])).await.unwrap();
+        let old = set.master();
+        old.freeze();
+        let impatient = store.with_deadline(Duration::from_millis(500));
+        wait_for("the new master to answer", LIMIT, async || impatient.run::<i64>(COUNT.on(&["new"])).await)
+            .await;
+        old.thaw();
+        assert_ne!(set.master().port(), old.port());
+    });
+}
