@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Hob with its records in SQLite, and no limit that this load meets.
+    /// Hob with its database in SQLite, and no limit that this load meets.
     fn hob(redis: Redis, folder: TempDir) -> Result<Self> {
         let secret = folder.path().join("secret");
         std::fs::write(&secret, dialect::SECRET)?;
@@ -71,7 +71,7 @@ impl Server {
         );
         std::fs::write(folder.path().join("hob.toml"), settings)?;
         let mut command = SERVER.command(hob()?.get_program());
-        command.args(["serve", "--only", "chat", "--listen", "127.0.0.1:0", "--hot", &redis.url]);
+        command.args(["serve", "--only", "chat", "--listen", "127.0.0.1:0", "--redis", &redis.url]);
         command.current_dir(&folder).env("HOB_LOG", "error").stdout(Stdio::piped());
         let mut process = Process::start(&mut command)?;
         let address = process.line(|line| line.strip_prefix("Hob is on http://")?.parse().ok())?;

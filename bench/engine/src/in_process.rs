@@ -33,11 +33,11 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
         for round in &mut rounds {
             *round = (hot_incr(&hot_tcp, slow).await?, hot_incr(&hot_embedded, calls).await?);
         }
-        row("INCR through `hot`", rounds);
+        row("INCR through `hob-store`", rounds);
         for round in &mut rounds {
             *round = (gcra(&hot_tcp, slow).await?, gcra(&hot_embedded, calls).await?);
         }
-        row("the GCRA script through `hot`", rounds);
+        row("the GCRA script through `hob-store`", rounds);
         Ok(())
     })
 }

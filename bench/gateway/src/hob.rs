@@ -1,4 +1,4 @@
-//! The gateway in a process of its own, with its metrics on, the store in Redis and records in SQLite.
+//! The gateway in a process of its own, with its metrics on, the store in Redis and the database in SQLite.
 
 use anyhow::{Context, Result};
 use hob_database::Database;

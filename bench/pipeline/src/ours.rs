@@ -52,7 +52,7 @@ pub(crate) async fn run(store: &StoreAddress, items: u64, redis: Option<u32>) ->
     Ok(Cost { items, lasted, cpu })
 }
 
-/// A node with records of its own.
+/// A node with its own database.
 pub(crate) async fn pipelines(
     store: &Store,
     folder: &Path,

@@ -432,7 +432,7 @@ async fn turn_of<'a>(turns: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
     turns[id.bytes().fold(0_usize, mix) % turns.len()].lock().await
 }
 
-/// Short, and the same for all nodes over the same records.
+/// Short, and the same for all nodes over the same database.
 fn epoch(id: DatabaseId) -> String {
     let text: String = id.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
     text.chars().take(8).collect()

@@ -27,9 +27,9 @@ pub(crate) struct Server {
     pub(crate) options: PgConnectOptions,
 }
 
-/// The two kinds of database that hold records.
+/// The two kinds of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum Dialect {
     Sqlite,
     Postgres,
 }
@@ -39,10 +39,10 @@ impl Address {
         Self(Place::File(path.as_ref().to_owned()))
     }
 
-    pub fn engine(&self) -> Engine {
+    pub fn dialect(&self) -> Dialect {
         match self.0 {
-            Place::File(_) => Engine::Sqlite,
-            Place::Server(_) => Engine::Postgres,
+            Place::File(_) => Dialect::Sqlite,
+            Place::Server(_) => Dialect::Postgres,
         }
     }
 
@@ -78,7 +78,7 @@ impl FromStr for Address {
             "sqlite" => match rest.strip_prefix("//").unwrap_or(rest) {
                 "" => Err(refuse("names no file")),
                 // Every connection would have a database of its own.
-                ":memory:" => Err(refuse("records in memory are not supported: name a file")),
+                ":memory:" => Err(refuse("a database in memory is not supported: name a file")),
                 path if path.contains('?') => Err(refuse("has parameters, which SQLite's does not take")),
                 path => Ok(Self::sqlite(path)),
             },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::fs;
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::connection::Mode;
 use crate::query::{Query, sql};
 use crate::read::sealed::Source as _;
@@ -18,7 +18,7 @@ impl Database {
     /// appears under its name once it is complete and on disk.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Copy { reason });
-        if self.engine() == Engine::Postgres {
+        if self.dialect() == Dialect::Postgres {
             return refuse("PostgreSQL is backed up with pg_dump, or copied into a SQLite file".to_owned());
         }
         if fs::try_exists(to).await.map_err(|source| failed("look for", to, source))? {
@@ -47,7 +47,7 @@ impl Database {
         let mut connection = self.pools().lend(Mode::Snapshot).await?;
         connection.run_script("PRAGMA query_only = OFF").await?;
         let vacuum: Query<()> = sql("VACUUM INTO $1").bind(partial);
-        connection.execute(vacuum.statement(Engine::Sqlite)?).await?;
+        connection.execute(vacuum.statement(Dialect::Sqlite)?).await?;
         let finish = async {
             fs::File::open(partial).await?.sync_all().await?;
             fs::rename(partial, to).await?;

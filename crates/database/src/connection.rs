@@ -9,7 +9,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments, Postgres, SqlSafeStr, Sqlite};
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::query::{Bound, Statement};
 use crate::row::{Inner, Row};
 use crate::{Error, Kind, UnixMs, Value};
@@ -53,10 +53,10 @@ macro_rules! begin_postgres {
 }
 
 impl Connection {
-    pub(crate) fn engine(&self) -> Engine {
+    pub(crate) fn dialect(&self) -> Dialect {
         match self.lent {
-            Lent::Sqlite(_) => Engine::Sqlite,
-            Lent::Postgres(_) => Engine::Postgres,
+            Lent::Sqlite(_) => Dialect::Sqlite,
+            Lent::Postgres(_) => Dialect::Postgres,
         }
     }
 

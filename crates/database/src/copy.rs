@@ -1,4 +1,4 @@
-//! Copies whole records from any database to any other: SQLite to PostgreSQL, and back.
+//! Copies a whole database to any other: SQLite to PostgreSQL, and back.
 //!
 //! The source is read in one snapshot. At the target everything, tables and rows, is made in one transaction:
 //! either there is a complete copy, or there is nothing.
@@ -6,7 +6,7 @@
 use futures_util::TryStreamExt;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
-use crate::address::{Address, Engine};
+use crate::address::{Address, Dialect};
 use crate::connection::{Connection, Isolation, Mode};
 use crate::insert::Bulk;
 use crate::migration;
@@ -79,7 +79,7 @@ async fn copy_to(from: &Database, to: &Pools) -> Result<Copied, Error> {
     let mut target = to.lend(write).await?;
     let now = target.begin(write).await?;
     for connection in [&mut source, &mut target] {
-        if connection.engine() == Engine::Postgres {
+        if connection.dialect() == Dialect::Postgres {
             connection.run_script(POSTGRES_NO_LIMITS).await?;
         }
     }
@@ -134,16 +134,16 @@ async fn copy_rows(source: &mut Connection, target: &mut Connection, table: &Tab
     let kinds = kinds?;
     let mut bulk = Bulk::new(&head, "");
     let mut count = 0;
-    let engine = target.engine();
+    let dialect = target.dialect();
     let mut rows = source.stream(statement(select));
     while let Some(row) = rows.try_next().await? {
         bulk.push(bound(&row, table, &kinds)?);
         if bulk.is_full() {
-            count += target.execute(bulk.take(engine)).await?;
+            count += target.execute(bulk.take(dialect)).await?;
         }
     }
     if !bulk.is_empty() {
-        count += target.execute(bulk.take(engine)).await?;
+        count += target.execute(bulk.take(dialect)).await?;
     }
     Ok(count)
 }
@@ -185,7 +185,7 @@ impl TableColumn {
 /// Lets rows refer to others that are still to come, until the end of the transaction; answers with the
 /// PostgreSQL constraints (table and name) that were changed for it.
 async fn defer_foreign_keys(target: &mut Connection) -> Result<Vec<(String, String)>, Error> {
-    if target.engine() == Engine::Sqlite {
+    if target.dialect() == Dialect::Sqlite {
         target.run_script(SQLITE_DEFER).await?;
         return Ok(Vec::new());
     }
@@ -199,7 +199,7 @@ async fn defer_foreign_keys(target: &mut Connection) -> Result<Vec<(String, Stri
 
 /// Checks all references, and lets them be checked at once from now on.
 async fn restore_foreign_keys(target: &mut Connection, keys: &[(String, String)]) -> Result<(), Error> {
-    if target.engine() == Engine::Postgres {
+    if target.dialect() == Dialect::Postgres {
         target.run_script("SET CONSTRAINTS ALL IMMEDIATE").await?;
     }
     for (table, name) in keys {
@@ -231,7 +231,7 @@ async fn tables(connection: &mut Connection) -> Result<Vec<String>, Error> {
 }
 
 async fn fetch<T: FromRow>(connection: &mut Connection, query: Query<T>) -> Result<Vec<T>, Error> {
-    let statement = query.statement(connection.engine())?;
+    let statement = query.statement(connection.dialect())?;
     let rows = connection.fetch(statement, usize::MAX).await?;
     rows.iter().map(T::from_row).collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::address::{Address, Engine};
+use crate::address::{Address, Dialect};
 use crate::connection::{Connection, Isolation, Mode};
 use crate::meta::DatabaseId;
 use crate::migration::{self, Migrations};
@@ -123,7 +123,7 @@ impl Database {
 
     /// Changes something with a single statement, and answers with how many rows it changed.
     pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
-        let statement = &query.statement(self.engine())?;
+        let statement = &query.statement(self.dialect())?;
         let work = |tx: Transaction| async move { tx.run(statement.clone()).await };
         self.write_with(Isolation::Committed, work).await
     }
@@ -281,8 +281,8 @@ impl Database {
 }
 
 impl Source for Database {
-    fn engine(&self) -> Engine {
-        self.inner.pools.engine()
+    fn dialect(&self) -> Dialect {
+        self.inner.pools.dialect()
     }
 
     async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
@@ -307,6 +307,6 @@ async fn rollback(unit: Unit) {
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Records").field(&self.inner.address).finish()
+        f.debug_tuple("Database").field(&self.inner.address).finish()
     }
 }

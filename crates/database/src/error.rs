@@ -17,8 +17,8 @@ pub enum Error {
         #[source]
         source: Option<sqlx::Error>,
     },
-    /// Others kept changing the same records, for as many attempts as a write is given.
-    #[error("others kept changing the same records")]
+    /// Others kept changing the same rows, for as many attempts as a write is given.
+    #[error("others kept changing the same rows")]
     Conflict {
         #[source]
         source: sqlx::Error,
@@ -53,10 +53,10 @@ pub enum Error {
     Cursor,
     #[error("the address of the database {reason}")]
     Address { reason: String },
-    /// Records and program do not belong together, or not yet.
+    /// Database and program do not belong together, or not yet.
     #[error(transparent)]
     Migration(#[from] MigrationRefused),
-    /// A copy or backup that would mix or lose records.
+    /// A copy or backup that would mix or lose rows.
     #[error("{reason}")]
     Copy { reason: String },
     #[error("{what}")]

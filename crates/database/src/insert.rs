@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::query::{Bound, Statement};
 use crate::read::sealed::Source as _;
 use crate::{Bind, Error, Kind, Transaction, Value};
@@ -34,11 +34,11 @@ impl Transaction {
         for row in rows {
             bulk.push(row.store()?);
             if bulk.is_full() {
-                changed += self.run(bulk.take(self.engine())).await?;
+                changed += self.run(bulk.take(self.dialect())).await?;
             }
         }
         if !bulk.is_empty() {
-            changed += self.run(bulk.take(self.engine())).await?;
+            changed += self.run(bulk.take(self.dialect())).await?;
         }
         Ok(changed)
     }
@@ -77,7 +77,7 @@ impl<'a> Bulk<'a> {
     }
 
     /// The statement that inserts the rows so far.
-    pub(crate) fn take(&mut self, engine: Engine) -> Statement {
+    pub(crate) fn take(&mut self, dialect: Dialect) -> Statement {
         let mut text = format!("{} VALUES ", self.head);
         for index in 0..self.bound.len() {
             let before = match index % self.columns {
@@ -86,9 +86,9 @@ impl<'a> Bulk<'a> {
                 _ => ", ",
             };
             // SQLite goes through all names for each that is bound; without a name it does not.
-            let _ = match engine {
-                Engine::Sqlite => write!(text, "{before}?"),
-                Engine::Postgres => write!(text, "{before}${}", index + 1),
+            let _ = match dialect {
+                Dialect::Sqlite => write!(text, "{before}?"),
+                Dialect::Postgres => write!(text, "{before}${}", index + 1),
             };
         }
         let _ = write!(text, ") {}", self.tail);

@@ -1,4 +1,4 @@
-//! The long-term truth: records in a SQLite file, or in PostgreSQL, through one set of queries.
+//! The long-term truth: a SQLite file, or PostgreSQL, through one set of queries.
 //!
 //! Services own their tables and their queries. They share what is here: opening and migrating the database,
 //! transactions that are repeated when others are in the way, paging, time, the [`outbox`], backup and copy.
@@ -50,7 +50,7 @@
 //! # let path = folder.path().join("notes.db");
 //! let address: Address = path.to_str().unwrap().parse()?; // or "postgres://hob@db/hob"
 //! let database = Database::open(&address, &[MIGRATIONS]).await?;
-//! add(&records, &NoteId("n1".into()), "On engines").await?;
+//! add(&database, &NoteId("n1".into()), "On engines").await?;
 //! let note = database.one(by_id(&NoteId("n1".into()))).await?;
 //! assert_eq!(note.title, "On engines");
 //! # Ok(())
@@ -101,7 +101,7 @@ mod time;
 mod transaction;
 mod value;
 
-pub use address::{Address, Engine};
+pub use address::{Address, Dialect};
 pub use connection::Isolation;
 pub use copy::Copied;
 pub use database::{Database, Options};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::connection::Isolation;
 use crate::{Database, Error, Read as _, column, sql};
 
-/// What tells records from all others: random, made with them, kept by their copies.
+/// What tells a database from all others: random, made with it, kept by its copies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DatabaseId(u128);
 

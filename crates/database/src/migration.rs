@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::connection::{Connection, Isolation, Mode};
 use crate::error::MigrationRefused;
 use crate::meta::DatabaseId;
@@ -60,7 +60,7 @@ macro_rules! migrations {
 /// The tables of this crate.
 pub(crate) const OWN: Migrations = migrations!("records": "0001_meta", "0002_outbox");
 
-/// A start waits this long for others that migrate the same records.
+/// A start waits this long for others that migrate the same database.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 const TABLE: PerDialect = PerDialect {
@@ -125,20 +125,20 @@ pub(crate) async fn apply_in(
 ) -> Result<DatabaseId, Error> {
     let sets: Vec<Migrations> = [OWN].iter().chain(sets).copied().collect();
     check(&sets)?;
-    let engine = connection.engine();
-    if engine == Engine::Postgres {
+    let dialect = connection.dialect();
+    if dialect == Dialect::Postgres {
         connection.run_script(POSTGRES_LOCK).await?;
     }
     execute(connection, sql(TABLE)).await?;
     let applied = applied(connection).await?;
-    for migration in missing(&sets, &applied, engine)? {
+    for migration in missing(&sets, &applied, dialect)? {
         run(connection, &migration, now).await?;
     }
     let id =
         sql("INSERT INTO hob_meta (one, id, epoch, created_at) VALUES (1, $1, 1, $2) ON CONFLICT DO NOTHING");
     execute(connection, id.bind(DatabaseId::random()).bind(now)).await?;
     let id: Query<(DatabaseId,)> = sql("SELECT id FROM hob_meta");
-    let rows = connection.fetch(id.statement(engine)?, 1).await?;
+    let rows = connection.fetch(id.statement(dialect)?, 1).await?;
     let (id,) = rows.first().map_or_else(|| Err(Error::Broken), FromRow::from_row)?;
     Ok(id)
 }
@@ -163,13 +163,13 @@ async fn run(connection: &mut Connection, migration: &Pending, now: UnixMs) -> R
 async fn applied(connection: &mut Connection) -> Result<Vec<Applied>, Error> {
     let query: Query<Applied> =
         sql("SELECT service, number, name, checksum FROM hob_migrations ORDER BY 1, 2");
-    let statement = query.statement(connection.engine())?;
+    let statement = query.statement(connection.dialect())?;
     let rows = connection.fetch(statement, usize::MAX).await?;
     rows.iter().map(Applied::from_row).collect()
 }
 
 async fn execute(connection: &mut Connection, query: Query<()>) -> Result<(), Error> {
-    let statement = query.statement(connection.engine())?;
+    let statement = query.statement(connection.dialect())?;
     connection.execute(statement).await.map(drop)
 }
 
@@ -185,7 +185,7 @@ struct Pending {
 fn missing(
     sets: &[Migrations],
     applied: &[Applied],
-    engine: Engine,
+    dialect: Dialect,
 ) -> Result<Vec<Pending>, MigrationRefused> {
     let knows = |row: &Applied| {
         let numbers = |set: &Migrations| usize::try_from(row.number).is_ok_and(|n| n <= set.steps.len());
@@ -197,7 +197,7 @@ fn missing(
     let mut missing = Vec::new();
     for set in sets {
         let rows: Vec<&Applied> = applied.iter().filter(|row| row.service == set.service).collect();
-        for pending in pending(set, engine) {
+        for pending in pending(set, dialect) {
             let (service, name) = (set.service.to_owned(), pending.name.to_owned());
             match rows.iter().find(|row| row.number == pending.number) {
                 Some(row) if !pending.is(row) => return Err(MigrationRefused::Changed { service, name }),
@@ -212,16 +212,16 @@ fn missing(
     Ok(missing)
 }
 
-fn pending(set: &Migrations, engine: Engine) -> impl Iterator<Item = Pending> {
+fn pending(set: &Migrations, dialect: Dialect) -> impl Iterator<Item = Pending> {
     let service = set.service;
     let steps = (1..).zip(set.steps);
     steps.map(move |(number, step)| Pending {
         service,
         name: step.name,
         number,
-        text: match engine {
-            Engine::Sqlite => step.sqlite,
-            Engine::Postgres => step.postgres,
+        text: match dialect {
+            Dialect::Sqlite => step.sqlite,
+            Dialect::Postgres => step.postgres,
         },
     })
 }

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgPool, SqlitePool};
 
-use crate::address::{Address, Engine, Place};
+use crate::address::{Address, Dialect, Place};
 use crate::connection::{Connection, Mode};
 use crate::{Error, Options};
 
@@ -77,10 +77,10 @@ impl Pools {
         Pools::Postgres(pool.connect_lazy_with(connect))
     }
 
-    pub(crate) fn engine(&self) -> Engine {
+    pub(crate) fn dialect(&self) -> Dialect {
         match self {
-            Pools::Sqlite { .. } => Engine::Sqlite,
-            Pools::Postgres(_) => Engine::Postgres,
+            Pools::Sqlite { .. } => Dialect::Sqlite,
+            Pools::Postgres(_) => Dialect::Postgres,
         }
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use sqlx::SqlSafeStr;
 use sqlx::SqlStr;
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::{Bind, Error, Kind, Value};
 
 /// A query that both databases understand, or one for each. Placeholders are `$1`, `$2`, …
@@ -117,13 +117,13 @@ impl<T> Query<T> {
         self.bound.len()
     }
 
-    pub(crate) fn statement(self, engine: Engine) -> Result<Statement, Error> {
+    pub(crate) fn statement(self, dialect: Dialect) -> Result<Statement, Error> {
         if let Some(error) = self.refused {
             return Err(error);
         }
-        let text = match engine {
-            Engine::Sqlite => self.text.sqlite,
-            Engine::Postgres => self.text.postgres,
+        let text = match dialect {
+            Dialect::Sqlite => self.text.sqlite,
+            Dialect::Postgres => self.text.postgres,
         };
         let text = match self.list {
             Some(list) => Cow::Owned(spread(&text, list)?),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     fn statement(query: Query<()>) -> Result<(String, usize), String> {
-        let statement = query.statement(Engine::Postgres).map_err(|error| error.to_string())?;
+        let statement = query.statement(Dialect::Postgres).map_err(|error| error.to_string())?;
         Ok((statement.sql.as_str().to_owned(), statement.bound.len()))
     }
 

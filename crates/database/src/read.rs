@@ -1,6 +1,6 @@
 //! How anything is read: from the database as they are now, from a snapshot, or within a transaction.
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::page::{self, Keyset, Page, PageRequest};
 use crate::query::{Query, Statement};
 use crate::row::{FromRow, Row};
@@ -15,7 +15,7 @@ pub trait Read: sealed::Source + Sync {
     /// The one row that there always is, such as a count.
     fn one<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<T, Error>> + Send {
         async move {
-            let statement = query.statement(self.engine())?;
+            let statement = query.statement(self.dialect())?;
             let sql = statement.sql.clone();
             let rows = self.fetch(statement, 1).await?;
             let none = || Error::NoRow { sql: sql.as_str().to_owned() };
@@ -26,7 +26,7 @@ pub trait Read: sealed::Source + Sync {
     /// The first row, if there is one.
     fn optional<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<Option<T>, Error>> + Send {
         async move {
-            let rows = self.fetch(query.statement(self.engine())?, 1).await?;
+            let rows = self.fetch(query.statement(self.dialect())?, 1).await?;
             rows.first().map(T::from_row).transpose()
         }
     }
@@ -34,7 +34,7 @@ pub trait Read: sealed::Source + Sync {
     /// All rows, [`MOST_ROWS`] at most.
     fn all<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<Vec<T>, Error>> + Send {
         async move {
-            let statement = query.statement(self.engine())?;
+            let statement = query.statement(self.dialect())?;
             let sql = statement.sql.clone();
             let rows = self.fetch(statement, MOST_ROWS + 1).await?;
             if rows.len() > MOST_ROWS {
@@ -52,7 +52,7 @@ pub trait Read: sealed::Source + Sync {
         request: &PageRequest,
     ) -> impl Future<Output = Result<Page<T>, Error>> + Send {
         async move {
-            let statement = order.query(query, request)?.statement(self.engine())?;
+            let statement = order.query(query, request)?.statement(self.dialect())?;
             let rows = self.fetch(statement, request.size() + 1).await?;
             page::fill(&rows, order, request)
         }
@@ -68,7 +68,7 @@ pub(crate) mod sealed {
 
     /// What runs a statement.
     pub trait Source {
-        fn engine(&self) -> Engine;
+        fn dialect(&self) -> Dialect;
 
         fn fetch(
             &self,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex as Plain, PoisonError};
 
 use tokio::sync::Mutex;
 
-use crate::address::Engine;
+use crate::address::Dialect;
 use crate::connection::Connection;
 use crate::outbox::{NewEvent, Topic};
 use crate::query::{Query, Statement};
@@ -27,7 +27,7 @@ pub struct Transaction {
 
 /// What the owner of a transaction shares with the work that is done in it.
 struct Shared {
-    engine: Engine,
+    dialect: Dialect,
     now: UnixMs,
     state: Mutex<State>,
     events: Plain<Vec<NewEvent>>,
@@ -71,7 +71,7 @@ impl Transaction {
     /// After a statement that failed there is no commit, whatever the work answers. What may well be there
     /// already is written with `ON CONFLICT`.
     pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
-        self.run(query.statement(self.shared.engine)?).await
+        self.run(query.statement(self.shared.dialect)?).await
     }
 
     /// Says that something happened, in the same breath as the change: the event is written when the
@@ -107,8 +107,8 @@ impl Shared {
 }
 
 impl Source for Snapshot {
-    fn engine(&self) -> Engine {
-        self.shared.engine
+    fn dialect(&self) -> Dialect {
+        self.shared.dialect
     }
 
     async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
@@ -117,8 +117,8 @@ impl Source for Snapshot {
 }
 
 impl Source for Transaction {
-    fn engine(&self) -> Engine {
-        self.shared.engine
+    fn dialect(&self) -> Dialect {
+        self.shared.dialect
     }
 
     async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
@@ -147,7 +147,7 @@ impl State {
 impl Unit {
     pub(crate) fn new(connection: Connection, now: UnixMs) -> Self {
         let shared = Shared {
-            engine: connection.engine(),
+            dialect: connection.dialect(),
             now,
             state: Mutex::new(State { connection: Some(connection), doom: None }),
             events: Plain::default(),
@@ -191,6 +191,6 @@ fn over() -> Error {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("engine", &self.engine).finish_non_exhaustive()
+        f.debug_struct("Shared").field("dialect", &self.dialect).finish_non_exhaustive()
     }
 }

@@ -116,8 +116,8 @@ pub(crate) enum PipelineCommand {
 /// Where the long-term truth is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DatabaseOptions {
-    /// Where the database is: a SQLite file, or postgres://… (also HOB_RECORDS)
-    #[arg(long = "records", value_name = "URL")]
+    /// Where the database is: a SQLite file, or postgres://… (also HOB_DATABASE_URL)
+    #[arg(long = "database", value_name = "URL")]
     pub(crate) address: Option<String>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) enum DatabaseCommand {
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
     },
-    /// Copy all records into an empty database: SQLite to PostgreSQL, back, or to another of its kind
+    /// Copy everything into an empty database: SQLite to PostgreSQL, back, or to another of its kind
     Copy {
         #[command(flatten)]
         database: DatabaseOptions,
@@ -376,7 +376,7 @@ pub(crate) struct ServeOptions {
     pub(crate) store_listen: Option<SocketAddr>,
 
     /// Where the store lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
-    /// (also HOB_HOT, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
+    /// (also HOB_REDIS_URL, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -391,7 +391,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
     pub(crate) only: Vec<String>,
 
-    /// Everything alive on loopback, records in a temporary folder, gone when stopped; a port that is taken is
+    /// Everything alive on loopback, the database in a temporary folder, gone when stopped; a port that is taken is
     /// replaced by a free one
     #[arg(long)]
     pub(crate) demo: bool,

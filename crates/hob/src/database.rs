@@ -43,10 +43,10 @@ pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
     Database::open(&address, &sets).await.with_context(|| format!("could not open the database {address}"))
 }
 
-/// Records that are already there: looking after them must not make new ones by mistake.
+/// A database that is already there: looking after one must not make a new one by mistake.
 pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
     if let Some(path) = file(config) {
-        std::fs::metadata(&path).with_context(|| format!("there are no records at {}", path.display()))?;
+        std::fs::metadata(&path).with_context(|| format!("there is no database at {}", path.display()))?;
     }
     open(config).await
 }
@@ -61,7 +61,7 @@ fn file(config: &DatabaseConfig) -> Option<PathBuf> {
 async fn backup(config: &DatabaseConfig, to: &Path) -> Result<()> {
     let database = open_existing(config).await?;
     database.backup(to).await.with_context(|| format!("could not back up to {}", to.display()))?;
-    say(&format!("{} holds all records of {}", to.display(), database.address()));
+    say(&format!("{} holds everything of {}", to.display(), database.address()));
     Ok(())
 }
 

@@ -169,10 +169,10 @@ fn look_at_memory(report: &mut Report, name: &str, info: &HashMap<&str, &str>) {
 async fn look_at_database(report: &mut Report, config: &Config) {
     let database = match database::open_existing(&config.database).await {
         Ok(database) => database,
-        Err(error) => return report.advise("records", &format!("{error:#}; hob serve makes them")),
+        Err(error) => return report.advise("database", &format!("{error:#}; hob serve creates it")),
     };
     if let Err(error) = ask_database(report, &database).await {
-        report.wrong("records", &format!("{}: {error}", database.address()));
+        report.wrong("database", &format!("{}: {error}", database.address()));
     }
     database.close().await;
 }
@@ -184,7 +184,7 @@ async fn ask_database(report: &mut Report, database: &Database) -> Result<(), ho
     let version: Query<(String,)> = sql(VERSION);
     let (version,) = database.one(version).await?;
     let version: Vec<&str> = version.split(' ').take(2).collect();
-    report.fact("records", &format!("{name} is {}", version.join(" ")));
+    report.fact("database", &format!("{name} is {}", version.join(" ")));
 
     let mut times = Vec::with_capacity(QUESTIONS);
     for _ in 0..QUESTIONS {
@@ -192,12 +192,12 @@ async fn ask_database(report: &mut Report, database: &Database) -> Result<(), ho
         database.ping().await?;
         times.push(asked.elapsed());
     }
-    say_latency(report, "records", &name, times);
+    say_latency(report, "database", &name, times);
 
     let (before, asked) = (SystemTime::now(), Instant::now());
     let now = database.read(|snapshot| async move { Ok::<_, hob_database::Error>(snapshot.now()) }).await?;
     let theirs = SystemTime::from(now).duration_since(UNIX_EPOCH).unwrap_or_default();
-    say_clock(report, "records", &name, theirs, before, asked.elapsed());
+    say_clock(report, "database", &name, theirs, before, asked.elapsed());
 
     let backlog = hob_database::outbox::backlog(database).await?;
     let waiting = backlog.unnumbered + backlog.unpublished;

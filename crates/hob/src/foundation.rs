@@ -1,4 +1,4 @@
-//! What the systems stand on, opened as it is configured: the store, records, the house around them.
+//! What the systems stand on, opened as it is configured: the store, the database, and the context that services are given.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use hob_web::Stage;
 use crate::config::{Config, NodeConfig, RedisConfig, SecretsConfig};
 use crate::database;
 
-/// The house, and the store that is embedded in it, if one is.
+/// The context that services are given, and the embedded store, if there is one.
 pub(crate) struct Foundation {
     pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
@@ -36,7 +36,7 @@ impl Foundation {
         secrets: Live<SecretsConfig>,
         stage: Stage,
     ) -> Result<Foundation> {
-        // Before anything is made: a server that nobody may reach does not leave records behind.
+        // Before anything is made: a server that nobody may reach does not leave a database behind.
         config.server.admin()?;
         let address = config.store.address()?;
         let node = config.node.name()?;
@@ -58,7 +58,7 @@ impl Foundation {
     }
 }
 
-/// Two sets of records over one store would rebuild it from different truths. A store that does not answer now is
+/// Two databases over one store would rebuild it from different truths. A store that does not answer now is
 /// claimed later, with the node's beat.
 async fn refuse_foreign(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
     match nodes::claim(store, keys, database.id()).await {

@@ -77,8 +77,8 @@ impl fmt::Display for Place {
         for (name, url) in &self.services {
             writeln!(f, "  {name:10}  {url}")?;
         }
-        writeln!(f, "  the store   {}", self.store)?;
-        writeln!(f, "  records     {}", self.database)?;
+        writeln!(f, "  redis       {}", self.store)?;
+        writeln!(f, "  database    {}", self.database)?;
         if let Some(embedded) = self.embedded {
             writeln!(f, "  redis-cli   redis-cli -p {}", embedded.port())?;
         }
@@ -92,8 +92,8 @@ async fn readyz(State(parts): State<Parts>) -> Response {
     let body = Json(json!({
         "ready": ready.all(),
         "stopping": ready.stopping,
-        "hot": ready.store,
-        "records": ready.database,
+        "redis": ready.store,
+        "database": ready.database,
     }));
     if ready.all() {
         body.into_response()

@@ -15,7 +15,7 @@ use crate::cli::{AuditArgs, CleanArgs, Format, InferArgs, SchemaCommand};
 use crate::exit::Exit;
 use crate::services;
 
-/// The schema of the house itself.
+/// The schema of the program itself.
 const HOUSE: (&str, &str) = ("schemas/hob.toml", include_str!("../../../schemas/hob.toml"));
 
 /// The schemas of the services.

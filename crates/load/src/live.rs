@@ -100,7 +100,7 @@ impl Watcher {
                         }
                     }
                 }
-                // The store or records are away for the moment.
+                // The store or the database is away for the moment.
                 Err(error) => tracing::debug!(run = %self.id, %error, "a watcher waits"),
             }
             if state.is_some_and(RunState::is_final) {

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const LOOK_FOR_START: Duration = Duration::from_millis(50);
 /// How long a view may take to be written.
 const VIEW_PATIENCE: Duration = Duration::from_millis(500);
-/// Without records for so many seconds it gives up.
+/// Without the database for so many seconds it gives up.
 const MOST_KEPT: usize = 600;
 
 /// Takes part in a run until its share is done.

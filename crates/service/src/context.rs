@@ -24,7 +24,7 @@ pub struct ServiceContext {
 }
 
 impl ServiceContext {
-    /// A house without secrets, whose tasks are yet to come.
+    /// A context without secrets and tasks.
     #[must_use]
     pub fn new(store: Store, layout: Layout, database: Database, node: NodeName) -> Self {
         Self { store, layout, database, node, secrets: Secrets::none(), tasks: Tasks::new() }

@@ -1,5 +1,5 @@
-//! What a service is given by the house that it lives in: the store and records, the node that it runs on, its
-//! section of the configuration, its background tasks.
+//! What a service is given to run: the [`ServiceContext`] with store, database, node, secrets and background tasks, and
+//! its section of the configuration.
 //!
 //! A service is opened with a [`ServiceContext`] and its [`Live`] configuration, and knows nothing of the binary around it.
 

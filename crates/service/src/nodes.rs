@@ -1,5 +1,5 @@
 //! The nodes that share the store: each says that it lives, what it does and since when; all of them share one
-//! set of records, or they would rebuild one another's the store from different truths.
+//! database, or they would rebuild the store from different truths.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct NodeFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     Ours,
-    /// Other records have it.
+    /// Another database has it.
     Taken(String),
 }
 

@@ -1,4 +1,4 @@
-//! Nodes find each other, and refuse to share the store over different records.
+//! Nodes find each other, and refuse to share a store over different databases.
 
 use hob_service::keys::Keys;
 use hob_service::nodes::{self, Claim};

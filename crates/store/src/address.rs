@@ -72,7 +72,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Address {
-    /// The address that the environment names: `HOB_HOT` if set, else `REDIS_HOST`, `REDIS_PORT` and
+    /// The address that the environment names: `HOB_REDIS_URL` or `REDIS_URL` if set, else `REDIS_HOST`, `REDIS_PORT` and
     /// `REDIS_PASSWORD` if any of them is set (C14), else the embedded store.
     pub fn from_env() -> Result<Self> {
         Self::from_vars(|name| std::env::var(name).ok())
@@ -81,7 +81,7 @@ impl Address {
     /// As [`from_env`](Self::from_env), from any source of variables.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let set = |name| var(name).filter(|value| !value.is_empty());
-        if let Some(url) = set("HOB_HOT") {
+        if let Some(url) = set("HOB_REDIS_URL").or_else(|| set("REDIS_URL")) {
             return url.parse();
         }
         let (host, port, password) = (set("REDIS_HOST"), set("REDIS_PORT"), set("REDIS_PASSWORD"));
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(vars(&[]).unwrap(), Address::Embedded);
         assert_eq!(vars(&[("REDIS_PASSWORD", "x")]).unwrap().to_string(), "redis://localhost:6379/0");
         assert_eq!(vars(&[("REDIS_HOST", "h"), ("REDIS_PORT", "7")]).unwrap().to_string(), "redis://h:7/0");
-        let both = vars(&[("REDIS_HOST", "h"), ("HOB_HOT", "redis+cluster://c:1")]).unwrap();
+        let both = vars(&[("REDIS_HOST", "h"), ("HOB_REDIS_URL", "redis+cluster://c:1")]).unwrap();
         assert_eq!(both.to_string(), "redis+cluster://c:1");
         assert!(vars(&[("REDIS_PORT", "seven")]).unwrap_err().to_string().contains("REDIS_PORT"));
     }

@@ -1,6 +1,6 @@
 //! The bus: plain publish and subscribe, the same on every store.
 //!
-//! Messages are hints, not records: nobody keeps them. A subscriber that may have missed some, because its
+//! Messages are hints: nobody keeps them. A subscriber that may have missed some, because its
 //! connection was cut or because it was too slow, is told so, and reads the truth again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

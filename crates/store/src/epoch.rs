@@ -10,7 +10,7 @@
 //! ```
 //!
 //! and is made with [`Script::with`]`(&[MARKER], …)`. Its answer is read as an [`Outcome`]. On
-//! [`Outcome::Lost`] the service raises the epoch in its records, rebuilds the tag and then [`mark`]s it.
+//! [`Outcome::Lost`] the service raises the epoch in the database, rebuilds the tag and then [`mark`]s it.
 //! Because a lost marker is never written again under its old epoch, a [`Fence`] is never given out twice.
 
 use std::fmt;

@@ -8,7 +8,7 @@
 //! - A call that may have been carried out is never repeated. [`Error::Unavailable`] and a refusal mean that it
 //!   was not; [`Error::Interrupted`] that nobody knows.
 //! - A [`Script`] is sent by name, and with its source where a server does not know it, also inside a
-//!   [batch](Hot::batch).
+//!   [batch](Store::batch).
 //! - A [`Subscription`] that may have missed messages is told so.
 //! - Scripts take the time from the store and never let it run backwards; a test may drive it ([`Clock`]).
 //!
@@ -24,11 +24,11 @@
 //! # #[tokio::main]
 //! # async fn main() -> hob_store::Result<()> {
 //! let store = Store::connect(&"embedded://".parse::<Address>()?).await?.with_deadline(Duration::from_secs(1));
-//! hot.run::<()>(cmd("SET").arg("name").arg("world")).await?;
+//! store.run::<()>(cmd("SET").arg("name").arg("world")).await?;
 //! assert_eq!(store.run::<String>(GREET.on(&["name"])).await?, "hello world");
 //!
 //! let rule = Rule::new(Algorithm::Gcra, vec!["20/1s".parse()?, "500/1m".parse()?])?;
-//! match rule.take(&hot, &["limit:user:123"], 1).await? {
+//! match rule.take(&store, &["limit:user:123"], 1).await? {
 //!     Decision::Allowed(quota) => assert_eq!((quota.limit, quota.remaining), (20, 19)),
 //!     Decision::Denied { retry_after, .. } => println!("come back in {retry_after:?}"),
 //! }

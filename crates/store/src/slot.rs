@@ -26,7 +26,7 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
         b"PING" | b"ECHO" | b"TIME" | b"CLUSTER" | b"COMMAND" | b"ROLE" => None,
         b"FLUSHALL" | b"FLUSHDB" | b"DBSIZE" | b"KEYS" | b"SCAN" | b"SCRIPT" | b"INFO" | b"CONFIG"
         | b"CLIENT" => {
-            return Err(unroutable(&name, "it concerns every master: call it on each of `Hot::masters`"));
+            return Err(unroutable(&name, "it concerns every master: call it on each of `Store::masters`"));
         }
         b"MULTI" | b"EXEC" | b"WATCH" | b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SELECT" | b"AUTH" | b"MONITOR" => {
             return Err(unroutable(&name, "it changes the connection, which all callers share"));
@@ -75,7 +75,7 @@ mod tests {
     fn what_concerns_every_master_is_refused() {
         for command in ["FLUSHALL", "SCAN", "DBSIZE", "SCRIPT"] {
             let error = route(&redis::cmd(command)).unwrap_err().to_string();
-            assert!(error.contains("Hot::masters"), "{error}");
+            assert!(error.contains("Store::masters"), "{error}");
         }
         assert!(route(&redis::cmd("GET")).is_err());
     }

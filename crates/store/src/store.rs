@@ -281,7 +281,7 @@ fn refused_for_now(link: &Link, error: &Error, deadline: Instant) -> bool {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hot")
+        f.debug_struct("Store")
             .field("store", &self.shared.name)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()

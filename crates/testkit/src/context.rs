@@ -1,4 +1,4 @@
-//! A house for a service's tests: the store, records, background tasks. `every_service!` turns an
+//! A service context for tests: a store, a database, background tasks. `every_service!` turns an
 //! `async fn(context: TestContext)` into one test per combination that Hob is run with.
 
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use crate::database::TestDatabase;
 use crate::stores::TestStore;
 use crate::wait::LIMIT;
 
-/// What a service needs of its house: the keys that it may write, the tables that it has. The house's own are always
+/// What a service needs: the keys that it may write, the tables that it has. The program's own are always
 /// there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
@@ -20,7 +20,7 @@ pub struct Needs {
     pub migrations: &'static [Migrations],
 }
 
-/// A house of one's own, and the means to hurt its store and its database. It derefs to the [`ServiceContext`], and its tasks
+/// A service context for one test, and the means to hurt its store and its database. It derefs to the [`ServiceContext`], and its tasks
 /// are told to stop when it is dropped.
 #[derive(Debug)]
 pub struct TestContext {
@@ -54,7 +54,7 @@ impl TestContext {
         Self { context, needs, test_store, test_database }
     }
 
-    /// The house itself, to be given to a service.
+    /// The context itself, to be given to a service.
     pub fn context(&self) -> &ServiceContext {
         &self.context
     }
@@ -67,7 +67,7 @@ impl TestContext {
         &self.test_database
     }
 
-    /// Another node over the same store and records, with a name, connections to the database and tasks of its own.
+    /// Another node over the same store and database, with a name, connections to the database and tasks of its own.
     /// Whoever asks for it tells its tasks to stop.
     pub async fn another_node(&self) -> ServiceContext {
         node_over(self.needs, &self.test_store, &self.test_database).await
@@ -111,7 +111,7 @@ async fn database(needs: Needs, test_database: &TestDatabase) -> Database {
     database.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// Makes one test per kind of house of each function: the embedded store with SQLite, in both layouts; redis-server
+/// Makes one test per store of each function: the embedded store with SQLite, in both layouts; redis-server
 /// with PostgreSQL; a Cluster with PostgreSQL. First of all stands what the service [needs](Needs).
 ///
 /// ```
@@ -119,7 +119,7 @@ async fn database(needs: Needs, test_database: &TestDatabase) -> Database {
 ///
 /// const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 ///
-/// hob_testkit::every_house! {
+/// hob_testkit::every_service! {
 ///     NEEDS;
 ///
 ///     async fn hot_state_and_records_answer(context: TestContext) {

@@ -1,4 +1,4 @@
-//! One test on every database that records live in: `every_database!` turns an `async fn(database: TestDatabase)`
+//! One test on every database: `every_database!` turns an `async fn(database: TestDatabase)`
 //! into one test per database.
 
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 //! Sentinel set, PostgreSQL, a browser. They start in a blink, can be hurt in every way that servers are
 //! hurt in real life, and are gone when the test is, however it ends.
 //!
-//! With the feature `app` also a house for a service, and a whole app that serves its routes on a free port.
+//! With the feature `app` also a service context, and a whole app that serves its routes on a free port.
 //!
 //! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
 //! What takes longer is `async`, so that the code under test goes on meanwhile.

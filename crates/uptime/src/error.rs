@@ -13,7 +13,7 @@ pub enum Error {
     Database(#[from] hob_database::Error),
     #[error("bad key prefix: {0}")]
     Keys(String),
-    /// Records that this program did not write, or a later one did.
+    /// Rows that this program did not write, or a later one did.
     #[error("the database holds {0}")]
     Unreadable(String),
     #[error("cannot read root certificates from {path}: {reason}", path = path.display())]

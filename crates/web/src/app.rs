@@ -37,7 +37,7 @@ pub enum Stage {
 }
 
 impl App {
-    /// The routes of all services, and the house's own.
+    /// The routes of all services, and the program's own.
     #[must_use]
     pub fn new(web: &Web, routes: Routes, stage: Stage) -> Self {
         let own = assets::routes().merge(access::routes(web)).merge(live::routes(web.changes().clone()));

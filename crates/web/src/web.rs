@@ -1,4 +1,4 @@
-//! What stands behind the faces: the house, who may enter it, what was done, what changed.
+//! What all routes share: the service context, access, the audit log, live updates.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -170,6 +170,6 @@ impl Web {
 
 impl fmt::Debug for Web {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("house", &self.inner.context).finish_non_exhaustive()
+        f.debug_struct("Web").field("context", &self.inner.context).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Three callers knock ten times each; each may pass five times a second, with no more than three at once.
 //!
 //!     cargo run                                                    on the embedded store
-//!     HOB_HOT=redis://127.0.0.1:6379 cargo run                     on Redis, shared with other processes
+//!     HOB_REDIS_URL=redis://127.0.0.1:6379 cargo run                     on Redis, shared with other processes
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The chat against its contract (C1–C20), in every kind of house.
+//! The chat against its contract (C1–C20), on every store.
 
 mod browser;
 mod cable;

@@ -1,4 +1,4 @@
-//! Several nodes over one store and one set of records.
+//! Several nodes over one store and one database.
 
 use hob_web::Service as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A chat in a house of its own, with the relay that every process runs.
+//! A chat that runs, with the relay that every process runs.
 
 use hob_web::Service as _;
 use std::time::Duration;

@@ -14,7 +14,7 @@ fn id(n: usize) -> NoteId {
     NoteId(format!("n{n:05}"))
 }
 
-/// Records with something of everything in them.
+/// A database with something of everything in it.
 async fn fill(database: &Database) {
     let rows = |tx: Transaction| async move {
         let notes = (0..NOTES).map(|n| (id(n), "ada", format!("note {n}"), "draft", n % 2 == 0, 1, tx.now()));
@@ -52,7 +52,7 @@ async fn contents(database: &Database) -> Contents {
     (notes, pinned, attachments, rated, bytes, database.all(some).await.unwrap())
 }
 
-/// The copy is the same records, and goes on where the original was.
+/// The copy is the same database, and goes on where the original was.
 async fn is_a_copy(original: &Database, copied: &Database) {
     assert_eq!(copied.id(), original.id());
     assert_eq!(copied.epoch().await.unwrap(), Epoch(2));

@@ -21,7 +21,7 @@ fn server(test_database: &TestDatabase) -> &Postgres {
     }
 }
 
-/// Records that give up soon.
+/// A database that gives up soon.
 async fn impatient(test_database: &TestDatabase) -> Database {
     notes::open(test_database).await.close().await;
     let options = Options { connections: 4, connect_within: ANSWER_WITHIN, answer_within: ANSWER_WITHIN };

@@ -164,7 +164,7 @@ every_database! {
         let raised = tasks.join_all().await;
         assert_eq!(raised, [Epoch(lost.0 + 1); 8]);
         assert_eq!(database.epoch().await.unwrap(), raised[0]);
-        // The store that outlived records restored from a backup: its fences must not come again.
+        // The store that outlived a database restored from a backup: its fences must not come again.
         assert_eq!(database.raise_epoch(Epoch(40)).await.unwrap(), Epoch(41));
         assert!(database.raise_epoch(Epoch::MAX).await.is_err());
     }

@@ -1,4 +1,4 @@
-//! What the suites share: a gateway in a test's house, and plain reads of its keys.
+//! What the suites share: a gateway with a test's store and database, and plain reads of its keys.
 
 use hob_web::{Changes, Service as _};
 use std::net::SocketAddr;
@@ -101,7 +101,7 @@ pub(crate) fn endpoint(name: &str) -> Endpoint {
     Endpoint::new(name).expect("an endpoint")
 }
 
-/// The same house under a clock that the test drives, late in a second in the middle of an hour.
+/// The same context under a clock that the test drives, late in a second in the middle of an hour.
 pub(crate) fn with_clock(context: &TestContext) -> (ServiceContext, Clock) {
     let clock = Clock::driven(Duration::from_millis(1_763_289_000_950));
     let mut driven = context.context().clone();

@@ -124,7 +124,7 @@ impl Front {
         Self::on(context, &node, config).await
     }
 
-    /// On a node of a house.
+    /// On a node.
     pub(crate) async fn on(context: TestContext, node: &ServiceContext, config: Live<Config>) -> Self {
         let gateway = Gateway::open(node, config).await.unwrap();
         gateway.start(&hob_web::Changes::detached(node));

@@ -14,11 +14,11 @@ section! {
 }
 
 section! {
-    /// The store: what changes by the second and may vanish at any instant.
-    pub struct RedisConfig("hot") {
+    /// Redis, Valkey or the embedded engine: what changes by the second. It may be lost at any instant.
+    pub struct RedisConfig("redis") {
         /// Where it lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://.
         /// When not given, REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are heeded; without them it is embedded.
-        pub url: Option<SecretUrl> = None => "HOB_HOT",
+        pub url: Option<SecretUrl> = None => "HOB_REDIS_URL",
         /// Where the embedded store listens for redis-cli and other Redis clients.
         pub store_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into() => "HOB_STORE_LISTEN",
         /// The most memory that the embedded store may use, in MiB.
@@ -27,9 +27,9 @@ section! {
 }
 
 section! {
-    /// Records: the long-term truth.
-    pub struct DatabaseConfig("records") {
-        /// Where they are: a SQLite file, or postgres://.
-        pub url: SecretUrl = "hob-data/hob.db".to_owned().into() => "HOB_RECORDS",
+    /// SQLite or PostgreSQL: everything that must not be lost.
+    pub struct DatabaseConfig("database") {
+        /// A SQLite file, or postgres://.
+        pub url: SecretUrl = "hob-data/hob.db".to_owned().into() => "HOB_DATABASE_URL",
     }
 }

@@ -85,7 +85,7 @@ impl Checkup {
         }
     }
 
-    /// What is wrong with the house itself.
+    /// What is wrong with the node itself.
     pub(crate) fn troubles(&self) -> Vec<Trouble> {
         let trouble =
             |tone, text: String, since_ms| Trouble { tone, text, href: "/health".to_owned(), since_ms };

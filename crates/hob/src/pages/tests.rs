@@ -291,7 +291,7 @@ mod browser {
     }
 
     #[tokio::test]
-    async fn the_overview_of_a_busy_house_can_be_read() {
+    async fn the_overview_of_a_busy_node_can_be_read() {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let app = app(&context, busy()).await;
         let browser = Browser::start();

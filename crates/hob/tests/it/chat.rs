@@ -41,7 +41,7 @@ async fn the_documented_variables_name_the_store() {
 #[tokio::test]
 async fn the_chat_outlives_its_store() {
     let redis = RedisServer::start();
-    let server = Server::start(&["--only", "chat", "--hot", &redis.url()]);
+    let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
     come_online(&server, &redis).await;
     redis.kill();
     server.wait_for_status("/readyz", 503).await;
@@ -90,7 +90,7 @@ fn the_store_can_be_watched_with_the_documented_commands() {
 #[test]
 fn limits_and_typing_flags_are_cleared_by_family() {
     let redis = RedisServer::start();
-    let server = Server::start(&["--only", "chat", "--hot", &redis.url()]);
+    let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
     let clean = |family: &str| {
         let output =
             hob().args(["schema", "clean", "--family", family, "--apply", &redis.url()]).output().unwrap();
@@ -125,7 +125,7 @@ async fn the_chat_needs_no_more_than_the_schemas_acl_allows() {
     let authority = folder.path().join("ca.pem");
     std::fs::write(&authority, redis.authority_pem()).unwrap();
     let url = redis.tls_url().replace("rediss://", "rediss://chat:secret@");
-    let server = Server::start(&["--only", "chat", "--hot", &format!("{url}?ca={}", authority.display())]);
+    let server = Server::start(&["--only", "chat", "--redis", &format!("{url}?ca={}", authority.display())]);
     come_online(&server, &redis).await;
     let room = json!({ "id": "room", "title": "Room", "createdBy": "anna", "members": ["bert"] }).to_string();
     assert_eq!(server.post("/api/v1/chat/conversations", &room).status, 201);
@@ -175,7 +175,7 @@ fn commands(redis: &RedisServer, time: Duration) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_node_costs_the_store_almost_nothing() {
     let redis = RedisServer::start();
-    let server = Server::start(&["--only", "chat", "--hot", &redis.url()]);
+    let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
     let mut clients = JoinSet::new();
     for n in 0..500 {
         let answer = server.post(&format!("/api/v1/chat/users/u{n}/token"), "{}").body;

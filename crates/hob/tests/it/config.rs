@@ -31,7 +31,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
         ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
         ("[severs]\n", "hob: hob.toml:1:2: unknown field `severs`"),
-        ("[hot]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
+        ("[redis]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
         (
             "[secrets]\nslack = \"env:SLACK_URL\"\n",
             "hob: hob.toml:2:9: a secret must say what it may be used for; write slack = { from = \"env:SLACK_URL\", \
@@ -72,7 +72,7 @@ fn a_file_that_was_named_must_be_there() {
 #[test]
 fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
     let folder = folder(
-        "[hot]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n[secrets.slack]\nfrom = \"env:SLACK_URL\"\n\
+        "[redis]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n[secrets.slack]\nfrom = \"env:SLACK_URL\"\n\
          for = [\"uptime\"]\nhosts = [\"*.slack.com:443\"]\n",
     );
     let shown = answer(&config(folder.path(), &["show"], &[("HOB_LISTEN", "127.0.0.1:7171")]));

@@ -7,7 +7,7 @@ use hob_testkit::Postgres;
 use crate::program::{Server, complaint, hob};
 
 fn database(server: &Server, arguments: &[&str]) -> Output {
-    hob().current_dir(&server.folder).arg("records").args(arguments).output().expect("the binary starts")
+    hob().current_dir(&server.folder).arg("database").args(arguments).output().expect("the binary starts")
 }
 
 #[track_caller]
@@ -24,7 +24,7 @@ fn records_in_use_can_be_backed_up_and_served_from_the_backup() {
     let again = complaint(&database(&server, &["backup", "--to", "copy.db"]));
     assert!(again.contains("copy.db"), "an existing file is not written over: {again}");
     let path = server.folder.path().join("copy.db");
-    let restored = Server::start(&["--records", path.to_str().unwrap()]);
+    let restored = Server::start(&["--database", path.to_str().unwrap()]);
     assert_eq!(restored.get("/readyz").status, 200);
 }
 
@@ -34,8 +34,8 @@ fn records_move_from_sqlite_to_postgres() {
     let postgres = Postgres::start();
     assert!(said(&database(&server, &["copy", "--to", &postgres.url()])).starts_with("copied "));
     let again = complaint(&database(&server, &["copy", "--to", &postgres.url()]));
-    assert!(again.contains("could not copy"), "a database that holds records is not written over: {again}");
-    let moved = Server::start(&["--records", &postgres.url()]);
+    assert!(again.contains("could not copy"), "a database that holds something is not written over: {again}");
+    let moved = Server::start(&["--database", &postgres.url()]);
     assert_eq!(moved.get("/readyz").status, 200);
 }
 
@@ -43,6 +43,6 @@ fn records_move_from_sqlite_to_postgres() {
 fn records_that_are_not_there_are_not_made_by_looking_after_them() {
     let server = Server::start(&["--demo"]);
     let text = complaint(&database(&server, &["backup", "--to", "copy.db"]));
-    assert!(text.starts_with("hob: there are no records at hob-data/hob.db: "), "{text}");
+    assert!(text.starts_with("hob: there is no database at hob-data/hob.db: "), "{text}");
     assert!(!server.folder.path().join("hob-data").exists());
 }

@@ -13,10 +13,14 @@ fn said(output: &Output) -> String {
 #[test]
 fn servers_that_are_well_are_described() {
     let (redis, postgres) = (RedisServer::start(), Postgres::start());
-    let mut server = Server::start(&["--hot", &redis.url(), "--records", &postgres.url()]);
+    let mut server = Server::start(&["--redis", &redis.url(), "--database", &postgres.url()]);
     server.terminate();
-    let output =
-        hob().arg("doctor").env("HOB_HOT", redis.url()).env("HOB_RECORDS", postgres.url()).output().unwrap();
+    let output = hob()
+        .arg("doctor")
+        .env("HOB_REDIS_URL", redis.url())
+        .env("HOB_DATABASE_URL", postgres.url())
+        .output()
+        .unwrap();
     let text = said(&output);
     for part in ["is Redis 7.", "is PostgreSQL 1", "answers in", "clock and ours are", "MiB", "0 events wait"]
     {
@@ -35,7 +39,7 @@ fn a_store_that_evicts_is_advised_against() {
         redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut connection).unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
-    let output = hob().current_dir(&folder).arg("doctor").env("HOB_HOT", redis.url()).output().unwrap();
+    let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", redis.url()).output().unwrap();
     assert!(said(&output).contains("evicts keys (allkeys-lru)"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(3));
 }
@@ -46,7 +50,7 @@ fn a_store_that_is_away_is_wrong() {
     let url = redis.url();
     drop(redis);
     let folder = tempfile::tempdir().unwrap();
-    let output = hob().current_dir(&folder).arg("doctor").env("HOB_HOT", &url).output().unwrap();
+    let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", &url).output().unwrap();
     assert!(said(&output).contains("wrong   the store"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(4));
 }

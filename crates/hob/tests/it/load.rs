@@ -168,7 +168,7 @@ mod slow {
 
         fn node(&self) -> Server {
             let (store, database) = (self.redis.url(), self.postgres.url());
-            Server::start(&["--hot", &store, "--records", &database, "--only", "load"])
+            Server::start(&["--redis", &store, "--database", &database, "--only", "load"])
         }
 
         /// Asks any node.

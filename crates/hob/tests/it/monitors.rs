@@ -34,7 +34,11 @@ impl Desk {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let command = &mut hob();
-        command.current_dir(&self.folder).env("HOB_RECORDS", &self.database).arg("uptime").args(arguments);
+        command
+            .current_dir(&self.folder)
+            .env("HOB_DATABASE_URL", &self.database)
+            .arg("uptime")
+            .args(arguments);
         command.output().unwrap()
     }
 
@@ -133,7 +137,7 @@ async fn the_list_shows_how_monitors_are() {
     let store = format!("127.0.0.1:{}", server.store_port.expect("a store"));
     let list = |admin: &str| {
         let command = &mut hob();
-        command.current_dir(&desk.folder).args(["uptime", "list"]).env("HOB_RECORDS", &database);
+        command.current_dir(&desk.folder).args(["uptime", "list"]).env("HOB_DATABASE_URL", &database);
         command.env("HOB_STORE_LISTEN", &store).env("HOB_ADMIN_TOKEN", admin).output().unwrap()
     };
     let shows = async |state: &str, code: i32| {
@@ -214,7 +218,7 @@ mod slow {
         let url = target.start();
         Desk::new(&postgres.url()).apply(&file(MONITORS, &url), &[]);
         let start =
-            || Server::start(&["--hot", &redis.url(), "--records", &postgres.url(), "--only", "uptime"]);
+            || Server::start(&["--redis", &redis.url(), "--database", &postgres.url(), "--only", "uptime"]);
         let mut nodes: Vec<Server> = (0..3).map(|_| start()).collect();
         let up = MONITORS as u64;
         wait_for("all to be up", PATIENCE, async || count(&nodes, "up") == Some(up)).await;

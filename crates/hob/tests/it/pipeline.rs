@@ -234,7 +234,7 @@ mod slow {
         let mut kills = 0_u64;
         loop {
             let mut child = desk.run();
-            // Sometimes early, while it opens its records; sometimes in the middle of its work.
+            // Sometimes early, while it opens its database; sometimes in the middle of its work.
             let life = Duration::from_millis(150 + kills * 619 % 2_500);
             let waited = tokio::time::timeout(life, async {
                 while child.try_wait().expect("a child").is_none() {

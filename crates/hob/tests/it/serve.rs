@@ -69,7 +69,7 @@ fn a_stop_is_clean() {
 #[tokio::test]
 async fn readiness_follows_the_store_and_liveness_does_not() {
     let redis = RedisServer::start();
-    let server = Server::start(&["--hot", &redis.url()]);
+    let server = Server::start(&["--redis", &redis.url()]);
     server.wait_for_status("/readyz", 200).await;
     assert!(server.store_port.is_none(), "no embedded store beside a Redis");
     redis.kill();
@@ -85,9 +85,9 @@ async fn readiness_follows_the_store_and_liveness_does_not() {
 #[tokio::test]
 async fn readiness_follows_the_database() {
     let postgres = Postgres::start();
-    let server = Server::start(&["--records", &postgres.url()]);
+    let server = Server::start(&["--database", &postgres.url()]);
     server.wait_for_status("/readyz", 200).await;
-    assert!(!server.get("/").body.contains("records do not answer"));
+    assert!(!server.get("/").body.contains("database does not answer"));
     postgres.stop();
     server.wait_for_status("/readyz", 503).await;
     assert_eq!(server.get("/healthz").status, 200);
@@ -98,12 +98,12 @@ async fn readiness_follows_the_database() {
 #[test]
 fn a_node_with_another_database_refuses_to_share_the_store() {
     let redis = RedisServer::start();
-    let first = Server::start(&["--hot", &redis.url()]);
+    let first = Server::start(&["--redis", &redis.url()]);
     assert_eq!(first.get("/healthz").status, 200);
     let elsewhere = tempfile::tempdir().unwrap();
     let mut other = hob();
     other.current_dir(&elsewhere).env("HOB_LOG", "error");
-    let other = other.args(["serve", "--listen", "127.0.0.1:0", "--hot", &redis.url()]).output().unwrap();
+    let other = other.args(["serve", "--listen", "127.0.0.1:0", "--redis", &redis.url()]).output().unwrap();
     let text = complaint(&other);
     assert!(text.starts_with("hob: this store belongs to another database"), "{text}");
 }
@@ -204,9 +204,9 @@ fn what_cannot_be_served_is_said_in_one_line() {
     assert!(run(&["--listen", "0.0.0.0:0"]).contains("set HOB_ADMIN_TOKEN"));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
-    let text = run(&["--listen", "127.0.0.1:0", "--hot", "http://:secret@nowhere"]);
+    let text = run(&["--listen", "127.0.0.1:0", "--redis", "http://:secret@nowhere"]);
     assert!(text.starts_with("hob: the address of the store: ") && !text.contains("secret"), "{text}");
-    let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--records"];
+    let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--database"];
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
     assert!(text.starts_with("hob: could not open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");

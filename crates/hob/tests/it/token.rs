@@ -53,5 +53,5 @@ fn a_wrong_wish_is_refused() {
     }
     let nowhere = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&nowhere).args(["token", "list"]).output().unwrap();
-    assert!(complaint(&output).starts_with("hob: there are no records at "), "nothing is made by looking");
+    assert!(complaint(&output).starts_with("hob: there is no database at "), "nothing is made by looking");
 }

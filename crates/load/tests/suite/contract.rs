@@ -1,4 +1,4 @@
-//! The contract L1–L11, in every house.
+//! The contract L1–L11, on every store.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

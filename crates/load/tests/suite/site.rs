@@ -1,4 +1,4 @@
-//! A house with load tests in it, and a plan for a site on loopback.
+//! A node that runs load tests, and a plan for a site on loopback.
 
 use hob_load::plan::Written;
 use hob_load::{Accepted, Config, Load, MIGRATIONS, PlanId, Run, State, TestId, Wish};

@@ -148,7 +148,7 @@ impl Drop for Mortal {
     }
 }
 
-/// One of several that share a store and records.
+/// One of several that share a store and a database.
 pub(crate) struct Node {
     pub(crate) context: ServiceContext,
     pub(crate) pipelines: Pipelines,

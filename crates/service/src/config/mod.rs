@@ -70,7 +70,7 @@ impl Field {
 }
 
 /// Declares a section of `hob.toml`: a struct with a default for each field. The comments become the example file
-/// and the answers of `hob config show`. A field may name its environment variable: `pub url: String = … => "HOB_HOT"`.
+/// and the answers of `hob config show`. A field may name its environment variable: `pub url: String = … => "HOB_REDIS_URL"`.
 ///
 /// ```
 /// hob_service::section! {

@@ -1,4 +1,4 @@
-//! A schedule over a house, with a clock that the test drives.
+//! A schedule with a clock that the test drives.
 
 use std::collections::HashMap;
 use std::time::Duration;

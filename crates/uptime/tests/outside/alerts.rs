@@ -33,7 +33,7 @@ pub(crate) const NEEDS: Needs = Needs {
 /// Never to be seen anywhere but by the one whom it is for.
 const SECRET: &str = "s3cret-that-nobody-sees";
 
-/// A house with secrets, and a configuration that does not keep a test waiting.
+/// A context with secrets, and a configuration that does not keep a test waiting.
 struct Office {
     context: ServiceContext,
     config: Config,

@@ -2,7 +2,7 @@
 //!
 //! What the database said of a token or a session is remembered for a few seconds, so that a busy client costs no query
 //! per request; a revocation is heeded at once by the node that made it, and within that time by the others. While the
-//! records are away, those who were known a moment ago are still let in: what lives in the store goes on.
+//! database is away, those who were known a moment ago are still let in: what lives in the store goes on.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

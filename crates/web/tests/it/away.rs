@@ -11,7 +11,7 @@ use crate::door::{ADMIN, Locked, NEEDS, token};
 
 const GNOMES: &str = "/api/v1/garden/gnomes";
 
-/// A house whose records give up as soon as a service's do.
+/// A context whose database gives up as soon as a service's does.
 async fn impatient(context: &TestContext) -> ServiceContext {
     let address = context.test_database().url().parse().unwrap();
     let options = Options {

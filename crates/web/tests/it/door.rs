@@ -1,4 +1,4 @@
-//! A locked house: apps with an admin token, and callers of every kind.
+//! Apps with an admin token, and callers of every kind.
 
 use hob_database::UnixMs;
 use hob_service::config::Replace;

@@ -1,4 +1,4 @@
-//! The web, seen from outside: over the wire, in a real house.
+//! The web, seen from outside: over the wire, with a real store and database.
 
 mod access;
 mod away;

@@ -50,7 +50,7 @@ impl World {
     fn node(&self) -> Server {
         let config = self.folder.path().join("hob.toml").display().to_string();
         let (store, database) = (self.redis.url(), self.postgres.url());
-        let place = ["--only", "chat", "--hot", &store, "--records", &database];
+        let place = ["--only", "chat", "--redis", &store, "--database", &database];
         Server::start_with(&place, &[("HOB_CONFIG", &config), ("HOB_LOG", "error")])
     }
 
