@@ -5,6 +5,7 @@ mod clients;
 mod setup;
 mod step;
 mod test;
+mod tidy;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -30,12 +31,15 @@ enum Chore {
     Test(test::Options),
     /// Only install what the tests need
     Setup,
+    /// Check the edges between crates, the length of files, keys, contract ids and links
+    Tidy,
 }
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Test(options) => test::run(&options),
         Chore::Setup => setup::run(setup::Extent::Whole).map(drop),
+        Chore::Tidy => tidy::run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

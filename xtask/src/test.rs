@@ -1,11 +1,11 @@
-//! `cargo xtask test`: set-up, format, lints, tests, doc tests.
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, setup, step, workspace};
+use crate::{cargo, setup, step, tidy, workspace};
 
 /// What marks the suites that `--quick` leaves out: the names of modules, which both `cargo nextest` and
 /// `cargo test` find in a test's path.
@@ -29,6 +29,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let clients = setup::run(extent)?;
     let whole = options.filters.is_empty();
     if whole {
+        tidy::run().context("tidy")?;
         step::run("format", cargo().args(["fmt", "--all", "--check"]))?;
         step::run("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     }

@@ -1,0 +1,159 @@
+//! Channels over the API and the console, and what is never shown of them.
+
+use super::*;
+
+async fn app(office: &Office) -> TestApp {
+    TestApp::start(&office.context, office.alerts().routes()).await
+}
+
+#[tokio::test]
+async fn channels_are_added_changed_and_removed() {
+    let office = Office::new(TestDatabase::sqlite()).await;
+    let app = app(&office).await;
+    let path = "/api/v1/uptime/channels";
+    let added =
+        app.post(path, &json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"})).await;
+    assert_eq!(added.status, 201);
+    let added: Value = serde_json::from_slice(&added.body).unwrap();
+    let own = format!("{path}/{}", added["id"].as_str().unwrap());
+
+    let taken = json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"});
+    let taken = app.post(path, &taken).await;
+    assert_eq!(taken.status, 409);
+    let wrong = app.post(path, &json!({"name": "", "kind": "email", "to": ["nobody"]})).await;
+    assert_eq!(wrong.status, 422);
+    let wrong: Value = serde_json::from_slice(&wrong.body).unwrap();
+    assert_eq!((&wrong["errors"][0]["field"], &wrong["errors"][1]["field"]), (&json!("name"), &json!("to")));
+
+    let changed = app.patch(&own, &json!({"url": "https://example.com/b"})).await;
+    let changed: Value = serde_json::from_slice(&changed.body).unwrap();
+    assert_eq!((&changed["name"], &changed["url"]), (&json!("Ops"), &json!("https://example.com/b")));
+    assert_eq!(app.patch(&own, &json!({"kind": "email"})).await.status, 422);
+    assert_eq!(serde_json::from_slice::<Value>(&app.get(&own).await.body).unwrap(), changed);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&app.get(path).await.body).unwrap(),
+        json!({"items": [changed], "next": null})
+    );
+
+    assert_eq!(app.delete(&own).await.status, 204);
+    assert_eq!(app.delete(&own).await.status, 404);
+    assert_eq!(app.get(&own).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_test_is_sent_at_once_and_only_once() {
+    let office = Office::new(TestDatabase::sqlite()).await;
+    let target = Target::saying(|_| answer(418, "", "")).await;
+    let id = office.webhook("Ops", &target).await;
+    let app = app(&office).await;
+    office.start();
+    let tested = app.post(&format!("/api/v1/uptime/channels/{id}/test"), &json!({})).await;
+    let tested: Value = serde_json::from_slice(&tested.body).unwrap();
+    assert_eq!((&tested["delivered"], &tested["message"]), (&json!(false), &json!("status 418")));
+    assert_eq!(
+        body(&target.heard()[0]).split_once("\"text\"").map(|(begin, _)| begin.contains("\"kind\":\"test\"")),
+        Some(true)
+    );
+    let list = app.get(&format!("/api/v1/uptime/channels/{id}/deliveries")).await;
+    let list: Value = serde_json::from_slice(&list.body).unwrap();
+    assert_eq!(
+        (&list["items"][0]["state"], &list["items"][0]["attempts"][0]["number"]),
+        (&json!("failed"), &json!(1))
+    );
+    assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
+    assert_eq!(target.visits(), 1);
+}
+
+#[tokio::test]
+async fn a_channel_can_be_added_and_tried_from_the_console() {
+    let office = Office::new(TestDatabase::sqlite()).await;
+    let target = Target::saying(|_| answer(200, "", "")).await;
+    let app = app(&office).await;
+    let empty = app.get("/uptime/channels").await;
+    assert!(String::from_utf8_lossy(&empty.body).contains("No channels yet"));
+    let fields =
+        [("name", "Ops <b>"), ("kind", "webhook"), ("url", &target.url("/hook")), ("secret", ""), ("to", "")];
+    let added = app.submit("/uptime/channels", &fields).await;
+    assert_eq!(added.status, 303);
+    let own = added.headers["location"].to_str().unwrap().to_owned();
+    assert_eq!(app.submit(&format!("{own}/test"), &[]).await.status, 303);
+    let page = app.get(&own).await;
+    let page = String::from_utf8_lossy(&page.body);
+    assert!(page.contains("delivered") && page.contains("status 200") && page.contains("unsigned"), "{page}");
+    assert!(!page.contains("Ops <b>"), "{page}");
+    assert_eq!(app.submit(&format!("{own}/delete"), &[]).await.status, 303);
+    assert_eq!(app.get(&own).await.status, 404);
+    let refused = app.submit("/uptime/channels", &[("name", "a"), ("kind", "email")]).await;
+    assert_eq!(refused.status, 422);
+}
+
+/// What was written to the log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let target = Target::saying(|_| answer(403, "", "")).await;
+    office.keep("slack_url", &target.url(&format!("/{SECRET}")));
+    office.keep("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
+    office.webhook("Hook", &target).await;
+    // Kept as they are saved, and changed afterwards: a channel is not saved whose secret cannot be used.
+    for secret in ["slack_url", "nowhere", "no_url", "no_file", "elsewhere"] {
+        if secret != "slack_url" && secret != "nowhere" {
+            office.keep(secret, &target.url("/"));
+        }
+        office.channel(json!({"name": secret, "kind": "slack", "secret": secret})).await;
+    }
+    office.keep("no_url", SECRET);
+    office.keep("elsewhere", &format!("http://127.0.0.2/{SECRET}"));
+    std::fs::remove_file(office.folder.path().join("no_file")).unwrap();
+    let app = app(&office).await;
+    let mut seen = format!("{:?}", office.alerts());
+    let list = app.get("/api/v1/uptime/channels").await;
+    seen.push_str(&String::from_utf8_lossy(&list.body));
+    let list: Value = serde_json::from_slice(&list.body).unwrap();
+    for channel in list["items"].as_array().unwrap() {
+        let own = format!("/api/v1/uptime/channels/{}", channel["id"].as_str().unwrap());
+        for answer in
+            [app.post(&format!("{own}/test"), &json!({})).await, app.get(&format!("{own}/deliveries")).await]
+        {
+            assert_eq!(answer.status, 200);
+            seen.push_str(&String::from_utf8_lossy(&answer.body));
+        }
+    }
+    for said in ["status 403", "is not a URL", "cannot be read", "is not in `hosts`"] {
+        assert!(seen.contains(said), "{said}: {seen}");
+    }
+    seen.push_str(&String::from_utf8_lossy(&log.0.lock().unwrap()));
+    assert!(!seen.contains(SECRET), "{seen}");
+}
+
+#[tokio::test]
+async fn a_slow_answer_is_an_attempt_that_failed() {
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    office.config.alert_timeout = Period::from_millis(200);
+    let hole = black_hole().await;
+    let id = office.webhook("Hole", &hole).await;
+    let begun = std::time::Instant::now();
+    let attempt = office.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
+    assert_eq!(attempt.message, "timeout: there was no answer after 200ms");
+    assert!(begun.elapsed() < LIMIT + Duration::from_millis(200));
+}

@@ -1,0 +1,242 @@
+//! `cargo xtask tidy`: what the architecture and the documentation promise of the source tree, checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use regex::Regex;
+
+use crate::workspace;
+
+/// The crates of Hob, each with those that it may depend on. Tests may use more: see [`TEST_CRATES`].
+const EDGES: &[(&str, &[&str])] = &[
+    ("engine", &[]),
+    ("schema", &[]),
+    ("schema-macros", &["schema"]),
+    ("expression", &[]),
+    ("document", &[]),
+    ("store", &["engine", "schema", "schema-macros"]),
+    ("database", &["store"]),
+    ("service", &["database", "schema", "schema-macros", "store"]),
+    ("web", &["database", "schema", "service", "store"]),
+    ("gateway", SERVICE),
+    ("uptime", SERVICE),
+    ("chat", SERVICE),
+    ("load", SERVICE),
+    ("pipeline", SERVICE),
+];
+
+/// What a service may know. Never another service.
+const SERVICE: &[&str] =
+    &["database", "document", "engine", "expression", "schema", "schema-macros", "service", "store", "web"];
+
+/// What only tests may use. They, the binary and the benchmarks may depend on everything.
+const TEST_CRATES: &[&str] = &["testkit"];
+
+/// The longest source file.
+const MAX_LINES: usize = 500;
+
+/// Dependencies that are used without being named in the source.
+const USED_UNNAMED: &[(&str, &str)] = &[("schema", "rustls"), ("testkit", "rustls")];
+
+pub(crate) fn run() -> Result<()> {
+    let tree = Tree::read()?;
+    let mut wrong = Vec::new();
+    tree.check_edges(&mut wrong)?;
+    tree.check_dependencies_are_used(&mut wrong)?;
+    tree.check_lengths(&mut wrong);
+    tree.check_keys(&mut wrong)?;
+    tree.check_contract_ids(&mut wrong)?;
+    tree.check_links(&mut wrong)?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    for line in &wrong {
+        eprintln!("tidy: {line}");
+    }
+    bail!("{} findings", wrong.len())
+}
+
+/// The files of the project, by their paths from its root.
+struct Tree(BTreeMap<String, String>);
+
+impl Tree {
+    /// What git knows, or would know: new files count, ignored ones do not.
+    fn read() -> Result<Self> {
+        let mut git = Command::new("git");
+        git.current_dir(workspace()).args(["ls-files", "-co", "--exclude-standard"]);
+        let listed = git.output().context("cannot run git")?;
+        let mut files = BTreeMap::new();
+        for path in String::from_utf8_lossy(&listed.stdout).lines() {
+            // Pictures and fonts are not text.
+            if let Ok(text) = fs::read_to_string(workspace().join(path)) {
+                files.insert(path.to_owned(), text);
+            }
+        }
+        Ok(Self(files))
+    }
+
+    fn with_ending<'a>(&'a self, ending: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.iter().filter(move |(path, _)| path.ends_with(ending)).map(|(path, text)| (&**path, &**text))
+    }
+
+    /// The manifests of the crates, by name.
+    fn manifests(&self) -> Result<BTreeMap<&str, toml::Table>> {
+        let manifests = self.with_ending("/Cargo.toml").filter_map(|(path, text)| {
+            let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+            if name.contains('/') {
+                return None;
+            }
+            Some(text.parse().with_context(|| path.to_owned()).map(|table| (name, table)))
+        });
+        manifests.collect()
+    }
+
+    /// A crate knows only those below it.
+    fn check_edges(&self, wrong: &mut Vec<String>) -> Result<()> {
+        for (name, manifest) in self.manifests()? {
+            if TEST_CRATES.contains(&name) || name == "hob" {
+                continue;
+            }
+            let Some((_, allowed)) = EDGES.iter().find(|(known, _)| *known == name) else {
+                wrong.push(format!("crates/{name} is not in the table of edges of xtask/src/tidy.rs"));
+                continue;
+            };
+            for dependency in names(&manifest, "dependencies") {
+                let Some(ours) = dependency.strip_prefix("hob-") else { continue };
+                if !allowed.contains(&ours) {
+                    wrong.push(format!("crates/{name} must not depend on {ours}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_dependencies_are_used(&self, wrong: &mut Vec<String>) -> Result<()> {
+        for (name, manifest) in self.manifests()? {
+            let folder = format!("crates/{name}/");
+            let sources: Vec<&str> = self
+                .with_ending(".rs")
+                .filter(|(path, _)| path.starts_with(&folder))
+                .map(|(_, text)| text)
+                .collect();
+            for kind in ["dependencies", "dev-dependencies"] {
+                for dependency in names(&manifest, kind) {
+                    let named = Regex::new(&format!(r"\b{}\b", dependency.replace('-', "_")))?;
+                    let unnamed = USED_UNNAMED.contains(&(name, &dependency));
+                    if !unnamed && !sources.iter().any(|text| named.is_match(text)) {
+                        wrong.push(format!("crates/{name} does not use {dependency} of its {kind}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_lengths(&self, wrong: &mut Vec<String>) {
+        for (path, text) in self.with_ending(".rs") {
+            let lines = text.lines().count();
+            if lines > MAX_LINES {
+                wrong.push(format!("{path} has {lines} lines, more than {MAX_LINES}"));
+            }
+        }
+    }
+
+    /// Keys come from the schemas. A text with a placeholder that begins like a declared key is one built by hand.
+    fn check_keys(&self, wrong: &mut Vec<String>) -> Result<()> {
+        let pattern = Regex::new(r#"(?m)^pattern\s*=\s*"([a-z_]+:)"#)?;
+        let schemas =
+            self.0.iter().filter(|(path, _)| path.starts_with("schemas/") && path.ends_with(".toml"));
+        let beginnings: BTreeSet<String> = schemas
+            .flat_map(|(_, text)| {
+                pattern.captures_iter(text).map(|found| regex::escape(&found[1])).collect::<Vec<_>>()
+            })
+            .collect();
+        let built = Regex::new(&format!(
+            r#"format!\(\s*"(?:ha:|courtlistener:)?(?:{})[^"]*\{{"#,
+            beginnings.into_iter().collect::<Vec<_>>().join("|")
+        ))?;
+        for (path, text) in self.with_ending(".rs").filter(|(path, _)| is_product(path)) {
+            for found in built.find_iter(text) {
+                wrong.push(format!(
+                    "{}: a key is built by hand: {}",
+                    place(path, text, found.start()),
+                    found.as_str()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every id of the contract that is mentioned is explained in docs/contract.md.
+    fn check_contract_ids(&self, wrong: &mut Vec<String>) -> Result<()> {
+        const PAGE: &str = "docs/contract.md";
+        let explained = Regex::new(r"(?m)^\| ([GUCLP]\d{1,2}) \|")?;
+        let page = self.0.get(PAGE).with_context(|| format!("{PAGE} is missing"))?;
+        let explained: BTreeSet<&str> =
+            explained.captures_iter(page).filter_map(|found| Some(found.get(1)?.as_str())).collect();
+        let mentioned = Regex::new(r"\b[GUCLP]\d{1,2}\b")?;
+        for (path, text) in &self.0 {
+            let documents = path.starts_with("crates/schema/tests/data");
+            let prose = [".rs", ".lua", ".toml", ".md"].iter().any(|ending| path.ends_with(ending));
+            if documents || !prose {
+                continue;
+            }
+            // In source code only comments speak of the contract: elsewhere a letter and a number may mean anything.
+            for (number, line) in text.lines().enumerate() {
+                let comment = !path.ends_with(".rs") || line.trim_start().starts_with("//");
+                for found in mentioned.find_iter(line).filter(|_| comment) {
+                    if !explained.contains(found.as_str()) {
+                        wrong.push(format!(
+                            "{path}:{}: {} is not explained in {PAGE}",
+                            number + 1,
+                            found.as_str()
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Links between pages lead somewhere.
+    fn check_links(&self, wrong: &mut Vec<String>) -> Result<()> {
+        let link = Regex::new(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")?;
+        for (path, text) in self.with_ending(".md") {
+            for found in link.captures_iter(text) {
+                let target = &found[1];
+                if target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+                if !workspace().join(folder).join(target).exists() {
+                    let at = found.get(0).map_or(0, |found| found.start());
+                    wrong.push(format!("{}: the link to {target} leads nowhere", place(path, text, at)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file is part of the product, not of its tests.
+fn is_product(path: &str) -> bool {
+    path.starts_with("crates/")
+        && path.contains("/src/")
+        && !path.contains("tests")
+        && !path.contains("testkit")
+}
+
+fn names(manifest: &toml::Table, kind: &str) -> Vec<String> {
+    manifest
+        .get(kind)
+        .and_then(toml::Value::as_table)
+        .map(|table| table.keys().cloned().collect())
+        .unwrap_or_default()
+}
+
+fn place(path: &str, text: &str, at: usize) -> String {
+    format!("{path}:{}", text[..at].lines().count().max(1))
+}
