@@ -220,7 +220,7 @@ fn prelude(
         };
         Ok((0..).map_while(|level| lua.inspect_stack(level, line)).find_map(|line| line))
     })?;
-    let loader = lua.load(include_str!("prelude.lua")).set_name("=prelude");
+    let loader = lua.load(include_str!("script/prelude.lua")).set_name("=prelude");
     loader.call((call, pcall, text, go_on, log, sha1hex, line))
 }
 

@@ -375,10 +375,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) store_listen: Option<SocketAddr>,
 
-    /// Where the store lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
+    /// The Redis to use: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
     /// (also HOB_REDIS_URL, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
     #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
+    pub(crate) redis: Option<String>,
 
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
@@ -462,5 +462,5 @@ pub(crate) struct LoadTargets {
 }
 
 fn service_names() -> PossibleValuesParser {
-    services::ALL.iter().map(|service| service.name()).into()
+    services::ALL.iter().map(hob_web::Registration::name).into()
 }

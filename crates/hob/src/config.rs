@@ -24,7 +24,7 @@ const DEFAULT_FILE: &str = "hob.toml";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) node: NodeConfig,
-    pub(crate) store: RedisConfig,
+    pub(crate) redis: RedisConfig,
     pub(crate) database: DatabaseConfig,
     pub(crate) server: hob_web::Config,
     pub(crate) secrets: SecretsConfig,
@@ -34,13 +34,13 @@ impl Config {
     fn from_layers(layers: &Layers) -> Result<Self, BadConfig> {
         let config = Self {
             node: layers.section()?,
-            store: layers.section()?,
+            redis: layers.section()?,
             database: layers.section()?,
             server: layers.section()?,
             secrets: layers.section()?,
         };
-        let names: Vec<&str> = services::ALL.iter().map(Registration::name).collect();
-        config.secrets.check_systems(&names)?;
+        let with_secrets = services::ALL.iter().filter(|service| service.uses_secrets);
+        config.secrets.check_systems(&with_secrets.map(Registration::name).collect::<Vec<_>>())?;
         Ok(config)
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         let test = "config::tests::mutated_configurations_are_read_within_limits";
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hob.toml");
-        let example = include_str!("../../../../hob.example.toml");
+        let example = include_str!("../../../hob.example.toml");
         hob_testkit::fuzz(test, &[FILE, example], |text| {
             std::fs::write(&path, text).unwrap();
             drop(load(Some(&path)));

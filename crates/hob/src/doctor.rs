@@ -82,7 +82,7 @@ fn look_at_process(report: &mut Report) {
 }
 
 async fn look_at_store(report: &mut Report, config: &Config) {
-    let address = match config.store.address() {
+    let address = match config.redis.address() {
         Ok(address) => address,
         Err(error) => return report.wrong("the store", &format!("{error:#}")),
     };

@@ -38,7 +38,7 @@ impl Foundation {
     ) -> Result<Foundation> {
         // Before anything is made: a server that nobody may reach does not leave a database behind.
         config.server.admin()?;
-        let address = config.store.address()?;
+        let address = config.redis.address()?;
         let node = config.node.name()?;
         let embedded = match address {
             Address::Embedded => Some(EmbeddedStore::open(config, stage).await?),
@@ -79,7 +79,7 @@ impl EmbeddedStore {
         const MIB: usize = 1024 * 1024;
         // Whoever may not use the API may not go round it either.
         let password = config.server.admin()?;
-        let config = &config.store;
+        let config = &config.redis;
         let engine = Engine::new(hob_engine::Config {
             max_memory_bytes: config.store_memory_mib as usize * MIB,
             password: password.map(|password| password.reveal().to_owned()),

@@ -53,7 +53,7 @@ impl Place {
         foundation: &Foundation,
         services: Vec<(&'static str, String)>,
     ) -> Place {
-        let address = config.store.address().map(|address| address.to_string());
+        let address = config.redis.address().map(|address| address.to_string());
         Place {
             listen: config.server.listen,
             scheme: if config.server.tls_certificate.is_some() { "https" } else { "http" },
@@ -104,8 +104,8 @@ async fn readyz(State(parts): State<Parts>) -> Response {
 
 async fn metrics_page(State(parts): State<Parts>) -> Response {
     if let Some(engine) = &parts.engine {
-        metrics::gauge!("hob_store_memory_bytes").set(engine.memory() as f64);
-        metrics::gauge!("hob_store_keys").set(engine.len() as f64);
+        metrics::gauge!("hob_engine_memory_bytes").set(engine.memory() as f64);
+        metrics::gauge!("hob_engine_keys").set(engine.len() as f64);
     }
     metrics::counter!("hob_log_dropped_lines_total").absolute(crate::log::dropped_lines());
     let text = parts.metrics.render();

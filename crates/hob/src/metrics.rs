@@ -12,14 +12,17 @@ const OWN: &[Metric] = &[
         "hob_log_dropped_lines_total",
         "Log lines dropped because standard error was not read in time.",
     ),
-    Metric::gauge("hob_store_memory_bytes", "What the embedded store holds."),
-    Metric::gauge("hob_store_keys", "Keys in the embedded store."),
-    Metric::summary("hob_hot_operation_seconds", "Time that store took to answer, by kind of operation."),
-    Metric::counter("hob_hot_operation_errors_total", "Operations that store did not answer."),
-    Metric::counter("hob_hot_connection_attempts_total", "Attempts to connect to the store."),
-    Metric::counter("hob_hot_connection_failures_total", "Attempts to connect to the store that failed."),
-    Metric::gauge("hob_hot_links", "Connections to the store that there should be."),
-    Metric::gauge("hob_hot_links_up", "Connections to the store that there are."),
+    Metric::gauge("hob_engine_memory_bytes", "What the embedded store holds."),
+    Metric::gauge("hob_engine_keys", "Keys in the embedded store."),
+    Metric::summary(
+        "hob_store_operation_seconds",
+        "Time that the store took to answer, by kind of operation.",
+    ),
+    Metric::counter("hob_store_operation_errors_total", "Operations that the store did not answer."),
+    Metric::counter("hob_store_connection_attempts_total", "Attempts to connect to the store."),
+    Metric::counter("hob_store_connection_failures_total", "Attempts to connect to the store that failed."),
+    Metric::gauge("hob_store_connections", "Connections to the store that there should be."),
+    Metric::gauge("hob_store_connections_up", "Connections to the store that there are."),
 ];
 
 fn all() -> impl Iterator<Item = &'static Metric> {

@@ -121,16 +121,14 @@ impl Overrides {
     fn apply(&self, mut config: Config) -> Config {
         let options = &self.options;
         config.server.listen = self.listen;
-        config.store.store_listen = options.store_listen.unwrap_or(config.store.store_listen);
-        config.store.store_memory_mib = options.store_memory_mib.unwrap_or(config.store.store_memory_mib);
-        if let Some(url) = &options.store {
-            config.store.url = Some(url.clone().into());
+        config.redis.store_listen = options.store_listen.unwrap_or(config.redis.store_listen);
+        config.redis.store_memory_mib = options.store_memory_mib.unwrap_or(config.redis.store_memory_mib);
+        if let Some(url) = &options.redis {
+            config.redis.url = Some(url.clone().into());
         }
         config.database = options.database.over(config.database);
-        if let Some(folder) = &self.demo_folder {
-            if options.database.address.is_none() {
-                config.database.url = folder.join("hob.db").display().to_string().into();
-            }
+        if let (Some(folder), None) = (&self.demo_folder, &options.database.address) {
+            config.database.url = folder.join("hob.db").display().to_string().into();
         }
         config
     }

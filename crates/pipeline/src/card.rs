@@ -6,7 +6,7 @@ use hob_web::{Card, Figure, Service as _, Trouble};
 
 use crate::error::Result;
 use crate::pages::{PICTURE, POINTS, SHOWN, STEP, href, ms, ms_of, picture_of};
-use crate::pipelines::Pipelines;
+use crate::pipeline::Pipelines;
 use crate::run::RunState;
 
 pub(crate) async fn card(pipelines: &Pipelines) -> Card {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hob_database::PageRequest;
 
 use crate::error::{Error, Result};
-use crate::pipelines::Pipelines;
+use crate::pipeline::Pipelines;
 use crate::standin::{Fault, Offer, StandIn};
 
 /// Starts the stand-in on loopback, and a run against it.

@@ -14,7 +14,7 @@ use crate::definition::Plan;
 use crate::error::Result;
 use crate::fetch::Failure;
 use crate::item::{self, Claim, Finished, Item, Outcome};
-use crate::pipelines::Shared;
+use crate::pipeline::Shared;
 use crate::run::{self, Run, RunId, RunState, SEEDED};
 use crate::seed;
 use crate::sink::{self, Sinks};

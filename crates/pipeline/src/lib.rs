@@ -20,7 +20,7 @@ pub mod keys;
 mod metrics;
 mod pages;
 mod permit;
-mod pipelines;
+mod pipeline;
 pub mod quota;
 mod retry;
 mod routes;
@@ -35,7 +35,7 @@ pub use books::Books;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use item::{ItemFacts, ItemState, Progress};
-pub use pipelines::{Pipelines, StoredPlan};
+pub use pipeline::{Pipelines, StoredPlan};
 pub use retry::Class;
 pub use sink::Output;
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::error::Result;
 use crate::forecast::Forecast;
 use crate::item::{self, ItemFacts, ItemState, Progress};
-use crate::pipelines::{Pipelines, StoredPlan};
+use crate::pipeline::{Pipelines, StoredPlan};
 use crate::quota::Gauge;
 use crate::retry::Class;
 use crate::routes::run_id;

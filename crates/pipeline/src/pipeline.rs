@@ -82,6 +82,7 @@ impl Service for Pipelines {
         ("schemas/pipeline.toml", include_str!("../../../schemas/pipeline.toml"));
     const MIGRATIONS: Migrations = crate::MIGRATIONS;
     const METRICS: &'static [Metric] = metrics::METRICS;
+    const USES_SECRETS: bool = true;
 
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
         let settings = config.now();

@@ -28,12 +28,12 @@ use crate::error::{Error, Result};
 use crate::keys::{HourKey, Keys};
 use log::{Call, CallLog, Entry, Written};
 
-const QUOTA: &str = include_str!("quota.lua");
-const TURNS: &str = include_str!("turns.lua");
+const QUOTA: &str = include_str!("quota/quota.lua");
+const TURNS: &str = include_str!("quota/turns.lua");
 
-static RESERVE: Script = Script::with(&[CLOCK, MARKER, QUOTA, TURNS], include_str!("reserve.lua"));
-static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("settle.lua"));
-static LOOK: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("look.lua"));
+static RESERVE: Script = Script::with(&[CLOCK, MARKER, QUOTA, TURNS], include_str!("quota/reserve.lua"));
+static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/settle.lua"));
+static LOOK: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/look.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
 /// How long a definition is believed before the database is asked again.

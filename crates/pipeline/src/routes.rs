@@ -8,7 +8,7 @@ mod runs;
 use hob_web::{Problem, Routes};
 
 use crate::error::Error;
-use crate::pipelines::Pipelines;
+use crate::pipeline::Pipelines;
 use crate::run::RunId;
 
 pub(crate) fn routes() -> Routes<Pipelines> {

@@ -55,7 +55,7 @@ pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_stor
     }
 }
 
-/// The id of the database that store is claimed for.
+/// The id of the database that the store is claimed for.
 pub async fn holder(store: &Store, keys: &Keys) -> hob_store::Result<Option<String>> {
     store.run(cmd("GET").arg(keys.database()).clone()).await
 }

@@ -75,8 +75,8 @@ impl Meter {
         let operations = KINDS.map(|name| Operations {
             latency: Latency::default(),
             failed: AtomicU64::new(0),
-            seconds: metrics::histogram!("hob_hot_operation_seconds", "kind" => name),
-            errors: metrics::counter!("hob_hot_operation_errors_total", "kind" => name),
+            seconds: metrics::histogram!("hob_store_operation_seconds", "kind" => name),
+            errors: metrics::counter!("hob_store_operation_errors_total", "kind" => name),
         });
         Arc::new(Self {
             attempts: AtomicU64::new(0),
@@ -89,10 +89,10 @@ impl Meter {
             operations,
             peak: Peak::default(),
             exported: Exported {
-                attempts: metrics::counter!("hob_hot_connection_attempts_total"),
-                failures: metrics::counter!("hob_hot_connection_failures_total"),
-                links: metrics::gauge!("hob_hot_links"),
-                up: metrics::gauge!("hob_hot_links_up"),
+                attempts: metrics::counter!("hob_store_connection_attempts_total"),
+                failures: metrics::counter!("hob_store_connection_failures_total"),
+                links: metrics::gauge!("hob_store_connections"),
+                up: metrics::gauge!("hob_store_connections_up"),
             },
         })
     }

@@ -51,10 +51,16 @@ impl TestApp {
         config: Live<Config>,
         routes: impl FnOnce(&Web) -> Routes,
     ) -> Self {
+        let web = Web::open(context, config).unwrap_or_else(|error| panic!("{error}"));
+        let routes = routes(&web);
+        Self::over(web, routes).await
+    }
+
+    /// Serves these routes over a web that is open, but not started.
+    pub async fn over(web: Web, routes: Routes) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let web = Web::open(context, config).unwrap_or_else(|error| panic!("{error}"));
-        let app = App::new(&web, routes(&web), Stage::Real);
+        let app = App::new(&web, routes, Stage::Real);
         web.start();
         let stop = CancellationToken::new();
         let served = tokio::spawn(app.serve(listener, stop.clone()));

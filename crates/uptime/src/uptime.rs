@@ -105,6 +105,7 @@ impl Service for Uptime {
         ("schemas/uptime.toml", include_str!("../../../schemas/uptime.toml"));
     const MIGRATIONS: Migrations = crate::MIGRATIONS;
     const METRICS: &'static [Metric] = metrics::METRICS;
+    const USES_SECRETS: bool = true;
 
     /// Prepares everything, and rebuilds the store that is not there.
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {

@@ -32,6 +32,8 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
     const SCHEMA: (&'static str, &'static str);
     const MIGRATIONS: Migrations;
     const METRICS: &'static [Metric];
+    /// Whether it sends secrets of the operator to other hosts.
+    const USES_SECRETS: bool = false;
     /// The topics of the outbox that [`relay`](Self::relay) handles.
     const TOPICS: &'static [&'static str] = &[];
 
@@ -84,6 +86,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
 pub type ServiceError = Box<dyn std::error::Error + Send + Sync>;
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type Opening<'a> = Answer<'a, Result<Box<dyn AnyService>, ServiceError>>;
 
 /// A service that is not opened yet, without its type.
 #[derive(Clone, Copy)]
@@ -94,14 +97,10 @@ pub struct Registration {
     pub migrations: Migrations,
     pub metrics: &'static [Metric],
     pub topics: &'static [&'static str],
+    pub uses_secrets: bool,
     pub section: SectionKind,
-    open:
-        for<'a> fn(&'a ServiceContext, &'a AnyLive) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
-    open_demo: for<'a> fn(
-        &'a ServiceContext,
-        &'a AnyLive,
-        &'a Path,
-    ) -> Answer<'a, Result<Box<dyn AnyService>, ServiceError>>,
+    open: for<'a> fn(&'a ServiceContext, &'a AnyLive) -> Opening<'a>,
+    open_demo: for<'a> fn(&'a ServiceContext, &'a AnyLive, &'a Path) -> Opening<'a>,
 }
 
 impl Registration {
@@ -114,6 +113,7 @@ impl Registration {
             migrations: S::MIGRATIONS,
             metrics: S::METRICS,
             topics: S::TOPICS,
+            uses_secrets: S::USES_SECRETS,
             section: SectionKind::of::<S::Config>(),
             open: |context, config| Box::pin(open::<S>(context, config)),
             open_demo: |context, config, folder| Box::pin(open_demo::<S>(context, config, folder)),

@@ -43,9 +43,8 @@ async fn endpoints(window: &Client) -> Vec<String> {
 async fn start() -> (TestContext, Counting, TestApp) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap();
-    web.start();
     let counting = Counting::start_telling(&context, RULES, web.changes()).await;
-    let app = TestApp::start(&context, counting.gateway.routes()).await;
+    let app = TestApp::over(web, counting.gateway.routes()).await;
     for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
         for _ in 0..count {
             counting.request(Method::GET, path, status).await;

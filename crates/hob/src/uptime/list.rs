@@ -51,7 +51,7 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
 
 /// The states as whoever checks leaves them in the store: that of a server with its own store, or a Redis.
 async fn board(config: &Config, database: &Database) -> Result<Board> {
-    let address = match config.store.address()? {
+    let address = match config.redis.address()? {
         Address::Embedded => embedded(config)?,
         address => address,
     };
@@ -68,7 +68,7 @@ async fn board(config: &Config, database: &Database) -> Result<Board> {
 
 /// Where a server lets Redis clients into its store, with the password that it asks of them.
 fn embedded(config: &Config) -> Result<Address> {
-    let listen = config.store.store_listen;
+    let listen = config.redis.store_listen;
     let host = Host { name: listen.ip().to_string(), port: listen.port() };
     let password = config.server.admin()?.map(|password| Secret::new(password.reveal()));
     Ok(Address::Server { host, db: 0, access: Access { password, ..Access::default() } })

@@ -24,8 +24,8 @@ fn everything_is_alive_with_nothing_installed() {
     }
     let metrics = server.get("/metrics");
     assert!(metrics.head.contains("text/plain; version=0.0.4"), "{}", metrics.head);
-    assert!(metrics.body.contains("\nhob_store_keys "), "{}", metrics.body);
-    assert!(metrics.body.contains("hob_hot_"), "{}", metrics.body);
+    assert!(metrics.body.contains("\nhob_engine_keys "), "{}", metrics.body);
+    assert!(metrics.body.contains("hob_store_"), "{}", metrics.body);
     assert_eq!(server.get("/nowhere").status, 404);
 }
 
@@ -41,7 +41,7 @@ async fn promtool_finds_nothing_wrong_with_any_metric() {
         "hob_load_runs",
         "hob_pipeline_calls_total",
         "hob_http_request_seconds",
-        "hob_hot_operation_seconds",
+        "hob_store_operation_seconds",
     ];
     let text = wait_for("every system to have something to tell", LIMIT, async || {
         let text = server.get("/metrics").body;

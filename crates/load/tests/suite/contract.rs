@@ -365,7 +365,7 @@ every_service! {
         let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
         let tests = worker(context.context()).await;
         let others = [context.another_node().await, context.another_node().await];
-        let _others: Vec<_> = others.iter().map(worker).collect();
+        let _others = [worker(&others[0]).await, worker(&others[1]).await];
         let plan = add(&tests, &oracle.url(""), 60, "3s").await;
         let id = queue(&tests, plan, Wish { runners: Some(3), ..Wish::default() }).await;
         let ended = reach(&tests, &id, State::Completed).await;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::pipelines::Pipelines;
+use crate::pipeline::Pipelines;
 
 pub(super) fn routes() -> Routes<Pipelines> {
     Routes::new().api(Access::read("pipelines"), routes!(get_health))

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::definition::Plan;
 use crate::error::Error;
-use crate::pipelines::{Pipelines, StoredPlan};
+use crate::pipeline::{Pipelines, StoredPlan};
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::pipelines::Pipelines;
+use crate::pipeline::Pipelines;
 use crate::quota::{Answer, Ask, Gauge, Lesson, Limits, QuotaName};
 
 pub(super) fn routes() -> Routes<Pipelines> {

@@ -12,7 +12,7 @@ use super::run_id;
 use crate::definition::PlanName;
 use crate::forecast::{self, Forecast};
 use crate::item::{ItemFacts, ItemState};
-use crate::pipelines::Pipelines;
+use crate::pipeline::Pipelines;
 use crate::retry::Class;
 use crate::run::{Run, RunId, RunState, Wish};
 use crate::sink::Output;

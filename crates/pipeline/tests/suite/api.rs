@@ -12,8 +12,7 @@ use crate::runs::{offer, plan, state_becomes};
 use crate::support::{Node, Place, ask};
 
 async fn app(node: &Node) -> TestApp {
-    let config = hob_service::Live::fixed(hob_web::Config::default());
-    TestApp::configured(&node.context, config, |_| node.pipelines.routes()).await
+    TestApp::over(node.web.clone(), node.pipelines.routes()).await
 }
 
 /// P8: an Airflow task, or any script.

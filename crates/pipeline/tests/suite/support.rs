@@ -1,6 +1,6 @@
 //! A place to test in: a store, a database, and a clock that the test drives.
 
-use hob_web::Service as _;
+use hob_web::{Changes, Service as _, Web};
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,8 +75,9 @@ impl Place {
 
     pub(crate) async fn node_in(&self, folder: TempDir, store: Store) -> Node {
         let context = self.context(store);
-        let pipelines = start(&context, folder.path()).await;
-        Node { context, pipelines, folder }
+        let web = Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap();
+        let pipelines = start(&context, folder.path(), web.changes()).await;
+        Node { context, web, pipelines, folder }
     }
 
     /// A node with a runtime and connections of its own, which vanishes when it is dropped, as a killed process does.
@@ -90,7 +91,7 @@ impl Place {
             let database =
                 Database::open(&test_database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
             let context = ServiceContext::new(store, Layout::Plain, database, NodeName::random());
-            let _pipelines = start(&context, &folder).await;
+            let _pipelines = start(&context, &folder, &Changes::detached(&context)).await;
             std::future::pending::<()>().await;
         });
         Mortal(Some(runtime))
@@ -132,10 +133,10 @@ impl Place {
     }
 }
 
-async fn start(context: &ServiceContext, folder: &Path) -> Pipelines {
+async fn start(context: &ServiceContext, folder: &Path, changes: &Changes) -> Pipelines {
     let config = Config { folder: folder.to_owned(), public_quota: "api".to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(context, Live::fixed(config)).await.unwrap();
-    pipelines.start(&hob_web::Changes::detached(context));
+    pipelines.start(changes);
     pipelines
 }
 
@@ -151,6 +152,8 @@ impl Drop for Mortal {
 /// One of several that share a store and a database.
 pub(crate) struct Node {
     pub(crate) context: ServiceContext,
+    /// What pages of this node are served with.
+    pub(crate) web: Web,
     pub(crate) pipelines: Pipelines,
     folder: TempDir,
 }

@@ -24,8 +24,10 @@ pub struct SectionKind {
 pub struct AnyLive {
     /// A `Live<S>`.
     live: Box<dyn Any + Send + Sync>,
-    replace: Box<dyn Fn(&Layers) -> Result<(), BadConfig> + Send + Sync>,
+    replace: Box<ReplaceWith>,
 }
+
+type ReplaceWith = dyn Fn(&Layers) -> Result<(), BadConfig> + Send + Sync;
 
 impl SectionKind {
     #[must_use]

@@ -83,10 +83,10 @@ fn operations_are_reported_to_the_metrics_facade() {
     });
     let text = handle.render();
     for kind in ["command", "script", "batch"] {
-        let line = format!("hob_hot_operation_seconds_count{{kind=\"{kind}\"}} 1");
+        let line = format!("hob_store_operation_seconds_count{{kind=\"{kind}\"}} 1");
         assert!(text.contains(&line), "{text}");
     }
     let names: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    assert!(names.iter().all(|name| name.starts_with("hob_hot_")), "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("hob_store_")), "{names:?}");
 }

@@ -1,7 +1,7 @@
 //! The console in a real browser. What it looks like goes to `target/screenshots`: look at it.
 
 mod frame;
-#[path = "../../../examples/gallery.rs"]
+#[path = "../../examples/gallery.rs"]
 mod gallery;
 mod live;
 mod looks;

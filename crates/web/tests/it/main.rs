@@ -10,5 +10,6 @@ mod live;
 mod log;
 mod routes;
 mod server;
+mod service;
 mod slow;
 mod tls;
