@@ -99,20 +99,6 @@ pub async fn after(database: &impl Read, topic: Topic, number: u64, limit: u16) 
     replay(database, topic, number, events).await
 }
 
-/// [`after`] with nothing but what happened to `key`: the numbers of other keys are left out.
-pub async fn after_for(
-    database: &impl Read,
-    topic: Topic,
-    key: &str,
-    number: u64,
-    limit: u16,
-) -> Result<Replay, Error> {
-    let events = sql("SELECT topic, number, key, payload, written_at FROM hob_outbox_event
-                      WHERE topic = $1 AND key = $2 AND number > $3 ORDER BY number LIMIT $4");
-    let events = database.all(events.bind(topic.0).bind(key).bind(number).bind(limit)).await?;
-    replay(database, topic, number, events).await
-}
-
 /// Events that were read are all there were, if nothing after the number is forgotten by now.
 async fn replay(
     database: &impl Read,

@@ -51,3 +51,8 @@ impl Clock {
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
+
+/// A duration as a script argument, never zero: a lease that is over when it is taken helps nobody.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 42)
+}

@@ -9,22 +9,17 @@
 //! if gone then return gone end
 //! ```
 //!
-//! and is made with [`Script::with`]`(&[MARKER], …)`. Its answer is read as an [`Outcome`]. On
-//! [`Outcome::Lost`] the service raises the epoch in the database, rebuilds the tag and then [`mark`]s it.
+//! and is made with [`Script::with`](crate::Script::with)`(&[MARKER], …)`. Its answer is read as an [`Outcome`]. On
+//! [`Outcome::Lost`] the service raises the epoch in the database, rebuilds the tag and then writes its marker.
 //! Because a lost marker is never written again under its old epoch, a [`Fence`] is never given out twice.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::reply::Reply;
-use crate::script::Script;
-use crate::store::Store;
 
 /// Lua that declares `lost(marker, epoch)` and `next_fence(marker, epoch)`.
 pub const MARKER: &str = include_str!("epoch/marker.lua");
-
-static MARK: Script = Script::new(include_str!("epoch/mark.lua"));
-static FENCE: Script = Script::with(&[MARKER], include_str!("epoch/fence.lua"));
 
 /// A life of the store, counted in the database. Small, since Lua numbers are exact to 2⁵³ only and a
 /// fence keeps 32 bits for itself.
@@ -114,39 +109,13 @@ impl<T> Outcome<T> {
     }
 }
 
-/// What marking a tag did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// The tag is now of this epoch.
-    Marked,
-    /// It was already.
-    Already,
-    /// It is of a later epoch, which stays.
-    Stale {
-        /// That epoch.
-        found: Epoch,
-    },
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Marks a tag as rebuilt in `epoch`. Never goes back to an earlier one.
-pub async fn mark(store: &Store, marker: impl AsRef<[u8]>, epoch: Epoch) -> Result<Mark> {
-    let mut reply: Reply = store.run(MARK.on(&[marker]).arg(epoch.get())).await?;
-    match reply.word() {
-        "marked" => Ok(Mark::Marked),
-        "already" => Ok(Mark::Already),
-        "stale" => {
-            let found: u32 = reply.next()?;
-            Ok(Mark::Stale { found: Epoch::new(found)? })
-        }
-        _ => Err(reply.unexpected()),
+    #[test]
+    fn an_epoch_leaves_room_for_exact_fences() {
+        assert!(Epoch::new(2_097_152).is_err());
+        assert_eq!(Epoch::MAX.get(), 2_097_151);
     }
-}
-
-/// Gives out the next fence of a tag.
-pub async fn next_fence(store: &Store, marker: impl AsRef<[u8]>, epoch: Epoch) -> Result<Outcome<Fence>> {
-    let reply: Reply = store.run(FENCE.on(&[marker]).arg(epoch.get())).await?;
-    Outcome::read(reply, |mut reply| match reply.word() {
-        "fence" => Ok(Fence(reply.next()?)),
-        _ => Err(reply.unexpected()),
-    })
 }

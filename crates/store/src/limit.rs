@@ -8,7 +8,6 @@ use std::time::Duration;
 use redis::{FromRedisValue, Value};
 
 use crate::clock::CLOCK;
-use crate::counter;
 use crate::error::{Error, Result};
 use crate::reply::Reply;
 use crate::script::{Call, Script};
@@ -18,8 +17,10 @@ pub use rule::{Algorithm, Rule, Window};
 
 const VERDICT: &str = include_str!("limit/verdict.lua");
 
+const WINDOW: &str = include_str!("limit/window.lua");
+
 static FIXED_COUNTER: Script =
-    Script::with(&[CLOCK, counter::WINDOW, VERDICT], include_str!("limit/fixed_counter.lua"));
+    Script::with(&[CLOCK, WINDOW, VERDICT], include_str!("limit/fixed_counter.lua"));
 static FIXED_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/fixed_log.lua"));
 static SLIDING_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_log.lua"));
 static SLIDING_WINDOW: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_window.lua"));

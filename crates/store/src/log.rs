@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::CLOCK;
+use crate::clock::millis;
 use crate::error::{Error, Result};
-use crate::lease::millis;
 use crate::mend::{self, Kind};
 use crate::reply::Reply;
 use crate::script::Script;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::CLOCK;
+use crate::clock::millis;
 use crate::error::Result;
-use crate::lease::millis;
 use crate::reply::Reply;
 use crate::script::Script;
 use crate::store::Store;

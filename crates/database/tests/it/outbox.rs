@@ -182,26 +182,6 @@ every_database! {
         assert_eq!(outbox::after(&database, TOPIC, 6, 100).await.unwrap(), missed);
     }
 
-    async fn a_client_of_one_thing_catches_up_on_that_alone(test_database: TestDatabase) {
-        let database = notes::open(&test_database).await;
-        let emit = |tx: Transaction| async move {
-            (0..6).try_for_each(|n| tx.emit(TOPIC, ["left", "right"][n % 2], n.to_string()))
-        };
-        database.write(emit).await.unwrap();
-        relay(&database, KEEP).await;
-        let right = async |number, limit| outbox::after_for(&database, TOPIC, "right", number, limit).await.unwrap();
-        let told = |replay| match replay {
-            Replay::Events(events) => numbers(&events),
-            missed @ Replay::Missed { .. } => panic!("{missed:?}"),
-        };
-        assert_eq!(told(right(0, 2).await), [2, 4]);
-        assert_eq!(told(right(4, 2).await), [6]);
-        assert_eq!(told(right(6, 2).await), [0; 0]);
-        relay(&database, limits(1, 1)).await;
-        assert_eq!(right(4, 2).await, Replay::Missed { oldest: 6, newest: 6 });
-        assert_eq!(told(right(5, 2).await), [6]);
-    }
-
     async fn what_could_not_be_published_is_published_again(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         emit(&database, 3).await;

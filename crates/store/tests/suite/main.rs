@@ -3,11 +3,8 @@
 mod batch;
 mod bus;
 mod cluster;
-mod counter;
 mod embedded;
-mod epoch;
 mod failure;
-mod lease;
 mod limit;
 mod limit_model;
 mod loan;

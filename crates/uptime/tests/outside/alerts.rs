@@ -265,11 +265,13 @@ every_database! {
         let keys: Arc<Mutex<Vec<String>>> = Arc::default();
         let (count, noted) = (Arc::clone(&visits), Arc::clone(&keys));
         let target = Target::raw(move |mut stream| {
-            let (nth, noted) = (count.fetch_add(1, Ordering::SeqCst), Arc::clone(&noted));
+            let (count, noted) = (Arc::clone(&count), Arc::clone(&noted));
             async move {
                 let request = crate::target::read_head(&mut stream).await;
-                noted.lock().unwrap().push(header(&request, "idempotency-key").unwrap().to_owned());
-                if nth == 0 {
+                // On a busy machine a node may give up before it has sent its request.
+                let Some(key) = header(&request, "idempotency-key") else { return };
+                noted.lock().unwrap().push(key.to_owned());
+                if count.fetch_add(1, Ordering::SeqCst) == 0 {
                     // The first one never hears how it went.
                     std::future::pending::<()>().await;
                 }
