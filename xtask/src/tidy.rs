@@ -15,12 +15,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("schema", &[]),
     ("schema-macros", &["schema"]),
+    ("net", &[]),
     ("expression", &[]),
     ("document", &[]),
     ("store", &["engine"]),
     ("database", &[]),
     ("service", &["database", "schema", "schema-macros", "store"]),
-    ("web", &["database", "schema", "service", "store"]),
+    ("web", &["database", "net", "schema", "service", "store"]),
     ("gateway", SERVICE),
     ("uptime", SERVICE),
     ("chat", SERVICE),
@@ -30,7 +31,7 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// What a service may know. Never another service.
 const SERVICE: &[&str] =
-    &["database", "document", "expression", "schema", "schema-macros", "service", "store", "web"];
+    &["database", "document", "expression", "net", "schema", "schema-macros", "service", "store", "web"];
 
 /// What only tests may use. They, the binary and the benchmarks may depend on everything.
 const TEST_CRATES: &[&str] = &["testkit"];
@@ -116,13 +117,14 @@ impl Tree {
 
     fn check_dependencies_are_used(&self, wrong: &mut Vec<String>) -> Result<()> {
         for (name, manifest) in self.manifests()? {
-            let folder = format!("crates/{name}/");
-            let sources: Vec<&str> = self
-                .with_ending(".rs")
-                .filter(|(path, _)| path.starts_with(&folder))
-                .map(|(_, text)| text)
-                .collect();
-            for kind in ["dependencies", "dev-dependencies"] {
+            // What only tests use is a dev-dependency.
+            for (kind, folder) in [("dependencies", "/src/"), ("dev-dependencies", "/")] {
+                let folder = format!("crates/{name}{folder}");
+                let sources: Vec<&str> = self
+                    .with_ending(".rs")
+                    .filter(|(path, _)| path.starts_with(&folder))
+                    .map(|(_, text)| text)
+                    .collect();
                 for dependency in names(&manifest, kind) {
                     let named = Regex::new(&format!(r"\b{}\b", dependency.replace('-', "_")))?;
                     let unnamed = USED_UNNAMED.contains(&(name, &dependency));

@@ -1,17 +1,15 @@
 //! The reverse proxy: clients in over HTTP/1.1 and HTTP/2, with or without TLS; requests out over pooled connections.
 //! Bodies pass as they come.
 
-mod activity;
-mod connection;
 mod forward;
 mod headers;
-mod server;
-mod tls;
 mod upstream;
 mod wire;
 
+use std::path::Path;
 use std::sync::Arc;
 
+use hob_net::{CertificateFiles, Client, Handler, Limits, Server, ServerTls};
 use http::Request;
 use http::uri::PathAndQuery;
 use hyper::body::Incoming;
@@ -21,8 +19,12 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::admission::Admission;
 use crate::config::Config;
-use forward::{Answer, Arrival, Forwarder, plain};
-use server::Server;
+use crate::meter::Connected;
+use forward::{Answer, AnswerBody, Arrival, Forwarder, plain};
+
+const MAX_STREAMS: u32 = 256;
+/// Bytes of a request's head.
+const MAX_HEAD: u32 = 64 * 1024;
 
 /// A proxy that is ready to serve. Clones are handles to the same.
 #[derive(Clone)]
@@ -33,19 +35,43 @@ pub(crate) struct Proxy {
 struct Inner {
     admission: Admission,
     forwarder: Forwarder,
-    server: Server,
+    server: Arc<Server>,
 }
 
 impl Proxy {
     pub(crate) fn new(config: &Config, admission: Admission) -> Result<Self, Error> {
         let forwarder = Forwarder::new(config)?;
-        let server = Server::new(config)?;
+        let server = server(config)?;
         Ok(Self { inner: Arc::new(Inner { admission, forwarder, server }) })
     }
 
     /// Serves clients until it is told to stop; then lets requests end, for a while.
     pub(crate) async fn serve(&self, listener: &TcpListener, stop: &CancellationToken) {
         self.inner.server.serve(self, listener, stop).await;
+    }
+
+    /// Sends the next requests where another configuration says.
+    pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
+        self.inner.forwarder.replace(config)
+    }
+
+    /// Asks every upstream for its health path, if there is one, and closes connections that nobody needs.
+    pub(crate) async fn examine(&self, path: Option<&PathAndQuery>) {
+        self.inner.forwarder.examine(path).await;
+    }
+}
+
+impl Handler for Proxy {
+    type Guard = Connected;
+    type Arrival = Arrival;
+    type Body = AnswerBody;
+
+    fn connected(&self) -> Connected {
+        self.inner.admission.meter().connected()
+    }
+
+    fn arrive(&self, client: Client) -> Arrival {
+        Arrival::of(client)
     }
 
     async fn answer(&self, request: Request<Incoming>, arrival: &Arrival) -> Answer {
@@ -60,16 +86,26 @@ impl Proxy {
         admitted.answered(response.status());
         response
     }
+}
 
-    /// Sends the next requests where another configuration says.
-    pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
-        self.inner.forwarder.replace(config)
-    }
-
-    /// Asks every upstream for its health path, if there is one, and closes connections that nobody needs.
-    pub(crate) async fn examine(&self, path: Option<&PathAndQuery>) {
-        self.inner.forwarder.examine(path).await;
-    }
+fn server(config: &Config) -> Result<Arc<Server>, Error> {
+    let tls = match (&config.tls_certificate, &config.tls_key) {
+        (Some(certificate), Some(key)) => {
+            let files = CertificateFiles { certificate: Path::new(certificate), key: Path::new(key) };
+            Some(Arc::new(ServerTls::read(files).map_err(|error| Error::Config(error.to_string()))?))
+        }
+        (None, None) => None,
+        _ => return Err(Error::Config("tls_certificate and tls_key belong together".to_owned())),
+    };
+    let limits = Limits {
+        connections: config.connections as usize,
+        streams: MAX_STREAMS,
+        head_bytes: MAX_HEAD,
+        head_within: config.head_within.get(),
+        unread_within: config.unread_within.get(),
+        drain_within: config.drain_within.get(),
+    };
+    Ok(Server::new(limits, tls))
 }
 
 impl std::fmt::Debug for Proxy {

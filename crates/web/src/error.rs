@@ -1,7 +1,6 @@
 //! What can go wrong before anything is served.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 /// Why the web could not be opened, or a reloaded configuration was refused.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +22,8 @@ pub enum Error {
     AdminTokenRemoved,
     #[error("TLS needs both server.tls_certificate and server.tls_key")]
     HalfTls,
-    #[error("{path}: {reason}")]
-    Tls { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Tls(#[from] hob_net::TlsError),
     #[error(transparent)]
     Database(#[from] hob_database::Error),
     #[error(transparent)]

@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hob_database::{Transaction, sql};
+use hob_net::ServerTls;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext, Task};
 
 use crate::access::{Attempts, Door};
-use crate::server::Tls;
+use crate::server;
 use crate::{Audit, Changes, Config, Error};
 
 /// The web of one process. Clones are handles to the same.
@@ -26,7 +27,7 @@ struct Inner {
     attempts: Attempts,
     audit: Audit,
     changes: Changes,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     /// The services that scopes may name.
     services: OnceLock<BTreeSet<String>>,
 }
@@ -39,7 +40,7 @@ impl Web {
     pub fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let admin = config.now().admin()?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
-        let tls = Tls::open(&config.now())?.map(Arc::new);
+        let tls = server::certificate(&config.now())?.map(ServerTls::read).transpose()?.map(Arc::new);
         let inner = Inner {
             tls,
             door: Door::new(&context.database, admin.as_ref()),
@@ -77,7 +78,8 @@ impl Web {
         if config.admin()?.is_none() && !self.inner.door.is_open() {
             return Err(Error::AdminTokenRemoved);
         }
-        Tls::open(config).map(drop)
+        server::certificate(config)?.map(ServerTls::read).transpose()?;
+        Ok(())
     }
 
     /// Tells open pages that something changed.
@@ -107,7 +109,7 @@ impl Web {
         self.inner.context.database.write(forget).await.map_err(Error::Database)
     }
 
-    pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
+    pub(crate) fn tls(&self) -> Option<Arc<ServerTls>> {
         self.inner.tls.clone()
     }
 
@@ -144,6 +146,13 @@ impl Web {
         let _ = self.inner.door.write_uses().await;
     }
 
+    fn reload_certificate(&self, config: &Config) -> Result<(), Error> {
+        if let (Some(tls), Some(files)) = (&self.inner.tls, server::certificate(config)?) {
+            tls.reload(files)?;
+        }
+        Ok(())
+    }
+
     /// Takes over another admin token and another certificate when the configuration is read again.
     async fn watch_config(self, task: Task) {
         let mut config = self.inner.config.clone();
@@ -158,9 +167,7 @@ impl Web {
                 Ok(None) => tracing::error!(error = %Error::AdminTokenRemoved, "admin token not replaced"),
                 Err(error) => tracing::error!(%error, "admin token not replaced"),
             }
-            if let Some(tls) = &self.inner.tls
-                && let Err(error) = tls.reload(&now)
-            {
+            if let Err(error) = self.reload_certificate(&now) {
                 tracing::error!(%error, "certificate not replaced");
             }
             task.beat();

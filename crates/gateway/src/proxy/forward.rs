@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hob_net::{Client, client_tls};
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -14,10 +15,10 @@ use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use parking_lot::RwLock;
+use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::headers::{self, Scheme};
-use super::tls;
 use super::upstream::{Health, InFlight, Upstream, Upstreams};
 use super::wire::{Arriving, Sent, Unanswered};
 use crate::Error;
@@ -25,7 +26,8 @@ use crate::admission::Admitted;
 use crate::config::Config;
 
 /// What clients get: an upstream's body as it comes in, or a few words of ours.
-pub(crate) type Answer = Response<Either<Arriving, Full<Bytes>>>;
+pub(crate) type AnswerBody = Either<Arriving, Full<Bytes>>;
+pub(crate) type Answer = Response<AnswerBody>;
 
 /// Passes requests on. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -54,15 +56,21 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    pub(crate) fn new(peer: SocketAddr, scheme: Scheme, cut: CancellationToken) -> Self {
+    pub(crate) fn of(Client { address: peer, secure, cut }: Client) -> Self {
+        let scheme = if secure { Scheme::Https } else { Scheme::Http };
         let said = HeaderValue::try_from(peer.ip().to_canonical().to_string()).expect("digits and signs");
         Self { peer, scheme, said, cut }
     }
 }
 
+/// How upstreams with TLS are reached.
+pub(super) fn connector(roots: Option<&Path>) -> Result<TlsConnector, Error> {
+    client_tls(roots).map(TlsConnector::from).map_err(|error| Error::Config(error.to_string()))
+}
+
 impl Forwarder {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let none = Upstreams::new(&[], &tls::connector(None).map_err(Error::Config)?).map_err(bad)?;
+        let none = Upstreams::new(&[], &connector(None)?).map_err(bad)?;
         Ok(Self { inner: Arc::new(RwLock::new(Arc::new(Settings::new(config, &none)?))) })
     }
 
@@ -169,7 +177,7 @@ impl Forwarder {
 impl Settings {
     fn new(config: &Config, before: &Upstreams) -> Result<Self, Error> {
         let roots = config.upstream_roots.as_deref().map(Path::new);
-        let tls = tls::connector(roots).map_err(Error::Config)?;
+        let tls = connector(roots)?;
         Ok(Self {
             upstreams: before.renewed(&config.upstream, &tls).map_err(bad)?,
             connect_within: config.connect_within.get(),

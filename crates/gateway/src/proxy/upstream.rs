@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn read_all(addresses: &[String]) -> Result<Upstreams, BadUpstream> {
-        Upstreams::new(addresses, &super::super::tls::connector(None).unwrap())
+        Upstreams::new(addresses, &super::super::forward::connector(None).unwrap())
     }
 
     fn upstreams(count: u32) -> Upstreams {
@@ -206,7 +206,7 @@ mod tests {
     fn one_that_stays_keeps_what_is_known_of_it() {
         let before = upstreams(2);
         before.all()[1].examined(Health::Unwell);
-        let tls = super::super::tls::connector(None).unwrap();
+        let tls = super::super::forward::connector(None).unwrap();
         let after =
             before.renewed(&["http://10.0.0.1:80", "http://10.0.0.9:80"].map(str::to_owned), &tls).unwrap();
         assert!(Arc::ptr_eq(&before.all()[1], &after.all()[0]));

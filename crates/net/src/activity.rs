@@ -48,12 +48,12 @@ impl Drop for UnderWay {
 
 /// The body of an answer, which keeps its request under way until it is sent.
 #[derive(Debug)]
-pub(crate) struct Outgoing<B> {
+pub struct Sending<B> {
     pub(crate) body: B,
     pub(crate) _request: UnderWay,
 }
 
-impl<B: Body + Unpin> Body for Outgoing<B> {
+impl<B: Body + Unpin> Body for Sending<B> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -1,4 +1,4 @@
-//! One connection's wire: it takes a seat for as long as it is open, and is cut when the other end takes nothing.
+//! One client's connection: it holds its permit for as long as it is open, and is closed when the client does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -10,36 +10,42 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
-/// A connection, also after it was handed on as a socket. Whoever does not read what it is sent would otherwise keep
-/// it in our memory for ever.
+/// A client's connection, also after it was upgraded to another protocol. The answer to a client that does not read
+/// would otherwise stay in memory for ever.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct Connection<G> {
     stream: TcpStream,
-    within: Duration,
-    /// Runs while the other end takes nothing.
+    unread_within: Duration,
+    /// Runs while the client reads nothing.
     stalled: Option<Pin<Box<Sleep>>>,
-    _seat: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
+    _guard: G,
 }
 
-impl Wire {
-    pub(crate) fn new(stream: TcpStream, within: Duration, seat: OwnedSemaphorePermit) -> Self {
-        Self { stream, within, stalled: None, _seat: seat }
+impl<G> Connection<G> {
+    pub(crate) fn new(
+        stream: TcpStream,
+        unread_within: Duration,
+        permit: OwnedSemaphorePermit,
+        guard: G,
+    ) -> Self {
+        Self { stream, unread_within, stalled: None, _permit: permit, _guard: guard }
     }
 
-    /// Passes on how a write went, and keeps an eye on how long it has been waiting.
+    /// Passes on the result of a write, and fails once writes have been pending for too long.
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
             return written;
         }
-        let within = self.within;
+        let within = self.unread_within;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(within)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Wire {
+impl<G: Unpin> AsyncRead for Connection<G> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -49,7 +55,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl<G: Unpin> AsyncWrite for Connection<G> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, written)
