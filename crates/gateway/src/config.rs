@@ -41,7 +41,7 @@ hob_service::section! {
         pub head_within: Period = Period::from_secs(15),
         /// How long a client may leave unread what it is sent.
         pub unread_within: Period = Period::from_secs(30),
-        /// How long requests may go on once the gateway was told to stop.
+        /// How long requests may continue after the gateway begins to stop.
         pub drain_within: Period = Period::from_secs(5),
         /// Networks of proxies in front, whose word about where a request came from is taken.
         pub trusted_proxies: Vec<IpNet> = Vec::new(),

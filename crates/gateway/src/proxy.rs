@@ -45,7 +45,7 @@ impl Proxy {
         Ok(Self { inner: Arc::new(Inner { admission, forwarder, server }) })
     }
 
-    /// Serves clients until it is told to stop; then lets requests end, for a while.
+    /// Serves clients until `stop` is cancelled, then waits for requests under way, for a limited time.
     pub(crate) async fn serve(&self, listener: &TcpListener, stop: &CancellationToken) {
         self.inner.server.serve(self, listener, stop).await;
     }

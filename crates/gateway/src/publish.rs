@@ -145,7 +145,7 @@ impl Publisher {
         };
         let calls: Vec<Call> = shards.iter().map(epoch_of).collect();
         for (shard, answer) in shards.into_iter().zip(self.sources.store.batch(&calls).await) {
-            // A marker that cannot be read is no marker.
+            // A marker that cannot be read counts as missing.
             let found = foreign::or_nothing(answer.map(Some))?;
             let found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
             if shard != self.place.shard {

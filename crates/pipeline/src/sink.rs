@@ -220,7 +220,7 @@ impl Sinks {
         Ok(self.database.write_with(Isolation::Committed, work).await?)
     }
 
-    /// The results are where they should be: with the new length, in one breath.
+    /// Removes results that were written, and records the new length in the same transaction.
     async fn forget(&self, sink: &str, held: &Held, length: u64, seqs: &[i64]) -> Result<()> {
         let run = &self.run;
         let written = i64::try_from(seqs.len()).unwrap_or(i64::MAX);

@@ -40,7 +40,7 @@ hob_service::section! {
         pub answer_within: Period = Period::from_secs(30),
         /// How long a client may leave unread what it is sent.
         pub unread_within: Period = Period::from_secs(30),
-        /// How long requests may go on once the server was told to stop.
+        /// How long requests may continue after the server begins to stop.
         pub drain_within: Period = Period::from_secs(10),
         /// How long a sign-in to the console lasts.
         pub session_lasts: Period = Period::from_secs(12 * 3_600),

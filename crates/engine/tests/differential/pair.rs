@@ -259,7 +259,7 @@ impl Pair {
         let [redis, engine] = [self.redis.port, self.engine.port].map(|port| {
             let mut wire = Wire::connect(port);
             wire.ask(&["HELLO", self.protocol]);
-            // Bytes that are no text are replaced in errors, as everywhere else in this comparison.
+            // Bytes that are not valid text are replaced in errors, as everywhere else in this comparison.
             String::from_utf8_lossy(&wire.last_words(commands)).into_owned()
         });
         agree(&commands.join(&b";".to_vec()), &redis, &engine)
