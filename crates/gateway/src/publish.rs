@@ -256,7 +256,14 @@ impl Publisher {
 
     async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
         let Some(flush) = self.sent.take() else { return Ok(()) };
-        match flush.read(reply)? {
+        let answer = match flush.read(reply) {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.sent = Some(flush);
+                return Err(error.into());
+            }
+        };
+        match answer {
             Outcome::Done(Flushed::Counted { now_ms, hour_ms, as_other }) => {
                 self.store_time = Some((Instant::now(), now_ms));
                 self.names.count_as_other(&as_other);
@@ -303,9 +310,9 @@ impl Publisher {
     /// Puts a shard's totals back in a new epoch, unless somebody else has begun one.
     async fn restore(&self, shard: Shard, seen: u32, found: u32) -> Result<(), Error> {
         let Sources { store, database, .. } = &self.sources;
-        if let Some(epoch) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
-            tracing::info!(shard = shard.number(), epoch, "puts the totals back from the database");
-            restore::restore(store, database, &self.place.keys, shard, epoch).await?;
+        if let Some(begun) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
+            tracing::info!(shard = shard.number(), epoch = begun.epoch, "restoring totals from the database");
+            restore::restore(store, &self.place.keys, shard, &begun).await?;
         }
         Ok(())
     }

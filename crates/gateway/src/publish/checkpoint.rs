@@ -1,10 +1,10 @@
 //! Totals in the database, and how the store gets them back.
 //!
 //! The database holds, for each shard, the sum of what its instances have flushed and then written here. When a shard
-//! was lost, whoever notices first raises its epoch and puts the counters back to that sum; then every instance
-//! flushes again what it had flushed but not written. This adds up because between the raise and the restore nobody
-//! writes: an instance writes under the epoch that its last flush was accepted in, and a write under an older epoch
-//! than the shard's is refused.
+//! was lost, the first instance to notice raises its epoch and sets the counters to that sum; then every instance
+//! flushes again what it had flushed but not written. This adds up because the sum is read in the transaction that
+//! raises the epoch, and no later transaction changes it before the counters are restored: an instance writes under the
+//! epoch in which its last flush was accepted, and a write under an older epoch than the shard's is refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,32 +142,39 @@ pub(crate) async fn epoch(database: &Database, shard: u32) -> Result<u32, Error>
     Ok(database.optional(epoch_of(shard)).await?.map_or(0, |(epoch,)| epoch))
 }
 
-/// Begins a new epoch of a shard whose counters are gone, larger than `found` too. `None` if somebody else has begun
-/// one since `seen`: then it is theirs to restore.
+/// A new epoch of a shard, and the totals that it begins with.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) epoch: u32,
+    pub(crate) rows: Rows,
+}
+
+/// Begins a new epoch of a shard whose counters are gone, larger than `found` too. `None` if another instance has begun
+/// one since `seen`: then that instance restores the counters.
+///
+/// The totals are read in the transaction that raises the epoch. Read after it, they could lack a checkpoint that saw
+/// the old epoch and committed in between, and that checkpoint's instance would never send its counts again.
 pub(crate) async fn begin_epoch(
     database: &Database,
     shard: u32,
     seen: u32,
     found: u32,
-) -> Result<Option<u32>, Error> {
+) -> Result<Option<Begun>, Error> {
     let next = seen.max(found) + 1;
-    let begun = database
+    database
         .write(|tx| async move {
             let first = sql("INSERT INTO gateway_shard (shard, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING");
             tx.execute(first.bind(shard)).await?;
             let raise = sql("UPDATE gateway_shard SET epoch = $3 WHERE shard = $1 AND epoch = $2");
-            tx.execute(raise.bind(shard).bind(seen).bind(next)).await
+            if tx.execute(raise.bind(shard).bind(seen).bind(next)).await? == 0 {
+                return Ok(None);
+            }
+            let rows = sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id");
+            let rows: Vec<(Kind, String, u64)> = tx.all(rows.bind(shard)).await?;
+            let rows = rows.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect();
+            Ok(Some(Begun { epoch: next, rows }))
         })
-        .await?;
-    Ok((begun == 1).then_some(next))
-}
-
-/// What the database has of a shard.
-pub(crate) async fn load(database: &Database, shard: u32) -> Result<Rows, Error> {
-    let rows =
-        sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id").bind(shard);
-    let rows: Vec<(Kind, String, u64)> = database.all(rows).await?;
-    Ok(rows.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect())
+        .await
 }
 
 const WORDS: [(Kind, &str); 11] = [

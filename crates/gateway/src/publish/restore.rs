@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use hob_database::Database;
 use hob_schema::{Key, Shard};
-use hob_store::{Reply, Script, Store, cmd};
+use hob_store::{Call, Reply, Script, Store, cmd};
 
 use super::beat;
-use super::checkpoint::{self, Kind, Rows};
+use super::checkpoint::{Begun, Kind, Rows};
 use super::flush::{HOUR_MS, millis_text};
 use crate::Error;
 use crate::foreign::{self, OWN};
@@ -17,43 +16,48 @@ static RESTORE: Script = Script::with(&[OWN], include_str!("restore.lua"));
 
 const DAY_S: u64 = 86_400;
 
-/// Puts the counters back, in an epoch that the caller has begun. If a later one is there already, the next flush
-/// finds it.
-pub(crate) async fn restore(
-    store: &Store,
-    database: &Database,
-    keys: &Keys,
-    shard: Shard,
-    epoch: u32,
-) -> Result<(), Error> {
-    let rows = checkpoint::load(database, shard.number()).await?;
+/// Flushes of other instances may interrupt a restore this often; then the next flush finds the shard lost again.
+const ATTEMPTS: usize = 20;
+
+/// Sets the counters to what a new epoch begins with. If a later epoch is there already, the next flush finds it.
+pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, begun: &Begun) -> Result<(), Error> {
+    for _ in 0..ATTEMPTS {
+        let reply: Reply = store.run(call(store, keys, shard, begun).await?).await?;
+        match reply.word() {
+            "restored" | "stale" => return Ok(()),
+            "changed" => {}
+            _ => return Err(reply.unexpected().into()),
+        }
+    }
+    Ok(())
+}
+
+async fn call(store: &Store, keys: &Keys, shard: Shard, begun: &Begun) -> Result<Call, Error> {
+    let marker = keys.marker(shard);
+    // Read before the names below: a flush in between changes it.
+    let seen = store.run(cmd("HMGET").arg(marker.as_bytes()).arg("epoch").arg("n")).await;
+    let [epoch, n] = foreign::or_nothing::<[Option<Vec<u8>>; 2]>(seen)?.map(Option::unwrap_or_default);
     let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
     // What is counted now but not in the database was counted since, and is flushed again.
-    let counted = names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
+    let mut counted = names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
     let instances = names(store, "HKEYS", &keys.instance_connections(beat::gauges(keys))).await?;
     let (now_s, _): (u64, u64) = store.run(cmd("TIME")).await?;
+    let named = begun.rows.keys().filter(|(kind, id)| *kind == Kind::Endpoint && id != "other");
+    let named: Vec<&str> = named.map(|(_, id)| id.as_str()).collect();
+    counted.extend(named.iter().map(|&name| name.to_owned()));
     counters.clear(&counted, &instances, now_s * 1000);
-    counters.fill(&rows);
-    let named: Vec<&str> = rows
-        .keys()
-        .filter(|(kind, id)| *kind == Kind::Endpoint && id != "other")
-        .map(|(_, id)| id.as_str())
-        .collect();
+    counters.fill(&begun.rows);
 
-    let mut all = vec![keys.marker(shard), keys.endpoints(shard)];
+    let mut all = vec![marker, keys.endpoints(shard)];
     all.extend(counters.wanted.keys().cloned());
-    let mut call = RESTORE.on(&all).arg(epoch).arg(named.len());
+    let mut call = RESTORE.on(&all).arg(begun.epoch).arg(epoch).arg(n).arg(named.len());
     for name in named {
         call = call.arg(name);
     }
     for (value, ttl_s) in counters.wanted.values() {
         call = call.arg(value).arg(*ttl_s);
     }
-    let reply: Reply = store.run(call).await?;
-    match reply.word() {
-        "restored" | "stale" => Ok(()),
-        _ => Err(reply.unexpected().into()),
-    }
+    Ok(call)
 }
 
 async fn names(store: &Store, command: &str, key: &Key) -> Result<Vec<String>, Error> {

@@ -123,6 +123,36 @@ every_service! {
         counting.expect(105, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
     }
 
+    /// Several instances that find the store lost at once each try to restore it, while the others flush and save.
+    async fn instances_that_restore_at_once_count_everything_once(context: TestContext) {
+        let mut nodes = vec![context.context().clone()];
+        for _ in 0..4 {
+            nodes.push(context.another_node().await);
+        }
+        let toml = ["checkpoint_every = \"10ms\"", SAVES_OFTEN, NEVER_SAVES];
+        let starts = nodes.iter().zip(toml.iter().cycle()).map(|(node, toml)| Counting::start(node, toml));
+        let instances = futures_util::future::join_all(starts).await;
+        for round in 1..=4 {
+            for (number, instance) in instances.iter().enumerate() {
+                for _ in 0..10 {
+                    instance.request(Method::GET, &format!("/{number}"), 200).await;
+                }
+            }
+            let count = instances.len() as u64;
+            instances[0].expect(round * count * 10, Keys::requests_total).await;
+            for (number, instance) in instances.iter().enumerate() {
+                let (name, id) = (endpoint(&format!("GET /{number}")), InstanceId::new(nodes[number].node.as_str()));
+                let id = id.unwrap();
+                instance.expect(round * 10, |keys, shard| keys.requests_by_endpoint(&name, shard)).await;
+                instance.expect(round * 10, |keys, shard| keys.requests_by_instance(&id, shard)).await;
+            }
+            context.test_store().flush_all().await;
+        }
+        for instance in &instances[1..] {
+            instance.stop().await;
+        }
+    }
+
     /// Only the marker is lost: what is still there is not added to what comes back.
     async fn a_partial_loss_counts_nothing_twice(context: TestContext) {
         let counting = Counting::start(&context, NEVER_SAVES).await;
