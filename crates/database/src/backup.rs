@@ -7,8 +7,8 @@ use tokio::fs;
 
 use crate::address::Dialect;
 use crate::connection::Mode;
+use crate::query::read::sealed::Source as _;
 use crate::query::{Query, sql};
-use crate::read::sealed::Source as _;
 use crate::{Database, Error};
 
 impl Database {

@@ -1,5 +1,7 @@
 //! One connection to either database, and the statements that run on it.
 
+pub(crate) mod pools;
+
 use std::future;
 
 use futures_util::stream::BoxStream;
@@ -11,7 +13,7 @@ use sqlx::{Arguments, Postgres, SqlSafeStr, Sqlite};
 
 use crate::address::Dialect;
 use crate::query::{Bound, Statement};
-use crate::row::{Inner, Row};
+use crate::value::row::{Inner, Row};
 use crate::{Error, Kind, UnixMs, Value};
 
 /// A connection on loan from a pool. Unless it is given back with [`Connection::release`], nobody knows what

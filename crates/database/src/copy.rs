@@ -7,12 +7,12 @@ use futures_util::TryStreamExt;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::address::{Address, Dialect};
+use crate::connection::pools::Pools;
 use crate::connection::{Connection, Isolation, Mode};
-use crate::insert::Bulk;
 use crate::migration;
-use crate::pools::Pools;
+use crate::query::insert::Bulk;
 use crate::query::{PerDialect, Query, Statement, sql};
-use crate::row::{FromRow, Row};
+use crate::value::row::{FromRow, Row};
 use crate::{Database, Error, Kind, Options, from_row};
 
 /// What a copy came to.

@@ -8,16 +8,16 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::address::{Address, Dialect};
+use crate::connection::pools::Pools;
 use crate::connection::{Connection, Isolation, Mode};
 use crate::meta::DatabaseId;
 use crate::migration::{self, Migrations};
 use crate::outbox;
-use crate::pools::Pools;
+use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement, sql};
-use crate::read::sealed::Source;
-use crate::retry::Backoff;
-use crate::row::Row;
+use crate::transaction::retry::Backoff;
 use crate::transaction::{Doom, Snapshot, Transaction, Unit};
+use crate::value::row::Row;
 use crate::{Error, Read as _, UnixMs};
 
 /// The database. Clones are handles to the same.

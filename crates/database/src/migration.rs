@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::address::Dialect;
+use crate::connection::pools::Pools;
 use crate::connection::{Connection, Isolation, Mode};
 use crate::error::MigrationRefused;
 use crate::meta::DatabaseId;
-use crate::pools::Pools;
 use crate::query::{PerDialect, Query, sql};
-use crate::retry::Backoff;
-use crate::row::FromRow;
+use crate::transaction::retry::Backoff;
+use crate::value::row::FromRow;
 use crate::{Error, UnixMs, from_row};
 
 /// One step, written for each of the databases.

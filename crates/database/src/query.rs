@@ -1,5 +1,9 @@
 //! Queries as values: the SQL, what is bound to it, and the type of the rows that answer it.
 
+pub(crate) mod insert;
+pub(crate) mod page;
+pub(crate) mod read;
+
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -1,5 +1,7 @@
 //! What a piece of work does with the database while it has them: look, in a snapshot; change, in a transaction.
 
+pub(crate) mod retry;
+
 use std::fmt;
 use std::sync::{Arc, Mutex as Plain, PoisonError};
 
@@ -8,9 +10,9 @@ use tokio::sync::Mutex;
 use crate::address::Dialect;
 use crate::connection::Connection;
 use crate::outbox::{NewEvent, Topic};
+use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement};
-use crate::read::sealed::Source;
-use crate::row::Row;
+use crate::value::row::Row;
 use crate::{Error, UnixMs};
 
 /// The database as they were at one moment.

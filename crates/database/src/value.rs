@@ -1,5 +1,8 @@
 //! The values that both databases store alike, and the Rust types that become them.
 
+pub(crate) mod row;
+pub(crate) mod time;
+
 use crate::Error;
 
 /// A value in a row.

@@ -1,5 +1,7 @@
 //! A headless Chromium, driven through chromedriver.
 
+pub(crate) mod readable;
+
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,9 +14,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::port::{Port, Taken, until_free};
 use crate::process::Process;
-use crate::program;
+use crate::process::port::{Port, Taken, until_free};
+use crate::process::program;
 use crate::wait::until;
 
 /// As root, Chromium runs only without its sandbox; the rest keeps it quiet and off the network.

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::program;
+use crate::process::program;
 
 /// A Python with redis-py and schemathesis.
 pub fn python() -> PathBuf {

@@ -12,44 +12,33 @@
 //!
 //! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
 
-#[cfg(feature = "app")]
-mod app;
 mod browser;
 mod budget;
 mod clients;
-mod cluster;
-#[cfg(feature = "app")]
-mod context;
-mod database;
-mod declared;
-mod eyes;
+mod fixtures;
 mod fuzz;
-mod port;
 mod postgres;
 mod process;
-mod program;
 mod redis_server;
-mod sentinel;
-mod stores;
 mod tls;
 mod wait;
 
-#[cfg(feature = "app")]
-pub use app::{Answer, TestApp};
+pub use browser::readable::assert_readable;
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
 pub use clients::{examine_api, node_modules, python};
-pub use cluster::RedisCluster;
-#[cfg(feature = "app")]
-pub use context::{Needs, TestContext};
-pub use database::TestDatabase;
-pub use declared::declared;
-pub use eyes::assert_readable;
 pub use fantoccini;
+#[cfg(feature = "app")]
+pub use fixtures::app::{Answer, TestApp};
+#[cfg(feature = "app")]
+pub use fixtures::context::{Needs, TestContext};
+pub use fixtures::database::TestDatabase;
+pub use fixtures::declared::declared;
+pub use fixtures::store::{Server, TestStore, run};
 pub use fuzz::fuzz;
 pub use hob_schema::Layout;
 pub use postgres::Postgres;
+pub use redis_server::cluster::RedisCluster;
+pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
-pub use sentinel::SentinelSet;
-pub use stores::{Server, TestStore, run};
 pub use wait::{Condition, LIMIT, until, wait_for};

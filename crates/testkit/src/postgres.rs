@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::port::{Port, Taken, until_free};
 use crate::process::Process;
-use crate::program;
+use crate::process::port::{Port, Taken, until_free};
+use crate::process::program;
 use crate::tls::Identity;
 use crate::wait::until;
 

@@ -3,6 +3,9 @@
 //! The process shares a process group with a watchdog, a shell that reads from a pipe held by the test. When
 //! the test process ends, however it ends, the pipe closes and the watchdog kills the group, itself included.
 
+pub(crate) mod port;
+pub(crate) mod program;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;

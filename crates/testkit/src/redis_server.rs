@@ -1,5 +1,8 @@
 //! One redis-server, and the ways to hurt it.
 
+pub(crate) mod cluster;
+pub(crate) mod sentinel;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +12,9 @@ use redis::{Client, Connection, FromRedisValue, RedisResult};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::port::{Port, Taken, until_free};
 use crate::process::Process;
-use crate::program;
+use crate::process::port::{Port, Taken, until_free};
+use crate::process::program;
 use crate::tls::Identity;
 use crate::wait::until;
 

@@ -1,9 +1,9 @@
 //! How anything is read: from the database as they are now, from a snapshot, or within a transaction.
 
 use crate::address::Dialect;
-use crate::page::{self, Keyset, Page, PageRequest};
+use crate::query::page::{self, Keyset, Page, PageRequest};
 use crate::query::{Query, Statement};
-use crate::row::{FromRow, Row};
+use crate::value::row::{FromRow, Row};
 use crate::{Database, Error, Snapshot, Transaction};
 
 /// The most rows that [`Read::all`] answers with. What may be more is read by pages.

@@ -9,7 +9,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::port::{Port, Taken, until_free};
+use crate::process::port::{Port, Taken, until_free};
 use crate::redis_server::{RedisOptions, RedisServer};
 use crate::wait::{LIMIT, until, wait_for};
 

@@ -2,7 +2,7 @@
 
 use fantoccini::Client;
 
-const COMPLAINTS: &str = include_str!("eyes.js");
+const COMPLAINTS: &str = include_str!("readable.js");
 
 /// Panics if text on the page is too faint for WCAG AA, or if the page is wider than its window.
 #[track_caller]

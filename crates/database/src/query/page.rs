@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::Error;
 use crate::query::{Bound, Query};
-use crate::row::{FromRow, Row};
+use crate::value::row::{FromRow, Row};
 use crate::value::{Kind, Value};
 
 /// The order of a list that is read by pages: columns, none of them ever NULL, that together tell every row

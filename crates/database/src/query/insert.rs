@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::address::Dialect;
+use crate::query::read::sealed::Source as _;
 use crate::query::{Bound, Statement};
-use crate::read::sealed::Source as _;
 use crate::{Bind, Error, Kind, Transaction, Value};
 
 /// The values of one row, in the order of its columns.
