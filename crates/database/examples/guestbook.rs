@@ -1,5 +1,5 @@
 //! A guest book: `cargo run -p hob-database --example guestbook -- guests.db "hello"`, or with a
-//! `postgres://` address. Signs it, shows the latest entries, and tells everybody who signed since last time.
+//! `postgres://` address. Adds entries, prints the latest ones, and prints those that are new since the last run.
 #![allow(clippy::print_stdout, reason = "a program for a person at a terminal")]
 
 use hob_database::outbox::{Consumer, Relay, Replay, Retention, Start, Topic};
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let address: Address = arguments.next().unwrap_or("guests.db".to_owned()).parse()?;
     let database = Database::open(&address, &[MIGRATIONS]).await?;
-    let teller = Consumer::open(&database, "teller", SIGNED, Start::Oldest).await?;
+    let printer = Consumer::open(&database, "printer", SIGNED, Start::Oldest).await?;
 
     for words in arguments {
         sign(&database, &words).await?;
@@ -38,10 +38,10 @@ async fn main() -> Result<(), Error> {
     let mut relay = Relay::new(&database, Retention::default());
     relay.turn(async |_| Ok::<_, Error>(())).await?;
     relay.release().await?;
-    if let Replay::Events(events) = teller.next_batch(100).await? {
+    if let Replay::Events(events) = printer.next_batch(100).await? {
         for event in events {
-            println!("signed since last time: {}", event.payload);
-            teller.ack(event.number).await?;
+            println!("new since the last run: {}", event.payload);
+            printer.ack(event.number).await?;
         }
     }
     database.close().await;

@@ -1,4 +1,4 @@
-//! Where the database is: a SQLite file, or a PostgreSQL database.
+//! The address of the database: a SQLite file or a PostgreSQL server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,25 @@ use url::Url;
 
 use crate::Error;
 
-/// Where the database is. Parsed from a path, `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`;
-/// shown without the password.
+/// The address of the database. Parsed from a path, `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`.
+/// `Display` and `Debug` leave out the password.
 #[derive(Clone)]
-pub struct Address(Place);
+pub struct Address(Location);
 
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     File(PathBuf),
     Server(Box<Server>),
 }
 
 #[derive(Clone)]
 pub(crate) struct Server {
-    /// Without password and parameters, which may hold one too.
-    shown: String,
+    /// The URL without its password and without its parameters, which may contain one.
+    redacted: String,
     pub(crate) options: PgConnectOptions,
 }
 
-/// The two kinds of database.
+/// The supported databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Sqlite,
@@ -36,31 +36,32 @@ pub enum Dialect {
 
 impl Address {
     pub fn sqlite(path: impl AsRef<Path>) -> Self {
-        Self(Place::File(path.as_ref().to_owned()))
+        Self(Location::File(path.as_ref().to_owned()))
     }
 
     pub fn dialect(&self) -> Dialect {
         match self.0 {
-            Place::File(_) => Dialect::Sqlite,
-            Place::Server(_) => Dialect::Postgres,
+            Location::File(_) => Dialect::Sqlite,
+            Location::Server(_) => Dialect::Postgres,
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn location(&self) -> &Location {
         &self.0
     }
 
     fn postgres(text: &str) -> Result<Self, Error> {
         let refused = |reason: String| Error::Address { reason };
-        // The parser's own error repeats no part of the address.
-        let mut url = Url::parse(text).map_err(|error| refused(format!("not a URL: {error}")))?;
-        let options = PgConnectOptions::from_str(text)
-            .map_err(|_| refused("not an address of PostgreSQL that can be understood".to_owned()))?;
-        // Both fail for URLs that cannot have a password at all.
+        // The error of `Url::parse` does not repeat any part of the address.
+        let mut url = Url::parse(text).map_err(|error| refused(format!("is not a URL: {error}")))?;
+        let options = PgConnectOptions::from_str(text).map_err(|_| {
+            refused("is not a PostgreSQL URL; write postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
+        })?;
+        // Fails only for a URL that cannot have a password.
         let _ = url.set_password(None);
         url.set_query(None);
         url.set_fragment(None);
-        Ok(Self(Place::Server(Box::new(Server { shown: url.into(), options }))))
+        Ok(Self(Location::Server(Box::new(Server { redacted: url.into(), options }))))
     }
 }
 
@@ -72,17 +73,23 @@ impl FromStr for Address {
         let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
         match scheme {
             "postgres" | "postgresql" => Self::postgres(text),
-            _ if text.contains("://") && scheme != "sqlite" => {
-                Err(refuse("begins with neither sqlite: nor postgres://"))
-            }
+            _ if text.contains("://") && scheme != "sqlite" => Err(refuse(
+                "has an unknown scheme; write a path, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE",
+            )),
             "sqlite" => match rest.strip_prefix("//").unwrap_or(rest) {
-                "" => Err(refuse("names no file")),
-                // Every connection would have a database of its own.
-                ":memory:" => Err(refuse("a database in memory is not supported: name a file")),
-                path if path.contains('?') => Err(refuse("has parameters, which SQLite's does not take")),
+                "" => Err(refuse("has no file name; write sqlite:PATH")),
+                // With an in-memory database, every connection would see its own, empty one.
+                ":memory:" => {
+                    Err(refuse("is an in-memory database, which is not supported; write sqlite:PATH"))
+                }
+                path if path.contains('?') => Err(refuse(
+                    "has parameters, which are not supported for SQLite; remove everything after the `?`",
+                )),
                 path => Ok(Self::sqlite(path)),
             },
-            _ if text.is_empty() => Err(refuse("is empty")),
+            _ if text.is_empty() => {
+                Err(refuse("is empty; write a path, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE"))
+            }
             _ => Ok(Self::sqlite(text)),
         }
     }
@@ -91,8 +98,8 @@ impl FromStr for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::File(path) => write!(f, "sqlite:{}", path.display()),
-            Place::Server(server) => f.write_str(&server.shown),
+            Location::File(path) => write!(f, "sqlite:{}", path.display()),
+            Location::Server(server) => f.write_str(&server.redacted),
         }
     }
 }
@@ -112,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_urls_are_told_apart() {
+    fn paths_and_urls_are_parsed() {
         for (text, shown) in [
             ("hob-data/hob.db", "sqlite:hob-data/hob.db"),
             ("/var/lib/hob.db", "sqlite:/var/lib/hob.db"),
@@ -126,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_database_is_refused() {
+    fn invalid_address_is_refused() {
         for text in [
             "",
             "sqlite:",
@@ -140,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn password_is_never_shown() {
         for text in [
             "postgres://hob:s3cret@db/hob",
             "postgres://hob@db/hob?password=s3cret",

@@ -1,4 +1,4 @@
-//! A backup of a SQLite file, made while everybody goes on.
+//! Online backup of a SQLite database: reads and writes continue while it runs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,39 +12,44 @@ use crate::query::{Query, sql};
 use crate::{Database, Error};
 
 impl Database {
-    /// Writes the database as they are now into a new file, which is itself a complete SQLite database.
+    /// Writes the current contents into a new file, which is itself a complete SQLite database.
     ///
-    /// Only for SQLite: PostgreSQL has its own tools, and [`Database::copy`] goes anywhere. The file
-    /// appears under its name once it is complete and on disk.
+    /// For SQLite only: use `pg_dump` for PostgreSQL, or [`Database::copy`] for either. The file gets its final
+    /// name after it is complete and synced to disk.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Copy { reason });
         if self.dialect() == Dialect::Postgres {
-            return refuse("PostgreSQL is backed up with pg_dump, or copied into a SQLite file".to_owned());
+            return refuse(
+                "cannot back up a PostgreSQL database to a file; use pg_dump, or copy it into a SQLite file"
+                    .to_owned(),
+            );
         }
-        if fs::try_exists(to).await.map_err(|source| failed("look for", to, source))? {
-            return refuse(format!("{} is there already", to.display()));
+        if fs::try_exists(to).await.map_err(|source| failed("check", to, source))? {
+            return refuse(format!("{} already exists; choose another file name", to.display()));
         }
         let Some(text) = partial(to).to_str().map(str::to_owned) else {
-            return refuse(format!("{} is not a name that SQLite takes", to.display()));
+            return refuse(format!(
+                "the file name {} is not valid UTF-8, which SQLite requires",
+                to.display()
+            ));
         };
         let written = self.write_backup(&text, to).await;
         if written.is_err() {
-            // Half a backup is of no use to anybody.
             let _ = fs::remove_file(&text).await;
         }
         written
     }
 
     async fn write_backup(&self, partial: &str, to: &Path) -> Result<(), Error> {
-        // Left behind by a backup that was killed.
+        // A backup that was killed leaves its partial file behind.
         match fs::remove_file(partial).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(failed("replace", Path::new(partial), error));
             }
             _ => {}
         }
-        // A reader, so that the writer goes on; not given back, since it may write from now on.
-        let mut connection = self.pools().lend(Mode::Snapshot).await?;
+        // A reader connection, so that writes continue. It is not released: without `query_only` it must not be reused.
+        let mut connection = self.pools().acquire(Mode::Snapshot).await?;
         connection.run_script("PRAGMA query_only = OFF").await?;
         let vacuum: Query<()> = sql("VACUUM INTO $1").bind(partial);
         connection.execute(vacuum.statement(Dialect::Sqlite)?).await?;
@@ -60,7 +65,7 @@ impl Database {
     }
 }
 
-/// Beside the file itself, since it is renamed when it is complete.
+/// In the same folder as the final file, so that the rename is atomic.
 fn partial(to: &Path) -> PathBuf {
     let mut name = OsString::from(to);
     name.push(".partial");

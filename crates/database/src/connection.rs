@@ -16,34 +16,34 @@ use crate::query::{Bound, Statement};
 use crate::value::row::{Inner, Row};
 use crate::{Error, Kind, UnixMs, Value};
 
-/// A connection on loan from a pool. Unless it is given back with [`Connection::release`], nobody knows what
-/// is still under way on it, and it is closed.
+/// A connection taken from a pool. Unless it is returned with [`Connection::release`], a statement may still be
+/// running on it, so dropping it closes it.
 pub(crate) struct Connection {
-    lent: Lent,
+    pooled: Pooled,
     clean: bool,
 }
 
-enum Lent {
+enum Pooled {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
 }
 
-/// How a transaction treats others that run at the same time.
+/// How a transaction is isolated from concurrent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// As if it ran alone: what it has read is still true when it commits. When that cannot be had, it is
-    /// run again.
+    /// As if transactions ran one after the other: what this one has read is still true when it commits. A
+    /// transaction that cannot be serialized is retried.
     Serializable,
-    /// Every statement sees what was committed before it, and waits for others that change the same rows.
-    /// For rows that everybody changes, where `Serializable` would be run again and again: such a
-    /// transaction decides within its statements (`UPDATE … WHERE version = $2`), not between them.
+    /// Every statement sees what was committed before it, and waits for concurrent changes to the same rows.
+    /// For contended rows, where `Serializable` would retry too often. Such a transaction must decide within
+    /// its statements (`UPDATE … WHERE version = $2`), not between them.
     Committed,
 }
 
 /// What a transaction is for.
 #[derive(Clone, Copy)]
 pub(crate) enum Mode {
-    /// To see the database as they are now, until its end.
+    /// Reads the database as it is at the start of the transaction.
     Snapshot,
     Write(Isolation),
 }
@@ -56,30 +56,30 @@ macro_rules! begin_postgres {
 
 impl Connection {
     pub(crate) fn dialect(&self) -> Dialect {
-        match self.lent {
-            Lent::Sqlite(_) => Dialect::Sqlite,
-            Lent::Postgres(_) => Dialect::Postgres,
+        match self.pooled {
+            Pooled::Sqlite(_) => Dialect::Sqlite,
+            Pooled::Postgres(_) => Dialect::Postgres,
         }
     }
 
-    /// Gives a connection back on which nothing is under way.
+    /// Returns the connection to its pool. No statement may be running on it.
     pub(crate) fn release(mut self) {
         self.clean = true;
     }
 
-    /// Begins a transaction, and answers with its time, which comes along at no cost of its own.
+    /// Begins a transaction and returns its start time. The time costs no extra round trip.
     pub(crate) async fn begin(&mut self, mode: Mode) -> Result<UnixMs, Error> {
-        match &mut self.lent {
-            Lent::Sqlite(connection) => {
+        match &mut self.pooled {
+            Pooled::Sqlite(connection) => {
                 let begin = match mode {
                     Mode::Snapshot => "BEGIN",
-                    // A write lock taken at once cannot fail later, when the transaction has read something.
+                    // Takes the write lock now: upgrading a read transaction later could fail.
                     Mode::Write(_) => "BEGIN IMMEDIATE",
                 };
                 sqlx::raw_sql(begin).execute(&mut **connection).await?;
-                Ok(UnixMs::here())
+                Ok(UnixMs::machine_now())
             }
-            Lent::Postgres(connection) => {
+            Pooled::Postgres(connection) => {
                 let begin = match mode {
                     Mode::Snapshot => begin_postgres!("REPEATABLE READ READ ONLY"),
                     Mode::Write(Isolation::Serializable) => begin_postgres!("SERIALIZABLE READ WRITE"),
@@ -91,26 +91,26 @@ impl Connection {
         }
     }
 
-    /// Runs statements without values, one after the other.
+    /// Runs statements without bound values, one after the other.
     pub(crate) async fn run_script(&mut self, sql: impl SqlSafeStr) -> Result<(), sqlx::Error> {
         let script = sqlx::raw_sql(sql);
-        match &mut self.lent {
-            Lent::Sqlite(connection) => script.execute(&mut **connection).await.map(drop),
-            Lent::Postgres(connection) => script.execute(&mut **connection).await.map(drop),
+        match &mut self.pooled {
+            Pooled::Sqlite(connection) => script.execute(&mut **connection).await.map(drop),
+            Pooled::Postgres(connection) => script.execute(&mut **connection).await.map(drop),
         }
     }
 
-    /// Runs a statement, and answers with how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let Statement { sql, bound, lasting } = statement;
-        let changed = match &mut self.lent {
-            Lent::Sqlite(connection) => sqlx::query_with(sql, sqlite_arguments(bound)?)
-                .persistent(lasting)
+        let Statement { sql, bound, cached } = statement;
+        let changed = match &mut self.pooled {
+            Pooled::Sqlite(connection) => sqlx::query_with(sql, sqlite_arguments(bound)?)
+                .persistent(cached)
                 .execute(&mut **connection)
                 .await?
                 .rows_affected(),
-            Lent::Postgres(connection) => sqlx::query_with(sql, postgres_arguments(bound)?)
-                .persistent(lasting)
+            Pooled::Postgres(connection) => sqlx::query_with(sql, postgres_arguments(bound)?)
+                .persistent(cached)
                 .execute(&mut **connection)
                 .await?
                 .rows_affected(),
@@ -118,22 +118,22 @@ impl Connection {
         Ok(changed)
     }
 
-    /// Runs a query, and answers with its rows as they come.
+    /// Runs a query and streams its rows.
     pub(crate) fn stream(&mut self, statement: Statement) -> BoxStream<'_, Result<Row, Error>> {
-        let Statement { sql, bound, lasting } = statement;
+        let Statement { sql, bound, cached } = statement;
         let refused = |error: Error| futures_util::stream::once(future::ready(Err(error))).boxed();
-        match &mut self.lent {
-            Lent::Sqlite(connection) => match sqlite_arguments(bound) {
+        match &mut self.pooled {
+            Pooled::Sqlite(connection) => match sqlite_arguments(bound) {
                 Ok(arguments) => sqlx::query_with(sql, arguments)
-                    .persistent(lasting)
+                    .persistent(cached)
                     .fetch(&mut **connection)
                     .map(|row| Ok(Row(Inner::Sqlite(row?))))
                     .boxed(),
                 Err(error) => refused(error),
             },
-            Lent::Postgres(connection) => match postgres_arguments(bound) {
+            Pooled::Postgres(connection) => match postgres_arguments(bound) {
                 Ok(arguments) => sqlx::query_with(sql, arguments)
-                    .persistent(lasting)
+                    .persistent(cached)
                     .fetch(&mut **connection)
                     .map(|row| Ok(Row(Inner::Postgres(row?))))
                     .boxed(),
@@ -142,31 +142,31 @@ impl Connection {
         }
     }
 
-    /// Runs a query, and answers with its first rows.
-    pub(crate) async fn fetch(&mut self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
-        self.stream(statement).take(most).try_collect().await
+    /// Runs a query and returns at most `max_rows` rows.
+    pub(crate) async fn fetch(&mut self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
+        self.stream(statement).take(max_rows).try_collect().await
     }
 }
 
 impl From<PoolConnection<Sqlite>> for Connection {
     fn from(connection: PoolConnection<Sqlite>) -> Self {
-        Self { lent: Lent::Sqlite(connection), clean: false }
+        Self { pooled: Pooled::Sqlite(connection), clean: false }
     }
 }
 
 impl From<PoolConnection<Postgres>> for Connection {
     fn from(connection: PoolConnection<Postgres>) -> Self {
-        Self { lent: Lent::Postgres(connection), clean: false }
+        Self { pooled: Pooled::Postgres(connection), clean: false }
     }
 }
 
 impl Drop for Connection {
-    /// The pool would wait without limit for a server that does not answer.
+    /// Returning the connection would make the pool wait without limit for a server that does not respond.
     fn drop(&mut self) {
         if !self.clean {
-            match &mut self.lent {
-                Lent::Sqlite(connection) => connection.close_on_drop(),
-                Lent::Postgres(connection) => connection.close_on_drop(),
+            match &mut self.pooled {
+                Pooled::Sqlite(connection) => connection.close_on_drop(),
+                Pooled::Postgres(connection) => connection.close_on_drop(),
             }
         }
     }
@@ -179,7 +179,7 @@ fn sqlite_arguments(bound: Vec<Bound>) -> Result<SqliteArguments, Error> {
             None => Arguments::add(&mut arguments, None::<i64>),
             Some(Value::Int(n)) => Arguments::add(&mut arguments, n),
             Some(Value::Real(x)) => Arguments::add(&mut arguments, x),
-            Some(Value::Bool(truth)) => Arguments::add(&mut arguments, truth),
+            Some(Value::Bool(flag)) => Arguments::add(&mut arguments, flag),
             Some(Value::Text(text)) => Arguments::add(&mut arguments, text),
             Some(Value::Bytes(bytes)) => Arguments::add(&mut arguments, bytes),
         };
@@ -199,7 +199,7 @@ fn postgres_arguments(bound: Vec<Bound>) -> Result<PgArguments, Error> {
             (Kind::Bytes, None) => arguments.add(None::<Vec<u8>>),
             (_, Some(Value::Int(n))) => arguments.add(n),
             (_, Some(Value::Real(x))) => arguments.add(x),
-            (_, Some(Value::Bool(truth))) => arguments.add(truth),
+            (_, Some(Value::Bool(flag))) => arguments.add(flag),
             (_, Some(Value::Text(text))) => arguments.add(text),
             (_, Some(Value::Bytes(bytes))) => arguments.add(bytes),
         };

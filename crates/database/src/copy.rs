@@ -1,7 +1,7 @@
-//! Copies a whole database to any other: SQLite to PostgreSQL, and back.
+//! Copies a whole database to another one of either dialect.
 //!
-//! The source is read in one snapshot. At the target everything, tables and rows, is made in one transaction:
-//! either there is a complete copy, or there is nothing.
+//! The source is read in one snapshot. Tables and rows are created at the target in one transaction, so the target
+//! ends up with a complete copy or with nothing.
 
 use futures_util::TryStreamExt;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
@@ -15,7 +15,7 @@ use crate::query::{PerDialect, Query, Statement, sql};
 use crate::value::row::{FromRow, Row};
 use crate::{Database, Error, Kind, Options, from_row};
 
-/// What a copy came to.
+/// What a copy contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     pub tables: u64,
@@ -30,11 +30,11 @@ struct Table {
 struct TableColumn {
     name: String,
     declared: String,
-    /// Whether the database counts it up by itself.
-    counted: bool,
+    /// Whether PostgreSQL generates its values.
+    is_identity: bool,
 }
 
-from_row!(TableColumn { name, declared, counted });
+from_row!(TableColumn { name, declared, is_identity });
 
 const TABLES: PerDialect = PerDialect {
     sqlite: "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
@@ -44,26 +44,26 @@ const TABLES: PerDialect = PerDialect {
 };
 
 const COLUMNS: PerDialect = PerDialect {
-    sqlite: "SELECT name, type AS declared, FALSE AS counted FROM pragma_table_info($1) ORDER BY cid",
+    sqlite: "SELECT name, type AS declared, FALSE AS is_identity FROM pragma_table_info($1) ORDER BY cid",
     postgres: "SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS declared,
-                      is_identity = 'YES' AS counted
+                      is_identity = 'YES' AS is_identity
                FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1
                ORDER BY ordinal_position",
 };
 
-/// A copy takes as long as it takes; the limits are those of requests.
+/// A copy may take longer than the time limits of requests.
 const POSTGRES_NO_LIMITS: &str =
     "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 
-/// Rows come table by table, so what they refer to may come later.
+/// Tables are copied one by one, so a row may refer to one that is not copied yet.
 const SQLITE_DEFER: &str = "PRAGMA defer_foreign_keys = ON";
 
 const POSTGRES_FOREIGN_KEYS: &str = "SELECT CAST(CAST(conrelid AS regclass) AS TEXT), quote_ident(conname)
     FROM pg_constraint WHERE contype = 'f' AND connamespace = CAST(current_schema() AS regnamespace)";
 
 impl Database {
-    /// Copies everything to an empty database of either kind: all tables that the migrations have made, as
-    /// they are now. The copy keeps the database' id, and goes on where this database were.
+    /// Copies the current contents of all tables to an empty database of either dialect. The copy keeps the id
+    /// of this database and can take its place.
     pub async fn copy(&self, to: &Address) -> Result<Copied, Error> {
         let pools = Pools::new(to, &Options::default())?;
         let copied = copy_to(self, &pools).await;
@@ -73,10 +73,10 @@ impl Database {
 }
 
 async fn copy_to(from: &Database, to: &Pools) -> Result<Copied, Error> {
-    let mut source = from.pools().lend(Mode::Snapshot).await?;
+    let mut source = from.pools().acquire(Mode::Snapshot).await?;
     source.begin(Mode::Snapshot).await?;
     let write = Mode::Write(Isolation::Committed);
-    let mut target = to.lend(write).await?;
+    let mut target = to.acquire(write).await?;
     let now = target.begin(write).await?;
     for connection in [&mut source, &mut target] {
         if connection.dialect() == Dialect::Postgres {
@@ -84,7 +84,8 @@ async fn copy_to(from: &Database, to: &Pools) -> Result<Copied, Error> {
         }
     }
     if let Some(table) = tables(&mut target).await?.first() {
-        let reason = format!("the target is not empty: it holds the table {table}");
+        let reason =
+            format!("the target database is not empty: it has a table {table}; copy to an empty database");
         return Err(Error::Copy { reason });
     }
     migration::apply_in(&mut target, from.sets(), now).await?;
@@ -99,7 +100,7 @@ async fn copy_to(from: &Database, to: &Pools) -> Result<Copied, Error> {
 async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result<Copied, Error> {
     let mut all = Vec::new();
     for name in tables(target).await? {
-        // The target has been through its own migrations.
+        // The target has applied its own migrations.
         if name != "hob_migrations" {
             let columns: Query<TableColumn> = sql(COLUMNS).bind(&name);
             let columns = fetch(target, columns).await?;
@@ -108,7 +109,7 @@ async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result
     }
     let foreign_keys = defer_foreign_keys(target).await?;
     for table in &all {
-        // What the migrations themselves put in comes from the source as well.
+        // Rows that the migrations inserted are copied from the source as well.
         run(target, format!("DELETE FROM {}", quoted(&table.name))).await?;
     }
     let mut copied = Copied::default();
@@ -118,12 +119,12 @@ async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result
     }
     restore_foreign_keys(target, &foreign_keys).await?;
     for table in &all {
-        continue_counting(target, table).await?;
+        advance_sequences(target, table).await?;
     }
     Ok(copied)
 }
 
-/// Rows are on their way in bounded numbers: those of one statement.
+/// Holds the rows of one statement in memory at a time.
 async fn copy_rows(source: &mut Connection, target: &mut Connection, table: &Table) -> Result<u64, Error> {
     let names: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
     let names = names.join(", ");
@@ -148,7 +149,7 @@ async fn copy_rows(source: &mut Connection, target: &mut Connection, table: &Tab
     Ok(count)
 }
 
-/// A row's values, of the kinds that the target's columns have.
+/// A row's values, converted to the kinds of the target's columns.
 fn bound(row: &Row, table: &Table, kinds: &[Kind]) -> Result<Vec<(Kind, Option<crate::Value>)>, Error> {
     let values = kinds.iter().enumerate().map(|(index, kind)| {
         let Some(value) = row.value(index)? else {
@@ -157,7 +158,7 @@ fn bound(row: &Row, table: &Table, kinds: &[Kind]) -> Result<Vec<(Kind, Option<c
         let found = value.kind();
         let value = value.into_kind(*kind).map_err(|_| Error::Copy {
             reason: format!(
-                "{}.{} should hold {kind:?}, but holds {found:?}",
+                "cannot copy {}.{}: the target column is {kind:?}, the value is {found:?}",
                 table.name, table.columns[index].name
             ),
         })?;
@@ -175,15 +176,16 @@ impl TableColumn {
             "TEXT" | "CHARACTER VARYING" => Kind::Text,
             "BLOB" | "BYTEA" => Kind::Bytes,
             other => {
-                let reason = format!("{table}.{} is {other}, which not both databases have", self.name);
+                let reason =
+                    format!("cannot copy {table}.{}: the other database has no type {other}", self.name);
                 return Err(Error::Copy { reason });
             }
         })
     }
 }
 
-/// Lets rows refer to others that are still to come, until the end of the transaction; answers with the
-/// PostgreSQL constraints (table and name) that were changed for it.
+/// Defers foreign key checks to the end of the transaction, and returns the PostgreSQL constraints (table and name)
+/// that were altered for it.
 async fn defer_foreign_keys(target: &mut Connection) -> Result<Vec<(String, String)>, Error> {
     if target.dialect() == Dialect::Sqlite {
         target.run_script(SQLITE_DEFER).await?;
@@ -197,7 +199,7 @@ async fn defer_foreign_keys(target: &mut Connection) -> Result<Vec<(String, Stri
     Ok(keys)
 }
 
-/// Checks all references, and lets them be checked at once from now on.
+/// Checks all foreign keys, and undoes [`defer_foreign_keys`].
 async fn restore_foreign_keys(target: &mut Connection, keys: &[(String, String)]) -> Result<(), Error> {
     if target.dialect() == Dialect::Postgres {
         target.run_script("SET CONSTRAINTS ALL IMMEDIATE").await?;
@@ -208,9 +210,9 @@ async fn restore_foreign_keys(target: &mut Connection, keys: &[(String, String)]
     Ok(())
 }
 
-/// Columns that count up by themselves go on after what was copied. SQLite sees to it by itself.
-async fn continue_counting(target: &mut Connection, table: &Table) -> Result<(), Error> {
-    for column in table.columns.iter().filter(|column| column.counted) {
+/// Moves the sequences of identity columns past the copied values. SQLite does so itself.
+async fn advance_sequences(target: &mut Connection, table: &Table) -> Result<(), Error> {
+    for column in table.columns.iter().filter(|column| column.is_identity) {
         let (table, column) = (quoted(&table.name), &column.name);
         let largest = format!("(SELECT max({}) FROM {table})", quoted(column));
         run(
@@ -240,9 +242,9 @@ async fn run(connection: &mut Connection, text: String) -> Result<(), Error> {
     Ok(connection.run_script(AssertSqlSafe(text)).await?)
 }
 
-/// Text made of names that migrations gave.
+/// A statement built from table and column names, which come from migrations.
 fn statement(text: String) -> Statement {
-    Statement { sql: AssertSqlSafe(text).into_sql_str(), bound: Vec::new(), lasting: false }
+    Statement { sql: AssertSqlSafe(text).into_sql_str(), bound: Vec::new(), cached: false }
 }
 
 fn quoted(name: &str) -> String {

@@ -1,4 +1,4 @@
-//! The database: opened once, shared by everybody, read and changed in bounded time.
+//! The handle to the database. Reads and writes end in bounded time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::outbox;
 use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement, sql};
 use crate::transaction::retry::Backoff;
-use crate::transaction::{Doom, Snapshot, Transaction, Unit};
+use crate::transaction::{AbortReason, OpenTransaction, Snapshot, Transaction};
 use crate::value::row::Row;
 use crate::{Error, Read as _, UnixMs};
 
-/// The database. Clones are handles to the same.
+/// A handle to the database. Clones share its connections.
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
@@ -32,18 +32,18 @@ struct Inner {
     options: Options,
     sets: Vec<Migrations>,
     id: DatabaseId,
-    /// Told when events were written.
+    /// Notified when this process has written events.
     events: Notify,
 }
 
-/// How many connections there are, and how long anybody waits.
+/// Connection and time limits.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The most connections to PostgreSQL, or readers of the SQLite file beside its one writer.
+    /// Maximum number of PostgreSQL connections, or of SQLite readers in addition to the one writer.
     pub connections: u32,
-    /// The longest wait for a connection to PostgreSQL.
+    /// Maximum wait for a PostgreSQL connection.
     pub connect_within: Duration,
-    /// The longest time that any read or write takes, its waiting and its attempts included.
+    /// Maximum duration of a read or write, including waits and retries.
     pub answer_within: Duration,
 }
 
@@ -57,15 +57,15 @@ impl Default for Options {
     }
 }
 
-/// A commit is given this long even if the work has used up all its time: nobody is helped by an answer that
-/// says neither yes nor no.
+/// A commit gets at least this long, even after the deadline of its transaction: a commit that is cut off leaves the
+/// caller with [`Error::Uncertain`].
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
 
-/// A rollback that does not come through soon is left to the server, which sees the connection close.
+/// After this time the connection is closed instead, which makes the server roll back.
 const ROLLBACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl Database {
-    /// Opens the database, makes them if they are not there, and applies the migrations that they lack.
+    /// Opens the database, creates it if it does not exist, and applies pending migrations.
     pub async fn open(address: &Address, sets: &[Migrations]) -> Result<Self, Error> {
         Self::open_with(address, sets, Options::default()).await
     }
@@ -85,12 +85,11 @@ impl Database {
         })
     }
 
-    /// Does `work` in a transaction, [`Isolation::Serializable`]. It commits when the work answers `Ok`, and
-    /// changes nothing when it answers `Err`.
+    /// Runs `work` in a transaction with [`Isolation::Serializable`]. `Ok` commits it, `Err` rolls it back.
     ///
-    /// When others are in the way the work is done again, so it does nothing that cannot be undone, and borrows
-    /// what it needs (`let id = &id;` before `|tx| async move { … }`). On SQLite there is one writer at a time:
-    /// the work waits for nothing but its own transaction, and least of all for another write.
+    /// After a conflict `work` runs again, so it must have no other side effects, and borrows what it needs
+    /// (`let id = &id;` before `|tx| async move { … }`). SQLite has one writer at a time: `work` must not wait for
+    /// anything but its own transaction, and never for another write.
     pub async fn write<T, E, F>(&self, work: impl FnMut(Transaction) -> F + Send) -> Result<T, E>
     where
         E: From<Error>,
@@ -99,7 +98,7 @@ impl Database {
         self.write_with(Isolation::Serializable, work).await
     }
 
-    /// [`Database::write`] with a choice of isolation. On SQLite both are the same.
+    /// [`Database::write`] with a given isolation. On SQLite both are the same.
     pub async fn write_with<T, E, F>(
         &self,
         isolation: Isolation,
@@ -112,8 +111,8 @@ impl Database {
         let mut backoff = Backoff::until(self.deadline());
         loop {
             let error = match self.attempt(isolation, backoff.deadline(), &mut work).await {
-                Attempt::Done(outcome) => return outcome,
-                Attempt::Again(error) => error,
+                Attempt::Finished(result) => return result,
+                Attempt::Retry(error) => error,
             };
             if !backoff.pause().await {
                 return Err(error.into());
@@ -121,42 +120,42 @@ impl Database {
         }
     }
 
-    /// Changes something with a single statement, and answers with how many rows it changed.
+    /// Runs a single statement in its own transaction and returns how many rows it changed.
     pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
         let statement = &query.statement(self.dialect())?;
         let work = |tx: Transaction| async move { tx.run(statement.clone()).await };
         self.write_with(Isolation::Committed, work).await
     }
 
-    /// Does `work` with one unchanging view of the database.
+    /// Runs `work` on one consistent snapshot of the database.
     pub async fn read<T, E, F>(&self, work: impl FnOnce(Snapshot) -> F + Send) -> Result<T, E>
     where
         E: From<Error>,
         F: Future<Output = Result<T, E>> + Send,
     {
         let deadline = self.deadline();
-        let unit = async {
+        let opened = async {
             let (connection, now) = self.begin(Mode::Snapshot).await?;
-            Ok::<_, Error>(Unit::new(connection, now))
+            Ok::<_, Error>(OpenTransaction::new(connection, now))
         };
-        let unit = in_time(deadline, unit).await?;
-        let outcome = timeout_at(deadline, work(unit.snapshot())).await;
-        let outcome = outcome.map_err(|_| Error::too_slow())?;
-        let doom = unit.doom().await;
-        rollback(unit).await;
-        match doom {
-            Some(Doom::Again(error)) => Err(error.into()),
-            Some(Doom::Broken) | None => outcome,
+        let opened = with_deadline(deadline, opened).await?;
+        let result = timeout_at(deadline, work(opened.snapshot())).await;
+        let result = result.map_err(|_| Error::timed_out())?;
+        let reason = opened.abort_reason().await;
+        rollback(opened).await;
+        match reason {
+            Some(AbortReason::Retry(error)) => Err(error.into()),
+            Some(AbortReason::Broken) | None => result,
         }
     }
 
-    /// Asks the database for a sign of life.
+    /// Checks that the database responds.
     pub async fn ping(&self) -> Result<(), Error> {
-        let sign: Query<(i64,)> = sql("SELECT CAST(1 AS BIGINT)");
-        self.one(sign).await.map(drop)
+        let ping: Query<(i64,)> = sql("SELECT CAST(1 AS BIGINT)");
+        self.one(ping).await.map(drop)
     }
 
-    /// What tells this database from all others. It was made with them, and copies keep it.
+    /// The id of the database: random, created with it, kept by its copies.
     pub fn id(&self) -> DatabaseId {
         self.inner.id
     }
@@ -165,7 +164,7 @@ impl Database {
         &self.inner.address
     }
 
-    /// Closes all connections once they are given back. What is asked afterwards is refused.
+    /// Waits until all connections are returned, and closes them. Later calls fail.
     pub async fn close(&self) {
         self.inner.pools.close().await;
     }
@@ -197,65 +196,70 @@ impl Database {
         E: From<Error>,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let begun = in_time(deadline, self.begin(Mode::Write(isolation))).await;
-        let unit = match begun {
-            Ok((connection, now)) => Unit::new(connection, now),
-            Err(error) => return Attempt::Done(Err(error.into())),
+        let begun = with_deadline(deadline, self.begin(Mode::Write(isolation))).await;
+        let opened = match begun {
+            Ok((connection, now)) => OpenTransaction::new(connection, now),
+            Err(error) => return Attempt::Finished(Err(error.into())),
         };
-        let Ok(outcome) = timeout_at(deadline, work(unit.transaction())).await else {
-            return Attempt::Done(Err(Error::too_slow().into()));
+        let Ok(result) = timeout_at(deadline, work(opened.transaction())).await else {
+            return Attempt::Finished(Err(Error::timed_out().into()));
         };
-        let outcome = match (unit.doom().await, outcome) {
-            (Some(Doom::Again(error)), _) => {
-                rollback(unit).await;
-                return Attempt::Again(error);
+        let result = match (opened.abort_reason().await, result) {
+            (Some(AbortReason::Retry(error)), _) => {
+                rollback(opened).await;
+                return Attempt::Retry(error);
             }
-            (Some(Doom::Broken), Ok(_)) => Err(Error::Broken.into()),
-            (_, outcome) => outcome,
+            (Some(AbortReason::Broken), Ok(_)) => Err(Error::Broken.into()),
+            (_, result) => result,
         };
-        match outcome {
-            Ok(value) => self.commit(unit, deadline, value).await,
+        match result {
+            Ok(value) => self.commit(opened, deadline, value).await,
             Err(error) => {
-                rollback(unit).await;
-                Attempt::Done(Err(error))
+                rollback(opened).await;
+                Attempt::Finished(Err(error))
             }
         }
     }
 
-    async fn commit<T, E: From<Error>>(&self, unit: Unit, deadline: Instant, value: T) -> Attempt<T, E> {
-        let events = unit.take_events();
+    async fn commit<T, E: From<Error>>(
+        &self,
+        opened: OpenTransaction,
+        deadline: Instant,
+        value: T,
+    ) -> Attempt<T, E> {
+        let events = opened.take_events();
         let wrote_events = !events.is_empty();
-        // Last of all, so that the events' order is that in which the changes were made.
-        let written = in_time(deadline, outbox::write(&unit.transaction(), events)).await;
+        // Last, so that the ids of events follow the order of the changes: see `outbox`.
+        let written = with_deadline(deadline, outbox::write(&opened.transaction(), events)).await;
         if let Err(error) = written {
-            let doom = unit.doom().await;
-            rollback(unit).await;
-            return match doom {
-                Some(Doom::Again(error)) => Attempt::Again(error),
-                _ => Attempt::Done(Err(error.into())),
+            let reason = opened.abort_reason().await;
+            rollback(opened).await;
+            return match reason {
+                Some(AbortReason::Retry(error)) => Attempt::Retry(error),
+                _ => Attempt::Finished(Err(error.into())),
             };
         }
         let deadline = deadline.max(Instant::now() + COMMIT_WITHIN);
-        match in_time(deadline, unit.end("COMMIT")).await {
+        match with_deadline(deadline, opened.end("COMMIT")).await {
             Ok(()) => {
                 if wrote_events {
                     self.inner.events.notify_one();
                 }
-                Attempt::Done(Ok(value))
+                Attempt::Finished(Ok(value))
             }
-            Err(error @ Error::Conflict { .. }) => Attempt::Again(error),
-            Err(Error::Unavailable { source }) => Attempt::Done(Err(Error::Uncertain { source }.into())),
-            Err(error) => Attempt::Done(Err(error.into())),
+            Err(error @ Error::Conflict { .. }) => Attempt::Retry(error),
+            Err(Error::Unavailable { source }) => Attempt::Finished(Err(Error::Uncertain { source }.into())),
+            Err(error) => Attempt::Finished(Err(error.into())),
         }
     }
 
-    /// Begins a transaction. A connection that was lost while it lay in the pool shows it here,
-    /// where nothing has happened yet and the next one can be tried.
+    /// Begins a transaction. A pooled connection that was lost fails here, before anything was done, so the next one
+    /// can be tried.
     async fn begin(&self, mode: Mode) -> Result<(Connection, UnixMs), Error> {
         let pools = &self.inner.pools;
-        let mut stale = pools.most_stale();
+        let mut stale = pools.max_stale();
         loop {
-            let mut connection = pools.lend(mode).await?;
+            let mut connection = pools.acquire(mode).await?;
             match connection.begin(mode).await {
                 Ok(now) => return Ok((connection, now)),
                 Err(error) if error.is_unavailable() && stale > 0 => stale -= 1,
@@ -264,16 +268,16 @@ impl Database {
         }
     }
 
-    async fn fetch_once(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
-        let mut stale = self.inner.pools.most_stale();
+    async fn fetch_once(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
+        let mut stale = self.inner.pools.max_stale();
         loop {
-            let mut connection = self.inner.pools.lend(Mode::Snapshot).await?;
-            match connection.fetch(statement.clone(), most).await {
+            let mut connection = self.inner.pools.acquire(Mode::Snapshot).await?;
+            match connection.fetch(statement.clone(), max_rows).await {
                 Err(error) if error.is_unavailable() && stale > 0 => stale -= 1,
                 Err(error) if error.is_unavailable() => return Err(error),
-                outcome => {
+                result => {
                     connection.release();
-                    return outcome;
+                    return result;
                 }
             }
         }
@@ -285,24 +289,27 @@ impl Source for Database {
         self.inner.pools.dialect()
     }
 
-    async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
-        in_time(self.deadline(), self.fetch_once(statement, most)).await
+    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
+        with_deadline(self.deadline(), self.fetch_once(statement, max_rows)).await
     }
 }
 
-/// How one attempt at a transaction went.
+/// The result of one attempt to run a transaction.
 enum Attempt<T, E> {
-    Done(Result<T, E>),
-    Again(Error),
+    Finished(Result<T, E>),
+    Retry(Error),
 }
 
-async fn in_time<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    timeout_at(deadline, work).await.unwrap_or_else(|_| Err(Error::too_slow()))
+async fn with_deadline<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    timeout_at(deadline, work).await.unwrap_or_else(|_| Err(Error::timed_out()))
 }
 
-/// What cannot be rolled back in time is rolled back by the database when the connection closes.
-async fn rollback(unit: Unit) {
-    let _ = in_time(Instant::now() + ROLLBACK_WITHIN, unit.end("ROLLBACK")).await;
+/// If this takes too long the connection is closed, which rolls back too.
+async fn rollback(opened: OpenTransaction) {
+    let _ = with_deadline(Instant::now() + ROLLBACK_WITHIN, opened.end("ROLLBACK")).await;
 }
 
 impl fmt::Debug for Database {

@@ -1,62 +1,62 @@
-//! What can go wrong, sorted by what a caller can do about it.
+//! Errors, by what a caller can do about them.
 
 use std::time::Duration;
 
-/// Why the database could not answer.
+/// Why a database operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database is away, too busy or too slow. Nothing was changed: the caller may try again later.
-    #[error("the database cannot be reached")]
+    /// The database is unreachable, overloaded or too slow. Nothing was changed: the caller may retry later.
+    #[error("the database is unavailable")]
     Unavailable {
         #[source]
         source: Option<sqlx::Error>,
     },
-    /// The connection was lost while a commit was under way: the change was made, or it was not.
-    #[error("the database was lost sight of during a commit, which may have been made or not")]
+    /// The connection was lost during a commit: the change may or may not have been applied.
+    #[error("lost the database connection during commit; the change may or may not have been applied")]
     Uncertain {
         #[source]
         source: Option<sqlx::Error>,
     },
-    /// Others kept changing the same rows, for as many attempts as a write is given.
-    #[error("others kept changing the same rows")]
+    /// Every attempt conflicted with concurrent changes of the same rows. Nothing was changed.
+    #[error("the transaction kept conflicting with concurrent changes of the same rows; retry later")]
     Conflict {
         #[source]
         source: sqlx::Error,
     },
-    /// The change contradicts a rule of the table. Nothing was changed.
-    #[error("the change breaks a rule of the database ({constraint:?})")]
+    /// The change violates a constraint of the table. Nothing was changed.
+    #[error("the change violates a {constraint:?} constraint")]
     Violation {
         constraint: Constraint,
         #[source]
         source: sqlx::Error,
     },
-    /// A statement of the transaction failed, so that there is nothing to go on with or to commit.
-    #[error("a statement of the transaction has failed")]
+    /// A statement of the transaction failed, so the transaction cannot continue or commit.
+    #[error("the transaction cannot continue: one of its statements failed")]
     Broken,
-    /// A query that always answers with a row answered with none.
-    #[error("a query that must answer with a row answered with none: {sql}")]
+    /// A query that must return a row returned none.
+    #[error("query returned no row, expected one: {sql}")]
     NoRow { sql: String },
-    /// A query answered with more rows than anybody should hold in memory.
-    #[error("a query answered with more than {most} rows: {sql}")]
-    TooManyRows { most: usize, sql: String },
+    /// A query returned more rows than may be held in memory.
+    #[error("query returned more than {max} rows; read it by pages: {sql}")]
+    TooManyRows { max: usize, sql: String },
     /// A stored value is not of the type that the program reads.
-    #[error("the column {column} does not hold {expected}: {found}")]
+    #[error("cannot read column {column} as {expected}: found {found}")]
     Column { column: String, expected: &'static str, found: String },
-    /// A fault of the program: a query that cannot be run, a transaction used after its end.
+    /// A bug in the caller: a query that cannot run, a transaction used after its end.
     #[error("{reason}")]
     Misuse { reason: String },
-    /// A value that one of the databases cannot store, so that neither is given it.
+    /// A value that SQLite or PostgreSQL cannot store. Refused on both.
     #[error("{reason}")]
     Unfit { reason: String },
-    /// A cursor that no page has given out.
-    #[error("the cursor is not one of this list")]
+    /// A cursor that does not belong to the list.
+    #[error("the cursor does not belong to this list; start again with the first page")]
     Cursor,
-    #[error("the address of the database {reason}")]
+    #[error("the database address {reason}")]
     Address { reason: String },
-    /// Database and program do not belong together, or not yet.
+    /// The migrations of the program do not fit the database.
     #[error(transparent)]
     Migration(#[from] MigrationRefused),
-    /// A copy or backup that would mix or lose rows.
+    /// A copy or backup that was refused.
     #[error("{reason}")]
     Copy { reason: String },
     #[error("{what}")]
@@ -65,15 +65,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A statement that the database does not understand, or a database that is damaged.
-    #[error("the database refuses a statement: {source}")]
+    /// Invalid SQL, or a damaged database.
+    #[error("the database rejected a statement: {source}")]
     Database {
         #[source]
         source: sqlx::Error,
     },
 }
 
-/// The kinds of rules that a table has.
+/// The kinds of table constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
     Unique,
@@ -86,17 +86,22 @@ pub enum Constraint {
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationRefused {
     #[error(
-        "the database is newer than this program: they hold {service} {name}, which it does not know; \
-         start the newer program, or restore a backup"
+        "the database is newer than this program: it has the migration {service} {name}, which this program does not \
+         know; run a newer version of hob, or restore an older backup"
     )]
     Newer { service: String, name: String },
-    #[error("the migration {service} {name} was changed after it was applied to this database")]
+    #[error(
+        "the migration {service} {name} was changed after it was applied to this database; restore its original text"
+    )]
     Changed { service: String, name: String },
-    #[error("the migration {service} {name} was left out when later ones were applied to this database")]
+    #[error(
+        "the migration {service} {name} is missing from this database, although later ones were applied; \
+         restore a backup"
+    )]
     LeftOut { service: String, name: String },
-    #[error("the migrations of {service} are not numbered 0001, 0002, … without a gap: {name}")]
+    #[error("the migration {service} {name} is out of order: number migrations 0001, 0002, … without gaps")]
     Misnumbered { service: String, name: String },
-    #[error("two sets of migrations are called {service}")]
+    #[error("two sets of migrations have the same name {service}")]
     Twice { service: String },
     #[error("the migration {service} {name} failed")]
     Failed {
@@ -108,7 +113,7 @@ pub enum MigrationRefused {
 }
 
 impl Error {
-    /// Whether the same call may succeed later, and how long to wait before it is worth a try.
+    /// How long to wait before a retry; `None` if a retry cannot help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Unavailable { .. } | Error::Conflict { .. } => Some(Duration::from_secs(1)),
@@ -116,7 +121,7 @@ impl Error {
         }
     }
 
-    /// Whether a row with the same key was there already.
+    /// Whether a row with the same key already exists.
     pub fn is_taken(&self) -> bool {
         matches!(self, Error::Violation { constraint: Constraint::Unique, .. })
     }
@@ -129,12 +134,12 @@ impl Error {
         Error::Misuse { reason: reason.into() }
     }
 
-    /// An answer that did not come in time.
-    pub(crate) fn too_slow() -> Self {
+    /// The deadline passed.
+    pub(crate) fn timed_out() -> Self {
         Error::Unavailable { source: None }
     }
 
-    /// Whether another process has the SQLite file to itself.
+    /// Whether another process holds the lock of the SQLite file.
     pub(crate) fn is_busy(&self) -> bool {
         let Error::Unavailable { source: Some(sqlx::Error::Database(error)) } = self else {
             return false;
@@ -147,7 +152,7 @@ impl Error {
         matches!(self, Error::Conflict { .. })
     }
 
-    /// Whether the database is away, rather than the statement refused.
+    /// Whether the database is unavailable, rather than the statement rejected.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Error::Unavailable { .. })
     }
@@ -176,28 +181,28 @@ impl From<sqlx::Error> for Error {
         let code = database.code().unwrap_or_default();
         let is_postgres = database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some();
         match (is_postgres, code.as_ref()) {
-            (true, code) if postgres_conflict(code) => Error::Conflict { source },
-            (true, code) if postgres_away(code) => Error::Unavailable { source: Some(source) },
-            (false, code) if sqlite_away(code) => Error::Unavailable { source: Some(source) },
+            (true, code) if is_postgres_conflict(code) => Error::Conflict { source },
+            (true, code) if is_postgres_unavailable(code) => Error::Unavailable { source: Some(source) },
+            (false, code) if is_sqlite_unavailable(code) => Error::Unavailable { source: Some(source) },
             _ => Error::Database { source },
         }
     }
 }
 
 /// Serialization failure, deadlock, lock not available.
-fn postgres_conflict(code: &str) -> bool {
+fn is_postgres_conflict(code: &str) -> bool {
     matches!(code, "40001" | "40P01" | "55P03")
 }
 
-/// Connection exceptions, lack of resources, shutdown, crash, start, a statement that took too long.
-fn postgres_away(code: &str) -> bool {
+/// Connection exception, insufficient resources, shutdown, crash, startup, statement timeout.
+fn is_postgres_unavailable(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("53") || code.starts_with("57") || code == "25P03"
 }
 
 const SQLITE_BUSY: u32 = 5;
 
-/// BUSY, LOCKED, NOMEM, IOERR, FULL and CANTOPEN with all their extended codes, whose low byte is the kind.
-fn sqlite_away(code: &str) -> bool {
+/// BUSY, LOCKED, NOMEM, IOERR, FULL and CANTOPEN. The low byte of an extended code is its primary code.
+fn is_sqlite_unavailable(code: &str) -> bool {
     let code = code.parse::<u32>().unwrap_or_default();
     matches!(code & 0xff, SQLITE_BUSY | 6 | 7 | 10 | 13 | 14)
 }

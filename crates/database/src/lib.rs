@@ -1,13 +1,13 @@
-//! The long-term truth: a SQLite file, or PostgreSQL, through one set of queries.
+//! The database: a SQLite file or a PostgreSQL server, behind one set of queries.
 //!
-//! Services own their tables and their queries. They share what is here: opening and migrating the database,
-//! transactions that are repeated when others are in the way, paging, time, the [`outbox`], backup and copy.
+//! Each service owns its tables and queries. This crate has what they share: opening and migrating the database,
+//! transactions that are retried after a conflict, paging, time, the [`outbox`], backup and copy.
 //!
 //! ```
 //! use hob_database::outbox::Topic;
 //! use hob_database::{Address, Error, Migration, Migrations, Query, Read, Database, UnixMs, column, from_row, sql};
 //!
-//! // A service has its migrations in files, a folder for each database, named once in `migrations!`.
+//! // A service keeps its migrations in files, one folder per dialect, and lists them with `migrations!`.
 //! const MIGRATIONS: Migrations = Migrations {
 //!     service: "notes",
 //!     steps: &[Migration {
@@ -33,7 +33,7 @@
 //!     sql("SELECT id, title, created_at FROM notes_note WHERE id = $1").bind(id)
 //! }
 //!
-//! // A change is a function that may be done again. It borrows what it needs.
+//! // A write is a closure that may run more than once, so it borrows what it needs.
 //! async fn add(database: &Database, id: &NoteId, title: &str) -> Result<(), Error> {
 //!     database
 //!         .write(|tx| async move {
@@ -57,29 +57,29 @@
 //! # }
 //! ```
 //!
-//! # One query for both
+//! # One query for both dialects
 //!
-//! Placeholders are `$1`, `$2`, … Both databases know `INSERT … ON CONFLICT … DO UPDATE`, `RETURNING`, row values
-//! as in `(a, b) < ($1, $2)`, `WITH`, window functions, `TRUE` and `FALSE`. Where they differ, a query is written
-//! for each: [`PerDialect`].
+//! Placeholders are `$1`, `$2`, … Both databases support `INSERT … ON CONFLICT … DO UPDATE`, `RETURNING`, row values
+//! such as `(a, b) < ($1, $2)`, `WITH`, window functions, `TRUE` and `FALSE`. Where they differ, write the query once
+//! for each with [`PerDialect`].
 //!
 //! | Rust | SQLite column | PostgreSQL column |
 //! |---|---|---|
 //! | integers, [`UnixMs`] | `INTEGER` | `BIGINT` |
 //! | `f64` | `REAL` | `DOUBLE PRECISION` |
 //! | `bool` | `INTEGER` | `BOOLEAN` |
-//! | `String`, `&str` | `TEXT` | `TEXT`, with `COLLATE "C"` where it is compared, so that it sorts by bytes as SQLite's |
+//! | `String`, `&str` | `TEXT` | `TEXT`, with `COLLATE "C"` where it is compared, to sort by bytes as SQLite does |
 //! | `Vec<u8>`, `&[u8]` | `BLOB` | `BYTEA` |
 //!
-//! SQLite tables are `STRICT`. What only one database could store is refused on both: text with a zero byte,
-//! NaN, integers past 2⁶³ − 1. To know: a sum of integers is `CAST(sum(n) AS BIGINT)`; `LIKE` heeds case on
-//! PostgreSQL only; after a statement that failed, a transaction does not commit on either.
+//! SQLite tables are `STRICT`. A value that only one database could store is refused on both: text with a zero byte,
+//! NaN, integers above 2⁶³ − 1. Write the sum of an integer column as `CAST(sum(n) AS BIGINT)`. `LIKE` is
+//! case-sensitive on PostgreSQL only. On both, a transaction does not commit after one of its statements failed.
 //!
-//! # Away, slow, in the way
+//! # Failures
 //!
-//! Every call ends in bounded time ([`Options`]). [`Error::Unavailable`] and [`Error::Conflict`] changed nothing:
-//! try again later. [`Error::Uncertain`] is the one case where nobody knows, and why what must happen once is
-//! written so that doing it twice does no harm. Connections heal by themselves.
+//! Every call ends in bounded time ([`Options`]). After [`Error::Unavailable`] and [`Error::Conflict`] nothing was
+//! changed: retry later. After [`Error::Uncertain`] the change may or may not have been applied, so a write that must
+//! take effect exactly once has to be idempotent. Lost connections are replaced automatically.
 
 mod address;
 mod backup;

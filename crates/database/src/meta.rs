@@ -1,4 +1,4 @@
-//! What the database knows of themselves: their id, and the epoch of the store that was built from them.
+//! What the database stores about itself: its id, and how often the store was lost.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::connection::Isolation;
 use crate::{Database, Error, Read as _, column, sql};
 
-/// What tells a database from all others: random, made with it, kept by its copies.
+/// The id of a database: random, created with it, kept by its copies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DatabaseId(u128);
 
@@ -60,7 +60,7 @@ impl fmt::Display for DatabaseId {
 
 impl fmt::Debug for DatabaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RecordsId({self})")
+        write!(f, "DatabaseId({self})")
     }
 }
 

@@ -1,7 +1,7 @@
-//! Migrations: how the tables came to be what they are, one set per service.
+//! Migrations: the steps that create and change tables, one set per service.
 //!
-//! All that is missing is applied at start, in one transaction and under a lock, so that many nodes may start
-//! at once and a migration that fails leaves nothing behind.
+//! Pending migrations are applied at start, in one transaction and under a lock. So several nodes may start at the
+//! same time, and a migration that fails changes nothing.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::transaction::retry::Backoff;
 use crate::value::row::FromRow;
 use crate::{Error, UnixMs, from_row};
 
-/// One step, written for each of the databases.
+/// One step, written for both dialects.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// `0001_monitors`: the number says when its turn is.
+    /// `0001_monitors`. Steps run in the order of their numbers.
     pub name: &'static str,
     pub sqlite: &'static str,
     pub postgres: &'static str,
 }
 
-/// The steps that made the tables of one service. A step that was applied anywhere is never changed.
+/// The steps of one service. A released step must never be changed: its checksum is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
     pub service: &'static str,
@@ -34,8 +34,8 @@ pub struct Migrations {
 }
 
 /// A set of migrations from the files `migrations/sqlite/NAME.sql` and `migrations/postgres/NAME.sql` of the
-/// crate: `migrations!("uptime": "0001_monitors", "0002_incidents")`. A name without both files does not
-/// compile. Another folder is named as in `migrations!("notes" in "tests/notes": "0001_notes")`.
+/// crate: `migrations!("uptime": "0001_monitors", "0002_incidents")`. A missing file is a compile error. For another
+/// folder: `migrations!("notes" in "tests/notes": "0001_notes")`.
 #[macro_export]
 macro_rules! migrations {
     ($service:literal: $($name:literal),+ $(,)?) => {
@@ -57,11 +57,11 @@ macro_rules! migrations {
     };
 }
 
-/// The tables of this crate.
-pub(crate) const OWN: Migrations = migrations!("records": "0001_meta", "0002_outbox");
+/// The tables of this crate. The name `records` is stored in existing databases.
+const OWN_MIGRATIONS: Migrations = migrations!("records": "0001_meta", "0002_outbox");
 
-/// A start waits this long for others that migrate the same database.
-const START_WITHIN: Duration = Duration::from_secs(60);
+/// How long a starting node waits for other nodes that migrate the same database.
+const LOCK_WITHIN: Duration = Duration::from_secs(60);
 
 const TABLE: PerDialect = PerDialect {
     sqlite: "CREATE TABLE IF NOT EXISTS hob_migrations (
@@ -72,8 +72,8 @@ const TABLE: PerDialect = PerDialect {
                  checksum TEXT NOT NULL, applied_at BIGINT NOT NULL, PRIMARY KEY (service, number))"#,
 };
 
-/// Several nodes that start wait here for each other (SQLite's write lock does the same); a migration may
-/// take longer than any statement of a service. The number is just one that nobody else uses.
+/// Starting nodes wait here for each other, as they do for SQLite's write lock. A migration may run longer than the
+/// statements of services. The number is arbitrary; no other advisory lock uses it.
 const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '60s';
      SELECT pg_advisory_xact_lock(7521405093420117362)";
 
@@ -86,21 +86,21 @@ struct Applied {
 
 from_row!(Applied { service, number, name, checksum });
 
-/// Brings the database up to date, and answers with their id.
+/// Applies pending migrations, and returns the id of the database.
 pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {
-    let mut backoff = Backoff::until(Instant::now() + START_WITHIN);
+    let mut backoff = Backoff::until(Instant::now() + LOCK_WITHIN);
     loop {
         match apply_once(pools, sets).await {
-            // To make a file one with a write-ahead log, SQLite must have it alone, and does not wait.
+            // Switching a file to a write-ahead log needs an exclusive lock, for which SQLite does not wait.
             Err(error) if error.is_busy() && backoff.pause().await => {}
-            outcome => return outcome,
+            result => return result,
         }
     }
 }
 
 async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {
     let mode = Mode::Write(Isolation::Committed);
-    let mut connection = pools.lend(mode).await?;
+    let mut connection = pools.acquire(mode).await?;
     let now = connection.begin(mode).await?;
     match apply_in(&mut connection, sets, now).await {
         Ok(id) => {
@@ -117,13 +117,13 @@ async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Er
     }
 }
 
-/// Brings the database up to date within a transaction that has just begun.
+/// Applies pending migrations in a transaction that has just begun.
 pub(crate) async fn apply_in(
     connection: &mut Connection,
     sets: &[Migrations],
     now: UnixMs,
 ) -> Result<DatabaseId, Error> {
-    let sets: Vec<Migrations> = [OWN].iter().chain(sets).copied().collect();
+    let sets: Vec<Migrations> = [OWN_MIGRATIONS].iter().chain(sets).copied().collect();
     check(&sets)?;
     let dialect = connection.dialect();
     if dialect == Dialect::Postgres {
@@ -131,8 +131,8 @@ pub(crate) async fn apply_in(
     }
     execute(connection, sql(TABLE)).await?;
     let applied = applied(connection).await?;
-    for migration in missing(&sets, &applied, dialect)? {
-        run(connection, &migration, now).await?;
+    for step in pending(&sets, &applied, dialect)? {
+        run(connection, &step, now).await?;
     }
     let id =
         sql("INSERT INTO hob_meta (one, id, epoch, created_at) VALUES (1, $1, 1, $2) ON CONFLICT DO NOTHING");
@@ -143,8 +143,8 @@ pub(crate) async fn apply_in(
     Ok(id)
 }
 
-async fn run(connection: &mut Connection, migration: &Pending, now: UnixMs) -> Result<(), Error> {
-    let Pending { service, name, number, text } = *migration;
+async fn run(connection: &mut Connection, step: &Step, now: UnixMs) -> Result<(), Error> {
+    let Step { service, name, number, text } = *step;
     let run = connection.run_script(text).await;
     run.map_err(|source| MigrationRefused::Failed {
         service: service.to_owned(),
@@ -155,11 +155,11 @@ async fn run(connection: &mut Connection, migration: &Pending, now: UnixMs) -> R
                    VALUES ($1, $2, $3, $4, $5)");
     let row = row.bind(service).bind(number).bind(name).bind(checksum(text)).bind(now);
     execute(connection, row).await?;
-    tracing::info!(service, migration = name, "applied a migration");
+    tracing::info!(service, migration = name, "migration applied");
     Ok(())
 }
 
-/// What the database has been through.
+/// The migrations that this database has applied.
 async fn applied(connection: &mut Connection) -> Result<Vec<Applied>, Error> {
     let query: Query<Applied> =
         sql("SELECT service, number, name, checksum FROM hob_migrations ORDER BY 1, 2");
@@ -173,49 +173,49 @@ async fn execute(connection: &mut Connection, query: Query<()>) -> Result<(), Er
     connection.execute(statement).await.map(drop)
 }
 
-/// A step that the database may not have been through.
-struct Pending {
+/// A step of the program, for the dialect of the database.
+struct Step {
     service: &'static str,
     name: &'static str,
     number: i64,
     text: &'static str,
 }
 
-/// What is to be applied, or why it must not be.
-fn missing(
+/// The steps to apply, or why they must not be applied.
+fn pending(
     sets: &[Migrations],
     applied: &[Applied],
     dialect: Dialect,
-) -> Result<Vec<Pending>, MigrationRefused> {
-    let knows = |row: &Applied| {
-        let numbers = |set: &Migrations| usize::try_from(row.number).is_ok_and(|n| n <= set.steps.len());
-        sets.iter().any(|set| set.service == row.service && numbers(set))
+) -> Result<Vec<Step>, MigrationRefused> {
+    let is_known = |row: &Applied| {
+        let has_step = |set: &Migrations| usize::try_from(row.number).is_ok_and(|n| n <= set.steps.len());
+        sets.iter().any(|set| set.service == row.service && has_step(set))
     };
-    if let Some(row) = applied.iter().find(|row| !knows(row)) {
+    if let Some(row) = applied.iter().find(|row| !is_known(row)) {
         return Err(MigrationRefused::Newer { service: row.service.clone(), name: row.name.clone() });
     }
-    let mut missing = Vec::new();
+    let mut pending = Vec::new();
     for set in sets {
         let rows: Vec<&Applied> = applied.iter().filter(|row| row.service == set.service).collect();
-        for pending in pending(set, dialect) {
-            let (service, name) = (set.service.to_owned(), pending.name.to_owned());
-            match rows.iter().find(|row| row.number == pending.number) {
-                Some(row) if !pending.is(row) => return Err(MigrationRefused::Changed { service, name }),
+        for step in steps(set, dialect) {
+            let (service, name) = (set.service.to_owned(), step.name.to_owned());
+            match rows.iter().find(|row| row.number == step.number) {
+                Some(row) if !step.matches(row) => return Err(MigrationRefused::Changed { service, name }),
                 Some(_) => {}
-                None if rows.iter().any(|row| row.number > pending.number) => {
+                None if rows.iter().any(|row| row.number > step.number) => {
                     return Err(MigrationRefused::LeftOut { service, name });
                 }
-                None => missing.push(pending),
+                None => pending.push(step),
             }
         }
     }
-    Ok(missing)
+    Ok(pending)
 }
 
-fn pending(set: &Migrations, dialect: Dialect) -> impl Iterator<Item = Pending> {
+fn steps(set: &Migrations, dialect: Dialect) -> impl Iterator<Item = Step> {
     let service = set.service;
     let steps = (1..).zip(set.steps);
-    steps.map(move |(number, step)| Pending {
+    steps.map(move |(number, step)| Step {
         service,
         name: step.name,
         number,
@@ -226,14 +226,13 @@ fn pending(set: &Migrations, dialect: Dialect) -> impl Iterator<Item = Pending> 
     })
 }
 
-impl Pending {
-    /// Whether this is what was applied.
-    fn is(&self, row: &Applied) -> bool {
+impl Step {
+    fn matches(&self, row: &Applied) -> bool {
         self.name == row.name && checksum(self.text) == row.checksum
     }
 }
 
-/// Whether the sets themselves are in order.
+/// Checks the names and numbers of the sets.
 fn check(sets: &[Migrations]) -> Result<(), MigrationRefused> {
     for (index, set) in sets.iter().enumerate() {
         if sets[..index].iter().any(|other| other.service == set.service) {
@@ -251,7 +250,7 @@ fn check(sets: &[Migrations]) -> Result<(), MigrationRefused> {
     Ok(())
 }
 
-/// Of the text without carriage returns, which a check-out on another system may add.
+/// Ignores carriage returns, which git may add on Windows.
 fn checksum(text: &str) -> String {
     sha1_smol::Sha1::from(text.replace('\r', "")).digest().to_string()
 }

@@ -1,22 +1,22 @@
-//! Events that are told as surely as the change that made them is kept.
+//! A transactional outbox: an event is published if and only if the change that emitted it was committed.
 //!
-//! [`Transaction::emit`] writes an event in the transaction that makes the change. A [`Relay`], one at a time
-//! among all nodes, numbers the events of each topic 1, 2, 3, … without a gap, and publishes them. Whoever has
-//! seen a number catches up from it with [`after`]; a [`Consumer`] that must not miss any keeps its place in
-//! the database.
+//! [`Transaction::emit`] writes an event in the transaction that makes the change. A [`Relay`], active on one node at
+//! a time, numbers the events of each topic 1, 2, 3, … without gaps, and publishes them. A client catches up with
+//! [`after`] from the last number it has seen. A [`Consumer`], which must not miss events, stores its position in the
+//! database.
 //!
 //! # The order
 //!
-//! If one transaction saw another's change, or had to wait for it, its events have larger numbers. Two that
-//! knew nothing of each other are numbered either way, but the same for everybody, and for ever.
+//! If a transaction saw the change of another one, or waited for it, its events get larger numbers. The order of two
+//! independent transactions is arbitrary, but it is the same for all readers and never changes.
 //!
-//! Why this holds: an event takes its id from a counter as the last thing that its transaction does. Whatever
-//! the transaction saw of others was committed before that, and they had taken their ids before they
-//! committed. So ids never contradict what came first. The relay looks at what is committed, in one statement,
-//! and numbers it by id. If it sees an event, it also sees all those that came first: they were committed
-//! earlier. A transaction that took an id but commits late gets its number late. Nobody can have seen its
-//! change before, so that number contradicts nothing either. (Numbers given in the writing transactions
-//! would be gapless only if they waited for each other; ids alone have gaps, and become visible out of order.)
+//! Proof: an event takes its id from a sequence as the last step of its transaction. All changes that the transaction
+//! saw were committed before that, and their transactions took their ids before they committed. So ids never
+//! contradict causal order. The relay reads the committed events in one statement and numbers them by id. If it sees
+//! an event, it also sees all events that precede it causally: they were committed earlier. A transaction that took
+//! an id early and commits late gets its number late. No other transaction can have seen its change before, so this
+//! number contradicts nothing either. (Numbers assigned in the writing transactions would be gapless only if those
+//! waited for each other; ids alone have gaps and become visible out of order.)
 
 mod consumer;
 mod relay;
@@ -28,42 +28,42 @@ pub use retention::{Limits, Retention};
 
 use crate::{Error, Query, Read, Transaction, UnixMs, from_row, sql};
 
-/// What a stream of events is about, such as `chat.message.created`.
+/// The name of a stream of events, such as `chat.message.created`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Topic(pub &'static str);
 
-/// An event with its place in its topic.
+/// A numbered event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub topic: String,
-    /// Which event of the topic this is: 1, 2, 3, … What is published twice has the same number twice.
+    /// The position in the topic: 1, 2, 3, … An event that is published twice keeps its number.
     pub number: u64,
-    /// What it happened to.
+    /// The id of the entity that changed.
     pub key: String,
     pub payload: String,
     pub written_at: UnixMs,
 }
 
-/// What happened after a number.
+/// The events after a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// The next events in order, none left out. An empty list: nothing happened since.
+    /// The next events in order, without gaps. Empty if there are none yet.
     Events(Vec<Event>),
-    /// The events right after that number are gone, or it was never given. Whoever wants to know how things
-    /// stand looks at the database themselves, and goes on after `newest`.
+    /// The events right after that number were deleted, or the number was never assigned. The reader has to read the
+    /// current state from the tables, and continues after `newest`.
     Missed { oldest: u64, newest: u64 },
 }
 
-/// What the relay still has to do.
+/// The work that the relay still has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// Events without a number; not counted beyond 10,000.
+    /// Events without a number. Counted up to 10,000.
     pub unnumbered: u64,
-    /// Events with a number that were not published.
+    /// Numbered events that were not published.
     pub unpublished: u64,
 }
 
-/// An event on its way into the database.
+/// An event that is not written yet.
 #[derive(Debug)]
 pub(crate) struct NewEvent {
     topic: Topic,
@@ -71,21 +71,24 @@ pub(crate) struct NewEvent {
     payload: String,
 }
 
-const LONGEST_NAME_BYTES: usize = 512;
-const LARGEST_PAYLOAD_BYTES: usize = 256 * 1024;
+const MAX_NAME_BYTES: usize = 512;
+const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 
 from_row!(Event { topic, number, key, payload, written_at });
 
 impl NewEvent {
     pub(crate) fn new(topic: Topic, key: String, payload: String) -> Result<Self, Error> {
-        if topic.0.len().max(key.len()) > LONGEST_NAME_BYTES || payload.len() > LARGEST_PAYLOAD_BYTES {
-            return Err(Error::unfit(format!("an event of {} is too large", topic.0)));
+        if topic.0.len().max(key.len()) > MAX_NAME_BYTES || payload.len() > MAX_PAYLOAD_BYTES {
+            return Err(Error::unfit(format!(
+                "event of topic {} is too large: at most {MAX_NAME_BYTES} bytes for topic and key, {MAX_PAYLOAD_BYTES} for the payload",
+                topic.0
+            )));
         }
         Ok(Self { topic, key, payload })
     }
 }
 
-/// Writes the events of a transaction that is about to commit.
+/// Writes the events of a transaction, right before its commit.
 pub(crate) async fn write(tx: &Transaction, events: Vec<NewEvent>) -> Result<(), Error> {
     let now = tx.now();
     let rows = events.into_iter().map(|event| (event.topic.0, event.key, event.payload, now));
@@ -93,13 +96,13 @@ pub(crate) async fn write(tx: &Transaction, events: Vec<NewEvent>) -> Result<(),
     tx.insert_all(head, rows, "").await.map(drop)
 }
 
-/// The events of a topic after a number that was seen, `limit` at most; 0 is before the first.
+/// Reads at most `limit` events of a topic after `number`; 0 is before the first.
 pub async fn after(database: &impl Read, topic: Topic, number: u64, limit: u16) -> Result<Replay, Error> {
     let events = database.all(numbered_after(topic.0, number, limit)).await?;
     replay(database, topic, number, events).await
 }
 
-/// Events that were read are all there were, if nothing after the number is forgotten by now.
+/// `events` has no gap if no event after `number` has been deleted by now.
 async fn replay(
     database: &impl Read,
     topic: Topic,
@@ -114,13 +117,13 @@ async fn replay(
     })
 }
 
-/// The last number that was given, and the last one that is forgotten.
+/// The last number that was assigned, and the last one that was deleted.
 async fn bounds(database: &impl Read, topic: Topic) -> Result<(u64, u64), Error> {
     let bounds = sql("SELECT numbered, forgotten FROM hob_outbox_topic WHERE topic = $1");
     Ok(database.optional(bounds.bind(topic.0)).await?.unwrap_or_default())
 }
 
-/// How far the relay, wherever it runs, is behind.
+/// How far the relay is behind, on whichever node it runs.
 pub async fn backlog(database: &impl Read) -> Result<Backlog, Error> {
     let backlog: Query<(u64, u64)> =
         sql("SELECT (SELECT count(*) FROM (SELECT 1 FROM hob_outbox_new LIMIT 10000) AS new),

@@ -1,4 +1,4 @@
-//! Queries as values: the SQL, what is bound to it, and the type of the rows that answer it.
+//! Queries as values: SQL, bound values, and the type of the rows.
 
 pub(crate) mod insert;
 pub(crate) mod page;
@@ -14,49 +14,49 @@ use sqlx::SqlStr;
 use crate::address::Dialect;
 use crate::{Bind, Error, Kind, Value};
 
-/// A query that both databases understand, or one for each. Placeholders are `$1`, `$2`, …
+/// Makes a query from SQL that both databases understand, or from one text per dialect. Placeholders are `$1`, `$2`, …
 ///
 /// Most SQL is the same for both: `INSERT … ON CONFLICT … DO UPDATE … RETURNING`, row values `(a, b) < ($1, $2)`,
-/// `TRUE` and `FALSE`, `CAST(sum(n) AS BIGINT)`. Where it is not, write both with [`PerDialect`].
+/// `TRUE` and `FALSE`, `CAST(sum(n) AS BIGINT)`. Where it differs, write both with [`PerDialect`].
 pub fn sql<T>(text: impl Into<Sql>) -> Query<T> {
     Query { text: text.into(), bound: Vec::new(), list: None, refused: None, row: PhantomData }
 }
 
-/// A query where the databases' SQL differs.
+/// SQL that differs between the dialects.
 #[derive(Clone, Copy, Debug)]
 pub struct PerDialect {
     pub sqlite: &'static str,
     pub postgres: &'static str,
 }
 
-/// The SQL of a query. Always written in the program: values are bound, never pasted in.
+/// The SQL of a query. Always a literal of the program: values are bound, never interpolated.
 #[derive(Clone, Debug)]
 pub struct Sql {
     sqlite: Cow<'static, str>,
     postgres: Cow<'static, str>,
 }
 
-/// A query: its SQL and what is bound to it. It answers with rows that become `T`.
+/// A query: SQL and bound values. Its rows become `T`.
 #[must_use = "a query does nothing until it is run"]
 pub struct Query<T> {
     text: Sql,
     bound: Vec<Bound>,
-    /// Which of them are a list, if there is one.
+    /// The bound values that are a list, if there is one.
     list: Option<Range<usize>>,
     refused: Option<Error>,
     row: PhantomData<fn() -> T>,
 }
 
-/// What stands for a placeholder; `None` is a NULL of that kind.
+/// The value of a placeholder; `None` is a NULL of that kind.
 pub(crate) type Bound = (Kind, Option<Value>);
 
-/// A query ready for one of the databases.
+/// A query for one dialect.
 #[derive(Clone)]
 pub struct Statement {
     pub(crate) sql: SqlStr,
     pub(crate) bound: Vec<Bound>,
-    /// Whether the text comes again, so that the connection should remember how to run it.
-    pub(crate) lasting: bool,
+    /// Whether the connection should cache the prepared statement.
+    pub(crate) cached: bool,
 }
 
 impl From<&'static str> for Sql {
@@ -72,7 +72,7 @@ impl From<PerDialect> for Sql {
 }
 
 impl Sql {
-    /// The same text with more of it behind.
+    /// Appends SQL.
     pub(crate) fn and(self, more: &str) -> Self {
         Self {
             sqlite: format!("{} {more}", self.sqlite).into(),
@@ -82,7 +82,7 @@ impl Sql {
 }
 
 impl<T> Query<T> {
-    /// Binds the next placeholder. A value that cannot be stored is refused when the query is run.
+    /// Binds the next placeholder. A value that cannot be stored makes the query fail when it runs.
     pub fn bind<B: Bind>(mut self, value: B) -> Self {
         match value.store() {
             Ok(value) => self.bound.push((B::KIND, value)),
@@ -91,8 +91,7 @@ impl<T> Query<T> {
         self
     }
 
-    /// Binds a list to the last placeholder, written with dots: `WHERE id IN ($2...)`. An empty list matches
-    /// nothing.
+    /// Binds a list to the last placeholder, written with dots: `WHERE id IN ($2...)`. An empty list matches no row.
     pub fn bind_list<B: Bind>(mut self, values: impl IntoIterator<Item = B>) -> Self {
         let begin = self.bound.len();
         for value in values {
@@ -101,8 +100,8 @@ impl<T> Query<T> {
         if self.bound.len() == begin {
             self.bound.push((B::KIND, None));
         }
-        // A few lengths only, so that a few statements are remembered instead of one for every length. What
-        // is repeated changes nothing in a list.
+        // Padded to a power of two, so that a few statements are cached instead of one per length. Repeating the last
+        // value does not change the meaning of `IN`.
         let last = self.bound.last().cloned();
         let length = (self.bound.len() - begin).next_power_of_two();
         self.bound.extend(std::iter::repeat_n(last, begin + length - self.bound.len()).flatten());
@@ -110,7 +109,7 @@ impl<T> Query<T> {
         self
     }
 
-    /// More SQL and values behind those there are.
+    /// Appends SQL and values.
     pub(crate) fn and(mut self, more: &str, bound: impl IntoIterator<Item = Bound>) -> Self {
         self.text = self.text.and(more);
         self.bound.extend(bound);
@@ -130,13 +129,16 @@ impl<T> Query<T> {
             Dialect::Postgres => self.text.postgres,
         };
         let text = match self.list {
-            Some(list) => Cow::Owned(spread(&text, list)?),
+            Some(list) => Cow::Owned(expand_list(&text, list)?),
             None => text,
         };
-        // SQLite takes NULL for what was forgotten, and says nothing.
+        // SQLite would silently use NULL for a missing value.
         let placeholders = placeholders(&text);
         if placeholders != self.bound.len() {
-            let reason = format!("{placeholders} placeholders, {} values: {text}", self.bound.len());
+            let reason = format!(
+                "query has {placeholders} placeholders, but {} values are bound: {text}",
+                self.bound.len()
+            );
             return Err(Error::misuse(reason));
         }
         Ok(Statement {
@@ -145,22 +147,22 @@ impl<T> Query<T> {
                 Cow::Owned(text) => sqlx::AssertSqlSafe(text).into_sql_str(),
             },
             bound: self.bound,
-            lasting: true,
+            cached: true,
         })
     }
 }
 
-/// Replaces `$3...` by `$3, $4, …`.
-fn spread(text: &str, list: Range<usize>) -> Result<String, Error> {
+/// Replaces `$3...` with `$3, $4, …`.
+fn expand_list(text: &str, list: Range<usize>) -> Result<String, Error> {
     let dotted = format!("${}...", list.start + 1);
     if !text.contains(&dotted) {
-        return Err(Error::misuse(format!("a list is bound, but no {dotted} is there: {text}")));
+        return Err(Error::misuse(format!("a list is bound, but the query has no {dotted}: {text}")));
     }
     let all: Vec<String> = list.map(|n| format!("${}", n + 1)).collect();
     Ok(text.replace(&dotted, &all.join(", ")))
 }
 
-/// The largest number of a placeholder.
+/// The largest placeholder number.
 fn placeholders(text: &str) -> usize {
     let after_signs = text.split('$').skip(1);
     let numbers = after_signs.filter_map(|rest| {
@@ -178,7 +180,7 @@ impl std::fmt::Debug for Statement {
 
 impl<T> std::fmt::Debug for Query<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the values, which may be secrets.
+        // Without the values, which may be secret.
         f.debug_tuple("Query").field(&self.text.sqlite).finish()
     }
 }
@@ -193,20 +195,20 @@ mod tests {
     }
 
     #[test]
-    fn a_list_takes_the_place_of_its_placeholder() {
+    fn list_replaces_its_placeholder() {
         let query = sql("SELECT 1 FROM t WHERE a = $1 AND b IN ($2...)").bind(1).bind_list([7, 8, 9]);
-        let spread = "SELECT 1 FROM t WHERE a = $1 AND b IN ($2, $3, $4, $5)".to_owned();
-        assert_eq!(statement(query), Ok((spread, 5)));
+        let expanded = "SELECT 1 FROM t WHERE a = $1 AND b IN ($2, $3, $4, $5)".to_owned();
+        assert_eq!(statement(query), Ok((expanded, 5)));
     }
 
     #[test]
-    fn an_empty_list_is_a_null() {
+    fn empty_list_is_null() {
         let query = sql("SELECT 1 FROM t WHERE b IN ($1...)").bind_list([0; 0]);
         assert_eq!(statement(query), Ok(("SELECT 1 FROM t WHERE b IN ($1)".to_owned(), 1)));
     }
 
     #[test]
-    fn a_value_too_few_or_too_many_is_refused() {
+    fn wrong_number_of_values_is_refused() {
         assert!(statement(sql("SELECT $1, $2").bind(1)).is_err());
         assert!(statement(sql("SELECT $1").bind(1).bind(2)).is_err());
         assert!(statement(sql("SELECT $1").bind_list([1])).is_err());
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_database_can_store_is_refused() {
+    fn value_that_only_one_database_can_store_is_refused() {
         assert!(statement(sql("SELECT $1").bind("a\0b")).is_err());
         assert!(statement(sql("SELECT $1").bind(f64::NAN)).is_err());
         assert!(statement(sql("SELECT $1").bind(u64::MAX)).is_err());

@@ -1,9 +1,9 @@
-//! What a piece of work does with the database while it has them: look, in a snapshot; change, in a transaction.
+//! Snapshots and transactions, as the closures of [`Database`](crate::Database) get them.
 
 pub(crate) mod retry;
 
 use std::fmt;
-use std::sync::{Arc, Mutex as Plain, PoisonError};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use tokio::sync::Mutex;
 
@@ -15,42 +15,42 @@ use crate::query::{Query, Statement};
 use crate::value::row::Row;
 use crate::{Error, UnixMs};
 
-/// The database as they were at one moment.
+/// A read-only view of the database as it was at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
     shared: Arc<Shared>,
 }
 
-/// A change of the database: all of it happens, or nothing.
+/// A read-write transaction.
 #[derive(Debug)]
 pub struct Transaction {
     shared: Arc<Shared>,
 }
 
-/// What the owner of a transaction shares with the work that is done in it.
+/// Shared between the owner of a transaction and the closure that runs in it.
 struct Shared {
     dialect: Dialect,
     now: UnixMs,
     state: Mutex<State>,
-    events: Plain<Vec<NewEvent>>,
+    events: SyncMutex<Vec<NewEvent>>,
 }
 
 struct State {
-    /// `None` once the transaction is over.
+    /// `None` after the transaction has ended.
     connection: Option<Connection>,
-    doom: Option<Doom>,
+    abort_reason: Option<AbortReason>,
 }
 
-/// Why a transaction cannot be committed any more.
-pub(crate) enum Doom {
-    /// Others were in the way, or the connection was lost: the work should be done once more.
-    Again(Error),
-    /// A statement failed. SQLite would commit the others, PostgreSQL none.
+/// Why a transaction can no longer commit.
+pub(crate) enum AbortReason {
+    /// A conflict, or a lost connection: the closure should run again.
+    Retry(Error),
+    /// A statement failed. PostgreSQL would not commit; SQLite would, without that statement.
     Broken,
 }
 
-/// The owner's side of a transaction, which ends it when the work is done.
-pub(crate) struct Unit {
+/// The owner's side of a transaction, which commits it or rolls it back.
+pub(crate) struct OpenTransaction {
     shared: Arc<Shared>,
 }
 
@@ -62,22 +62,22 @@ impl Snapshot {
 }
 
 impl Transaction {
-    /// When the transaction began, by the database's clock: that of the machine for SQLite, that of the
-    /// server for PostgreSQL, on which all nodes agree. Clocks can be set back: order by numbers, not times.
+    /// When the transaction began, by the database's clock: this machine's clock for SQLite, the server's clock for
+    /// PostgreSQL, which is the same for all nodes. Clocks can be set back: order by numbers, not by times.
     pub fn now(&self) -> UnixMs {
         self.shared.now
     }
 
-    /// Runs a statement that changes something, and answers with how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     ///
-    /// After a statement that failed there is no commit, whatever the work answers. What may well be there
-    /// already is written with `ON CONFLICT`.
+    /// After a statement has failed the transaction cannot commit, even if the closure returns `Ok`. Use `ON CONFLICT`
+    /// for a row that may already exist.
     pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
         self.run(query.statement(self.shared.dialect)?).await
     }
 
-    /// Says that something happened, in the same breath as the change: the event is written when the
-    /// transaction commits, or not at all. See [`outbox`](crate::outbox).
+    /// Emits an event atomically with the change: it is written if and only if the transaction commits. See
+    /// [`outbox`](crate::outbox).
     pub fn emit(
         &self,
         topic: Topic,
@@ -91,16 +91,16 @@ impl Transaction {
 
     pub(crate) async fn run(&self, statement: Statement) -> Result<u64, Error> {
         let mut state = self.shared.state.lock().await;
-        let outcome = state.connection()?.execute(statement).await;
-        state.note(outcome)
+        let result = state.connection()?.execute(statement).await;
+        state.check(result)
     }
 }
 
 impl Shared {
-    async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
+    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
         let mut state = self.state.lock().await;
-        let outcome = state.connection()?.fetch(statement, most).await;
-        state.note(outcome)
+        let result = state.connection()?.fetch(statement, max_rows).await;
+        state.check(result)
     }
 
     fn events(&self) -> std::sync::MutexGuard<'_, Vec<NewEvent>> {
@@ -113,8 +113,8 @@ impl Source for Snapshot {
         self.shared.dialect
     }
 
-    async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
-        self.shared.fetch(statement, most).await
+    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
+        self.shared.fetch(statement, max_rows).await
     }
 }
 
@@ -123,36 +123,36 @@ impl Source for Transaction {
         self.shared.dialect
     }
 
-    async fn fetch(&self, statement: Statement, most: usize) -> Result<Vec<Row>, Error> {
-        self.shared.fetch(statement, most).await
+    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
+        self.shared.fetch(statement, max_rows).await
     }
 }
 
 impl State {
     fn connection(&mut self) -> Result<&mut Connection, Error> {
-        self.connection.as_mut().ok_or_else(over)
+        self.connection.as_mut().ok_or_else(already_ended)
     }
 
-    /// Remembers what dooms the transaction, whatever the work makes of the error.
-    fn note<T>(&mut self, outcome: Result<T, Error>) -> Result<T, Error> {
-        outcome.map_err(|error| {
+    /// Records why the transaction cannot commit, because the closure may ignore the error.
+    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|error| {
             if error.is_conflict() || error.is_unavailable() {
-                self.doom = Some(Doom::Again(error));
+                self.abort_reason = Some(AbortReason::Retry(error));
                 return Error::Broken;
             }
-            self.doom.get_or_insert(Doom::Broken);
+            self.abort_reason.get_or_insert(AbortReason::Broken);
             error
         })
     }
 }
 
-impl Unit {
+impl OpenTransaction {
     pub(crate) fn new(connection: Connection, now: UnixMs) -> Self {
         let shared = Shared {
             dialect: connection.dialect(),
             now,
-            state: Mutex::new(State { connection: Some(connection), doom: None }),
-            events: Plain::default(),
+            state: Mutex::new(State { connection: Some(connection), abort_reason: None }),
+            events: SyncMutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -169,16 +169,16 @@ impl Unit {
         std::mem::take(&mut *self.shared.events())
     }
 
-    pub(crate) async fn doom(&self) -> Option<Doom> {
-        self.shared.state.lock().await.doom.take()
+    pub(crate) async fn abort_reason(&self) -> Option<AbortReason> {
+        self.shared.state.lock().await.abort_reason.take()
     }
 
     /// Ends the transaction with `COMMIT` or `ROLLBACK`.
     pub(crate) async fn end(self, how: &'static str) -> Result<(), Error> {
         let connection = self.shared.state.lock().await.connection.take();
-        let mut connection = connection.ok_or_else(over)?;
+        let mut connection = connection.ok_or_else(already_ended)?;
         let ended = connection.run_script(how).await.map_err(Error::from);
-        // A conflict that shows in the commit ends the transaction too; after other errors SQLite's goes on.
+        // A conflict during the commit ends the transaction too. After other errors SQLite's is still open.
         if ended.as_ref().err().is_none_or(Error::is_conflict) {
             connection.release();
         }
@@ -186,9 +186,9 @@ impl Unit {
     }
 }
 
-/// Only a task that outlives the transaction in which it was started comes too late.
-fn over() -> Error {
-    Error::misuse("the transaction is over")
+/// Reached only by a task that outlives the transaction that it uses.
+fn already_ended() -> Error {
+    Error::misuse("the transaction has already ended")
 }
 
 impl fmt::Debug for Shared {

@@ -1,4 +1,4 @@
-//! The values that both databases store alike, and the Rust types that become them.
+//! The values that both databases can store, and the Rust types that convert to them.
 
 pub(crate) mod row;
 pub(crate) mod time;
@@ -15,7 +15,7 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// The kinds of values; also said of NULL, since PostgreSQL wants to know what is not there.
+/// The kind of a value. NULL has one too, because PostgreSQL needs its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Int,
@@ -25,7 +25,7 @@ pub enum Kind {
     Bytes,
 }
 
-/// What can be bound to a placeholder.
+/// A type that can be bound to a placeholder.
 pub trait Bind {
     const KIND: Kind;
 
@@ -33,12 +33,12 @@ pub trait Bind {
     fn store(self) -> Result<Option<Value>, Error>;
 }
 
-/// What can be read from a column.
+/// A type that can be read from a column.
 pub trait Column: Sized {
-    /// What the type is called when a column holds something else.
+    /// The name of the type in error messages.
     const EXPECTED: &'static str;
 
-    /// The stored value as this type; the value is given back when it is none. `None` is NULL.
+    /// Converts a stored value; `None` is NULL. Returns the value as the error if it has another type.
     fn load(value: Option<Value>) -> Result<Self, Option<Value>>;
 }
 
@@ -53,7 +53,7 @@ impl Value {
         }
     }
 
-    /// How much memory it takes beside itself.
+    /// Heap memory of the value.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
@@ -62,11 +62,11 @@ impl Value {
         }
     }
 
-    /// The same value as another kind, where SQLite, which has no booleans, tells less than PostgreSQL.
+    /// Converts between integers and booleans, which SQLite does not distinguish.
     pub(crate) fn into_kind(self, kind: Kind) -> Result<Value, Value> {
         match (self, kind) {
             (Value::Int(n @ (0 | 1)), Kind::Bool) => Ok(Value::Bool(n == 1)),
-            (Value::Bool(truth), Kind::Int) => Ok(Value::Int(truth.into())),
+            (Value::Bool(flag), Kind::Int) => Ok(Value::Int(flag.into())),
             (value, kind) if value.kind() == kind => Ok(value),
             (value, _) => Err(value),
         }
@@ -81,7 +81,7 @@ macro_rules! integers {
             fn store(self) -> Result<Option<Value>, Error> {
                 i64::try_from(self)
                     .map(|n| Some(Value::Int(n)))
-                    .map_err(|_| Error::unfit(format!("{self} is larger than the database can hold")))
+                    .map_err(|_| Error::unfit(format!("the integer {self} is too large: the database stores at most 2^63 - 1")))
             }
         }
 
@@ -105,14 +105,14 @@ impl Bind for f64 {
 
     fn store(self) -> Result<Option<Value>, Error> {
         if self.is_nan() {
-            return Err(Error::unfit("NaN cannot be stored"));
+            return Err(Error::unfit("NaN cannot be stored in the database"));
         }
         Ok(Some(Value::Real(self)))
     }
 }
 
 impl Column for f64 {
-    const EXPECTED: &'static str = "a number with a fraction";
+    const EXPECTED: &'static str = "a floating-point number";
 
     fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
         match value {
@@ -135,7 +135,7 @@ impl Column for bool {
 
     fn load(value: Option<Value>) -> Result<Self, Option<Value>> {
         match value {
-            Some(Value::Bool(truth)) => Ok(truth),
+            Some(Value::Bool(flag)) => Ok(flag),
             Some(Value::Int(n @ (0 | 1))) => Ok(n == 1),
             other => Err(other),
         }
@@ -147,7 +147,7 @@ impl Bind for String {
 
     fn store(self) -> Result<Option<Value>, Error> {
         if self.contains('\0') {
-            return Err(Error::unfit("text with a zero byte cannot be stored"));
+            return Err(Error::unfit("text with a zero byte cannot be stored in the database"));
         }
         Ok(Some(Value::Text(self)))
     }
@@ -199,7 +199,7 @@ impl Column for Vec<u8> {
     }
 }
 
-/// Whatever is there; NULL is not.
+/// Any value except NULL.
 impl Column for Value {
     const EXPECTED: &'static str = "a value";
 
@@ -235,10 +235,10 @@ impl<T: Bind + Clone> Bind for &T {
     }
 }
 
-/// Lets a type of one's own stand in a column.
+/// Implements [`Bind`] and [`Column`] for a type.
 ///
-/// `column!(MonitorId(String))` for a tuple struct around a type that can; `column!(State as text)` for a type
-/// that is shown and parsed (`Display`, `FromStr`), such as an enum of states.
+/// `column!(MonitorId(String))` is for a newtype; `column!(State as text)` for a type with `Display` and `FromStr`, such
+/// as an enum of states.
 #[macro_export]
 macro_rules! column {
     ($type:ident ( $inner:ty )) => {

@@ -1,4 +1,4 @@
-//! The pools that connections come from: for SQLite one writer and several readers, for PostgreSQL one pool.
+//! Connection pools: one writer and several readers for SQLite, one pool for PostgreSQL.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -9,12 +9,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgPool, SqlitePool};
 
-use crate::address::{Address, Dialect, Place};
+use crate::address::{Address, Dialect, Location};
 use crate::connection::{Connection, Mode};
 use crate::{Error, Options};
 
-/// As many as all services together have, so that none is prepared over and over.
-const STATEMENTS: usize = 500;
+/// Prepared statements cached per connection: more than all services together have.
+const MAX_CACHED_STATEMENTS: usize = 500;
 
 #[derive(Clone)]
 pub(crate) enum Pools {
@@ -23,18 +23,18 @@ pub(crate) enum Pools {
 }
 
 impl Pools {
-    /// Connects to nothing yet.
+    /// Does not connect yet.
     pub(crate) fn new(address: &Address, options: &Options) -> Result<Self, Error> {
-        match address.place() {
-            Place::File(path) => Self::sqlite(path, options),
-            Place::Server(server) => Ok(Self::postgres(&server.options, options)),
+        match address.location() {
+            Location::File(path) => Self::sqlite(path, options),
+            Location::Server(server) => Ok(Self::postgres(&server.options, options)),
         }
     }
 
     fn sqlite(path: &Path, options: &Options) -> Result<Self, Error> {
         if let Some(folder) = path.parent() {
-            make_folder(folder).map_err(|source| Error::File {
-                what: format!("cannot make the folder {}", folder.display()),
+            create_folder(folder).map_err(|source| Error::File {
+                what: format!("cannot create the folder {}", folder.display()),
                 source,
             })?;
         }
@@ -44,8 +44,8 @@ impl Pools {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .statement_cache_capacity(STATEMENTS)
-            // Only another process can hold the lock; half, so that the database's own answer comes first.
+            .statement_cache_capacity(MAX_CACHED_STATEMENTS)
+            // Only another process can hold the lock. Half of the limit, so that SQLite reports the lock before we time out.
             .busy_timeout(options.answer_within / 2);
         let pool = SqlitePoolOptions::new()
             .acquire_timeout(options.answer_within)
@@ -63,10 +63,10 @@ impl Pools {
         let limit = milliseconds(options.answer_within);
         let name = connect.get_application_name().unwrap_or("hob");
         let connect = connect.clone().application_name(name);
-        let connect = connect.statement_cache_capacity(STATEMENTS).options([
-            // What is not a transaction that may write, only reads: as on SQLite.
+        let connect = connect.statement_cache_capacity(MAX_CACHED_STATEMENTS).options([
+            // Only explicit write transactions may write, as on SQLite.
             ("default_transaction_read_only", "on"),
-            // What nobody waits for any more ends on the server too.
+            // Ends statements on the server whose caller has given up.
             ("statement_timeout", limit.as_str()),
             ("idle_in_transaction_session_timeout", limit.as_str()),
         ]);
@@ -84,8 +84,8 @@ impl Pools {
         }
     }
 
-    /// A connection for a transaction that is not begun yet.
-    pub(crate) async fn lend(&self, mode: Mode) -> Result<Connection, Error> {
+    /// Takes a connection for a transaction that has not begun.
+    pub(crate) async fn acquire(&self, mode: Mode) -> Result<Connection, Error> {
         Ok(match (self, mode) {
             (Pools::Sqlite { readers, .. }, Mode::Snapshot) => readers.acquire().await?.into(),
             (Pools::Sqlite { writer, .. }, Mode::Write(_)) => writer.acquire().await?.into(),
@@ -93,8 +93,8 @@ impl Pools {
         })
     }
 
-    /// How many connections there may be that were lost while they lay in the pool.
-    pub(crate) fn most_stale(&self) -> u32 {
+    /// How many idle connections in the pool may have been lost.
+    pub(crate) fn max_stale(&self) -> u32 {
         match self {
             Pools::Sqlite { .. } => 0,
             Pools::Postgres(pool) => pool.options().get_max_connections(),
@@ -105,7 +105,7 @@ impl Pools {
         match self {
             Pools::Sqlite { writer, readers } => {
                 readers.close().await;
-                // Last, since it takes the write-ahead log into the file.
+                // Last, because closing it checkpoints the write-ahead log into the file.
                 writer.close().await;
             }
             Pools::Postgres(pool) => pool.close().await,
@@ -113,8 +113,8 @@ impl Pools {
     }
 }
 
-/// The database is nobody else's business on the machine.
-fn make_folder(folder: &Path) -> io::Result<()> {
+/// Creates the folder, readable by its owner only.
+fn create_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -1,12 +1,12 @@
-//! A consumer that misses nothing, however long it was away.
+//! A durable consumer: its position is stored in the database.
 
 use super::{Replay, Topic, after, bounds};
 use crate::connection::Isolation;
 use crate::{Database, Error, Read as _, Transaction, sql};
 
-/// Reads a topic from where it left off, under a name of its own. Every event comes at least once.
+/// Reads a topic from its stored position. Delivers every event at least once.
 ///
-/// Several processes under one name do the same work several times; one at a time is for them to arrange.
+/// Processes that open the same name each get all events: the caller makes sure that one of them runs at a time.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     database: Database,
@@ -14,7 +14,7 @@ pub struct Consumer {
     topic: Topic,
 }
 
-/// Where a consumer begins that was never there before.
+/// Where a new consumer starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     Oldest,
@@ -43,21 +43,21 @@ impl Consumer {
         Ok(Self { database: database.clone(), name, topic })
     }
 
-    /// The next events, `limit` at most: the same ones until they are acknowledged.
+    /// Reads the next events, at most `limit`. Returns the same ones until they are acknowledged.
     ///
-    /// A consumer that was away for longer than events are kept is told what it missed; it goes on once it
-    /// has acknowledged `oldest - 1` or `newest`.
+    /// A consumer that was away for longer than the retention gets [`Replay::Missed`]. It continues after it has
+    /// acknowledged `oldest - 1` or `newest`.
     pub async fn next_batch(&self, limit: u16) -> Result<Replay, Error> {
         after(&self.database, self.topic, self.position().await?, limit).await
     }
 
-    /// Says that all events up to `number` are dealt with.
+    /// Acknowledges all events up to `number`.
     pub async fn ack(&self, number: u64) -> Result<(), Error> {
         let work = |tx| async move { self.ack_in(&tx, number).await };
         self.database.write_with(Isolation::Committed, work).await
     }
 
-    /// [`Consumer::ack`] in the very transaction that deals with the events, which then happens once.
+    /// [`Consumer::ack`] in the transaction that handles the events, which makes their effect exactly-once.
     pub async fn ack_in(&self, tx: &Transaction, number: u64) -> Result<(), Error> {
         let ack = sql("UPDATE hob_outbox_consumer SET position = $3, acked_at = $4
                        WHERE name = $1 AND topic = $2 AND position < $3");
@@ -65,14 +65,14 @@ impl Consumer {
         Ok(())
     }
 
-    /// The last number that was acknowledged.
+    /// The last acknowledged number.
     pub async fn position(&self) -> Result<u64, Error> {
         let position = sql("SELECT position FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
         let (position,) = self.database.one(position.bind(self.name).bind(self.topic.0)).await?;
         Ok(position)
     }
 
-    /// Leaves for good: no events are kept for this name any more.
+    /// Deletes the consumer: events are no longer kept for it.
     pub async fn leave(self) -> Result<(), Error> {
         let leave = sql("DELETE FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
         let leave = leave.bind(self.name).bind(self.topic.0);

@@ -1,8 +1,8 @@
-//! The relay: numbers events in their order and publishes them, one relay at a time among all nodes.
+//! The relay: numbers events in order and publishes them. One relay is active at a time among all nodes.
 //!
-//! A relay works under a lease that it renews; another takes over when it has run out. Numbers are given in a
-//! transaction that holds the lease's row and checks its fence, so even a relay that was asleep and still
-//! believes in its lease cannot give a number twice.
+//! The active relay holds a lease that it renews; another one takes over after the lease has expired. Numbers are
+//! assigned in a transaction that locks the lease's row and checks its fence. So a relay that was suspended and does
+//! not know that its lease expired cannot assign a number twice.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,30 +16,30 @@ use super::{Event, numbered_after};
 use crate::connection::Isolation;
 use crate::{Database, Error, Query, Read as _, Transaction, from_row, sql};
 
-/// Publishes events. Every node runs one; one of them at a time does the work.
+/// Publishes events. Every node runs a relay; the one with the lease does the work.
 #[derive(Debug)]
 pub struct Relay {
     database: Database,
     retention: Retention,
-    /// How long the others wait when this one falls silent.
+    /// How long other relays wait before they take over from this one.
     lease: Duration,
-    held: Option<Held>,
+    held: Option<HeldLease>,
     trimmed: Option<Instant>,
 }
 
-/// The lease in this relay's hands.
+/// The lease that this relay holds.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLease {
     fence: i64,
     renewed: Instant,
 }
 
-/// What a turn of the relay came to.
+/// The result of one turn of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Another relay does the work.
+    /// Another relay holds the lease.
     NotMine,
-    /// There was nothing to do.
+    /// There were no events.
     Idle,
     Worked {
         numbered: usize,
@@ -49,8 +49,8 @@ pub enum Turn {
     Unpublished,
 }
 
-/// An event that has no number yet.
-struct New {
+/// An event without a number.
+struct UnnumberedEvent {
     id: i64,
     topic: String,
     key: String,
@@ -58,16 +58,16 @@ struct New {
     written_at: crate::UnixMs,
 }
 
-from_row!(New { id, topic, key, payload, written_at });
+from_row!(UnnumberedEvent { id, topic, key, payload, written_at });
 
-/// As many as are numbered or published at a time.
+/// How many events are numbered or published at a time.
 const BATCH: u16 = 500;
 const TRIM_EVERY: Duration = Duration::from_secs(60);
-/// How soon events of other nodes are seen; this node's own are seen at once.
-const POLL: Duration = Duration::from_millis(100);
-/// After some work, more may gather: a busy outbox is emptied in batches, not event by event.
-const GATHER: Duration = Duration::from_millis(50);
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How often the relay checks for events of other nodes. For events of its own node it is notified.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Pause after a partial batch, so that a busy outbox is drained in batches, not event by event.
+const BATCH_PAUSE: Duration = Duration::from_millis(50);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Relay {
     pub fn new(database: &Database, retention: Retention) -> Self {
@@ -80,16 +80,16 @@ impl Relay {
         }
     }
 
-    /// A shorter lease lets others take over sooner, and has to be renewed more often.
+    /// Sets the lease. With a shorter one others take over sooner, and it is renewed more often.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Relays until `stop` is ready, and then lets another relay take over at once. Events go to `publish` in
-    /// the order of their numbers, all of one topic at a time, and again until it answers `Ok`: what was
-    /// published may be published again.
+    /// Relays until `stop` is ready, then releases the lease so that another relay takes over at once. `publish` gets
+    /// events in the order of their numbers, one topic at a time, and gets them again until it returns `Ok`: delivery
+    /// is at least once.
     pub async fn run<F, E>(
         mut self,
         mut publish: impl FnMut(Vec<Event>) -> F + Send,
@@ -102,16 +102,18 @@ impl Relay {
         loop {
             let turn = self.turn(&mut publish).await;
             if let Err(error) = &turn {
-                tracing::warn!(error = error as &dyn std::error::Error, "the outbox waits");
+                tracing::warn!(error = error as &dyn std::error::Error, "outbox relay failed, retrying");
             }
             let pause = async {
                 match turn {
-                    Ok(Turn::Worked { numbered, .. }) if numbered < usize::from(BATCH) => sleep(GATHER).await,
+                    Ok(Turn::Worked { numbered, .. }) if numbered < usize::from(BATCH) => {
+                        sleep(BATCH_PAUSE).await
+                    }
                     Ok(Turn::Worked { .. }) => {}
                     Ok(Turn::Idle | Turn::NotMine) => {
-                        let _ = timeout(POLL, self.database.events_written()).await;
+                        let _ = timeout(POLL_EVERY, self.database.events_written()).await;
                     }
-                    Ok(Turn::Unpublished) | Err(_) => sleep(AFTER_FAILURE).await,
+                    Ok(Turn::Unpublished) | Err(_) => sleep(RETRY_AFTER).await,
                 }
             };
             tokio::select! {
@@ -121,17 +123,17 @@ impl Relay {
             }
         }
         if let Err(error) = self.release().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the outbox's lease runs out by itself");
+            tracing::warn!(error = &error as &dyn std::error::Error, "outbox lease release failed");
         }
     }
 
-    /// One turn: claims or renews the lease, numbers what is new, publishes what is not published yet.
+    /// One turn: claims or renews the lease, numbers new events, publishes unpublished ones.
     pub async fn turn<F, E>(&mut self, mut publish: impl FnMut(Vec<Event>) -> F + Send) -> Result<Turn, Error>
     where
         F: Future<Output = Result<(), E>> + Send,
         E: Display,
     {
-        let Some(held) = self.hold().await? else {
+        let Some(held) = self.claim_or_renew().await? else {
             return Ok(Turn::NotMine);
         };
         let Some(numbered) = self.number(held).await? else {
@@ -139,7 +141,7 @@ impl Relay {
             return Ok(Turn::NotMine);
         };
         let published = self.publish(held, &mut publish).await?;
-        // Whether it was published or not: what is kept is bounded all the same.
+        // Also when publishing failed: retention bounds unpublished events too.
         self.trim().await?;
         Ok(match (numbered, published) {
             (_, None) => Turn::Unpublished,
@@ -148,17 +150,17 @@ impl Relay {
         })
     }
 
-    /// Lets another relay take over at once.
+    /// Releases the lease, so that another relay can take over at once.
     pub async fn release(self) -> Result<(), Error> {
-        let Some(Held { fence, .. }) = self.held else {
+        let Some(HeldLease { fence, .. }) = self.held else {
             return Ok(());
         };
         let release = sql("UPDATE hob_outbox_lease SET held_until = 0 WHERE fence = $1");
         self.database.execute(release.bind(fence)).await.map(drop)
     }
 
-    /// The lease, renewed if a third of it is over; `None` when it is another's.
-    async fn hold(&mut self) -> Result<Option<Held>, Error> {
+    /// Claims the lease, or renews it after a third of its duration. `None` if another relay holds it.
+    async fn claim_or_renew(&mut self) -> Result<Option<HeldLease>, Error> {
         let (lease, fence) = (self.lease, self.held.map(|held| held.fence));
         if let Some(held) = self.held.filter(|held| held.renewed.elapsed() < lease / 3) {
             return Ok(Some(held));
@@ -166,14 +168,14 @@ impl Relay {
         if fence.is_none() && !self.is_free().await? {
             return Ok(None);
         }
-        let asked = Instant::now();
+        let begun = Instant::now();
         let work = |tx| async move { claim(&tx, fence, lease).await };
         let fence = self.database.write_with(Isolation::Committed, work).await?;
-        self.held = fence.map(|fence| Held { fence, renewed: asked });
+        self.held = fence.map(|fence| HeldLease { fence, renewed: begun });
         Ok(self.held)
     }
 
-    /// Asked before a claim, since reading disturbs nobody.
+    /// Checked before a claim, because a read does not block other relays.
     async fn is_free(&self) -> Result<bool, Error> {
         let work = |snapshot: crate::Snapshot| async move {
             let until: Query<(crate::UnixMs,)> = sql("SELECT held_until FROM hob_outbox_lease");
@@ -183,9 +185,8 @@ impl Relay {
         self.database.read(work).await
     }
 
-    /// Numbers what is new, a batch at most, and answers with how many those were; `None` when the lease was
-    /// lost.
-    async fn number(&self, held: Held) -> Result<Option<usize>, Error> {
+    /// Numbers one batch of new events and returns their count; `None` if the lease was lost.
+    async fn number(&self, held: HeldLease) -> Result<Option<usize>, Error> {
         let any: Query<(bool,)> = sql("SELECT EXISTS (SELECT 1 FROM hob_outbox_new)");
         if self.database.one(any).await? == (false,) {
             return Ok(Some(0));
@@ -203,11 +204,11 @@ impl Relay {
         Ok(())
     }
 
-    /// Publishes a batch of each topic that is behind, and answers with how many events those were; `None`
-    /// when one could not be published.
+    /// Publishes one batch of each topic that has unpublished events, and returns the number of events; `None` if
+    /// publishing failed.
     async fn publish<F, E>(
         &self,
-        held: Held,
+        held: HeldLease,
         publish: &mut (impl FnMut(Vec<Event>) -> F + Send),
     ) -> Result<Option<usize>, Error>
     where
@@ -223,8 +224,8 @@ impl Relay {
                 continue;
             };
             if let Err(error) = publish(events).await {
-                tracing::warn!(topic, %error, "events could not be published");
-                // Other topics wait as well: what carries one carries all.
+                tracing::warn!(topic, %error, "outbox publish failed");
+                // All topics are published over the same bus, so the others would fail too.
                 return Ok(None);
             }
             let topic = topic.as_str();
@@ -236,7 +237,7 @@ impl Relay {
     }
 }
 
-/// Renews the lease of `fence`, or claims one that has run out, with a new fence; `None` if it is another's.
+/// Renews the lease of `fence`, or claims an expired one with a new fence. `None` if another relay holds it.
 async fn claim(tx: &Transaction, fence: Option<i64>, lease: Duration) -> Result<Option<i64>, Error> {
     let until = tx.now().plus(lease);
     if let Some(fence) = fence {
@@ -252,14 +253,14 @@ async fn claim(tx: &Transaction, fence: Option<i64>, lease: Duration) -> Result<
 }
 
 async fn number(tx: &Transaction, fence: i64) -> Result<Option<usize>, Error> {
-    if !holds(tx, fence).await? {
+    if !lock_lease(tx, fence).await? {
         return Ok(None);
     }
-    let new: Query<New> =
+    let new: Query<UnnumberedEvent> =
         sql("SELECT id, topic, key, payload, written_at FROM hob_outbox_new ORDER BY id LIMIT $1");
     let new = tx.all(new.bind(BATCH)).await?;
     let ids: Vec<i64> = new.iter().map(|event| event.id).collect();
-    let mut topics: BTreeMap<String, Vec<New>> = BTreeMap::new();
+    let mut topics: BTreeMap<String, Vec<UnnumberedEvent>> = BTreeMap::new();
     for event in new {
         topics.entry(event.topic.clone()).or_default().push(event);
     }
@@ -277,13 +278,13 @@ async fn number(tx: &Transaction, fence: i64) -> Result<Option<usize>, Error> {
     Ok(Some(ids.len()))
 }
 
-/// Checks the fence, and keeps the lease's row until the transaction ends: nobody else claims it meanwhile.
-async fn holds(tx: &Transaction, fence: i64) -> Result<bool, Error> {
-    let hold = sql("UPDATE hob_outbox_lease SET fence = fence WHERE fence = $1");
-    Ok(tx.execute(hold.bind(fence)).await? == 1)
+/// Checks the fence and locks the lease's row until the transaction ends, so that no other relay can claim it.
+async fn lock_lease(tx: &Transaction, fence: i64) -> Result<bool, Error> {
+    let lock = sql("UPDATE hob_outbox_lease SET fence = fence WHERE fence = $1");
+    Ok(tx.execute(lock.bind(fence)).await? == 1)
 }
 
-/// Takes the next numbers of a topic, and answers with the last of them.
+/// Reserves the next `count` numbers of a topic, and returns the last one.
 async fn advance(tx: &Transaction, topic: &str, count: usize) -> Result<u64, Error> {
     let advance =
         sql("INSERT INTO hob_outbox_topic AS t (topic, numbered, published, forgotten) VALUES ($1, $2, 0, 0)
@@ -293,7 +294,7 @@ async fn advance(tx: &Transaction, topic: &str, count: usize) -> Result<u64, Err
 }
 
 async fn mark_published(tx: &Transaction, fence: i64, topic: &str, number: u64) -> Result<(), Error> {
-    if holds(tx, fence).await? {
+    if lock_lease(tx, fence).await? {
         let mark = sql("UPDATE hob_outbox_topic SET published = $2 WHERE topic = $1 AND published < $2");
         tx.execute(mark.bind(topic).bind(number)).await?;
     }

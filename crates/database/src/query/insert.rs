@@ -1,4 +1,4 @@
-//! Many rows in few statements.
+//! Bulk inserts: many rows in few statements.
 
 use std::fmt::Write as _;
 
@@ -14,15 +14,14 @@ pub trait Binds {
     fn store(self) -> Result<Vec<(Kind, Option<Value>)>, Error>;
 }
 
-/// Well below the most values that either database takes in one statement.
-const MOST_VALUES: usize = 8_000;
-/// Rows may be long, and wait in memory.
-const MOST_BYTES: usize = 4 << 20;
+/// Well below the limits of both databases for values per statement.
+const MAX_VALUES: usize = 8_000;
+/// Limits the memory that a statement with long rows takes.
+const MAX_BYTES: usize = 4 << 20;
 
 impl Transaction {
-    /// Inserts rows, hundreds at a time: `insert_all("INSERT INTO note (id, title)", rows, "")`, with what
-    /// follows the values at the end, such as `ON CONFLICT DO NOTHING`. Answers with how many were inserted
-    /// or changed.
+    /// Inserts rows in batches: `insert_all("INSERT INTO note (id, title)", rows, "")`. `tail` is the SQL after the
+    /// values, such as `ON CONFLICT DO NOTHING`. Returns how many rows were inserted or changed.
     pub async fn insert_all<R: Binds>(
         &self,
         head: &'static str,
@@ -44,7 +43,7 @@ impl Transaction {
     }
 }
 
-/// Rows on their way into a table.
+/// Collects rows for one `INSERT` statement.
 pub(crate) struct Bulk<'a> {
     head: &'a str,
     tail: &'a str,
@@ -65,18 +64,18 @@ impl<'a> Bulk<'a> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.has_most_values() || self.bytes >= MOST_BYTES
+        self.has_max_values() || self.bytes >= MAX_BYTES
     }
 
-    fn has_most_values(&self) -> bool {
-        self.bound.len() + self.columns > MOST_VALUES
+    fn has_max_values(&self) -> bool {
+        self.bound.len() + self.columns > MAX_VALUES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.bound.is_empty()
     }
 
-    /// The statement that inserts the rows so far.
+    /// Takes the collected rows as one statement.
     pub(crate) fn take(&mut self, dialect: Dialect) -> Statement {
         let mut text = format!("{} VALUES ", self.head);
         for index in 0..self.bound.len() {
@@ -85,7 +84,7 @@ impl<'a> Bulk<'a> {
                 0 => "), (",
                 _ => ", ",
             };
-            // SQLite goes through all names for each that is bound; without a name it does not.
+            // Named placeholders cost SQLite a scan over all names per value; anonymous ones do not.
             let _ = match dialect {
                 Dialect::Sqlite => write!(text, "{before}?"),
                 Dialect::Postgres => write!(text, "{before}${}", index + 1),
@@ -94,10 +93,10 @@ impl<'a> Bulk<'a> {
         let _ = write!(text, ") {}", self.tail);
         self.bytes = 0;
         Statement {
-            // Made of text that was written in a program, and of numbers.
+            // Built from literals of the program and from numbers.
             sql: AssertSqlSafe(text).into_sql_str(),
-            // Full ones are alike; others are as long as chance has it.
-            lasting: self.has_most_values(),
+            // Full statements are all alike; the length of others varies.
+            cached: self.has_max_values(),
             bound: std::mem::take(&mut self.bound),
         }
     }

@@ -1,4 +1,4 @@
-//! Long lists, a page at a time, by where the last page ended rather than by counting.
+//! Keyset pagination: a page starts after the last row of the page before, not at an offset.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use crate::query::{Bound, Query};
 use crate::value::row::{FromRow, Row};
 use crate::value::{Kind, Value};
 
-/// The order of a list that is read by pages: columns, none of them ever NULL, that together tell every row
-/// from every other. The query answers with them all, and an index begins with them.
+/// The order of a paged list: columns that are never NULL and together are unique. The query must return all of them,
+/// and an index should start with them.
 ///
-/// The query itself has neither `ORDER BY` nor `LIMIT` and ends within its `WHERE` (`WHERE TRUE` where there
-/// is nothing to ask). A page costs the same wherever it is, and rows that come or go meanwhile make none of
-/// the others appear twice or not at all.
+/// The query must have neither `ORDER BY` nor `LIMIT`, and must end with its `WHERE` clause (`WHERE TRUE` if there is
+/// no condition). Every page costs the same, and inserted or deleted rows do not make other rows appear twice or not
+/// at all.
 ///
 /// ```
 /// # use hob_database::{Keyset, Kind};
@@ -31,15 +31,15 @@ enum Direction {
     Descending,
 }
 
-/// Which page, and how large.
+/// Which page to read, and its size.
 #[derive(Clone, Debug)]
 pub struct PageRequest {
     after: Option<Cursor>,
     size: u16,
 }
 
-/// Where a page ended. Opaque, and nothing that opens a door: whoever makes one up only names another place
-/// in the same list.
+/// The position after a page. Opaque to clients. It grants no access: a forged cursor is just another position in the
+/// same list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cursor(Vec<Value>);
 
@@ -47,7 +47,7 @@ pub struct Cursor(Vec<Value>);
 #[derive(Clone, Debug)]
 pub struct Page<T> {
     pub rows: Vec<T>,
-    /// Where the next page begins; `None` at the end of the list.
+    /// The cursor of the next page; `None` at the end of the list.
     pub next: Option<Cursor>,
 }
 
@@ -60,7 +60,7 @@ impl Keyset {
         Self { columns, direction: Direction::Descending }
     }
 
-    /// The query for one page, and a row more that tells whether there is another.
+    /// The query for one page, plus one row to find out whether there is another page.
     pub(crate) fn query<T>(&self, query: Query<T>, request: &PageRequest) -> Result<Query<T>, Error> {
         let (than, suffix) = match self.direction {
             Direction::Ascending => (">", ""),
@@ -86,7 +86,7 @@ impl Keyset {
         Ok(query.and(&more, bound))
     }
 
-    /// The cursor's values, if they are of the kinds of this list.
+    /// The cursor's values, if they have the kinds of this list's columns.
     fn key(&self, cursor: &Cursor) -> Result<Vec<Bound>, Error> {
         if cursor.0.len() != self.columns.len() {
             return Err(Error::Cursor);
@@ -100,8 +100,8 @@ impl Keyset {
     }
 }
 
-/// Makes a page of its rows and, at the end, the first one of the next.
-pub(crate) fn fill<T: FromRow>(
+/// Makes a page from its rows and the first row of the next page.
+pub(crate) fn build<T: FromRow>(
     rows: &[Row],
     order: &Keyset,
     request: &PageRequest,
@@ -116,7 +116,7 @@ pub(crate) fn fill<T: FromRow>(
 
 fn cursor(row: &Row, order: &Keyset) -> Result<Cursor, Error> {
     let key = order.columns.iter().map(|(column, _)| {
-        // A row knows its columns without the table's name.
+        // Columns of a row have no table name.
         let name = column.rsplit('.').next().unwrap_or(column);
         row.get::<Value>(name)
     });
@@ -124,7 +124,7 @@ fn cursor(row: &Row, order: &Keyset) -> Result<Cursor, Error> {
 }
 
 impl<T> Page<T> {
-    /// The same page of something else, such as what a client is shown.
+    /// Converts the rows.
     pub fn map<U>(self, into: impl FnMut(T) -> U) -> Page<U> {
         Page { rows: self.rows.into_iter().map(into).collect(), next: self.next }
     }
@@ -134,12 +134,12 @@ impl PageRequest {
     pub const DEFAULT_SIZE: u16 = 50;
     pub const MOST: u16 = 500;
 
-    /// The first page. A size past [`PageRequest::MOST`] is cut to it.
+    /// The first page. The size is limited to [`PageRequest::MOST`].
     pub fn first(size: u16) -> Self {
         Self { after: None, size: size.clamp(1, Self::MOST) }
     }
 
-    /// What a client asks for: a cursor that it was given, and a size.
+    /// Parses a cursor and a size from a client.
     pub fn parse(after: Option<&str>, size: Option<u16>) -> Result<Self, Error> {
         Ok(Self {
             after: after.map(str::parse).transpose()?,
@@ -147,7 +147,7 @@ impl PageRequest {
         })
     }
 
-    /// The page that begins where another ended.
+    /// The page that starts at `cursor`.
     #[must_use]
     pub fn after(mut self, cursor: Cursor) -> Self {
         self.after = Some(cursor);
@@ -165,11 +165,11 @@ impl Default for PageRequest {
     }
 }
 
-/// Longer keys than any table has.
-const LONGEST_CURSOR: usize = 2_048;
+/// Larger than the keys of any table.
+const MAX_CURSOR_BYTES: usize = 2_048;
 
-/// Only letters, digits, `-`, `.` and `_`, which need no escaping in a URL: per value a letter for its kind,
-/// then the number, or the bytes in hexadecimal digits.
+/// Uses letters, digits, `-`, `.` and `_` only, which need no escaping in a URL: per value one letter for its kind,
+/// then the number, or the bytes in hexadecimal.
 impl std::fmt::Display for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, value) in self.0.iter().enumerate() {
@@ -177,7 +177,7 @@ impl std::fmt::Display for Cursor {
             match value {
                 Value::Int(n) => write!(f, "i{n}")?,
                 Value::Real(x) => write!(f, "r{:x}", x.to_bits())?,
-                Value::Bool(truth) => write!(f, "b{}", u8::from(*truth))?,
+                Value::Bool(flag) => write!(f, "b{}", u8::from(*flag))?,
                 Value::Text(text) => write!(f, "t{}", Hex(text.as_bytes()))?,
                 Value::Bytes(bytes) => write!(f, "y{}", Hex(bytes))?,
             }
@@ -190,7 +190,7 @@ impl FromStr for Cursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        if text.len() > LONGEST_CURSOR {
+        if text.len() > MAX_CURSOR_BYTES {
             return Err(Error::Cursor);
         }
         let values: Option<Vec<Value>> = text.split('_').map(parse_value).collect();
@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cursor_survives_its_way_through_a_url(key in prop::collection::vec(value(), 1..5)) {
+        fn cursor_round_trips_through_a_url(key in prop::collection::vec(value(), 1..5)) {
             let cursor = Cursor(key);
             let text = cursor.to_string();
             prop_assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)));
@@ -257,13 +257,13 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_cursor_or_is_refused(text in "[itryb_0-9a-f+é-]{0,60}") {
+        fn parsing_any_text_does_not_panic(text in "[itryb_0-9a-f+é-]{0,60}") {
             let _ = text.parse::<Cursor>();
         }
     }
 
     #[test]
-    fn what_could_not_be_stored_is_no_cursor() {
+    fn invalid_cursor_is_refused() {
         for text in ["", "i", "i1_", "t0", "t00", "tff", "x1", "rzz", "é1", "i99999999999999999999", "t+a"] {
             assert!(text.parse::<Cursor>().is_err(), "{text} was accepted");
         }

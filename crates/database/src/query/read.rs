@@ -1,4 +1,4 @@
-//! How anything is read: from the database as they are now, from a snapshot, or within a transaction.
+//! Reading: from the current database, from a snapshot, or in a transaction.
 
 use crate::address::Dialect;
 use crate::query::page::{self, Keyset, Page, PageRequest};
@@ -6,13 +6,13 @@ use crate::query::{Query, Statement};
 use crate::value::row::{FromRow, Row};
 use crate::{Database, Error, Snapshot, Transaction};
 
-/// The most rows that [`Read::all`] answers with. What may be more is read by pages.
+/// Maximum number of rows that [`Read::all`] returns. Read longer lists by pages.
 pub const MOST_ROWS: usize = 10_000;
 
-/// Answers queries. [`Database`] answers each with the database as they are at that moment, a [`Snapshot`] all
-/// of them as of one moment, a [`Transaction`] with its own changes among them.
+/// Runs queries. [`Database`] runs each on the current data, a [`Snapshot`] runs all of them on the data of one moment,
+/// and a [`Transaction`] also sees its own changes.
 pub trait Read: sealed::Source + Sync {
-    /// The one row that there always is, such as a count.
+    /// The first row. Fails if there is none: for queries such as a count.
     fn one<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<T, Error>> + Send {
         async move {
             let statement = query.statement(self.dialect())?;
@@ -31,14 +31,14 @@ pub trait Read: sealed::Source + Sync {
         }
     }
 
-    /// All rows, [`MOST_ROWS`] at most.
+    /// All rows. Fails if there are more than [`MOST_ROWS`].
     fn all<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<Vec<T>, Error>> + Send {
         async move {
             let statement = query.statement(self.dialect())?;
             let sql = statement.sql.clone();
             let rows = self.fetch(statement, MOST_ROWS + 1).await?;
             if rows.len() > MOST_ROWS {
-                return Err(Error::TooManyRows { most: MOST_ROWS, sql: sql.as_str().to_owned() });
+                return Err(Error::TooManyRows { max: MOST_ROWS, sql: sql.as_str().to_owned() });
             }
             rows.iter().map(T::from_row).collect()
         }
@@ -54,7 +54,7 @@ pub trait Read: sealed::Source + Sync {
         async move {
             let statement = order.query(query, request)?.statement(self.dialect())?;
             let rows = self.fetch(statement, request.size() + 1).await?;
-            page::fill(&rows, order, request)
+            page::build(&rows, order, request)
         }
     }
 }
@@ -66,14 +66,14 @@ impl Read for Transaction {}
 pub(crate) mod sealed {
     use super::*;
 
-    /// What runs a statement.
+    /// Runs statements.
     pub trait Source {
         fn dialect(&self) -> Dialect;
 
         fn fetch(
             &self,
             statement: Statement,
-            most: usize,
+            max_rows: usize,
         ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
     }
 }

@@ -1,4 +1,4 @@
-//! When to try again, and when to stop.
+//! Retries of transactions.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rows, and the Rust values that they become.
+//! Rows, and their conversion to Rust values.
 
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgRow, PgValueRef};
@@ -7,7 +7,7 @@ use sqlx::{Database, Decode, Postgres, Row as _, Sqlite, TypeInfo, ValueRef};
 
 use crate::{Column, Error, Value};
 
-/// A row of an answer.
+/// A row of a result.
 pub struct Row(pub(crate) Inner);
 
 pub(crate) enum Inner {
@@ -15,8 +15,8 @@ pub(crate) enum Inner {
     Postgres(PgRow),
 }
 
-/// What a row becomes. Implemented for tuples, column by column, and by [`from_row!`](crate::from_row) for
-/// structs, by their fields' names.
+/// A type that is read from a row. Implemented for tuples, by column order, and with [`from_row!`](crate::from_row) for
+/// structs, by column names.
 pub trait FromRow: Sized {
     fn from_row(row: &Row) -> Result<Self, Error>;
 }
@@ -36,7 +36,7 @@ impl Row {
         T::load(self.value(index)?).map_err(|found| Error::Column {
             column: self.name(index),
             expected: T::EXPECTED,
-            // What kind is enough to find the fault; the value itself may be a secret.
+            // The kind is enough to find the bug; the value may be secret.
             found: found.map_or("NULL".to_owned(), |value| match value {
                 Value::Int(n) => n.to_string(),
                 value => format!("{:?}", value.kind()),
@@ -58,7 +58,7 @@ impl Row {
         };
         value.map_err(|found| Error::Column {
             column: self.name(index),
-            expected: "a type that both databases have",
+            expected: "a type that both databases support",
             found,
         })
     }
@@ -101,8 +101,8 @@ fn postgres_value(value: PgValueRef<'_>) -> Result<Option<Value>, String> {
         "BOOL" => decode::<Postgres, bool>(value).map(Value::Bool),
         "TEXT" | "VARCHAR" | "NAME" => decode::<Postgres, String>(value).map(Value::Text),
         "BYTEA" => decode::<Postgres, Vec<u8>>(value).map(Value::Bytes),
-        // Above all the sum of a BIGINT column.
-        "NUMERIC" => return Err("NUMERIC, which CAST(… AS BIGINT) makes an integer".to_owned()),
+        // Usually the sum of a BIGINT column.
+        "NUMERIC" => return Err("NUMERIC; write CAST(… AS BIGINT) to get an integer".to_owned()),
         other => return Err(other.to_owned()),
     };
     decoded.map(Some).map_err(|error| error.to_string())
@@ -139,12 +139,12 @@ tuples! {
 
 impl std::fmt::Debug for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The values may be secrets.
+        // Without the values, which may be secret.
         f.debug_list().entries((0..self.len()).map(|index| self.name(index))).finish()
     }
 }
 
-/// Reads a struct from a row whose columns are called like its fields: `from_row!(Note { id, title })`.
+/// Implements [`FromRow`] for a struct whose fields are named like the columns: `from_row!(Note { id, title })`.
 #[macro_export]
 macro_rules! from_row {
     ($type:ident { $($field:ident),+ $(,)? }) => {

@@ -1,8 +1,8 @@
-//! Time in the database: whole milliseconds since 1970, by the database's clock.
+//! Time as the database stores it: milliseconds since 1970.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A point in time as the database keeps it: unix milliseconds, in a `BIGINT` column.
+/// A point in time: Unix milliseconds, in a `BIGINT` column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMs(pub i64);
 
@@ -15,13 +15,13 @@ impl UnixMs {
         Self(self.0.saturating_sub(milliseconds(duration)))
     }
 
-    /// How long ago `earlier` was; nothing when it was not.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: UnixMs) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// SQLite has no clock but this machine's.
-    pub(crate) fn here() -> Self {
+    /// The current time of this machine, which is the clock of SQLite.
+    pub(crate) fn machine_now() -> Self {
         Self(milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
     }
 }
@@ -44,19 +44,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_at_the_end_of_time_stay_there() {
+    fn arithmetic_saturates() {
         assert_eq!(UnixMs(i64::MAX).plus(Duration::MAX), UnixMs(i64::MAX));
         assert_eq!(UnixMs(i64::MIN).minus(Duration::MAX), UnixMs(i64::MIN));
     }
 
     #[test]
-    fn what_has_not_happened_yet_was_no_time_ago() {
+    fn since_a_later_time_is_zero() {
         assert_eq!(UnixMs(1_500).since(UnixMs(500)), Duration::from_secs(1));
         assert_eq!(UnixMs(500).since(UnixMs(1_500)), Duration::ZERO);
     }
 
     #[test]
-    fn times_before_1970_are_times() {
+    fn times_before_1970_convert() {
         let before: SystemTime = UnixMs(-1).into();
         assert_eq!(UNIX_EPOCH.duration_since(before).unwrap(), Duration::from_millis(1));
     }

@@ -1,4 +1,4 @@
-//! Backups and copies are complete, or they are not there.
+//! Backups and copies.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,13 @@ fn id(n: usize) -> NoteId {
     NoteId(format!("n{n:05}"))
 }
 
-/// A database with something of everything in it.
+/// Fills every table.
 async fn fill(database: &Database) {
     let rows = |tx: Transaction| async move {
         let notes = (0..NOTES).map(|n| (id(n), "ada", format!("note {n}"), "draft", n % 2 == 0, 1, tx.now()));
         let head = "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)";
         tx.insert_all(head, notes, "").await?;
-        // Sorted before the notes that they belong to, and large enough to need several statements.
+        // Copied before the notes that they belong to, and large enough to need several statements.
         let attachments = (0..100).map(|n| (id(n), 1, vec![7_u8; 64 * 1024], (n % 3 > 0).then_some(0.5)));
         let head = "INSERT INTO notes_attachment (note, number, content, quality)";
         tx.insert_all(head, attachments, "").await
@@ -33,7 +33,7 @@ async fn fill(database: &Database) {
     let mut relay = Relay::new(database, Retention::default());
     relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
     relay.release().await.unwrap();
-    // One event more that has no number yet.
+    // One more event, without a number.
     notes::publish(database, &id(3), 1).await.unwrap();
 }
 
@@ -52,8 +52,8 @@ async fn contents(database: &Database) -> Contents {
     (notes, pinned, attachments, rated, bytes, database.all(some).await.unwrap())
 }
 
-/// The copy is the same database, and goes on where the original was.
-async fn is_a_copy(original: &Database, copied: &Database) {
+/// The copy has the same contents and id, and continues the numbers of events.
+async fn assert_copy(original: &Database, copied: &Database) {
     assert_eq!(copied.id(), original.id());
     assert_eq!(copied.epoch().await.unwrap(), Epoch(2));
     assert_eq!(contents(copied).await, contents(original).await);
@@ -63,33 +63,33 @@ async fn is_a_copy(original: &Database, copied: &Database) {
     let Replay::Events(events) = outbox::after(copied, PUBLISHED, 2, 10).await.unwrap() else {
         panic!("events are missing");
     };
-    let told: Vec<_> = events.into_iter().map(|event| (event.number, NoteId(event.key))).collect();
-    assert_eq!(told, [(3, id(2)), (4, id(3)), (5, id(4))]);
+    let numbered: Vec<_> = events.into_iter().map(|event| (event.number, NoteId(event.key))).collect();
+    assert_eq!(numbered, [(3, id(2)), (4, id(3)), (5, id(4))]);
 }
 
-async fn copies_to(original: &Database, target: &TestDatabase) {
+async fn assert_copies_to(original: &Database, target: &TestDatabase) {
     let copied = original.copy(&notes::address(target)).await.unwrap();
     assert_eq!(copied, Copied { tables: 8, rows: copied.rows });
     assert!(copied.rows > NOTES as u64 + 100, "{copied:?}");
-    is_a_copy(original, &notes::open(target).await).await;
+    assert_copy(original, &notes::open(target).await).await;
 }
 
 every_database! {
-    async fn records_can_be_copied_to_either_database(test_database: TestDatabase) {
+    async fn database_can_be_copied_to_either_dialect(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         fill(&database).await;
-        copies_to(&database, &TestDatabase::sqlite()).await;
-        copies_to(&database, &TestDatabase::postgres()).await;
+        assert_copies_to(&database, &TestDatabase::sqlite()).await;
+        assert_copies_to(&database, &TestDatabase::postgres()).await;
     }
 
-    async fn a_copy_is_of_one_moment_while_others_go_on(test_database: TestDatabase) {
+    async fn copy_is_a_consistent_snapshot_during_writes(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         fill(&database).await;
         let writing = tokio::spawn({
             let database = database.clone();
             async move {
                 for n in 0.. {
-                    // Always together.
+                    // Both rows in one transaction.
                     let work = |tx: Transaction| async move {
                         let both = "INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)";
                         let rows = ["left", "right"].map(|author| {
@@ -111,7 +111,7 @@ every_database! {
         assert_eq!(left, right);
     }
 
-    async fn nothing_is_copied_over_something(test_database: TestDatabase) {
+    async fn copy_to_a_database_that_is_not_empty_is_refused(test_database: TestDatabase) {
         let source = TestDatabase::sqlite();
         let database = notes::open(&source).await;
         let target = notes::open(&test_database).await;
@@ -122,11 +122,11 @@ every_database! {
         notes::add(&target, &id(2), "ada", "still at work").await.unwrap();
     }
 
-    async fn a_copy_that_fails_leaves_nothing(test_database: TestDatabase) {
+    async fn failed_copy_leaves_the_target_empty(test_database: TestDatabase) {
         let source = TestDatabase::sqlite();
         let database = notes::open(&source).await;
         fill(&database).await;
-        // The last table in order: all others are copied by then.
+        // The last table in order: all others have been copied when the copy fails.
         database.execute(sql("DROP TABLE notes_note")).await.unwrap();
         database.copy(&notes::address(&test_database)).await.unwrap_err();
         let empty = notes::open(&test_database).await;
@@ -138,31 +138,31 @@ every_database! {
 fn folder(test_database: &TestDatabase) -> PathBuf {
     match test_database {
         TestDatabase::Sqlite(folder) => folder.path().to_owned(),
-        TestDatabase::Postgres(_) => panic!("it is a server"),
+        TestDatabase::Postgres(_) => panic!("PostgreSQL has no folder"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_is_the_same_records() {
+async fn backup_is_a_complete_copy() {
     let test_database = TestDatabase::sqlite();
     let database = notes::open(&test_database).await;
     fill(&database).await;
     let file = folder(&test_database).join("backup.db");
-    // What a backup that was killed leaves.
+    // Left behind by a backup that was killed.
     std::fs::write(folder(&test_database).join("backup.db.partial"), "half a backup").unwrap();
     database.backup(&file).await.unwrap();
     let address = file.to_str().unwrap().parse().unwrap();
     let restored = Database::open(&address, &[notes::MIGRATIONS]).await.unwrap();
-    is_a_copy(&database, &restored).await;
+    assert_copy(&database, &restored).await;
     assert!(!folder(&test_database).join("backup.db.partial").exists());
 }
 
 #[tokio::test]
-async fn a_backup_never_replaces_a_file() {
+async fn backup_never_replaces_a_file() {
     let test_database = TestDatabase::sqlite();
     let database = notes::open(&test_database).await;
-    let file = folder(&test_database).join("precious");
-    std::fs::write(&file, "precious").unwrap();
+    let file = folder(&test_database).join("existing");
+    std::fs::write(&file, "existing").unwrap();
     assert!(matches!(database.backup(&file).await, Err(Error::Copy { .. })));
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "existing");
 }

@@ -1,4 +1,4 @@
-//! A database that is away, silent or busy: an answer in bounded time, nothing half done, and it heals.
+//! A database that is down, frozen or busy: calls fail in bounded time, change nothing, and work again afterwards.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -17,12 +17,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 fn server(test_database: &TestDatabase) -> &Postgres {
     match test_database {
         TestDatabase::Postgres(server) => server,
-        TestDatabase::Sqlite(_) => panic!("it has no server"),
+        TestDatabase::Sqlite(_) => panic!("SQLite has no server"),
     }
 }
 
-/// A database that gives up soon.
-async fn impatient(test_database: &TestDatabase) -> Database {
+/// A database with short time limits.
+async fn open_impatient(test_database: &TestDatabase) -> Database {
     notes::open(test_database).await.close().await;
     let options = Options { connections: 4, connect_within: ANSWER_WITHIN, answer_within: ANSWER_WITHIN };
     let address = notes::address(test_database);
@@ -38,8 +38,8 @@ async fn count(database: &Database) -> Result<i64, Error> {
     Ok(database.one(count).await?.0)
 }
 
-/// Expects an answer, soon, that the caller may try again later.
-async fn unavailable<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Error>>) {
+/// The call fails in time, with an error that allows a retry.
+async fn assert_unavailable<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Error>>) {
     let begun = Instant::now();
     let outcome = call.await;
     assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
@@ -47,36 +47,36 @@ async fn unavailable<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Er
     assert!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
 }
 
-async fn heals(database: &Database) {
-    wait_for("a write", LIMIT, async || add(database, "healed").await).await;
+async fn assert_recovers(database: &Database) {
+    wait_for("a write", LIMIT, async || add(database, "recovered").await).await;
     wait_for("a read", LIMIT, async || count(database).await).await;
     database.ping().await.unwrap();
 }
 
-/// Many at once, so that all connections are in use and come to lie in the pool.
+/// Reads concurrently, so that the pool opens all its connections.
 async fn use_all_connections(database: &Database) {
     let reads = async || try_join_all((0..8).map(|_| count(database))).await;
     wait_for("eight reads", LIMIT, reads).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_stopped_and_started_again() {
+async fn database_recovers_after_a_server_restart() {
     let test_database = TestDatabase::postgres();
-    let database = impatient(&test_database).await;
+    let database = open_impatient(&test_database).await;
     for hurt in [Postgres::stop, Postgres::kill] {
         use_all_connections(&database).await;
         hurt(server(&test_database));
-        unavailable(count(&database)).await;
-        unavailable(add(&database, "away")).await;
-        unavailable(database.ping()).await;
+        assert_unavailable(count(&database)).await;
+        assert_unavailable(add(&database, "unavailable")).await;
+        assert_unavailable(database.ping()).await;
         server(&test_database).restart();
-        heals(&database).await;
+        assert_recovers(&database).await;
         database.execute(sql("DELETE FROM notes_note")).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_were_cut_are_noticed_by_nobody() {
+async fn closed_idle_connections_are_replaced_without_an_error() {
     let test_database = TestDatabase::postgres();
     let database = notes::open(&test_database).await;
     for n in 0..3 {
@@ -88,9 +88,9 @@ async fn connections_that_were_cut_are_noticed_by_nobody() {
     }
 }
 
-/// The work is done again on another connection: nothing of it had been kept.
+/// The closure runs again on another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_whose_connection_was_cut_is_done_again() {
+async fn transaction_is_retried_after_its_connection_was_closed() {
     let test_database = TestDatabase::postgres();
     let database = notes::open(&test_database).await;
     let mut attempts = 0;
@@ -115,28 +115,28 @@ async fn a_transaction_whose_connection_was_cut_is_done_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_falls_silent_is_given_up_in_time() {
+async fn call_to_a_frozen_server_times_out() {
     let test_database = TestDatabase::postgres();
-    let database = impatient(&test_database).await;
+    let database = open_impatient(&test_database).await;
     use_all_connections(&database).await;
     server(&test_database).freeze();
-    // More than there are connections: those that hang must not keep their places.
+    // More calls than connections: those that time out must not keep a place in the pool.
     for _ in 0..3 {
         tokio::join!(
-            unavailable(count(&database)),
-            unavailable(add(&database, "silent")),
-            unavailable(database.ping()),
+            assert_unavailable(count(&database)),
+            assert_unavailable(add(&database, "frozen")),
+            assert_unavailable(database.ping()),
         );
     }
     server(&test_database).thaw();
-    heals(&database).await;
+    assert_recovers(&database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_outlives_its_database() {
+async fn relay_continues_after_a_server_crash() {
     let test_database = TestDatabase::postgres();
-    let database = impatient(&test_database).await;
-    let (published, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let database = open_impatient(&test_database).await;
+    let (published, mut published_events) = tokio::sync::mpsc::unbounded_channel();
     let publish = move |events: Vec<Event>| {
         events.into_iter().for_each(|event| published.send(event.number).unwrap());
         std::future::ready(Ok::<_, Error>(()))
@@ -147,20 +147,19 @@ async fn a_relay_outlives_its_database() {
         let emit =
             async || database.write(|tx| async move { tx.emit(Topic("test"), "key", "payload") }).await;
         wait_for("a write", LIMIT, emit).await;
-        // What could not be marked as published is published again.
-        let is_told = async { while told.recv().await != Some(number) {} };
-        tokio::time::timeout(LIMIT, is_told).await.unwrap();
+        // An event that could not be marked as published is published again.
+        let received = async { while published_events.recv().await != Some(number) {} };
+        tokio::time::timeout(LIMIT, received).await.unwrap();
         server(&test_database).kill();
         server(&test_database).restart();
     }
     relay.abort();
 }
 
-/// Nobody can know whether a commit came through that was not answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_without_an_answer_is_uncertain() {
+async fn commit_without_a_response_is_uncertain() {
     let test_database = TestDatabase::postgres();
-    let database = impatient(&test_database).await;
+    let database = open_impatient(&test_database).await;
     let work = |tx: Transaction| {
         let server = server(&test_database);
         async move {
@@ -175,25 +174,25 @@ async fn a_commit_without_an_answer_is_uncertain() {
 }
 
 #[tokio::test]
-async fn records_that_cannot_be_reached_are_told_at_the_start() {
+async fn opening_an_unreachable_database_fails() {
     let test_database = TestDatabase::postgres();
     server(&test_database).stop();
     let options = Options { connect_within: Duration::from_millis(200), ..Options::default() };
-    unavailable(Database::open_with(&notes::address(&test_database), &[], options)).await;
+    assert_unavailable(Database::open_with(&notes::address(&test_database), &[], options)).await;
 }
 
 #[tokio::test]
-async fn a_server_is_reached_over_tls_if_its_certificate_is_trusted() {
+async fn server_is_reached_over_tls_if_its_certificate_is_trusted() {
     let server = Postgres::start_with_tls();
     let address = server.tls_url().parse().unwrap();
-    let database = Database::open_with(&address, &[], notes::patient()).await.unwrap();
+    let database = Database::open_with(&address, &[], notes::patient_options()).await.unwrap();
     let encrypted: Query<(bool,)> = sql("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
     assert_eq!(database.one(encrypted).await.unwrap(), (true,));
-    let stranger = format!("{}?sslmode=verify-full", server.url()).parse().unwrap();
-    unavailable(Database::open_with(&stranger, &[], notes::patient())).await;
+    let untrusted = format!("{}?sslmode=verify-full", server.url()).parse().unwrap();
+    assert_unavailable(Database::open_with(&untrusted, &[], notes::patient_options())).await;
 }
 
-/// Another process with the SQLite file's write lock in its hands.
+/// Another process that holds the write lock of the SQLite file.
 struct Locker(Child);
 
 impl Locker {
@@ -227,18 +226,18 @@ impl Drop for Locker {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_another_process_locks_can_be_read_and_is_waited_for_in_bounded_time() {
+async fn locked_file_can_be_read_and_a_write_times_out() {
     let test_database = TestDatabase::sqlite();
-    let database = impatient(&test_database).await;
+    let database = open_impatient(&test_database).await;
     let locker = Locker::lock(&test_database);
-    unavailable(add(&database, "locked")).await;
+    assert_unavailable(add(&database, "locked")).await;
     assert_eq!(count(&database).await.unwrap(), 0);
     locker.unlock();
-    heals(&database).await;
+    assert_recovers(&database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_is_given_back_in_time_is_noticed_by_nobody() {
+async fn write_waits_for_a_lock_of_another_process() {
     let test_database = TestDatabase::sqlite();
     let database = notes::open(&test_database).await;
     let locker = Locker::lock(&test_database);

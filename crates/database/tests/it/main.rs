@@ -1,4 +1,4 @@
-//! The database on both databases: every test runs on a SQLite file and on a PostgreSQL server.
+//! Tests of the database crate. Most of them run on a SQLite file and on a PostgreSQL server.
 
 mod copy;
 mod failure;

@@ -1,4 +1,4 @@
-//! Migrations: applied once, by whoever comes first, or not at all.
+//! Migrations.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ const fn set(steps: &'static [Migration]) -> Migrations {
 }
 
 async fn open(test_database: &TestDatabase, sets: &[Migrations]) -> Result<Database, Error> {
-    Database::open_with(&notes::address(test_database), sets, notes::patient()).await
+    Database::open_with(&notes::address(test_database), sets, notes::patient_options()).await
 }
 
 async fn refused(test_database: &TestDatabase, sets: &[Migrations]) -> MigrationRefused {
@@ -45,13 +45,13 @@ fn files(folder: &Path) -> BTreeSet<String> {
 }
 
 every_database! {
-    async fn nodes_that_start_at_once_share_one_set_of_tables(test_database: TestDatabase) {
+    async fn nodes_that_start_together_migrate_once(test_database: TestDatabase) {
         let mut starting = JoinSet::new();
         for _ in 0..8 {
             let address = notes::address(&test_database);
             starting.spawn(async move {
                 let sets = [set(&[FIRST, SECOND])];
-                Database::open_with(&address, &sets, notes::patient()).await.unwrap()
+                Database::open_with(&address, &sets, notes::patient_options()).await.unwrap()
             });
         }
         let database = starting.join_all().await;
@@ -61,7 +61,7 @@ every_database! {
         assert_eq!(database[0].one(rows).await.unwrap(), (1,));
     }
 
-    async fn what_is_missing_is_applied_at_the_next_start(test_database: TestDatabase) {
+    async fn pending_migrations_are_applied_at_the_next_start(test_database: TestDatabase) {
         let database = open(&test_database, &[set(&[FIRST])]).await.unwrap();
         assert_eq!(applied(&database).await.len(), 1);
         database.close().await;
@@ -70,7 +70,7 @@ every_database! {
         assert_eq!(names, ["0001_first", "0002_second"]);
     }
 
-    async fn records_that_are_newer_than_the_program_are_refused(test_database: TestDatabase) {
+    async fn database_newer_than_the_program_is_refused(test_database: TestDatabase) {
         open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap();
         for sets in [&[set(&[FIRST])][..], &[]] {
             let refused = refused(&test_database, sets).await.to_string();
@@ -78,7 +78,7 @@ every_database! {
         }
     }
 
-    async fn a_migration_that_was_changed_is_refused(test_database: TestDatabase) {
+    async fn changed_migration_is_refused(test_database: TestDatabase) {
         open(&test_database, &[set(&[FIRST])]).await.unwrap();
         const OTHER_TEXT: Migration = step("0001_first", "CREATE TABLE first (n TEXT)");
         const OTHER_NAME: Migration = step("0001_other", "CREATE TABLE first (n BIGINT)");
@@ -87,7 +87,7 @@ every_database! {
         }
     }
 
-    async fn a_migration_that_fails_leaves_nothing(test_database: TestDatabase) {
+    async fn failed_migration_changes_nothing(test_database: TestDatabase) {
         const BROKEN: Migration = step("0002_broken", "CREATE TABLE half (n BIGINT); INSERT INTO nowhere VALUES (1)");
         let refused = refused(&test_database, &[set(&[FIRST, BROKEN])]).await;
         assert!(matches!(refused, MigrationRefused::Failed { .. }), "{refused:?}");
@@ -97,7 +97,7 @@ every_database! {
         assert!(database.one(half).await.is_err());
     }
 
-    async fn sets_that_are_not_in_order_are_refused(test_database: TestDatabase) {
+    async fn misnumbered_or_duplicate_sets_are_refused(test_database: TestDatabase) {
         const GAP: Migration = step("0003_third", "SELECT 1");
         let misnumbered = refused(&test_database, &[set(&[FIRST, GAP])]).await;
         assert!(matches!(misnumbered, MigrationRefused::Misnumbered { .. }));
@@ -105,7 +105,7 @@ every_database! {
         assert!(matches!(twice, MigrationRefused::Twice { .. }));
     }
 
-    async fn a_migration_that_was_left_out_is_told(test_database: TestDatabase) {
+    async fn skipped_migration_is_refused(test_database: TestDatabase) {
         let database = open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap();
         database.execute(sql("DELETE FROM hob_migrations WHERE service = 'tested' AND number = 1")).await.unwrap();
         let refused = refused(&test_database, &[set(&[FIRST, SECOND])]).await;
@@ -113,9 +113,9 @@ every_database! {
     }
 }
 
-/// That both databases have a file for every name is checked when the sets are compiled.
+/// The compiler checks the other direction: that every listed name has its files.
 #[test]
-fn no_file_of_a_migration_is_forgotten() {
+fn every_migration_file_is_listed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let listed = notes::MIGRATIONS.steps.iter().map(|step| step.name.to_owned()).collect();
     let own = BTreeSet::from(["0001_meta", "0002_outbox"].map(str::to_owned));

@@ -1,5 +1,4 @@
-//! A make-believe service, written as a real one is: its tables, its values, its queries, its changes with
-//! their events.
+//! A sample service, written like a real one: tables, values, queries, and changes with their events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,11 +37,11 @@ pub(crate) struct Note {
     pub(crate) created_at: UnixMs,
 }
 
-/// What became of a wish to publish.
+/// The result of a request to publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Publication {
     Published,
-    /// It is not what the caller has seen, or not a draft.
+    /// The note has changed since the caller read it, or is not a draft.
     Outdated,
 }
 
@@ -50,7 +49,7 @@ column!(NoteId(String));
 column!(State as text);
 from_row!(Note { id, author, title, state, pinned, version, created_at });
 
-/// A note by its id: a query is a value, and runs on the database, in a snapshot or in a transaction alike.
+/// A note by its id. The query runs on the database, in a snapshot or in a transaction.
 pub(crate) fn by_id(id: &NoteId) -> Query<Note> {
     sql("SELECT id, author, title, state, pinned, version, created_at FROM notes_note WHERE id = $1").bind(id)
 }
@@ -67,13 +66,12 @@ pub(crate) async fn add(database: &Database, id: &NoteId, author: &str, title: &
         .await
 }
 
-/// A change that is a single statement needs no more than that.
 pub(crate) async fn pin(database: &Database, id: &NoteId) -> Result<bool, Error> {
     let pin = sql("UPDATE notes_note SET pinned = $2 WHERE id = $1").bind(id).bind(true);
     Ok(database.execute(pin).await? == 1)
 }
 
-/// Publishes the note that the caller has seen, and says so.
+/// Publishes the version of the note that the caller has seen, and emits an event.
 pub(crate) async fn publish(database: &Database, id: &NoteId, seen: u32) -> Result<Publication, Error> {
     database
         .write(|tx| async move {
@@ -130,12 +128,12 @@ pub(crate) fn address(test_database: &TestDatabase) -> Address {
     test_database.url().parse().unwrap()
 }
 
-/// With a test's patience, not a service's: a busy machine is no reason to fail.
-pub(crate) fn patient() -> Options {
+/// Longer time limits than a service has, so that a test does not fail on a busy machine.
+pub(crate) fn patient_options() -> Options {
     Options { connect_within: LIMIT, answer_within: LIMIT, ..Options::default() }
 }
 
-/// The database with the tables of the notes.
+/// Opens the database with the tables of the notes.
 pub(crate) async fn open(test_database: &TestDatabase) -> Database {
-    Database::open_with(&address(test_database), &[MIGRATIONS], patient()).await.unwrap()
+    Database::open_with(&address(test_database), &[MIGRATIONS], patient_options()).await.unwrap()
 }

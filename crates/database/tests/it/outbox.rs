@@ -1,4 +1,4 @@
-//! The outbox: every event of a change that was kept, once, in an order that contradicts nothing.
+//! The outbox: events of committed changes only, each with one number, in causal order.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::notes;
 
 const TOPIC: Topic = Topic("test.counted");
 
-/// Keeps everything, whoever has read it.
+/// Keeps all events.
 const KEEP: Retention = limits(u64::MAX, u64::MAX);
 
 const fn limits(read: u64, unread: u64) -> Retention {
@@ -31,7 +31,7 @@ async fn emit(database: &Database, count: usize) {
     database.write(emit).await.unwrap();
 }
 
-/// Relays until there is nothing left to do, and answers with what was published.
+/// Relays until there is nothing left to do, and returns the published events.
 async fn relay(database: &Database, retention: Retention) -> Vec<Event> {
     let mut relay = Relay::new(database, retention);
     let mut published = Vec::new();
@@ -46,7 +46,7 @@ async fn relay(database: &Database, retention: Retention) -> Vec<Event> {
         match turn {
             Turn::Worked { .. } => {}
             Turn::Idle => break,
-            other => panic!("the relay is alone, but {other:?}"),
+            other => panic!("no other relay runs, but the turn was {other:?}"),
         }
     }
     relay.release().await.unwrap();
@@ -64,8 +64,8 @@ async fn after(database: &Database, number: u64, limit: u16) -> Vec<u64> {
     }
 }
 
-/// Says that it counts one of the rows up, does so, and notes which of the row's counts it was. It speaks
-/// before it has waited for the others that count the same row.
+/// Emits an event, increments a row, and stores which of the row's increments it was. The event is emitted before the
+/// transaction waits for others that increment the same row.
 async fn count_up(database: &Database, row: i64, token: i64, how: Isolation) -> Result<(), Error> {
     let work = |tx: Transaction| async move {
         tx.emit(TOPIC, row.to_string(), token.to_string())?;
@@ -74,7 +74,7 @@ async fn count_up(database: &Database, row: i64, token: i64, how: Isolation) -> 
         let note = sql("INSERT INTO counts (id, n, token) VALUES ($1, $2, $3)");
         tx.execute(note.bind(row).bind(n).bind(token)).await?;
         if token % 5 == 0 {
-            // As good as any error.
+            // Any error rolls back.
             return Err(Error::Cursor);
         }
         Ok(())
@@ -95,7 +95,7 @@ async fn make_counted(database: &Database, rows: i64) {
     database.write::<_, Error, _>(tables).await.unwrap();
 }
 
-/// Two relays that contend, as those of two nodes do. Dropped, they stop.
+/// Two relays that compete, as those of two nodes do. They stop when they are dropped.
 fn contending_relays(database: &Database, published: &Arc<Mutex<Vec<Event>>>) -> tokio::task::JoinSet<()> {
     let mut relays = tokio::task::JoinSet::new();
     for _ in 0..2 {
@@ -111,8 +111,8 @@ fn contending_relays(database: &Database, published: &Arc<Mutex<Vec<Event>>>) ->
 }
 
 every_database! {
-    /// Who had to wait for whom is in the events' order: each row's events come as the row was counted up.
-    async fn concurrent_events_are_numbered_without_a_gap_and_in_order(test_database: TestDatabase) {
+    /// The events of each row come in the order in which the row was incremented.
+    async fn concurrent_events_are_numbered_in_order_without_gaps(test_database: TestDatabase) {
         const ROWS: i64 = 3;
         let database = notes::open(&test_database).await;
         make_counted(&database, ROWS).await;
@@ -150,14 +150,14 @@ every_database! {
         };
         assert_eq!(numbers(&events), everything.into_iter().collect::<Vec<_>>());
         for row in 0..ROWS {
-            let told = events.iter().filter(|event| event.key == row.to_string());
-            let told: Vec<i64> = told.map(|event| event.payload.parse().unwrap()).collect();
+            let published = events.iter().filter(|event| event.key == row.to_string());
+            let published: Vec<i64> = published.map(|event| event.payload.parse().unwrap()).collect();
             let counted: Vec<i64> = counts.iter().filter(|(id, _)| *id == row).map(|(_, token)| *token).collect();
-            assert_eq!(told, counted);
+            assert_eq!(published, counted);
         }
     }
 
-    async fn an_event_is_told_if_its_change_was_kept(test_database: TestDatabase) {
+    async fn event_is_published_only_if_its_transaction_committed(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let fails = |tx: Transaction| async move {
             tx.emit(TOPIC, "key", "never")?;
@@ -170,39 +170,39 @@ every_database! {
         assert_eq!(payloads, ["0", "1"]);
     }
 
-    async fn a_client_catches_up_from_the_number_it_has_seen(test_database: TestDatabase) {
+    async fn client_catches_up_from_the_last_number_it_has_seen(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         emit(&database, 5).await;
         relay(&database, KEEP).await;
         assert_eq!(after(&database, 0, 100).await, [1, 2, 3, 4, 5]);
         assert_eq!(after(&database, 2, 2).await, [3, 4]);
         assert_eq!(after(&database, 5, 100).await, [0; 0]);
-        // A number that this database never gave.
+        // A number that was never assigned.
         let missed = Replay::Missed { oldest: 1, newest: 5 };
         assert_eq!(outbox::after(&database, TOPIC, 6, 100).await.unwrap(), missed);
     }
 
-    async fn what_could_not_be_published_is_published_again(test_database: TestDatabase) {
+    async fn failed_publish_is_retried(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         emit(&database, 3).await;
         let mut broken = Relay::new(&database, KEEP);
-        let turn = broken.turn(async |_| Err("the bus is away")).await.unwrap();
+        let turn = broken.turn(async |_| Err("the bus is down")).await.unwrap();
         assert_eq!(turn, Turn::Unpublished);
-        // It has its numbers all the same, for those who ask.
+        // Unpublished events are numbered too, and can be read.
         assert_eq!(after(&database, 0, 100).await, [1, 2, 3]);
         broken.release().await.unwrap();
         assert_eq!(numbers(&relay(&database, KEEP).await), [1, 2, 3]);
         assert_eq!(relay(&database, KEEP).await, []);
     }
 
-    async fn a_relay_that_fell_silent_is_replaced_and_its_late_work_refused(test_database: TestDatabase) {
+    async fn expired_relay_is_replaced_and_its_late_writes_are_refused(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let publish = async |_| Ok::<_, String>(());
         let lease = Duration::from_millis(200);
         let (mut first, mut second) = (Relay::new(&database, KEEP).lease(lease), Relay::new(&database, KEEP));
         assert_eq!(first.turn(publish).await.unwrap(), Turn::Idle);
         emit(&database, 1).await;
-        wait_for("the lease to run out", LIMIT, async || {
+        wait_for("the lease to expire", LIMIT, async || {
             matches!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, .. })
         })
         .await;
@@ -211,8 +211,8 @@ every_database! {
         assert_eq!(after(&database, 0, 100).await, [1]);
     }
 
-    /// Asleep for hours, by its own clock it has only just renewed its lease.
-    async fn a_relay_that_still_believes_in_its_lease_gives_no_numbers(test_database: TestDatabase) {
+    /// A suspended process: by its own clock the lease has just been renewed.
+    async fn relay_that_missed_the_end_of_its_lease_assigns_no_numbers(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let publish = async |_| Ok::<_, String>(());
         let (mut sleeper, mut second) = (Relay::new(&database, KEEP), Relay::new(&database, KEEP));
@@ -225,7 +225,7 @@ every_database! {
         assert_eq!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, published: 1 });
     }
 
-    async fn a_relay_that_stops_hands_over_at_once(test_database: TestDatabase) {
+    async fn stopped_relay_releases_its_lease(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let publish = |_| std::future::ready(Ok::<_, String>(()));
         let long = Duration::from_hours(1);
@@ -233,17 +233,17 @@ every_database! {
         assert_eq!(Relay::new(&database, KEEP).turn(publish).await.unwrap(), Turn::Idle);
     }
 
-    async fn what_waits_is_counted(test_database: TestDatabase) {
+    async fn backlog_is_counted(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let backlog = async || outbox::backlog(&database).await.unwrap();
         assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 0 });
         emit(&database, 3).await;
         assert_eq!(backlog().await, Backlog { unnumbered: 3, unpublished: 0 });
-        Relay::new(&database, KEEP).turn(async |_| Err("the bus is away")).await.unwrap();
+        Relay::new(&database, KEEP).turn(async |_| Err("the bus is down")).await.unwrap();
         assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 3 });
     }
 
-    async fn events_of_this_node_are_published_without_being_asked_for(test_database: TestDatabase) {
+    async fn events_of_this_node_are_published_at_once(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let published = Arc::default();
         let _relays = contending_relays(&database, &published);
@@ -253,14 +253,14 @@ every_database! {
         }
     }
 
-    async fn a_consumer_gets_everything_at_least_once_however_long_it_was_away(test_database: TestDatabase) {
+    async fn consumer_gets_every_event_at_least_once(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         emit(&database, 2).await;
         relay(&database, KEEP).await;
         let consumer = Consumer::open(&database, "mail", TOPIC, Start::Oldest).await.unwrap();
         let late = Consumer::open(&database, "late", TOPIC, Start::Newest).await.unwrap();
         emit(&database, 2).await;
-        // Long read by all others, but not by these.
+        // All other events expire at once; these two consumers have not read them yet.
         relay(&database, limits(0, 100)).await;
 
         let batch = |consumer: Consumer| async move {
@@ -272,7 +272,7 @@ every_database! {
         assert_eq!(batch(consumer.clone()).await, [1, 2, 3]);
         assert_eq!(batch(consumer.clone()).await, [1, 2, 3]);
         consumer.ack(2).await.unwrap();
-        // Opened again, it is where it was.
+        // Opened again, it has its position.
         let consumer = Consumer::open(&database, "mail", TOPIC, Start::Newest).await.unwrap();
         assert_eq!(batch(consumer.clone()).await, [3, 4]);
         consumer.ack(4).await.unwrap();
@@ -286,7 +286,7 @@ every_database! {
         assert_eq!(outbox::after(&database, TOPIC, 3, 10).await.unwrap(), missed);
     }
 
-    async fn an_acknowledgement_is_part_of_the_work_it_is_for(test_database: TestDatabase) {
+    async fn acknowledgement_is_rolled_back_with_its_transaction(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         emit(&database, 1).await;
         relay(&database, KEEP).await;
@@ -299,7 +299,7 @@ every_database! {
         assert_eq!(consumer.position().await.unwrap(), 0);
     }
 
-    async fn a_consumer_that_stayed_away_too_long_is_told(test_database: TestDatabase) {
+    async fn consumer_learns_which_events_it_missed(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let consumer = Consumer::open(&database, "mail", TOPIC, Start::Oldest).await.unwrap();
         emit(&database, 10).await;
@@ -308,37 +308,37 @@ every_database! {
         assert_eq!(consumer.next_batch(10).await.unwrap(), missed);
         consumer.ack(6).await.unwrap();
         let Replay::Events(events) = consumer.next_batch(10).await.unwrap() else {
-            panic!("it was told already");
+            panic!("the missed events were acknowledged");
         };
         assert_eq!(numbers(&events), [7, 8, 9, 10]);
-        // Numbers go on, whatever was forgotten.
+        // Numbers continue after events were deleted.
         emit(&database, 1).await;
         assert_eq!(numbers(&relay(&database, limits(0, 0)).await), [11]);
         assert_eq!(after(&database, 11, 10).await, [0; 0]);
     }
 
-    /// Whoever carries the events may stay away for longer than they are kept.
-    async fn events_that_cannot_be_published_do_not_pile_up(test_database: TestDatabase) {
+    /// The bus may be down for longer than the retention.
+    async fn unpublished_events_are_bounded(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         emit(&database, 10).await;
         let mut relay = Relay::new(&database, limits(0, 4));
-        let turn = relay.turn(async |_| Err("the bus is away")).await.unwrap();
+        let turn = relay.turn(async |_| Err("the bus is down")).await.unwrap();
         assert_eq!(turn, Turn::Unpublished);
         assert_eq!(after(&database, 6, 100).await, [7, 8, 9, 10]);
         let kept: Query<(i64,)> = sql("SELECT count(*) FROM hob_outbox_event");
         assert_eq!(database.one(kept).await.unwrap(), (4,));
     }
 
-    async fn an_event_that_is_too_large_is_refused_with_its_change(test_database: TestDatabase) {
+    async fn too_large_event_fails_its_transaction(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let emit = |tx: Transaction| async move { tx.emit(TOPIC, "key", "x".repeat(1 << 20)) };
         assert!(matches!(database.write(emit).await, Err(Error::Unfit { .. })));
     }
 }
 
-/// A transaction that took its place early and commits late leaves no gap for others to trip over.
+/// A transaction that took its id early and commits late does not leave a gap.
 #[tokio::test]
-async fn a_transaction_that_commits_late_gets_its_number_late() {
+async fn transaction_that_commits_late_gets_its_number_late() {
     let test_database = TestDatabase::postgres();
     let database = notes::open(&test_database).await;
     let (written, is_written) = oneshot::channel();
@@ -353,7 +353,7 @@ async fn a_transaction_that_commits_late_gets_its_number_late() {
                     let early = sql("INSERT INTO hob_outbox_new (topic, key, payload, written_at)
                                      VALUES ($1, 'slow', '', 0)");
                     tx.execute(early.bind(TOPIC.0)).await?;
-                    let (written, may_go_on) = once.expect("nobody is in the way");
+                    let (written, may_go_on) = once.expect("no conflict, so one attempt");
                     written.send(()).unwrap();
                     may_go_on.await.unwrap();
                     Ok::<_, Error>(())

@@ -1,4 +1,4 @@
-//! The make-believe service at work.
+//! The sample service.
 
 use hob_database::outbox::{self, Relay, Replay, Retention};
 use hob_database::{Database, Page, PageRequest, Read};
@@ -10,7 +10,7 @@ fn id(n: usize) -> NoteId {
     NoteId(format!("n{n:03}"))
 }
 
-/// All pages, one after the other.
+/// Reads all pages.
 async fn all_pages(database: &Database, size: u16) -> Vec<Page<Note>> {
     let mut pages = Vec::new();
     let mut request = PageRequest::first(size);
@@ -19,13 +19,13 @@ async fn all_pages(database: &Database, size: u16) -> Vec<Page<Note>> {
         let next = page.next.clone();
         pages.push(page);
         let Some(next) = next else { return pages };
-        // As a client hands it back.
+        // As a client sends it back.
         request = request.after(next.to_string().parse().unwrap());
     }
 }
 
 every_database! {
-    async fn what_was_written_is_read(test_database: TestDatabase) {
+    async fn written_note_can_be_read(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         notes::add(&database, &id(1), "ada", "On engines").await.unwrap();
         let note = database.one(notes::by_id(&id(1))).await.unwrap();
@@ -34,7 +34,7 @@ every_database! {
         assert_eq!(database.optional(notes::by_id(&id(2))).await.unwrap(), None);
     }
 
-    async fn a_single_statement_is_a_change(test_database: TestDatabase) {
+    async fn single_statement_is_a_transaction(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         notes::add(&database, &id(1), "ada", "first").await.unwrap();
         assert!(notes::pin(&database, &id(1)).await.unwrap());
@@ -42,14 +42,14 @@ every_database! {
         assert!(database.one(notes::by_id(&id(1))).await.unwrap().pinned);
     }
 
-    async fn an_id_that_is_taken_is_told(test_database: TestDatabase) {
+    async fn duplicate_id_is_reported(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         notes::add(&database, &id(1), "ada", "first").await.unwrap();
         let error = notes::add(&database, &id(1), "ada", "second").await.unwrap_err();
         assert!(error.is_taken(), "{error:?}");
     }
 
-    async fn only_what_was_seen_is_published(test_database: TestDatabase) {
+    async fn only_the_version_that_was_seen_is_published(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         notes::add(&database, &id(1), "ada", "first").await.unwrap();
         assert_eq!(notes::publish(&database, &id(1), 7).await.unwrap(), Publication::Outdated);
@@ -61,11 +61,11 @@ every_database! {
         let Replay::Events(events) = outbox::after(&database, PUBLISHED, 0, 10).await.unwrap() else {
             panic!("events are missing");
         };
-        let told: Vec<_> = events.iter().map(|event| (event.number, event.key.as_str())).collect();
-        assert_eq!(told, [(1, "n001")]);
+        let published: Vec<_> = events.iter().map(|event| (event.number, event.key.as_str())).collect();
+        assert_eq!(published, [(1, "n001")]);
     }
 
-    async fn a_list_of_ids_finds_those_that_are_there(test_database: TestDatabase) {
+    async fn list_of_ids_finds_the_existing_ones(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         for n in 1..=5 {
             notes::add(&database, &id(n), "ada", "a note").await.unwrap();
@@ -76,7 +76,7 @@ every_database! {
         }
     }
 
-    async fn pages_hold_every_note_once_and_in_order(test_database: TestDatabase) {
+    async fn pages_contain_every_note_once_and_in_order(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         for n in 0..25 {
             notes::add(&database, &id(n), "ada", "a note").await.unwrap();
@@ -92,7 +92,7 @@ every_database! {
         }
     }
 
-    async fn a_note_that_comes_between_two_pages_moves_no_other(test_database: TestDatabase) {
+    async fn note_inserted_between_two_pages_shifts_no_other(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         for n in 0..4 {
             notes::add(&database, &id(n), "ada", "a note").await.unwrap();
@@ -105,7 +105,7 @@ every_database! {
         assert_eq!(ids, [id(3), id(2), id(1), id(0)]);
     }
 
-    async fn a_cursor_of_another_list_is_refused(test_database: TestDatabase) {
+    async fn cursor_of_another_list_is_refused(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         for text in ["i1", "i1_i2", "t61_t61", "i1_t61_t61"] {
             let request = PageRequest::default().after(text.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Transactions: all or nothing, as if alone, and the same on both databases.
+//! Transactions: atomic, isolated, and the same on both databases.
 
 use hob_database::{
     Constraint, Database, Epoch, Error, PerDialect, Query, Read, Snapshot, Sql, Transaction, sql,
@@ -34,7 +34,7 @@ async fn read_and_add(database: &Database, id: &NoteId) -> Result<(), Error> {
 }
 
 every_database! {
-    async fn a_change_that_fails_leaves_nothing(test_database: TestDatabase) {
+    async fn failed_write_changes_nothing(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let work = |tx: Transaction| async move {
             insert(&tx, "first").await?;
@@ -45,7 +45,7 @@ every_database! {
     }
 
     /// PostgreSQL could not commit the rest; SQLite could, and must not.
-    async fn after_a_statement_that_failed_there_is_no_commit(test_database: TestDatabase) {
+    async fn transaction_does_not_commit_after_a_failed_statement(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let work = |tx: Transaction| async move {
             insert(&tx, "first").await?;
@@ -57,7 +57,7 @@ every_database! {
         assert_eq!(count(&database).await, 0);
     }
 
-    async fn the_rules_of_a_table_are_told_apart(test_database: TestDatabase) {
+    async fn constraint_violations_are_classified(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let broken = |statement: Sql| {
             let database = database.clone();
@@ -81,9 +81,8 @@ every_database! {
         assert_eq!(broken("UPDATE hob_meta SET one = 2".into()).await, Constraint::Check);
     }
 
-    /// Read, think, write: as if each ran alone, on two nodes. Nothing is lost, and no "database is locked"
-    /// comes through.
-    async fn writers_that_contend_lose_nothing(test_database: TestDatabase) {
+    /// Two nodes read, then write: no update is lost, and no "database is locked" reaches the caller.
+    async fn concurrent_writers_lose_no_update(test_database: TestDatabase) {
         let nodes = [notes::open(&test_database).await, notes::open(&test_database).await];
         let id = note("contended");
         notes::add(&nodes[0], &id, "ada", "a note").await.unwrap();
@@ -107,28 +106,28 @@ every_database! {
         assert_eq!(note.version, 1 + 2 * writers * each);
     }
 
-    async fn a_snapshot_does_not_change(test_database: TestDatabase) {
+    async fn snapshot_does_not_change(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let others = &database;
-        let look = |snapshot: Snapshot| async move {
+        let read = |snapshot: Snapshot| async move {
             let before = count(&snapshot).await;
             notes::add(others, &note("meanwhile"), "ada", "a note").await?;
             Ok::<_, Error>((before, count(&snapshot).await, count(others).await))
         };
-        assert_eq!(database.read(look).await.unwrap(), (0, 0, 1));
+        assert_eq!(database.read(read).await.unwrap(), (0, 0, 1));
     }
 
-    async fn only_a_transaction_changes_anything(test_database: TestDatabase) {
+    async fn only_a_transaction_can_write(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
-        let sneak = || -> Query<(i64,)> { sql("UPDATE hob_meta SET epoch = 9 RETURNING epoch") };
-        assert!(matches!(database.optional(sneak()).await, Err(Error::Database { .. })));
-        let look = |snapshot: Snapshot| async move { snapshot.optional(sneak()).await };
-        assert!(matches!(database.read(look).await, Err(Error::Database { .. })));
+        let write = || -> Query<(i64,)> { sql("UPDATE hob_meta SET epoch = 9 RETURNING epoch") };
+        assert!(matches!(database.optional(write()).await, Err(Error::Database { .. })));
+        let read = |snapshot: Snapshot| async move { snapshot.optional(write()).await };
+        assert!(matches!(database.read(read).await, Err(Error::Database { .. })));
         assert_eq!(database.epoch().await.unwrap(), Epoch(1));
     }
 
-    /// A client that hangs up drops the handler's future, wherever it is.
-    async fn a_write_that_is_given_up_changes_nothing_and_is_in_nobodys_way(test_database: TestDatabase) {
+    /// A client that disconnects drops the future of its handler at any point.
+    async fn cancelled_write_changes_nothing_and_blocks_no_other(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let (inserted, is_inserted) = tokio::sync::oneshot::channel();
         let mut inserted = Some(inserted);
@@ -152,8 +151,8 @@ every_database! {
         assert_eq!(count(&database).await, 1);
     }
 
-    /// All who noticed the same loss get the same epoch, and it is raised once.
-    async fn an_epoch_is_raised_once_for_each_loss(test_database: TestDatabase) {
+    /// All nodes that report the same loss get the same epoch.
+    async fn epoch_is_raised_once_for_each_loss(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let lost = database.epoch().await.unwrap();
         let mut tasks = JoinSet::new();
@@ -164,7 +163,7 @@ every_database! {
         let raised = tasks.join_all().await;
         assert_eq!(raised, [Epoch(lost.0 + 1); 8]);
         assert_eq!(database.epoch().await.unwrap(), raised[0]);
-        // The store that outlived a database restored from a backup: its fences must not come again.
+        // The database was restored from a backup and knows only an older epoch: fences of the store must not repeat.
         assert_eq!(database.raise_epoch(Epoch(40)).await.unwrap(), Epoch(41));
         assert!(database.raise_epoch(Epoch::MAX).await.is_err());
     }

@@ -1,4 +1,4 @@
-//! Values go in and come out the same on both databases, or are refused by both.
+//! Both databases return the values that were stored, or refuse them.
 
 use hob_database::{Database, Error, PerDialect, Query, Read, Transaction, UnixMs, sql};
 use hob_testkit::every_database;
@@ -12,7 +12,7 @@ const TABLE: PerDialect = PerDialect {
 
 type Kinds = (Option<i64>, Option<f64>, Option<bool>, Option<String>, Option<Vec<u8>>);
 
-async fn make_table(database: &Database) {
+async fn create_table(database: &Database) {
     database.execute(sql(TABLE)).await.unwrap();
 }
 
@@ -26,9 +26,9 @@ async fn insert(database: &Database, row: &Kinds) -> Result<u64, Error> {
 }
 
 every_database! {
-    async fn every_kind_of_value_survives(test_database: TestDatabase) {
+    async fn every_kind_of_value_round_trips(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
-        make_table(&database).await;
+        create_table(&database).await;
         let rows: Vec<Kinds> = vec![
             (Some(i64::MIN), Some(f64::MIN_POSITIVE), Some(true), Some("naïve 🦀 \"'$1".into()), Some(vec![0, 255])),
             (Some(i64::MAX), Some(-0.1), Some(false), Some(String::new()), Some(vec![])),
@@ -44,24 +44,24 @@ every_database! {
         }
     }
 
-    async fn a_null_is_no_value(test_database: TestDatabase) {
+    async fn null_is_not_read_as_a_value(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
-        make_table(&database).await;
+        create_table(&database).await;
         insert(&database, &(None, None, None, None, None)).await.unwrap();
         let n: Query<(i64,)> = sql("SELECT n FROM kinds");
         assert!(matches!(database.one(n).await, Err(Error::Column { .. })));
     }
 
-    async fn an_integer_that_does_not_fit_is_told(test_database: TestDatabase) {
+    async fn integer_that_does_not_fit_is_reported(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let n: Query<(u8,)> = sql("SELECT CAST(300 AS BIGINT) AS n");
         let error = database.one(n).await.unwrap_err();
-        assert_eq!(error.to_string(), "the column n does not hold u8: 300");
+        assert_eq!(error.to_string(), "cannot read column n as u8: found 300");
     }
 
-    async fn the_words_that_both_databases_share(test_database: TestDatabase) {
+    async fn shared_sql_works_on_both(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
-        make_table(&database).await;
+        create_table(&database).await;
         for n in 0..4 {
             insert(&database, &(Some(n), None, Some(n % 2 == 0), None, None)).await.unwrap();
         }
@@ -73,7 +73,7 @@ every_database! {
         assert_eq!(database.all(pairs.bind(1).bind(0).bind(2)).await.unwrap(), [(3,), (2,)]);
     }
 
-    async fn a_transaction_has_one_time_and_it_is_now(test_database: TestDatabase) {
+    async fn transaction_has_one_time_which_is_now(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let here = || {
             let now = std::time::UNIX_EPOCH.elapsed().unwrap();
@@ -87,9 +87,9 @@ every_database! {
         assert!((before.0 - 1..=here().0 + 1).contains(&first.0), "{before:?} {first:?}");
     }
 
-    async fn many_rows_go_in_at_once(test_database: TestDatabase) {
+    async fn many_rows_are_inserted_in_batches(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
-        make_table(&database).await;
+        create_table(&database).await;
         let count = 20_000;
         let work = |tx: Transaction| async move {
             let rows = (0..count).map(|n| (n, n.to_string()));
