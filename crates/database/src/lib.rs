@@ -99,7 +99,7 @@ pub use connection::Isolation;
 pub use copy::Copied;
 pub use database::{Database, Options};
 pub use error::{Constraint, Error, MigrationRefused};
-pub use meta::{DatabaseId, Epoch};
+pub use meta::DatabaseId;
 pub use migration::{Migration, Migrations};
 pub use query::insert::Binds;
 pub use query::page::{Cursor, Keyset, Page, PageRequest};

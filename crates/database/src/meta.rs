@@ -10,31 +10,23 @@ use crate::{Database, Error, Read as _, column, sql};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DatabaseId(u128);
 
-/// How often the store was lost. A fence is epoch · 2³² + n, which Lua's numbers hold exactly up to 2⁵³.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub u32);
-
-impl Epoch {
-    pub const MAX: Epoch = Epoch((1 << 21) - 1);
-}
-
-column!(Epoch(u32));
 column!(DatabaseId as text);
 
 impl Database {
-    pub async fn epoch(&self) -> Result<Epoch, Error> {
+    /// How often the store was lost, plus one: a new database is in epoch 1.
+    pub async fn epoch(&self) -> Result<u32, Error> {
         let (epoch,) = self.one(sql("SELECT epoch FROM hob_meta")).await?;
         Ok(epoch)
     }
 
-    /// Raises the epoch because the store of the epoch `lost` is gone. All who say so of the same epoch
-    /// get the same answer, and it is raised once.
+    /// Raises the epoch after the store of the epoch `lost` was lost, to at most `max`. Idempotent: all nodes that
+    /// report the loss of the same epoch get the same new one.
     ///
-    /// An epoch that the database has never seen, since they were restored from a backup, counts as lost too:
-    /// the answer is always larger than `lost`.
-    pub async fn raise_epoch(&self, lost: Epoch) -> Result<Epoch, Error> {
-        if lost >= Epoch::MAX {
-            return Err(Error::unfit(format!("the epoch {} cannot be raised any further", lost.0)));
+    /// `lost` may be larger than the stored epoch, if the database was restored from a backup. The result is always
+    /// larger than `lost`.
+    pub async fn raise_epoch(&self, lost: u32, max: u32) -> Result<u32, Error> {
+        if lost >= max {
+            return Err(Error::unfit(format!("cannot raise the epoch {lost}: the maximum is {max}")));
         }
         self.write_with(Isolation::Committed, |tx| async move {
             let raise = sql("UPDATE hob_meta SET epoch = $1 + 1 WHERE epoch <= $1").bind(lost);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hob_database::outbox::{self, Relay, Replay, Retention};
-use hob_database::{Copied, Database, Epoch, Error, Query, Read, Transaction, sql};
+use hob_database::{Copied, Database, Error, Query, Read, Transaction, sql};
 use hob_testkit::{TestDatabase, every_database};
 
 use crate::notes::{self, NoteId, PUBLISHED};
@@ -26,7 +26,7 @@ async fn fill(database: &Database) {
         tx.insert_all(head, attachments, "").await
     };
     database.write::<_, Error, _>(rows).await.unwrap();
-    database.raise_epoch(Epoch(1)).await.unwrap();
+    database.raise_epoch(1, u32::MAX).await.unwrap();
     for n in 0..3 {
         notes::publish(database, &id(n), 1).await.unwrap();
     }
@@ -55,7 +55,7 @@ async fn contents(database: &Database) -> Contents {
 /// The copy has the same contents and id, and continues the numbers of events.
 async fn assert_copy(original: &Database, copied: &Database) {
     assert_eq!(copied.id(), original.id());
-    assert_eq!(copied.epoch().await.unwrap(), Epoch(2));
+    assert_eq!(copied.epoch().await.unwrap(), 2);
     assert_eq!(contents(copied).await, contents(original).await);
     notes::publish(copied, &id(4), 1).await.unwrap();
     let mut relay = Relay::new(copied, Retention::default());

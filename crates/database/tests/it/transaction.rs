@@ -1,8 +1,6 @@
 //! Transactions: atomic, isolated, and the same on both databases.
 
-use hob_database::{
-    Constraint, Database, Epoch, Error, PerDialect, Query, Read, Snapshot, Sql, Transaction, sql,
-};
+use hob_database::{Constraint, Database, Error, PerDialect, Query, Read, Snapshot, Sql, Transaction, sql};
 use hob_testkit::{LIMIT, budget, every_database, wait_for};
 use tokio::task::JoinSet;
 
@@ -123,7 +121,7 @@ every_database! {
         assert!(matches!(database.optional(write()).await, Err(Error::Database { .. })));
         let read = |snapshot: Snapshot| async move { snapshot.optional(write()).await };
         assert!(matches!(database.read(read).await, Err(Error::Database { .. })));
-        assert_eq!(database.epoch().await.unwrap(), Epoch(1));
+        assert_eq!(database.epoch().await.unwrap(), 1);
     }
 
     /// A client that disconnects drops the future of its handler at any point.
@@ -153,18 +151,20 @@ every_database! {
 
     /// All nodes that report the same loss get the same epoch.
     async fn epoch_is_raised_once_for_each_loss(test_database: TestDatabase) {
+        const MAX: u32 = 50;
         let database = notes::open(&test_database).await;
         let lost = database.epoch().await.unwrap();
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
             let database = database.clone();
-            tasks.spawn(async move { database.raise_epoch(lost).await.unwrap() });
+            tasks.spawn(async move { database.raise_epoch(lost, MAX).await.unwrap() });
         }
         let raised = tasks.join_all().await;
-        assert_eq!(raised, [Epoch(lost.0 + 1); 8]);
+        assert_eq!(raised, [lost + 1; 8]);
         assert_eq!(database.epoch().await.unwrap(), raised[0]);
         // The database was restored from a backup and knows only an older epoch: fences of the store must not repeat.
-        assert_eq!(database.raise_epoch(Epoch(40)).await.unwrap(), Epoch(41));
-        assert!(database.raise_epoch(Epoch::MAX).await.is_err());
+        assert_eq!(database.raise_epoch(40, MAX).await.unwrap(), 41);
+        assert_eq!(database.raise_epoch(MAX - 1, MAX).await.unwrap(), MAX);
+        assert!(database.raise_epoch(MAX, MAX).await.is_err());
     }
 }
