@@ -10,8 +10,10 @@ use regex::Regex;
 
 use crate::workspace;
 
-/// The crates of Hob, each with those that it may depend on. Tests may use more: see [`TEST_CRATES`].
+/// The crates of Hob, each with those that it may depend on beside [`SHARED`]. Tests may use more: see
+/// [`TEST_CRATES`].
 const EDGES: &[(&str, &[&str])] = &[
+    ("units", &[]),
     ("engine", &[]),
     ("schema", &[]),
     ("schema-macros", &["schema"]),
@@ -28,6 +30,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("load", SERVICE),
     ("pipeline", SERVICE),
 ];
+
+/// What every crate may depend on.
+const SHARED: &[&str] = &["units"];
 
 /// What a service may know. Never another service.
 const SERVICE: &[&str] =
@@ -107,7 +112,7 @@ impl Tree {
             };
             for dependency in names(&manifest, "dependencies") {
                 let Some(ours) = dependency.strip_prefix("hob-") else { continue };
-                if !allowed.contains(&ours) {
+                if !allowed.contains(&ours) && !SHARED.contains(&ours) {
                     wrong.push(format!("crates/{name} must not depend on {ours}"));
                 }
             }

@@ -15,7 +15,7 @@ use crate::migration::{self, Migrations};
 use crate::outbox;
 use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement, sql};
-use crate::transaction::retry::Backoff;
+use crate::transaction::retry::Retries;
 use crate::transaction::{AbortReason, OpenTransaction, Snapshot, Transaction};
 use crate::value::row::Row;
 use crate::{Error, Read as _, UnixMs};
@@ -108,13 +108,13 @@ impl Database {
         E: From<Error>,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let mut backoff = Backoff::until(self.deadline());
+        let mut retries = Retries::until(self.deadline());
         loop {
-            let error = match self.attempt(isolation, backoff.deadline(), &mut work).await {
+            let error = match self.attempt(isolation, retries.deadline(), &mut work).await {
                 Attempt::Finished(result) => return result,
                 Attempt::Retry(error) => error,
             };
-            if !backoff.pause().await {
+            if !retries.wait().await {
                 return Err(error.into());
             }
         }

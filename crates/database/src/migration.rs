@@ -13,7 +13,7 @@ use crate::connection::{Connection, Isolation, Mode};
 use crate::error::MigrationRefused;
 use crate::meta::DatabaseId;
 use crate::query::{PerDialect, Query, sql};
-use crate::transaction::retry::Backoff;
+use crate::transaction::retry::Retries;
 use crate::value::row::FromRow;
 use crate::{Error, UnixMs, from_row};
 
@@ -88,11 +88,11 @@ from_row!(Applied { service, number, name, checksum });
 
 /// Applies pending migrations, and returns the id of the database.
 pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {
-    let mut backoff = Backoff::until(Instant::now() + LOCK_WITHIN);
+    let mut retries = Retries::until(Instant::now() + LOCK_WITHIN);
     loop {
         match apply_once(pools, sets).await {
             // Switching a file to a write-ahead log needs an exclusive lock, for which SQLite does not wait.
-            Err(error) if error.is_busy() && backoff.pause().await => {}
+            Err(error) if error.is_busy() && retries.wait().await => {}
             result => return result,
         }
     }

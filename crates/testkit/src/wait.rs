@@ -5,11 +5,12 @@ use std::panic::Location;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hob_units::Backoff;
+
 /// How long a test waits by default: long enough for a machine ten times slower than a desk's.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(1), Duration::from_millis(50));
 
 /// What a condition answers: `true`, `Some` or `Ok` once it holds. The last `Err` is told when it never does.
 pub trait Condition {
@@ -56,14 +57,13 @@ pub fn wait_for<C: Condition>(
     async move {
         let mut seen = "no answer".to_owned();
         let met = tokio::time::timeout(limit, async {
-            let mut pause = FIRST_PAUSE;
+            let mut backoff = BACKOFF;
             loop {
                 match condition().await.met() {
                     Ok(met) => return met,
                     Err(instead) => seen = instead,
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::time::sleep(backoff.next()).await;
             }
         });
         met.await.unwrap_or_else(|_| panic!("{caller}: waited {limit:?} for {what}; last seen: {seen}"))
@@ -74,13 +74,12 @@ pub fn wait_for<C: Condition>(
 #[track_caller]
 pub fn until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
     let begun = Instant::now();
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = BACKOFF;
     loop {
         match condition().met() {
             Ok(met) => return met,
             Err(seen) if begun.elapsed() > LIMIT => panic!("waited {LIMIT:?} for {what}; last seen: {seen}"),
-            Err(_) => thread::sleep(pause),
+            Err(_) => thread::sleep(backoff.next()),
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

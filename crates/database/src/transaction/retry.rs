@@ -2,36 +2,35 @@
 
 use std::time::Duration;
 
+use hob_units::Backoff;
 use tokio::time::Instant;
 
-/// Pauses that grow, each of random length so that those who were in each other's way do not meet again.
-pub(crate) struct Backoff {
+const MAX_RETRIES: u32 = 50;
+
+/// Waits between the attempts to run a transaction, until a deadline. The delays are random, so that transactions that
+/// conflicted do not conflict again.
+pub(crate) struct Retries {
     deadline: Instant,
-    pauses: u32,
+    backoff: Backoff,
 }
 
-const FIRST_MOST: Duration = Duration::from_millis(4);
-const LONGEST: Duration = Duration::from_millis(250);
-const MOST_PAUSES: u32 = 50;
-
-impl Backoff {
+impl Retries {
     pub(crate) fn until(deadline: Instant) -> Self {
-        Self { deadline, pauses: 0 }
+        let backoff = Backoff::exponential(Duration::from_millis(4), Duration::from_millis(250));
+        Self { deadline, backoff: backoff.with_jitter(0.0..1.0) }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Waits before the next attempt; `false` when there should be none.
-    pub(crate) async fn pause(&mut self) -> bool {
-        let most = FIRST_MOST.saturating_mul(1 << self.pauses.min(16)).min(LONGEST);
-        let pause = most.mul_f64(rand::random::<f64>());
-        self.pauses += 1;
-        if self.pauses > MOST_PAUSES || Instant::now() + pause >= self.deadline {
+    /// Waits before the next attempt. `false` if there should be none.
+    pub(crate) async fn wait(&mut self) -> bool {
+        let delay = self.backoff.next();
+        if self.backoff.attempts() > MAX_RETRIES || Instant::now() + delay >= self.deadline {
             return false;
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(delay).await;
         true
     }
 }

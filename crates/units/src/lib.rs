@@ -1,0 +1,29 @@
+//! Small values that every crate uses: durations and sizes as people write them, backoff, secrets.
+//!
+//! ```
+//! use std::time::Duration;
+//! use hob_units::{Backoff, Period, Secret, format_size, parse_duration, parse_size};
+//!
+//! assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5_400)));
+//! assert_eq!(Period::from_secs(90).to_string(), "1m 30s");
+//! assert_eq!(parse_size("4 KiB"), Ok(4_096));
+//! assert_eq!(format_size(1_536), "1.5 KiB");
+//!
+//! let mut backoff = Backoff::exponential(Duration::from_millis(100), Duration::from_secs(5)).with_jitter(0.5..1.0);
+//! assert!(backoff.next() <= Duration::from_millis(100));
+//!
+//! assert_eq!(format!("{:?}", Secret::from("hunter2")), "Secret(…)");
+//! ```
+
+mod backoff;
+mod duration;
+mod period;
+mod quantity;
+mod secret;
+mod size;
+
+pub use backoff::Backoff;
+pub use duration::{DurationError, format_duration, parse_duration};
+pub use period::Period;
+pub use secret::Secret;
+pub use size::{SizeError, format_count, format_size, parse_size};
