@@ -1,6 +1,6 @@
-//! Typed sections of `hob.toml`: declared once, with their defaults and the words that explain them.
+//! Typed sections of `hob.toml`. Each is declared once, with its defaults and descriptions.
 
-/// Writes a value into the configuration as its text, and reads it from that.
+/// Serializes a type with `Display`, and deserializes it with `FromStr`.
 macro_rules! as_text {
     ($kind:ty) => {
         impl serde::Serialize for $kind {
@@ -23,7 +23,6 @@ mod hosts;
 mod layers;
 mod live;
 mod mask;
-mod period;
 mod secret;
 mod secrets;
 
@@ -31,21 +30,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use any::{AnyLive, SectionKind};
+pub use hob_units::{Period, Secret};
 pub use hosts::{BadHost, Destination, HostPattern};
 pub use layers::{BadConfig, File, Layers, Origin, Setting};
 pub use live::{Live, Replace};
 pub use mask::Mask;
-pub use period::{BadPeriod, Period};
-pub use secret::{NoSecret, Secret, SecretRef, SecretUrl};
+pub use secret::{NoSecret, SecretRef, SecretUrl};
 pub use secrets::{BadSecretName, Hosts, SecretEntry, SecretName, SecretRefused, Secrets, SecretsConfig};
 
 /// One table of `hob.toml`. Made by [`section!`](crate::section).
 pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The table's name.
+    /// The name of the table.
     const NAME: &'static str;
-    /// What it is for.
+    /// The description.
     const ABOUT: &'static str;
-    /// Its fields, in the order in which they are explained.
+    /// The fields, in the order of the example file.
     const FIELDS: &'static [Field];
 }
 
@@ -54,7 +53,7 @@ pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync 
 pub struct Field {
     pub name: &'static str,
     pub about: &'static str,
-    /// The environment variable that overrides the field, where it has a name of its own.
+    /// The environment variable that overrides the field, if its name does not follow from the field's.
     pub own_variable: Option<&'static str>,
 }
 
@@ -69,20 +68,21 @@ impl Field {
     }
 }
 
-/// Declares a section of `hob.toml`: a struct with a default for each field. The comments become the example file
-/// and the answers of `hob config show`. A field may name its environment variable: `pub url: String = … => "HOB_REDIS_URL"`.
+/// Declares a section of `hob.toml`: a struct with a default for each field. The doc comments appear in
+/// `hob.example.toml` and in `hob config show`. A field may name its environment variable:
+/// `pub url: String = … => "HOB_REDIS_URL"`.
 ///
 /// ```
 /// hob_service::section! {
-///     /// Looks after the garden.
-///     pub struct Config("garden") {
-///         /// How many gnomes there are.
-///         pub gnomes: u32 = 7,
-///         /// How often they are counted.
-///         pub count_every: hob_service::Period = hob_service::Period::from_secs(30),
+///     /// Sends reports by mail.
+///     pub struct Config("reports") {
+///         /// Maximum number of reports per day.
+///         pub max_per_day: u32 = 7,
+///         /// How often the queue is checked.
+///         pub check_every: hob_service::Period = hob_service::Period::from_secs(30),
 ///     }
 /// }
-/// assert_eq!(Config::default().gnomes, 7);
+/// assert_eq!(Config::default().max_per_day, 7);
 /// ```
 #[macro_export]
 macro_rules! section {

@@ -1,4 +1,4 @@
-//! What all services share.
+//! The context that a service runs in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use hob_store::Store;
 use crate::Tasks;
 use crate::config::Secrets;
 
-/// The parts that every service stands on. Clones are handles to the same.
+/// What a service is given to run. Clones share the same store, database and tasks.
 #[derive(Clone, Debug)]
 pub struct ServiceContext {
     pub store: Store,
-    /// How keys are spelled: tagged on a Cluster.
+    /// How keys are written: with hash tags on a Cluster.
     pub layout: Layout,
     pub database: Database,
     pub node: NodeName,
@@ -31,19 +31,19 @@ impl ServiceContext {
     }
 }
 
-/// What people call a node: unique among the nodes that are alive, the same after a restart where it is given.
+/// The name of a node: unique among the running nodes. A configured name stays the same after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeName(Arc<str>);
 
-/// Why a text is no name of a node.
+/// The text is not a node name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a node's name has 1 to 64 letters, digits, '.', '_' or '-'")]
+#[error("not a node name; use 1 to 64 letters, digits, '.', '_' or '-'")]
 pub struct BadNodeName;
 
 impl NodeName {
     pub const MAX_LEN: usize = 64;
 
-    /// A name that no other node has.
+    /// A random name.
     #[must_use]
     pub fn random() -> Self {
         Self(format!("node-{:012x}", rand::random::<u64>() & 0xffff_ffff_ffff).into())
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_name_is_a_name() {
+    fn random_name_is_valid() {
         let name = NodeName::random();
         assert_eq!(name.as_str().parse(), Ok(name.clone()));
         assert_ne!(name, NodeName::random());
     }
 
     #[test]
-    fn a_name_that_could_be_mistaken_is_refused() {
+    fn invalid_name_is_refused() {
         for text in ["", "a b", "a:b", "{a}", "é", &"x".repeat(65)] {
             assert_eq!(text.parse::<NodeName>(), Err(BadNodeName), "{text:?}");
         }

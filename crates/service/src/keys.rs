@@ -1,3 +1,3 @@
-//! The keys that belong to no single system.
+//! Typed keys that are not of a single service.
 
 hob_schema_macros::keys!("schemas/hob.toml");

@@ -1,7 +1,7 @@
 //! What a service is given to run: the [`ServiceContext`] with store, database, node, secrets and background tasks, and
 //! its section of the configuration.
 //!
-//! A service is opened with a [`ServiceContext`] and its [`Live`] configuration, and knows nothing of the binary around it.
+//! A service is opened with a [`ServiceContext`] and its [`Live`] configuration. It does not depend on the binary.
 
 pub mod config;
 mod context;
@@ -15,7 +15,7 @@ pub use context::{NodeName, ServiceContext};
 pub use metric::{Metric, MetricKind};
 pub use tasks::{Task, TaskState, Tasks};
 
-/// What [`section!`] expands to needs; not for others.
+/// For the expansion of [`section!`] only.
 #[doc(hidden)]
 pub mod macro_support {
     pub use serde;

@@ -1,6 +1,6 @@
-//! Metrics as they are declared: for Prometheus, and for the page that lists them.
+//! Declarations of metrics, for Prometheus and for the page that lists them.
 
-/// A metric that a part of Hob exports at `/metrics`.
+/// A metric that Hob exports at `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     pub kind: MetricKind,
@@ -12,7 +12,7 @@ pub struct Metric {
 pub enum MetricKind {
     Counter,
     Gauge,
-    /// Quantiles of the last minutes, their sum and count.
+    /// Quantiles of the last minutes, with sum and count.
     Summary,
 }
 

@@ -1,5 +1,5 @@
-//! The nodes that share the store: each says that it lives, what it does and since when; all of them share one
-//! database, or they would rebuild the store from different truths.
+//! The nodes that share a store. Each sends heartbeats and describes itself. All of them must use the same database,
+//! because the store is rebuilt from it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use hob_store::{Store, cmd};
 use crate::keys::{self, Keys};
 use crate::{ServiceContext, Task};
 
-/// How long a node counts as alive after it was last heard.
+/// How long a node counts as alive after its last heartbeat.
 pub const HOLD: Duration = Duration::from_secs(9);
 
-/// How often it says so.
+/// Heartbeat interval.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 
-/// Most dead nodes that one node forgets in a round.
-const FORGET_AT_ONCE: u32 = 16;
+/// Maximum number of dead nodes that one node removes per heartbeat.
+const MAX_REMOVED: u32 = 16;
 
-/// What a node tells of itself.
+/// What a node publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
     pub name: String,
     pub version: String,
-    /// The systems that run there.
+    /// The services that it runs.
     pub roles: Vec<String>,
     pub started_at: UnixMs,
     pub beat_at: UnixMs,
@@ -39,7 +39,7 @@ pub enum Claim {
     Taken(String),
 }
 
-/// Claims the store for the database, for ever: the first claim stands.
+/// Claims the store for a database. The first claim holds until the store is lost or flushed.
 pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_store::Result<Claim> {
     let (key, ours) = (keys.database(), database.to_string());
     let mut found = holder(store, keys).await?;
@@ -48,22 +48,22 @@ pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_stor
         found = holder(store, keys).await?;
     }
     match found {
-        // Lost between the two commands: the next beat claims it again.
+        // The store was lost between the two commands; the next heartbeat claims it again.
         None => Ok(Claim::Ours),
         Some(holder) if holder == ours => Ok(Claim::Ours),
         Some(holder) => Ok(Claim::Taken(holder)),
     }
 }
 
-/// The id of the database that the store is claimed for.
+/// The id of the database that has claimed the store.
 pub async fn holder(store: &Store, keys: &Keys) -> hob_store::Result<Option<String>> {
     store.run(cmd("GET").arg(keys.database()).clone()).await
 }
 
-/// Lists the nodes that live.
+/// Lists the nodes that are alive.
 pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeFacts>> {
-    let groups = GroupKeys::new(keys);
-    let members = members::live(store, groups.members()).await?;
+    let group = GroupKeys::new(keys);
+    let members = members::live(store, group.members()).await?;
     let mut nodes = Vec::with_capacity(members.len());
     for member in members {
         let facts = cmd("HGETALL").arg(keys.node(&id(&member.incarnation))).clone();
@@ -82,7 +82,7 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeFacts
     Ok(nodes)
 }
 
-/// Keeps this node among the living until the task stops, and forgets the dead.
+/// Sends heartbeats until the task stops, and removes dead nodes.
 pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>, task: Task) {
     let node = Node { context, keys, roles, started_at: now() };
     let mut incarnation = Incarnation::random();
@@ -91,16 +91,16 @@ pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>,
         match node.round(&incarnation, joined).await {
             Ok(Beat::Alive { .. }) => joined = true,
             Ok(Beat::Dead) => (incarnation, joined) = (Incarnation::random(), false),
-            Err(error) => tracing::debug!(%error, "this node could not say that it lives"),
+            Err(error) => tracing::debug!(%error, "heartbeat failed"),
         }
         task.beat();
         if !task.pause(BEAT_EVERY).await {
             break;
         }
     }
-    let groups = GroupKeys::new(&node.keys);
-    if let Err(error) = members::leave(&node.context.store, groups.members(), &incarnation).await {
-        tracing::debug!(%error, "this node could not say that it leaves");
+    let group = GroupKeys::new(&node.keys);
+    if let Err(error) = members::leave(&node.context.store, group.members(), &incarnation).await {
+        tracing::debug!(%error, "node leave failed");
     }
 }
 
@@ -113,19 +113,19 @@ struct Node {
 
 impl Node {
     async fn round(&self, incarnation: &Incarnation, joined: bool) -> hob_store::Result<Beat> {
-        let (store, groups) = (&self.context.store, GroupKeys::new(&self.keys));
+        let (store, group) = (&self.context.store, GroupKeys::new(&self.keys));
         if let Claim::Taken(other) = claim(store, &self.keys, self.context.database.id()).await? {
-            tracing::error!(other, "the store now belongs to another database");
+            tracing::error!(database = other, "store is claimed by another database");
         }
         let beat = if joined {
-            members::beat(store, groups.members(), incarnation, HOLD).await?
+            members::beat(store, group.members(), incarnation, HOLD).await?
         } else {
-            members::join(store, groups.members(), incarnation, self.context.node.as_str(), HOLD).await?
+            members::join(store, group.members(), incarnation, self.context.node.as_str(), HOLD).await?
         };
         self.describe(incarnation).await?;
-        for dead in members::sweep(store, groups.members(), FORGET_AT_ONCE, HOLD).await? {
-            tracing::warn!(node = dead.node, "a node is gone without a word");
-            members::swept(store, groups.members(), &dead).await?;
+        for dead in members::sweep(store, group.members(), MAX_REMOVED, HOLD).await? {
+            tracing::warn!(node = dead.node, "node lease expired");
+            members::swept(store, group.members(), &dead).await?;
         }
         Ok(beat)
     }
@@ -144,7 +144,7 @@ impl Node {
     }
 }
 
-/// The keys of the group, which outlive the borrow that the members want.
+/// Owns the keys that [`MemberKeys`] borrows.
 struct GroupKeys {
     live: hob_schema::Key,
     info: hob_schema::Key,

@@ -1,4 +1,4 @@
-//! Background tasks: named, supervised, stopped together, and open about how late they are.
+//! Background tasks: named, restarted after a failure, stopped together, with their lag.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use hob_units::Backoff;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
 
-/// A task that ended is started again after this long, times the number of its restarts in a row.
-const PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long a task that ended waits before it is restarted: longer with each restart in a row.
+const RESTART_BACKOFF: Backoff = Backoff::linear(Duration::from_millis(200), Duration::from_secs(10));
 
-/// A task that ran this long before it ended is not in trouble.
+/// A task that ran this long before it ended is restarted without a longer wait.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// The background tasks of one process. Clones are handles to the same.
+/// The background tasks of one process. Clones share them.
 #[derive(Clone, Default)]
 pub struct Tasks {
     inner: Arc<Inner>,
@@ -27,35 +27,35 @@ pub struct Tasks {
 struct Inner {
     stop: CancellationToken,
     tracker: TaskTracker,
-    all: Mutex<Vec<Arc<Vitals>>>,
+    all: Mutex<Vec<Arc<Counters>>>,
 }
 
-/// What a running task tells of itself.
-struct Vitals {
+/// The counters of a running task.
+struct Counters {
     name: String,
     begun: Instant,
-    /// Microseconds after `begun`; 0 before the first beat.
+    /// Microseconds after `begun`; 0 before the first heartbeat.
     beat_us: AtomicU64,
     lag_us: AtomicU64,
     restarts: AtomicU32,
 }
 
-/// The task's own handle, given to its work.
+/// The handle of a task, for its own work.
 #[derive(Clone)]
 pub struct Task {
-    vitals: Arc<Vitals>,
+    counters: Arc<Counters>,
     stop: CancellationToken,
 }
 
-/// How a task is.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskState {
     pub name: String,
-    /// How long ago it finished a round, or was started.
+    /// Time since its last heartbeat, or since its start.
     pub beat_ago: Duration,
-    /// How far behind its work it is, as it said itself.
+    /// How far behind its work it is, as it reported.
     pub lag: Duration,
-    /// How often it ended when it should not have.
+    /// How often it ended or panicked before the process stopped.
     pub restarts: u32,
 }
 
@@ -65,61 +65,60 @@ impl Tasks {
         Self::default()
     }
 
-    /// Runs `work` until the process stops. Should it end or panic before, it is started again after a pause.
+    /// Runs `work` until the process stops. If it ends or panics earlier, it is restarted after a delay.
     pub fn spawn<W, F>(&self, name: impl Into<String>, work: W)
     where
         W: FnMut(Task) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let vitals = Arc::new(Vitals {
+        let counters = Arc::new(Counters {
             name: name.into(),
             begun: Instant::now(),
             beat_us: AtomicU64::new(0),
             lag_us: AtomicU64::new(0),
             restarts: AtomicU32::new(0),
         });
-        self.all().push(Arc::clone(&vitals));
-        let task = Task { vitals, stop: self.inner.stop.clone() };
+        self.all().push(Arc::clone(&counters));
+        let task = Task { counters, stop: self.inner.stop.clone() };
         self.inner.tracker.spawn(supervise(task, work));
     }
 
-    /// Done as soon as the tasks are told to stop.
+    /// Ready when the tasks should stop.
     pub fn stopping(&self) -> WaitForCancellationFuture<'_> {
         self.inner.stop.cancelled()
     }
 
-    /// What is cancelled when the tasks are told to stop, for whom a future of [`Tasks::stopping`] lives too short.
+    /// [`Tasks::stopping`] as a token, for callers that need an owned value.
     #[must_use]
     pub fn stop_token(&self) -> CancellationToken {
         self.inner.stop.clone()
     }
 
-    /// Tells all tasks to stop and waits for them, but no longer than `within`. Answers with the names of those
-    /// that still run.
+    /// Stops all tasks and waits for them, at most `within`. Returns the names of those that are still running.
     pub async fn stop(&self, within: Duration) -> Vec<String> {
         self.inner.stop.cancel();
         self.inner.tracker.close();
         if tokio::time::timeout(within, self.inner.tracker.wait()).await.is_ok() {
             return Vec::new();
         }
-        // Each task holds its vitals; the registry holds them once more.
-        let running = |vitals: &&Arc<Vitals>| Arc::strong_count(vitals) > 1;
-        self.all().iter().filter(running).map(|vitals| vitals.name.clone()).collect()
+        // A running task holds its counters; the list holds them once more.
+        let running = |counters: &&Arc<Counters>| Arc::strong_count(counters) > 1;
+        self.all().iter().filter(running).map(|counters| counters.name.clone()).collect()
     }
 
-    /// How every task is.
+    /// The state of every task.
     #[must_use]
     pub fn states(&self) -> Vec<TaskState> {
-        self.all().iter().map(|vitals| vitals.state()).collect()
+        self.all().iter().map(|counters| counters.state()).collect()
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Vitals>>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
         self.inner.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Task {
-    /// Done as soon as the task should stop.
+    /// Ready when the task should stop.
     pub fn stopped(&self) -> WaitForCancellationFuture<'_> {
         self.stop.cancelled()
     }
@@ -129,17 +128,17 @@ impl Task {
         self.stop.is_cancelled()
     }
 
-    /// Says that a round is done.
+    /// Records a heartbeat: one round of work is done.
     pub fn beat(&self) {
-        self.vitals.beat_us.store(micros(self.vitals.begun.elapsed()).max(1), Ordering::Relaxed);
+        self.counters.beat_us.store(micros(self.counters.begun.elapsed()).max(1), Ordering::Relaxed);
     }
 
-    /// Says how far behind its work the task is.
+    /// Records how far behind its work the task is.
     pub fn lag(&self, lag: Duration) {
-        self.vitals.lag_us.store(micros(lag), Ordering::Relaxed);
+        self.counters.lag_us.store(micros(lag), Ordering::Relaxed);
     }
 
-    /// Waits so long, or until the task should stop; says whether to go on.
+    /// Waits for this long, or until the task should stop. Returns whether to continue.
     pub async fn pause(&self, pause: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(pause) => !self.stopping(),
@@ -153,28 +152,31 @@ where
     W: FnMut(Task) -> F + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let name = task.vitals.name.clone();
-    let mut in_a_row = 0;
+    let name = task.counters.name.clone();
+    let mut backoff = RESTART_BACKOFF;
     loop {
         let begun = Instant::now();
         let ended = AssertUnwindSafe(work(task.clone())).catch_unwind().await;
         if task.stopping() {
             return;
         }
-        in_a_row = if begun.elapsed() > STEADY { 1 } else { in_a_row + 1 };
-        task.vitals.restarts.fetch_add(1, Ordering::Relaxed);
-        let pause = LONGEST_PAUSE.min(PAUSE * in_a_row);
-        match ended {
-            Ok(()) => tracing::warn!(task = name, ?pause, "a background task ended; it is started again"),
-            Err(_) => tracing::error!(task = name, ?pause, "a background task panicked; it is started again"),
+        if begun.elapsed() > STEADY {
+            backoff.reset();
         }
-        if !task.pause(pause).await {
+        task.counters.restarts.fetch_add(1, Ordering::Relaxed);
+        let delay = backoff.next();
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        match ended {
+            Ok(()) => tracing::warn!(task = name, delay_ms, "background task ended, restarting"),
+            Err(_) => tracing::error!(task = name, delay_ms, "background task panicked, restarting"),
+        }
+        if !task.pause(delay).await {
             return;
         }
     }
 }
 
-impl Vitals {
+impl Counters {
     fn state(&self) -> TaskState {
         let beat = Duration::from_micros(self.beat_us.load(Ordering::Relaxed));
         TaskState {
@@ -198,7 +200,7 @@ impl fmt::Debug for Tasks {
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Task").field(&self.vitals.state()).finish()
+        f.debug_tuple("Task").field(&self.counters.state()).finish()
     }
 }
 
@@ -206,46 +208,54 @@ impl fmt::Debug for Task {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// Checks again until the condition holds, with a limit.
+    async fn wait_until(condition: impl Fn() -> bool) {
+        let poll = async {
+            while !condition() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, poll).await.expect("the condition holds in time");
+    }
+
     #[tokio::test]
-    async fn a_task_that_panics_is_started_again() {
+    async fn task_that_panics_is_restarted() {
         let tasks = Tasks::new();
         let runs = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&runs);
-        tasks.spawn("clumsy", move |task| {
+        tasks.spawn("panics", move |task| {
             let run = count.fetch_add(1, Ordering::SeqCst);
             async move {
-                assert!(run > 1, "trips twice");
+                assert!(run > 1, "panics twice");
                 task.stopped().await;
             }
         });
-        while runs.load(Ordering::SeqCst) < 3 {
-            tokio::time::sleep(PAUSE).await;
-        }
+        wait_until(|| runs.load(Ordering::SeqCst) == 3).await;
         assert_eq!(tasks.states()[0].restarts, 2);
-        assert_eq!(tasks.stop(Duration::from_secs(60)).await, Vec::<String>::new());
+        assert_eq!(tasks.stop(LIMIT).await, Vec::<String>::new());
     }
 
     #[tokio::test]
-    async fn a_task_that_does_not_stop_is_named() {
+    async fn task_that_does_not_stop_is_named() {
         let tasks = Tasks::new();
-        tasks.spawn("obedient", async |task: Task| task.stopped().await);
-        tasks.spawn("deaf", async |_| std::future::pending().await);
-        // The obedient one needs a moment on a busy machine, and the deaf one never ends.
-        while tasks.stop(Duration::from_millis(50)).await != ["deaf"] {}
+        tasks.spawn("stops", async |task: Task| task.stopped().await);
+        tasks.spawn("hangs", async |_| std::future::pending().await);
+        // On a busy machine the task that stops may need more than one call.
+        let stop = async { while tasks.stop(Duration::from_millis(50)).await != ["hangs"] {} };
+        tokio::time::timeout(LIMIT, stop).await.expect("the other task stops in time");
     }
 
     #[tokio::test]
-    async fn a_task_says_how_late_it_is() {
+    async fn task_reports_its_lag() {
         let tasks = Tasks::new();
         tasks.spawn("late", async |task: Task| {
             task.lag(Duration::from_secs(7));
             task.beat();
             task.stopped().await;
         });
-        while tasks.states()[0].lag.is_zero() {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(tasks.states()[0].lag, Duration::from_secs(7));
-        tasks.stop(Duration::from_secs(60)).await;
+        wait_until(|| tasks.states()[0].lag == Duration::from_secs(7)).await;
+        assert_eq!(tasks.stop(LIMIT).await, Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! Sections in their layers: defaults, the file, the environment.
+//! Sections and their layers: defaults, file, environment.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use hob_service::config::{BadConfig, File, Layers, Origin, SectionKind};
 use hob_service::{Period, Section, section};
 
 section! {
-    /// Looks after the garden.
-    pub struct Garden("garden") {
-        /// How many gnomes there are.
-        pub gnomes: u32 = 7,
-        /// How often they are counted.
-        /// Not at night.
-        pub count_every: Period = Period::from_secs(30),
-        /// What the garden is called.
-        pub name: Option<String> = None => "HOB_GARDEN",
-        /// Who may enter.
-        pub guests: Vec<String> = vec!["robin".into()],
+    /// A section for tests.
+    pub struct Sample("sample") {
+        /// A number.
+        pub limit: u32 = 7,
+        /// A duration.
+        /// With a second line.
+        pub check_every: Period = Period::from_secs(30),
+        /// A setting with its own variable.
+        pub name: Option<String> = None => "HOB_SAMPLE",
+        /// A list.
+        pub names: Vec<String> = vec!["robin".into()],
     }
 }
 
@@ -31,46 +31,46 @@ fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+fn environment_overrides_the_file_and_the_file_overrides_defaults() {
     let folder = tempfile::tempdir().unwrap();
-    let file = file(folder.path(), "[garden]\ngnomes = 8\ncount_every = '1m'\n");
-    file.check(&[SectionKind::of::<Garden>()]).unwrap();
+    let file = file(folder.path(), "[sample]\ngnomes = 8\ncount_every = '1m'\n");
+    file.check(&[SectionKind::of::<Sample>()]).unwrap();
     let layers = Layers::new(
         Some(&file),
-        variables(&[("HOB_GARDEN_GNOMES", "9"), ("HOB_GARDEN", "17"), ("GARDEN_GNOMES", "1")]),
+        variables(&[("HOB_SAMPLE_LIMIT", "9"), ("HOB_SAMPLE", "17"), ("SAMPLE_LIMIT", "1")]),
     )
     .unwrap();
-    let garden: Garden = layers.section().unwrap();
-    assert_eq!((garden.gnomes, garden.count_every.to_string().as_str()), (9, "1m"));
-    assert_eq!(garden.name.as_deref(), Some("17"), "text stays text, though it reads as a number");
-    assert_eq!(garden.guests, ["robin"]);
+    let sample: Sample = layers.section().unwrap();
+    assert_eq!((sample.limit, sample.check_every.to_string().as_str()), (9, "1m"));
+    assert_eq!(sample.name.as_deref(), Some("17"), "text stays text, although it is also a number");
+    assert_eq!(sample.names, ["robin"]);
 
-    let origins: Vec<_> = layers.settings(&garden).into_iter().map(|setting| setting.origin).collect();
+    let origins: Vec<_> = layers.settings(&sample).into_iter().map(|setting| setting.origin).collect();
     let path = folder.path().join("hob.toml");
     let variable = |name: &str| Origin::Variable(name.to_owned());
     assert_eq!(
         origins,
-        [variable("HOB_GARDEN_GNOMES"), Origin::File(path), variable("HOB_GARDEN"), Origin::Default]
+        [variable("HOB_SAMPLE_LIMIT"), Origin::File(path), variable("HOB_SAMPLE"), Origin::Default]
     );
 }
 
 #[test]
-fn lists_can_be_given_in_the_environment() {
-    let layers = Layers::new(None, variables(&[("HOB_GARDEN_GUESTS", r#"["wren", "owl"]"#)])).unwrap();
-    assert_eq!(layers.section::<Garden>().unwrap().guests, ["wren", "owl"]);
+fn environment_variable_can_hold_a_list() {
+    let layers = Layers::new(None, variables(&[("HOB_SAMPLE_NAMES", r#"["wren", "owl"]"#)])).unwrap();
+    assert_eq!(layers.section::<Sample>().unwrap().names, ["wren", "owl"]);
 }
 
 #[test]
-fn a_mistake_in_the_file_is_named_with_its_place() {
+fn error_in_the_file_has_its_position() {
     let folder = tempfile::tempdir().unwrap();
     for (text, line, column, words) in [
-        ("[garden]\ngnomes = \"many\"\n", 2, 10, "u32"),
-        ("[garden]\nflowers = 1\n", 2, 1, "unknown field `flowers`"),
-        ("\n[gardn]\n", 2, 2, "unknown field `gardn`"),
-        ("[garden]\ncount_every = \"30\"\n", 2, 15, "no duration"),
-        ("[garden\n", 1, 8, ""),
+        ("[sample]\ngnomes = \"many\"\n", 2, 10, "u32"),
+        ("[sample]\nunknown = 1\n", 2, 1, "unknown field `unknown`"),
+        ("\n[sampel]\n", 2, 2, "unknown section `sampel`"),
+        ("[sample]\ncount_every = \"30\"\n", 2, 15, "not a duration"),
+        ("[sample\n", 1, 8, ""),
     ] {
-        match file(folder.path(), text).check(&[SectionKind::of::<Garden>()]) {
+        match file(folder.path(), text).check(&[SectionKind::of::<Sample>()]) {
             Err(BadConfig::InFile { line: l, column: c, message, .. }) => {
                 assert_eq!((l, c), (line, column), "{text:?}: {message}");
                 assert!(message.contains(words), "{message}");
@@ -81,21 +81,21 @@ fn a_mistake_in_the_file_is_named_with_its_place() {
 }
 
 #[test]
-fn a_mistake_in_a_variable_is_named_with_it() {
-    let layers = Layers::new(None, variables(&[("HOB_GARDEN_GNOMES", "many")])).unwrap();
-    let refused = layers.section::<Garden>().unwrap_err().to_string();
-    assert!(refused.starts_with("HOB_GARDEN_GNOMES: ") && refused.contains("u32"), "{refused}");
+fn error_in_a_variable_names_the_variable() {
+    let layers = Layers::new(None, variables(&[("HOB_SAMPLE_LIMIT", "many")])).unwrap();
+    let refused = layers.section::<Sample>().unwrap_err().to_string();
+    assert!(refused.starts_with("HOB_SAMPLE_LIMIT: ") && refused.contains("u32"), "{refused}");
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn missing_file_is_named() {
     let refused = File::read(&PathBuf::from("no/such/hob.toml")).unwrap_err().to_string();
     assert!(refused.starts_with("cannot read no/such/hob.toml: "), "{refused}");
 }
 
 #[test]
-fn a_section_explains_itself() {
-    assert_eq!(Garden::ABOUT, " Looks after the garden.\n");
-    assert_eq!(Garden::FIELDS[1].about, " How often they are counted.\n Not at night.\n");
-    assert_eq!(Garden::FIELDS[1].variable(Garden::NAME), "HOB_GARDEN_COUNT_EVERY");
+fn section_has_its_descriptions() {
+    assert_eq!(Sample::ABOUT, " A section for tests.\n");
+    assert_eq!(Sample::FIELDS[1].about, " A duration.\n With a second line.\n");
+    assert_eq!(Sample::FIELDS[1].variable(Sample::NAME), "HOB_SAMPLE_CHECK_EVERY");
 }

@@ -1,4 +1,4 @@
-//! Nodes find each other, and refuse to share a store over different databases.
+//! Nodes see each other, and do not share a store with different databases.
 
 use hob_service::keys::Keys;
 use hob_service::nodes::{self, Claim};
@@ -7,7 +7,7 @@ use hob_testkit::{LIMIT, Needs, every_service, wait_for};
 
 const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 
-fn keep(context: &ServiceContext, keys: &Keys, roles: &[&str]) {
+fn keep_alive(context: &ServiceContext, keys: &Keys, roles: &[&str]) {
     let (context, keys) = (context.clone(), keys.clone());
     let roles: Vec<String> = roles.iter().map(|role| (*role).to_owned()).collect();
     let tasks = context.tasks.clone();
@@ -24,30 +24,30 @@ async fn names(context: &ServiceContext, keys: &Keys) -> Vec<String> {
 every_service! {
     NEEDS;
 
-    async fn nodes_see_each_other_come_and_go(context: TestContext) {
+    async fn nodes_see_each_other_join_and_leave(context: TestContext) {
         let keys = Keys::new(context.layout);
         let other = context.another_node().await;
-        keep(&context, &keys, &["uptime", "chat"]);
-        keep(&other, &keys, &["gateway"]);
+        keep_alive(&context, &keys, &["uptime", "chat"]);
+        keep_alive(&other, &keys, &["gateway"]);
         let mut both = vec![format!("{} uptime+chat", context.node), format!("{} gateway", other.node)];
         both.sort();
-        wait_for("both nodes to live", LIMIT, async || names(&context, &keys).await == both).await;
+        wait_for("both nodes to be alive", LIMIT, async || names(&context, &keys).await == both).await;
 
         assert_eq!(other.tasks.stop(LIMIT).await, Vec::<String>::new());
         assert_eq!(names(&context, &keys).await, [format!("{} uptime+chat", context.node)]);
     }
 
-    async fn a_node_comes_back_after_the_store_was_lost(context: TestContext) {
+    async fn node_joins_again_after_the_store_was_lost(context: TestContext) {
         let keys = Keys::new(context.layout);
-        keep(&context, &keys, &[]);
-        wait_for("the node to live", LIMIT, async || names(&context, &keys).await.len() == 1).await;
+        keep_alive(&context, &keys, &[]);
+        wait_for("the node to be alive", LIMIT, async || names(&context, &keys).await.len() == 1).await;
         context.test_store().flush_all().await;
-        wait_for("the node to live again", LIMIT, async || names(&context, &keys).await.len() == 1).await;
+        wait_for("the node to be alive again", LIMIT, async || names(&context, &keys).await.len() == 1).await;
         let claim = nodes::claim(&context.store, &keys, context.database.id()).await.unwrap();
-        assert_eq!(claim, Claim::Ours, "it claimed the store again");
+        assert_eq!(claim, Claim::Ours, "the node claimed the store again");
     }
 
-    async fn the_first_records_keep_the_store(context: TestContext) {
+    async fn first_database_keeps_its_claim_of_the_store(context: TestContext) {
         let keys = Keys::new(context.layout);
         let ours = nodes::claim(&context.store, &keys, context.database.id()).await.unwrap();
         let elsewhere = hob_testkit::TestContext::embedded(NEEDS, context.layout).await;

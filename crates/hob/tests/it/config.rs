@@ -30,11 +30,11 @@ fn a_mistake_is_named_with_file_line_and_field() {
     for (text, says) in [
         ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
-        ("[severs]\n", "hob: hob.toml:1:2: unknown field `severs`"),
+        ("[severs]\n", "hob: hob.toml:1:2: unknown section `severs`"),
         ("[redis]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
         (
             "[secrets]\nslack = \"env:SLACK_URL\"\n",
-            "hob: hob.toml:2:9: a secret must say what it may be used for; write slack = { from = \"env:SLACK_URL\", \
+            "hob: hob.toml:2:9: the services and hosts of this secret are missing; write slack = { from = \"env:SLACK_URL\", \
              for = [\"uptime\"], hosts = [\"example.com\"] }",
         ),
         (
@@ -43,7 +43,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
         ),
         (
             "[secrets]\na = { from = \"env:A\", for = [\"chat\"], hosts = [\"a.example\"] }\n",
-            "hob: secrets.a.for: \"chat\" does not use secrets; one of uptime, pipeline",
+            "hob: secrets.a.for: \"chat\" does not use secrets; use one of uptime, pipeline",
         ),
     ] {
         let folder = folder(text);

@@ -1,4 +1,4 @@
-//! Sections whose types only their owners know: the program reads, checks, shows and reloads them all alike.
+//! Type-erased sections: the binary reads, checks, shows and reloads the sections of all services in the same way.
 
 use std::any::Any;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::Section;
 use super::layers::{BadConfig, Layers, Setting};
 use super::live::Live;
 
-/// A kind of section, without its type.
+/// The type-erased operations of a [`Section`].
 #[derive(Clone, Copy)]
 pub struct SectionKind {
     pub name: &'static str,
@@ -20,7 +20,7 @@ pub struct SectionKind {
     live: fn(&Layers) -> Result<AnyLive, BadConfig>,
 }
 
-/// A section in force, without its type.
+/// The current value of a section, type-erased.
 pub struct AnyLive {
     /// A `Live<S>`.
     live: Box<dyn Any + Send + Sync>,
@@ -41,17 +41,17 @@ impl SectionKind {
         }
     }
 
-    /// Whether a table of a file is such a section. An error has its place in the file.
+    /// Checks a table of a file. The error has its position in the file.
     pub(super) fn check(&self, table: Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
         (self.check)(table)
     }
 
-    /// The settings in force, each with its origin. An error means that a variable of the environment is wrong.
+    /// The current settings, each with its origin. Fails if an environment variable is invalid.
     pub fn settings(&self, layers: &Layers) -> Result<Vec<Setting>, BadConfig> {
         (self.settings)(layers)
     }
 
-    /// The section as it is configured.
+    /// Reads the section.
     pub fn live(&self, layers: &Layers) -> Result<AnyLive, BadConfig> {
         (self.live)(layers)
     }
@@ -75,13 +75,13 @@ impl AnyLive {
         Ok(Self { live: Box::new(live), replace: Box::new(replace) })
     }
 
-    /// The section with its type; `None` if it is of another.
+    /// The section with its type; `None` if the type is another one.
     #[must_use]
     pub fn of<S: Section>(&self) -> Option<Live<S>> {
         self.live.downcast_ref::<Live<S>>().cloned()
     }
 
-    /// Puts what is configured now into force.
+    /// Reads the section again and replaces its value.
     pub fn replace(&self, layers: &Layers) -> Result<(), BadConfig> {
         (self.replace)(layers)
     }

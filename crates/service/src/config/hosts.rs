@@ -1,13 +1,13 @@
 //! The hosts that a secret may be sent to.
 //!
-//! Names are compared, never addresses: whoever controls a name's DNS records could point it at any address.
+//! Names are compared, never resolved addresses: the owner of a name could point its DNS records at any address.
 
 use std::fmt;
 use std::str::FromStr;
 
 use url::{Host, Url};
 
-/// `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`; with `:port` it means this port only, without any port.
+/// `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`. With `:port` it matches that port only, otherwise every port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     host: Pattern,
@@ -17,15 +17,15 @@ pub struct HostPattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
     Exactly(Host),
-    /// Every name below this one, at any depth, but not the name itself.
+    /// Every subdomain, at any depth, but not the name itself.
     Below(String),
 }
 
-/// Where a secret is about to be sent.
+/// The host and port that a secret is sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     host: Host,
-    /// `None` matches no pattern with a port.
+    /// With `None`, no pattern with a port matches.
     port: Option<u16>,
 }
 
@@ -51,28 +51,28 @@ impl HostPattern {
 }
 
 impl Destination {
-    /// Where a request to a URL goes. `None` where it names no host.
+    /// The host and port of a URL. `None` if it has no host.
     #[must_use]
     pub fn of_url(url: &Url) -> Option<Self> {
         Self::new(url.host_str()?, url.port_or_known_default())
     }
 
-    /// `host` is a name or an address; IPv6 may stand in brackets.
+    /// `host` is a name or an address. Brackets around IPv6 are optional.
     #[must_use]
     pub fn new(host: &str, port: Option<u16>) -> Option<Self> {
-        Some(Self { host: read_host(host)?, port })
+        Some(Self { host: parse_host(host)?, port })
     }
 
-    /// What a `Host` header says: a name with or without a port. Without one, the port is that of `self`.
+    /// The destination that a `Host` header names. Without a port in the header, the port is that of `self`.
     #[must_use]
     pub fn with_host_header(&self, header: &str) -> Option<Self> {
         let (host, port) = split_port(header)?;
-        Some(Self { host: read_host(host)?, port: port.or(self.port) })
+        Some(Self { host: parse_host(host)?, port: port.or(self.port) })
     }
 }
 
-/// The host in the form in which hosts are compared: lower case, punycode, no dot at the end.
-fn read_host(text: &str) -> Option<Host> {
+/// Normalizes a host for comparison: lower case, Punycode, no trailing dot.
+fn parse_host(text: &str) -> Option<Host> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let host = if bare.contains(':') { Host::parse(&format!("[{bare}]")) } else { Host::parse(bare) };
     match host.ok()? {
@@ -84,11 +84,11 @@ fn read_host(text: &str) -> Option<Host> {
     }
 }
 
-/// Takes a port off the end. An IPv6 address with a port stands in brackets.
+/// Splits off the port. An IPv6 address with a port must be in brackets.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let after_address = text.rfind(']').map_or(0, |at| at + 1);
     match text[after_address..].rfind(':') {
-        // Several colons without brackets are an IPv6 address.
+        // Several colons without brackets: an IPv6 address.
         Some(_) if after_address == 0 && text.matches(':').count() > 1 => Some((text, None)),
         Some(at) => {
             let (host, port) = text.split_at(after_address + at);
@@ -105,11 +105,11 @@ impl FromStr for HostPattern {
         let bad = || BadHost(text.to_owned());
         let (host, port) = split_port(text).ok_or_else(bad)?;
         let host = match host.strip_prefix("*.") {
-            Some(parent) => match read_host(parent) {
+            Some(parent) => match parse_host(parent) {
                 Some(Host::Domain(parent)) => Pattern::Below(parent),
                 _ => return Err(bad()),
             },
-            None => Pattern::Exactly(read_host(host).filter(|_| !host.contains('*')).ok_or_else(bad)?),
+            None => Pattern::Exactly(parse_host(host).filter(|_| !host.contains('*')).ok_or_else(bad)?),
         };
         Ok(Self { host, port })
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_matched_by_name_and_port() {
+    fn host_is_matched_by_name_and_port() {
         for (pattern, url) in [
             ("hooks.slack.com", "https://hooks.slack.com/T0"),
             ("Hooks.Slack.com", "https://HOOKS.slack.COM./T0"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_only_looks_alike_is_not_matched() {
+    fn similar_host_is_not_matched() {
         for (pattern, url) in [
             ("slack.com", "https://hooks.slack.com/"),
             ("slack.com", "https://slack.com.evil.example/"),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_is_a_destination() {
+    fn host_header_is_a_destination() {
         let to = Destination::new("10.0.0.7", Some(8443)).unwrap();
         assert_eq!(to.with_host_header("shop.example").unwrap().to_string(), "shop.example:8443");
         assert_eq!(to.with_host_header("shop.example:1").unwrap().to_string(), "shop.example:1");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_host_is_refused() {
+    fn invalid_pattern_is_refused() {
         for text in [
             "",
             "*",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_written_as_it_is_read() {
+    fn pattern_is_printed_as_it_is_read() {
         for text in ["a.example", "*.a.example", "a.example:443", "[::1]:9", "10.0.0.7"] {
             assert_eq!(text.parse::<HostPattern>().unwrap().to_string(), text);
         }

@@ -1,5 +1,5 @@
-//! The layers of the configuration: defaults, then `hob.toml`, then the environment. Flags go on top of what comes
-//! out of here, in the binary that knows them.
+//! The layers of the configuration: defaults, then `hob.toml`, then environment variables. The binary applies its flags
+//! on top.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,14 +10,14 @@ use toml::{Table, Value};
 
 use super::{Field, Section, SectionKind};
 
-/// A configuration file, read but not yet understood.
+/// The text of a configuration file.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
     text: String,
 }
 
-/// What was configured, and where.
+/// The parsed file and the environment variables.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     file: Option<(PathBuf, Table)>,
@@ -32,12 +32,12 @@ pub enum Origin {
     Variable(String),
 }
 
-/// A setting that is in force.
+/// The current value of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     pub name: String,
     pub about: &'static str,
-    /// `None`: not set, and without a default.
+    /// `None` if it is not set and has no default.
     pub value: Option<Value>,
     pub origin: Origin,
 }
@@ -47,7 +47,10 @@ pub struct Setting {
 pub enum BadConfig {
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{path} sets nothing, although it did when it was last read", path = path.display())]
+    #[error(
+        "{path} is empty, but was not when it was last read; keeping the previous settings",
+        path = path.display()
+    )]
     Emptied { path: PathBuf },
     #[error("{path}:{line}:{column}: {message}", path = path.display())]
     InFile { path: PathBuf, line: usize, column: usize, message: String },
@@ -68,36 +71,36 @@ impl File {
         &self.path
     }
 
-    /// Whether the file sets nothing: it is empty, or has only comments and empty sections.
+    /// Whether the file has no settings: it is empty, or has only comments and empty sections.
     #[must_use]
     pub fn sets_nothing(&self) -> bool {
         let empty = |value: &Value| value.as_table().is_some_and(Table::is_empty);
         self.text.parse::<Table>().is_ok_and(|table| table.values().all(empty))
     }
 
-    /// Checks the whole file against the kinds of sections that may be in it.
+    /// Checks the whole file against the known sections.
     pub fn check(&self, kinds: &[SectionKind]) -> Result<(), BadConfig> {
-        let table = DeTable::parse(&self.text).map_err(|error| self.complain(&error))?;
+        let table = DeTable::parse(&self.text).map_err(|error| self.error(&error))?;
         for (name, section) in table.into_inner() {
             match kinds.iter().find(|kind| kind.name == name.get_ref()) {
-                Some(kind) => kind.check(section).map_err(|error| self.complain(&error))?,
+                Some(kind) => kind.check(section).map_err(|error| self.error(&error))?,
                 None => {
                     let known =
                         kinds.iter().map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(", ");
-                    let message = format!("unknown field `{}`, expected one of {known}", name.get_ref());
-                    return Err(self.at(name.span().start, message));
+                    let message = format!("unknown section `{}`, expected one of {known}", name.get_ref());
+                    return Err(self.error_at(name.span().start, message));
                 }
             }
         }
         Ok(())
     }
 
-    fn complain(&self, error: &toml::de::Error) -> BadConfig {
-        self.at(error.span().map_or(0, |span| span.start), error.message().to_owned())
+    fn error(&self, error: &toml::de::Error) -> BadConfig {
+        self.error_at(error.span().map_or(0, |span| span.start), error.message().to_owned())
     }
 
-    fn at(&self, at: usize, message: String) -> BadConfig {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+    fn error_at(&self, offset: usize, message: String) -> BadConfig {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         BadConfig::InFile {
             path: self.path.clone(),
@@ -109,14 +112,14 @@ impl File {
 }
 
 impl Layers {
-    /// The layers of a file that [checked](File::check) well, and of the variables of an environment.
+    /// Combines a file that has passed [`File::check`] with environment variables.
     pub fn new(
         file: Option<&File>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, BadConfig> {
         let table = |file: &File| match file.text.parse::<Table>() {
             Ok(table) => Ok((file.path.clone(), table)),
-            Err(error) => Err(file.complain(&error)),
+            Err(error) => Err(file.error(&error)),
         };
         Ok(Self {
             file: file.map(table).transpose()?,
@@ -124,7 +127,7 @@ impl Layers {
         })
     }
 
-    /// A section as it is in force.
+    /// Reads a section.
     pub fn section<S: Section>(&self) -> Result<S, BadConfig> {
         let mut table = self.table::<S>().cloned().unwrap_or_default();
         for field in S::FIELDS {
@@ -138,7 +141,7 @@ impl Layers {
         })
     }
 
-    /// The settings of a section that is in force, each with its origin.
+    /// The settings of a section, each with its origin.
     pub fn settings<S: Section>(&self, section: &S) -> Vec<Setting> {
         let values = Table::try_from(section).unwrap_or_default();
         let in_file: BTreeSet<&str> =
@@ -153,7 +156,7 @@ impl Layers {
             let (name, value) = (field.name.to_owned(), values.get(field.name).cloned());
             Setting { name, about: field.about, value, origin }
         };
-        // Of a section without fields, the names are the operator's own, and so are in the file.
+        // In a section without declared fields the operator chooses the names, so they are all from the file.
         let own = values.iter().filter(|_| S::FIELDS.is_empty()).map(|(name, value)| {
             let origin = self.file.as_ref().map_or(Origin::Default, |(path, _)| Origin::File(path.clone()));
             Setting { name: name.clone(), about: "", value: Some(value.clone()), origin }
@@ -166,7 +169,7 @@ impl Layers {
     }
 }
 
-/// The value that a variable gives to a field: what TOML makes of it, or else plain text, whichever the field takes.
+/// The value of an environment variable: parsed as TOML if the field accepts that, otherwise as plain text.
 fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Value, BadConfig> {
     let fits = |value: &Value| {
         let table = Table::from_iter([(field.to_owned(), value.clone())]);

@@ -1,25 +1,25 @@
-//! Configuration that may change while it is in use.
+//! Configuration that can be reloaded.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A section as it is now. Clones see the same changes.
+/// The current value of a section. Clones see the same changes.
 #[derive(Clone, Debug)]
 pub struct Live<T>(watch::Receiver<Arc<T>>);
 
-/// The other end of a [`Live`].
+/// Replaces the value of a [`Live`].
 #[derive(Debug)]
 pub struct Replace<T>(watch::Sender<Arc<T>>);
 
 impl<T> Live<T> {
-    /// A section, and the means to replace it.
+    /// Makes a value and the handle that replaces it.
     pub fn new(section: T) -> (Self, Replace<T>) {
         let (sender, receiver) = watch::channel(Arc::new(section));
         (Self(receiver), Replace(sender))
     }
 
-    /// A section that never changes.
+    /// A value that never changes.
     pub fn fixed(section: T) -> Self {
         Self::new(section).0
     }
@@ -28,10 +28,10 @@ impl<T> Live<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits until the section was replaced since this handle last looked here.
+    /// Waits until the value is replaced again since the last call on this handle.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
-            // Nobody is left who could change it.
+            // The other end was dropped, so the value cannot change any more.
             std::future::pending::<()>().await;
         }
         Arc::clone(&self.0.borrow_and_update())
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_reaches_every_clone() {
+    async fn change_reaches_every_clone() {
         let (live, replace) = Live::new(1);
         let mut clone = live.clone();
         replace.replace(2);

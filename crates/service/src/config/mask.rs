@@ -1,14 +1,14 @@
-//! Keeps secrets out of what is shown of a server's answer: one that was sent a secret may repeat it.
+//! Removes secrets from the response of a server before it is shown: a server may echo the secret that it was sent.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Values that are not shown, wherever they turn up.
+/// Values to hide.
 #[derive(Clone, Default)]
 pub struct Mask(Vec<String>);
 
 impl Mask {
-    /// Hides a value, also where it stands in a JSON string.
+    /// Hides a value, also where it is escaped in a JSON string.
     pub fn hide(&mut self, value: &str) {
         if value.is_empty() {
             return;
@@ -19,11 +19,11 @@ impl Mask {
                 self.0.push(form);
             }
         }
-        // The longest first: one value may be part of another.
+        // Longest first, because one value may be part of another.
         self.0.sort_unstable_by_key(|value| std::cmp::Reverse(value.len()));
     }
 
-    /// The text with `…` for every hidden value. To be done before a text is cut, which could leave a part of one.
+    /// Replaces every hidden value with `…`. Apply it before truncating a text, which could leave part of a value.
     #[must_use]
     pub fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut shown = Cow::Borrowed(text);
@@ -35,12 +35,12 @@ impl Mask {
         shown
     }
 
-    /// The beginning of what a server sent, without the hidden values.
+    /// The first `max_chars` characters of a response, without the hidden values.
     #[must_use]
-    pub fn beginning(&self, bytes: &[u8], most_chars: usize) -> String {
-        // All of it where something is hidden: what is cut off before may be the rest of a hidden value.
-        let end = if self.0.is_empty() { bytes.len().min(4 * most_chars) } else { bytes.len() };
-        self.apply(&String::from_utf8_lossy(&bytes[..end])).chars().take(most_chars).collect()
+    pub fn beginning(&self, bytes: &[u8], max_chars: usize) -> String {
+        // If values are hidden, mask the whole text first: a cut could leave part of a value.
+        let end = if self.0.is_empty() { bytes.len().min(4 * max_chars) } else { bytes.len() };
+        self.apply(&String::from_utf8_lossy(&bytes[..end])).chars().take(max_chars).collect()
     }
 }
 

@@ -1,45 +1,42 @@
-//! Secrets are never written into a configuration file: it says where they are.
+//! References to secrets: a configuration file names the place of a secret, never the secret itself.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hob_units::Secret;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Where a secret is: `env:NAME` or `file:PATH`.
+/// The place of a secret: `env:NAME` or `file:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretRef {
     Env(String),
     File(PathBuf),
 }
 
-/// A secret's value. It is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-/// An address that may carry a password. It is shown without.
+/// A URL that may contain a password. `Display` and `Debug` hide it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretUrl(String);
 
-/// Why there is no secret.
+/// Why a secret cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum NoSecret {
-    #[error("the environment variable {0} is not set")]
+    #[error("the environment variable {0}, which holds a secret, is not set")]
     NotSet(String),
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read the secret file {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{0} is empty")]
+    #[error("the secret at {0} is empty")]
     Empty(SecretRef),
 }
 
-/// Why a text is no reference. It does not repeat the text, which may be the secret itself.
+/// The text is not a reference. The error does not repeat it, because it may be the secret itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a secret is not written here; write env:NAME or file:PATH")]
+#[error("expected a reference to a secret; write env:NAME or file:PATH, not the secret itself")]
 pub struct BadSecretRef;
 
 impl SecretRef {
-    /// Reads the secret. Of a file, the newline at its end does not count.
+    /// Reads the secret. Line breaks at the end are removed.
     pub fn read(&self) -> Result<Secret, NoSecret> {
         let text = match self {
             Self::Env(name) => std::env::var(name).map_err(|_| NoSecret::NotSet(name.clone()))?,
@@ -47,20 +44,12 @@ impl SecretRef {
                 .map_err(|source| NoSecret::Unreadable { path: path.clone(), source })?,
         };
         let text = text.trim_end_matches(['\r', '\n']);
-        if text.is_empty() { Err(NoSecret::Empty(self.clone())) } else { Ok(Secret(text.to_owned())) }
-    }
-}
-
-impl Secret {
-    /// The value, for the one place that needs it.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
+        if text.is_empty() { Err(NoSecret::Empty(self.clone())) } else { Ok(Secret::from(text)) }
     }
 }
 
 impl SecretUrl {
-    /// The address with its password, for the one place that needs it.
+    /// The URL with its password, for the one place that needs it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -75,7 +64,7 @@ impl From<String> for SecretUrl {
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last '@' before the path ends the credentials: a password may hold one itself.
+        // The last '@' before the path ends the credentials: a password may contain one.
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
         match authority.rfind('@') {
@@ -94,18 +83,6 @@ impl fmt::Debug for SecretUrl {
 impl Serialize for SecretUrl {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl From<String> for Secret {
-    fn from(value: String) -> Self {
-        Self(value)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
     }
 }
 
@@ -137,13 +114,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_stands_in_the_file_itself_is_refused_without_repeating_it() {
+    fn literal_secret_is_refused_without_repeating_it() {
         let refused = "hunter2".parse::<SecretRef>().unwrap_err();
         assert!(!refused.to_string().contains("hunter2"));
     }
 
     #[test]
-    fn an_address_is_shown_without_its_credentials() {
+    fn url_is_shown_without_its_credentials() {
         for (address, shown) in [
             ("redis://:hunter2@10.0.0.1:6379/0", "redis://…@10.0.0.1:6379/0"),
             ("postgres://hob:p@ss@db/hob", "postgres://…@db/hob"),
@@ -155,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_files_last_newline_does_not_count() {
+    fn trailing_newline_of_a_file_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "s3cret\n").unwrap();
@@ -165,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_secret_is_none() {
+    fn empty_secret_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "\n").unwrap();

@@ -1,27 +1,28 @@
-//! Secrets by name. What comes through the API names a secret that the operator has listed, and nothing else: a
-//! reference of its own could point at any file or variable of the server. A secret is bound to systems and hosts:
-//! otherwise everybody who may write a monitor could have any secret sent to a server of theirs.
+//! Named secrets. Users of the API refer to secrets that the operator has listed, by name: a [`SecretRef`] from a user
+//! could point at any file or variable of the server. A secret is bound to services and hosts: otherwise a user who may
+//! write a monitor could have any secret sent to their own server.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use hob_units::Secret;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::hosts::{Destination, HostPattern};
-use super::secret::{Secret, SecretRef};
+use super::secret::SecretRef;
 use super::{BadConfig, Field, Live, Section};
 
-/// What an operator calls a secret.
+/// The name of a secret under `[secrets]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName(String);
 
-/// Why a text is no name of a secret. It does not repeat the text, which may be the secret itself.
+/// The text is not the name of a secret. The error does not repeat it, because it may be the secret itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the name of a secret has 1 to 64 letters, digits, '_' or '-', and is listed under [secrets] in hob.toml"
+    "not the name of a secret; use the name of one under [secrets] in hob.toml: 1 to 64 letters, digits, '_' or '-'"
 )]
 pub struct BadSecretName;
 
@@ -30,11 +31,11 @@ pub struct BadSecretName;
 #[serde(transparent)]
 pub struct SecretsConfig(BTreeMap<SecretName, SecretEntry>);
 
-/// Where a secret is, and what it may be used for.
+/// The place of a secret, and its permitted uses.
 #[derive(Clone, Debug, Serialize)]
 pub struct SecretEntry {
     pub from: SecretRef,
-    /// The systems that may use it, by the names of their sections.
+    /// The services that may use it, by the names of their sections.
     #[serde(rename = "for")]
     pub systems: Vec<String>,
     pub hosts: Hosts,
@@ -45,35 +46,35 @@ pub struct SecretEntry {
 #[serde(untagged)]
 pub enum Hosts {
     Listed(Vec<HostPattern>),
-    /// Every host. Cannot be configured: for a secret that somebody gives to one plan on the command line.
+    /// Every host. Cannot be configured: for secrets given on the command line for one run.
     Any,
 }
 
 impl Section for SecretsConfig {
     const NAME: &'static str = "secrets";
     const ABOUT: &'static str =
-        " Secrets that monitors, channels and pipelines use by name. Each has a table that says \
-where it is,
- which systems may use it and which hosts it may be sent to; every other use is refused:
+        " Secrets that monitors, channels and pipelines use by name. Each has a table with the place \
+of the secret,
+ the services that may use it and the hosts it may be sent to. Every other use is refused:
 
    [secrets.slack]
    from  = \"env:SLACK_URL\"           # or file:/path
    for   = [\"uptime\"]                # uptime, pipeline
    hosts = [\"hooks.slack.com\"]       # example.com, *.example.com, example.com:443
 
- A host without a port means every port. Where the secret is itself a URL, the URL's host must be in `hosts`.
+ A host without a port allows every port. If the secret is itself a URL, its host must be listed in `hosts`.
 ";
     const FIELDS: &'static [Field] = &[];
 }
 
-/// The listed secrets. Clones see the same changes.
+/// The secrets of the configuration. Clones see the same changes.
 #[derive(Clone, Debug)]
 pub struct Secrets(Live<SecretsConfig>);
 
-/// Why a secret cannot be used. Never holds its value, nor where it is: users of the API see this.
+/// Why a secret cannot be used. Contains neither its value nor its place, because users of the API see it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretRefused {
-    #[error("there is no secret {0} under [secrets] in hob.toml")]
+    #[error("there is no secret {0} under [secrets] in hob.toml; add it there")]
     NotListed(SecretName),
     #[error(
         "the secret {name} is not for {system}; add \"{system}\" to `for` under [secrets.{name}] in hob.toml"
@@ -83,7 +84,7 @@ pub enum SecretRefused {
         "the secret {name} may not be sent to {to}; add the host to `hosts` under [secrets.{name}] in hob.toml"
     )]
     NotForHost { name: SecretName, to: Destination },
-    #[error("the secret {0} may not be sent to a URL without a host")]
+    #[error("the secret {0} cannot be sent to a URL without a host")]
     NoHost(SecretName),
     #[error("the secret {0} may not be part of a URL's host or port")]
     InHost(SecretName),
@@ -91,9 +92,9 @@ pub enum SecretRefused {
     NotAnAddress(SecretName),
     #[error("the host of the URL in the secret {0} is not in `hosts` under [secrets.{0}] in hob.toml")]
     OwnHost(SecretName),
-    #[error("the secret {0} may not be sent with a Host header that is not a host")]
+    #[error("the secret {0} may not be sent with an invalid Host header")]
     BadHostHeader(SecretName),
-    #[error("the secret {0} cannot be read; see the server log")]
+    #[error("the secret {0} cannot be read; see the server log for details")]
     Unreadable(SecretName),
 }
 
@@ -103,18 +104,18 @@ impl Secrets {
         Self(config)
     }
 
-    /// None at all.
+    /// No secrets.
     #[must_use]
     pub fn none() -> Self {
         Self(Live::fixed(SecretsConfig::default()))
     }
 
-    /// Whether a system may use a secret, wherever it is sent.
+    /// Checks that a service may use a secret, for any destination.
     pub fn check_system(&self, name: &SecretName, system: &'static str) -> Result<(), SecretRefused> {
         self.entry(name, system).map(drop)
     }
 
-    /// Whether a system may send a secret there. The secret is not read.
+    /// Checks that a service may send a secret to `to`. Does not read the secret.
     pub fn check(
         &self,
         name: &SecretName,
@@ -128,7 +129,7 @@ impl Secrets {
         Err(SecretRefused::NotForHost { name: name.clone(), to: to.clone() })
     }
 
-    /// Whether a system may send a secret with a request to a URL, and where that goes.
+    /// Checks that a service may send a secret to a URL, and returns the destination.
     pub fn check_url(
         &self,
         name: &SecretName,
@@ -140,8 +141,8 @@ impl Secrets {
         Ok(to)
     }
 
-    /// Whether a request that goes `to` a server may carry a secret and this `Host` header. A server that many share, as
-    /// those of a CDN are, passes the request on to the host that the header names.
+    /// Checks that a request to `to` may contain a secret and this `Host` header. A shared server, such as one of a CDN,
+    /// passes the request on to the host that the header names.
     pub fn check_host_header(
         &self,
         name: &SecretName,
@@ -153,8 +154,8 @@ impl Secrets {
         self.check(name, system, &host.ok_or_else(|| SecretRefused::BadHostHeader(name.clone()))?)
     }
 
-    /// Reads a secret that a system is about to send there. It is read each time, so that a file that was replaced and
-    /// a configuration that was reloaded take effect.
+    /// Reads a secret that a service sends to `to`. It is read each time, so that a replaced file or a reloaded
+    /// configuration takes effect.
     pub fn read(
         &self,
         name: &SecretName,
@@ -165,7 +166,7 @@ impl Secrets {
         self.entry(name, system)?.read(name)
     }
 
-    /// Reads a secret that is itself an address, whose host `destination` finds.
+    /// Reads a secret that is itself a URL or address. `destination` extracts its host.
     pub fn read_address(
         &self,
         name: &SecretName,
@@ -191,7 +192,7 @@ impl Secrets {
 impl SecretEntry {
     fn read(&self, name: &SecretName) -> Result<Secret, SecretRefused> {
         self.from.read().map_err(|error| {
-            tracing::warn!(secret = %name, %error, "secret cannot be read");
+            tracing::warn!(secret = %name, %error, "secret read failed");
             SecretRefused::Unreadable(name.clone())
         })
     }
@@ -207,12 +208,11 @@ impl Hosts {
 }
 
 impl SecretsConfig {
-    /// Refuses a secret for a system that does not use any: a mistyped name would only be noticed when the secret is
-    /// needed.
+    /// Refuses services in `for` that do not use secrets. Otherwise a typo would go unnoticed until the secret is needed.
     pub fn check_systems(&self, known: &[&str]) -> Result<(), BadConfig> {
         for (name, entry) in &self.0 {
             if let Some(unknown) = entry.systems.iter().find(|system| !known.contains(&system.as_str())) {
-                let message = format!("{unknown:?} does not use secrets; one of {}", known.join(", "));
+                let message = format!("{unknown:?} does not use secrets; use one of {}", known.join(", "));
                 return Err(BadConfig::InVariable { name: format!("secrets.{name}.for"), message });
             }
         }
@@ -251,7 +251,7 @@ impl<'de> Deserialize<'de> for SecretsConfig {
     }
 }
 
-/// Reads the entry of the secret of this name. What is wrong with it is said together with what to write instead.
+/// Reads the entry of one secret. Its errors include what to write instead.
 struct EntryOf<'a>(&'a SecretName);
 
 impl EntryOf<'_> {
@@ -275,14 +275,14 @@ impl<'de> Visitor<'de> for EntryOf<'_> {
     type Value = SecretEntry;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.write_instead("a secret is a table", "env:NAME"))
+        f.write_str(&self.write_instead("expected a table", "env:NAME"))
     }
 
-    /// The short form of earlier versions, which let everybody use the secret for everything.
+    /// The short form of earlier versions, which did not restrict the use of a secret.
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SecretEntry, E> {
-        // What is not a reference is not repeated: it may be the secret itself.
+        // Not repeated unless it is a reference: it may be the secret itself.
         let from = text.parse::<SecretRef>().map_or("env:NAME".to_owned(), |from| from.to_string());
-        Err(E::custom(self.write_instead("a secret must say what it may be used for", &from)))
+        Err(E::custom(self.write_instead("the services and hosts of this secret are missing", &from)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SecretEntry, A::Error> {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_read_for_its_systems_and_hosts_only() {
+    fn secret_is_read_for_its_services_and_hosts_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "s3cret").unwrap();
@@ -370,11 +370,11 @@ mod tests {
 
         std::fs::remove_file(&path).unwrap();
         let unreadable = read(&name, "uptime", "https://api.github.com/x").unwrap_err().to_string();
-        assert!(!unreadable.contains("token"), "where it is stays with the operator: {unreadable}");
+        assert!(!unreadable.contains("token"), "the error shows the place of the secret: {unreadable}");
     }
 
     #[test]
-    fn an_address_that_is_a_secret_leads_to_its_hosts_only() {
+    fn secret_url_is_read_for_its_hosts_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("url");
         let text =
@@ -393,11 +393,11 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_its_uses_is_refused_with_what_to_write() {
+    fn incomplete_entry_is_refused_with_what_to_write() {
         for (text, says) in [
             (
                 "slack = 'env:SLACK_URL'",
-                "a secret must say what it may be used for; write slack = { from = \"env:SLACK_URL\", for = \
+                "the services and hosts of this secret are missing; write slack = { from = \"env:SLACK_URL\", for = \
                  [\"uptime\"], hosts = [\"example.com\"] }",
             ),
             (
@@ -409,7 +409,7 @@ mod tests {
             ("slack = { for = ['uptime'], hosts = ['a.example'] }", "missing field `from`"),
             ("slack = { from = 'env:A', for = ['uptime'], hosts = ['*'] }", "\"*\" is not a host"),
             ("slack = { from = 'env:A', for = ['uptime'], host = ['a'] }", "unknown field `host`"),
-            ("slack = 7", "a secret is a table; write slack = {"),
+            ("slack = 7", "expected a table; write slack = {"),
         ] {
             let refused = toml::from_str::<SecretsConfig>(text).unwrap_err().to_string();
             assert!(refused.contains(says), "{text}: {refused}");
@@ -419,16 +419,16 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_for_an_unknown_system_is_refused() {
+    fn secret_for_a_service_that_uses_none_is_refused() {
         let config: SecretsConfig =
             toml::from_str("a = { from = 'env:A', for = ['uptim'], hosts = ['a.example'] }").unwrap();
         let refused = config.check_systems(&["uptime", "pipeline"]).unwrap_err().to_string();
-        assert_eq!(refused, "secrets.a.for: \"uptim\" does not use secrets; one of uptime, pipeline");
+        assert_eq!(refused, "secrets.a.for: \"uptim\" does not use secrets; use one of uptime, pipeline");
         assert!(config.check_systems(&["uptim"]).is_ok());
     }
 
     #[test]
-    fn a_reference_is_no_name() {
+    fn reference_is_not_a_name() {
         for text in ["env:HOME", "file:/etc/passwd", "", "a b"] {
             assert_eq!(text.parse::<SecretName>(), Err(BadSecretName), "{text:?}");
         }
