@@ -1,4 +1,4 @@
-//! Whether a client's connection is in use: while it is not, it only takes the place of others.
+//! Tracks the requests of a connection, so that idle connections can be closed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ pub(crate) struct Activity {
     ended: AtomicU64,
 }
 
-/// A request of a connection, until its answer is sent or given up.
+/// A request of a connection, until its response is sent or dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Activity>);
+pub(crate) struct ActiveRequest(Arc<Activity>);
 
 impl Activity {
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(crate) fn begin(self: &Arc<Self>) -> ActiveRequest {
         self.begun.fetch_add(1, SeqCst);
-        UnderWay(Arc::clone(self))
+        ActiveRequest(Arc::clone(self))
     }
 
-    /// Done when no request was under way for `within`, at the latest after twice that time. hyper has limits for the
-    /// head of a request, but they begin with its first byte, or with an HTTP/1 connection; a client may send
+    /// Ready when no request was active for `within`, at the latest after twice that time. hyper limits the time for the
+    /// head of a request, but from its first byte, or from the start of an HTTP/1 connection. A client could send
     /// nothing at all, or keep an HTTP/2 connection open without requests.
     pub(crate) async fn idle(&self, within: Duration) {
         loop {
@@ -40,17 +40,17 @@ impl Activity {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, SeqCst);
     }
 }
 
-/// The body of an answer, which keeps its request under way until it is sent.
+/// The body of a response, which keeps its request active until it is sent.
 #[derive(Debug)]
 pub struct Sending<B> {
     pub(crate) body: B,
-    pub(crate) _request: UnderWay,
+    pub(crate) _request: ActiveRequest,
 }
 
 impl<B: Body + Unpin> Body for Sending<B> {

@@ -1,4 +1,4 @@
-//! One client's connection: it holds its permit for as long as it is open, and is closed when the client does not read.
+//! The connection of a client: holds its permit while it is open, and fails when the client does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
-/// A client's connection, also after it was upgraded to another protocol. The answer to a client that does not read
-/// would otherwise stay in memory for ever.
+/// The connection of a client, also after an upgrade to another protocol. Without the write timeout, the response to a
+/// client that does not read would stay in memory for ever.
 #[derive(Debug)]
 pub(crate) struct Connection<G> {
     stream: TcpStream,
-    unread_within: Duration,
-    /// Runs while the client reads nothing.
+    write_timeout: Duration,
+    /// Set while the client does not read.
     stalled: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
     _guard: G,
@@ -25,21 +25,21 @@ pub(crate) struct Connection<G> {
 impl<G> Connection<G> {
     pub(crate) fn new(
         stream: TcpStream,
-        unread_within: Duration,
+        write_timeout: Duration,
         permit: OwnedSemaphorePermit,
         guard: G,
     ) -> Self {
-        Self { stream, unread_within, stalled: None, _permit: permit, _guard: guard }
+        Self { stream, write_timeout, stalled: None, _permit: permit, _guard: guard }
     }
 
-    /// Passes on the result of a write, and fails once writes have been pending for too long.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Returns the result of a write; fails when writes have been pending for too long.
+    fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
             return written;
         }
-        let within = self.unread_within;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(within)));
+        let timeout = self.write_timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -58,7 +58,7 @@ impl<G: Unpin> AsyncRead for Connection<G> {
 impl<G: Unpin> AsyncWrite for Connection<G> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.watch(cx, written)
+        self.limit(cx, written)
     }
 
     fn poll_write_vectored(
@@ -67,7 +67,7 @@ impl<G: Unpin> AsyncWrite for Connection<G> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.watch(cx, written)
+        self.limit(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,8 +1,8 @@
-//! One server for HTTP/1.1 and 2, with all of its guards, and TLS from files.
+//! An HTTP/1.1 and HTTP/2 server with limits, and TLS from files.
 //!
-//! A [`Server`] accepts as many connections at a time as it has permits. A connection holds its permit until it is
-//! closed, also after an upgrade. It is closed when it sends no request, sends a head too slowly, is idle, or does not
-//! read what it is sent; and when the server has stopped and its requests have had their time.
+//! A [`Server`] limits its concurrent connections with permits. A connection holds its permit until it is closed, also
+//! after an upgrade. The server closes it when the client sends no request, sends a request head too slowly, is idle, or
+//! does not read; and when the server stops and the time for draining is over.
 
 mod activity;
 mod connection;

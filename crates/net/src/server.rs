@@ -1,4 +1,4 @@
-//! Accepts clients, HTTP/1.1 and 2, with or without TLS, and ends their connections in bounded time.
+//! The server: accepts HTTP/1.1 and HTTP/2 connections, with or without TLS, and limits how long they last.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -22,54 +22,54 @@ use crate::activity::{Activity, Sending};
 use crate::connection::Connection;
 use crate::tls::ServerTls;
 
-/// When there are no file descriptors left, a moment's wait is better than a busy loop.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Pause after a failed accept, such as when no file descriptors are left. Avoids a busy loop.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How often an idle HTTP/2 client, and the host of an idle client, is asked whether it is still there.
+/// Interval of HTTP/2 pings and TCP keepalive probes on idle connections.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
-/// What a server takes, and for how long.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. Further ones wait to be accepted.
+    /// Maximum number of connections. Further ones wait to be accepted.
     pub connections: usize,
-    /// Requests at a time on one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
-    /// Bytes of a request's head.
+    /// Maximum size of a request head, in bytes.
     pub head_bytes: u32,
-    /// How long a client may take for a handshake or for the head of a request, and how long a connection may be idle.
+    /// Maximum duration of a TLS handshake, of sending a request head, and of an idle connection.
     pub head_within: Duration,
-    /// How long a client may leave unread what it is sent.
+    /// How long a client may stop reading.
     pub unread_within: Duration,
-    /// How long requests may go on once the server stops.
+    /// How long requests may continue after the server stops.
     pub drain_within: Duration,
 }
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub secure: bool,
-    /// Cancelled when the server has stopped: upgraded connections must end then, too.
+    /// Cancelled when the server has stopped. Upgraded connections must end then.
     pub cut: CancellationToken,
 }
 
-/// What answers requests. Clones are handles to the same.
+/// Answers requests. Clones share their state.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Held for as long as a connection is open, also after an upgrade.
     type Guard: Unpin + Send + 'static;
-    /// What the handler knows of a connection when it answers requests on it.
+    /// Per-connection state for [`Handler::answer`].
     type Arrival: Send + Sync + 'static;
     type Body: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Unpin
         + Send
         + 'static;
 
-    /// A client has connected.
+    /// Called when a client has connected.
     fn connected(&self) -> Self::Guard;
 
-    /// The connection is ready for requests.
+    /// Called when the connection is ready for requests, after the TLS handshake.
     fn arrive(&self, client: Client) -> Self::Arrival;
 
     fn answer(
@@ -79,7 +79,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// What all connections share.
+/// An HTTP server. Its limits apply to all listeners that it serves.
 pub struct Server {
     http: auto::Builder<TokioExecutor>,
     tls: Option<Arc<ServerTls>>,
@@ -94,7 +94,7 @@ impl Server {
         Arc::new(Self { http: http(&limits), tls, permits, limits })
     }
 
-    /// Serves clients until `stop` is cancelled and the requests under way are done, or have had their time.
+    /// Serves clients until `stop` is cancelled and active requests are done, at most for the time to drain.
     pub async fn serve(
         self: &Arc<Self>,
         handler: &impl Handler,
@@ -102,7 +102,7 @@ impl Server {
         stop: &CancellationToken,
     ) {
         let cut = CancellationToken::new();
-        // However this ends, no connection stays behind.
+        // Also when this future is dropped, all connections are closed.
         let _cut = cut.clone().drop_guard();
         let graceful = GracefulShutdown::new();
         tokio::select! {
@@ -110,11 +110,11 @@ impl Server {
             () = stop.cancelled() => {}
         }
         if tokio::time::timeout(self.limits.drain_within, graceful.shutdown()).await.is_err() {
-            tracing::warn!("some requests were cut off");
+            tracing::warn!("drain timed out, closing connections");
         }
     }
 
-    /// Accepts for ever, as many at a time as there are permits.
+    /// Accepts connections for ever, as permits are available.
     async fn accept(
         self: &Arc<Self>,
         handler: &impl Handler,
@@ -125,26 +125,27 @@ impl Server {
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    // Without these options a connection works, too.
-                    let _ = prepare(&stream);
+                    // The connection works without these options, too.
+                    let _ = set_options(&stream);
                     let connection =
                         Connection::new(stream, self.limits.unread_within, permit, handler.connected());
                     let client = Client { address, secure: self.tls.is_some(), cut: cut.clone() };
                     let (server, handler) = (Arc::clone(self), handler.clone());
                     let (watcher, cut) = (graceful.watcher(), cut.clone());
                     tokio::spawn(async move {
-                        cut.run_until_cancelled(server.welcome(handler, connection, client, watcher)).await;
+                        cut.run_until_cancelled(server.accept_tls(handler, connection, client, watcher))
+                            .await;
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
         }
     }
 
-    async fn welcome<H: Handler>(
+    async fn accept_tls<H: Handler>(
         &self,
         handler: H,
         connection: Connection<H::Guard>,
@@ -152,17 +153,17 @@ impl Server {
         watcher: Watcher,
     ) {
         let Some(tls) = &self.tls else {
-            return self.attend(handler, connection, client, watcher).await;
+            return self.serve_connection(handler, connection, client, watcher).await;
         };
         let peer = client.address;
         match tokio::time::timeout(self.limits.head_within, tls.accept(connection)).await {
-            Ok(Ok(stream)) => self.attend(handler, stream, client, watcher).await,
+            Ok(Ok(stream)) => self.serve_connection(handler, stream, client, watcher).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
         }
     }
 
-    async fn attend<H, I>(&self, handler: H, io: I, client: Client, watcher: Watcher)
+    async fn serve_connection<H, I>(&self, handler: H, io: I, client: Client, watcher: Watcher)
     where
         H: Handler,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -170,16 +171,15 @@ impl Server {
         let (peer, activity) = (client.address, Arc::new(Activity::default()));
         let (arrival, requests) = (Arc::new(handler.arrive(client)), Arc::clone(&activity));
         let service = service_fn(move |request| {
-            let (handler, arrival, under_way) = (handler.clone(), Arc::clone(&arrival), requests.begin());
+            let (handler, arrival, active) = (handler.clone(), Arc::clone(&arrival), requests.begin());
             async move {
                 let answer = handler.answer(request, &arrival).await;
-                Ok::<_, Infallible>(answer.map(|body| Sending { body, _request: under_way }))
+                Ok::<_, Infallible>(answer.map(|body| Sending { body, _request: active }))
             }
         });
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         tokio::select! {
             ended = watcher.watch(connection) => {
-                // Clients that go away or send rubbish are not news.
                 if let Err(error) = ended {
                     tracing::debug!(%peer, error, "connection failed");
                 }
@@ -200,9 +200,8 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
     http
 }
 
-/// Sends packets at once, and finds out when the other host is gone: a connection that was upgraded may be idle for as
-/// long as both sides like.
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+/// Disables Nagle's algorithm, and detects lost hosts with keepalive: an upgraded connection may be idle without limit.
+fn set_options(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(PING_EVERY).with_interval(PING_EVERY / 3);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
@@ -218,14 +217,14 @@ impl fmt::Debug for Server {
 mod tests {
     use super::*;
 
-    /// A client whose host vanished must not hold its permit for ever.
+    /// Without it, a client whose host is lost would hold its permit for ever.
     #[tokio::test]
-    async fn connections_to_hosts_that_vanished_are_found_by_tcp() {
+    async fn tcp_keepalive_is_enabled() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (_client, (stream, _)) = (client.unwrap(), accepted.unwrap());
-        prepare(&stream).unwrap();
+        set_options(&stream).unwrap();
         assert!(SockRef::from(&stream).keepalive().unwrap());
         assert_eq!(SockRef::from(&stream).tcp_keepalive_time().unwrap(), PING_EVERY);
     }
