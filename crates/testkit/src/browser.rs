@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::Process;
-use crate::process::port::{Port, Taken, until_free};
+use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::process::program;
 use crate::wait::until;
 
-/// As root, Chromium runs only without its sandbox; the rest keeps it quiet and off the network.
+/// Chromium does not run as root with its sandbox. The other flags keep it off the network.
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -32,21 +32,21 @@ const FLAGS: &[&str] = &[
     "--disable-sync",
 ];
 
-/// The colours that the user prefers.
+/// The preferred colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     Light,
     Dark,
 }
 
-/// Whether pages may run scripts.
+/// Whether JavaScript is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scripts {
     On,
     Off,
 }
 
-/// How a browser's window is to be.
+/// The properties of a browser window.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     pub width: u32,
@@ -61,10 +61,10 @@ impl Default for Window {
     }
 }
 
-/// A chromedriver of one's own.
+/// A chromedriver process.
 #[derive(Debug)]
 pub struct Browser {
-    // Ends before its port and its folder are given back.
+    // Dropped first: the process ends before its port and its folder are released.
     process: Process,
     port: Port,
     chromium: PathBuf,
@@ -74,26 +74,26 @@ pub struct Browser {
 
 impl Browser {
     pub fn start() -> Self {
-        until_free(Self::launch)
+        with_free_ports(Self::launch)
     }
 
-    /// Where chromedriver listens: `http://127.0.0.1:PORT`.
+    /// The address of chromedriver: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port.number())
     }
 
-    /// Opens a window with a fresh profile. It closes with [`Client::close`], at the latest with the browser.
+    /// Opens a window with a new profile. It closes with [`Client::close`] or with the browser.
     pub async fn open(&self, window: Window) -> Client {
         let profile = self.folder.path().join(self.profiles.fetch_add(1, Ordering::Relaxed).to_string());
         let client = ClientBuilder::new(HttpConnector::new())
             .capabilities(capabilities(&self.chromium, &profile, window))
             .connect(&self.url())
             .await;
-        client.unwrap_or_else(|error| panic!("cannot open a window: {error}\n{}", self.process.log()))
+        client.unwrap_or_else(|error| panic!("cannot open a browser window: {error}\n{}", self.process.log()))
     }
 
-    fn launch() -> Result<Self, Taken> {
-        let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+    fn launch() -> Result<Self, PortTaken> {
+        let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot create a folder: {error}"));
         let chromium = program::find(&["chromium", "google-chrome", "chromium-browser"], "chromium");
         let port = Port::reserve();
         let mut command = Command::new(program::find(&["chromedriver"], "chromium-driver"));
@@ -104,20 +104,21 @@ impl Browser {
         Ok(browser)
     }
 
-    fn wait_until_ready(&self) -> Result<(), Taken> {
+    fn wait_until_ready(&self) -> Result<(), PortTaken> {
         until(format_args!("chromedriver on port {} to be ready", self.port.number()), || {
             if let Some(status) = self.process.ended() {
                 let log = self.process.log();
                 assert!(log.contains("ddress already in use"), "chromedriver ended ({status}):\n{log}");
-                return Some(Err(Taken));
+                return Some(Err(PortTaken));
             }
-            let said = self.process.log().contains("started successfully");
-            (said && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number())).is_ok()).then_some(Ok(()))
+            let is_started = self.process.log().contains("started successfully");
+            (is_started && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number())).is_ok())
+                .then_some(Ok(()))
         })
     }
 }
 
-/// Writes what the window shows into `file`, as a PNG.
+/// Writes a screenshot of the window to `file`, as a PNG.
 pub async fn screenshot(client: &Client, file: &Path) {
     let png = client.screenshot().await.unwrap_or_else(|error| panic!("cannot take a screenshot: {error}"));
     if let Some(folder) = file.parent() {

@@ -1,6 +1,6 @@
-//! How much work a fuzzing or stress suite does.
+//! How much work a fuzz or stress test does.
 
-/// `ci` in an everyday run, `full` under `cargo xtask test --full` (which sets `HOB_TEST_BUDGET=full`).
+/// `ci` in a normal run, `full` under `cargo xtask test --full` (which sets `HOB_TEST_BUDGET=full`).
 pub fn budget<T>(ci: T, full: T) -> T {
     if std::env::var_os("HOB_TEST_BUDGET").is_some_and(|budget| budget == "full") { full } else { ci }
 }

@@ -1,4 +1,4 @@
-//! What a test of Hob's own parts runs on: stores, databases, service contexts, a whole app.
+//! Stores, databases, service contexts and whole apps for tests of Hob itself.
 
 #[cfg(feature = "app")]
 pub(crate) mod app;

@@ -1,5 +1,5 @@
-//! Reads mutated documents in a child process with a limit on time and memory, so that a reader that loops, recurses
-//! without end or takes all memory fails its test instead of the machine.
+//! Parses mutated documents in a child process with limits on time and memory, so that a parser that hangs, recurses
+//! without end or takes all memory fails its test, not the machine.
 
 mod mutate;
 
@@ -14,17 +14,17 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::budget::budget;
 
-/// Set in the child: the file that it writes the number of its document into.
+/// Set for the child: the file for the number of its current document.
 const PROGRESS: &str = "HOB_TEST_FUZZ_PROGRESS";
-/// A document takes milliseconds; the machine may be busy.
+/// A document takes milliseconds, but the machine may be busy.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// What reading documents of at most 300 KiB may allocate.
+/// The documents have at most 300 KiB.
 const MAX_MEMORY: u64 = 512 << 20;
 
-/// Reads mutations of `valid` documents with `read`. Fails if one of them makes it panic, takes too long or takes too
-/// much memory. The answers of `read` do not matter here, but the valid documents should be read without a mistake.
+/// Calls `read` with mutations of the `valid` documents. Fails if it panics, takes too long or allocates too much. Its
+/// result does not matter here.
 ///
-/// `test` is the full name of the calling test: the child process is this test binary with this one test.
+/// `test` is the full name of the calling test: the child process runs this test binary with that test only.
 pub fn fuzz(test: &str, valid: &[&str], read: impl Fn(&str)) {
     let documents = budget(1_000, 20_000);
     if let Some(progress) = std::env::var_os(PROGRESS) {
@@ -54,7 +54,7 @@ pub fn fuzz(test: &str, valid: &[&str], read: impl Fn(&str)) {
     panic!("document {number} {what}\n{}\n\n{}", shortened(&document), shortened(&output));
 }
 
-/// The child: writes the number of every document before reading it, and how many there are in the end.
+/// Runs in the child: writes the number of each document before reading it, and the total at the end.
 fn read_all(progress: &Path, documents: usize, valid: &[&str], read: impl Fn(&str)) {
     let progress = File::options().write(true).open(progress).expect("cannot open the file for the progress");
     let limit = Some(mapped_bytes() + MAX_MEMORY);
@@ -67,7 +67,7 @@ fn read_all(progress: &Path, documents: usize, valid: &[&str], read: impl Fn(&st
     }
 }
 
-/// How the child ended; `None` if it stopped making progress, and was killed.
+/// Waits for the child. `None` if it made no progress and was killed.
 fn wait(child: &mut Child, progress: &PathBuf) -> Option<ExitStatus> {
     let (mut number, mut since) = (None, Instant::now());
     loop {
@@ -89,7 +89,7 @@ fn read_progress(progress: &PathBuf) -> Option<usize> {
     fs::read_to_string(progress).ok()?.trim().parse().ok()
 }
 
-/// The address space of this process so far.
+/// The current address space of this process.
 fn mapped_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("cannot read /proc/self/status");
     let size = status

@@ -1,16 +1,16 @@
-//! Real servers for tests, each in a temporary folder and on ports of its own: Redis, a Redis Cluster, a
-//! Sentinel set, PostgreSQL, a browser. They start in a blink, can be hurt in every way that servers are
-//! hurt in real life, and are gone when the test is, however it ends.
+//! Real servers for tests, each in a temporary folder and on its own ports: Redis, a Redis Cluster, a Sentinel set,
+//! PostgreSQL, a browser. They start quickly, can be stopped, killed, frozen and disconnected, and end with the test
+//! process, however it ends.
 //!
 //! With the feature `app` also a service context, and a whole app that serves its routes on a free port.
 //!
-//! What takes an instant, such as starting or killing a server, is a plain function that blocks the thread.
-//! What takes longer is `async`, so that the code under test goes on meanwhile.
+//! Quick operations, such as starting or killing a server, block the thread. Longer ones are `async`, so that the code
+//! under test continues.
 //!
-//! Suites that drive a browser live in modules named `browser`, long ones in modules named `slow`: by these
-//! names `cargo xtask test --quick` leaves them out.
+//! Tests that use a browser are in modules named `browser`, slow ones in modules named `slow`: `cargo xtask test --quick`
+//! skips modules of these names.
 //!
-//! A test that cannot have its server panics with one line that says what to install. Nothing is skipped.
+//! A test whose server is not installed panics with a message that says what to install. No test is skipped.
 
 mod browser;
 mod budget;

@@ -1,5 +1,5 @@
 //! Starts servers as the tests do, to try something by hand: `cargo run -p hob-testkit -- redis postgres`.
-//! Prints a line per server, its name and its address, and keeps them until it is ended.
+//! Prints a line per server, its name and its address, and runs until it is killed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a person at a terminal")]
 
 use std::any::Any;
@@ -23,7 +23,7 @@ async fn main() -> ExitCode {
             }
             other => {
                 eprintln!(
-                    "hob-testkit: no server is called {other}: redis, cluster, sentinel, postgres, browser"
+                    "hob-testkit: unknown server {other}; use redis, cluster, sentinel, postgres or browser"
                 );
                 return ExitCode::FAILURE;
             }
@@ -32,7 +32,9 @@ async fn main() -> ExitCode {
         servers.push(server);
     }
     if servers.is_empty() {
-        eprintln!("hob-testkit: name the servers to start: redis, cluster, sentinel, postgres, browser");
+        eprintln!(
+            "hob-testkit: no server given; use one or more of redis, cluster, sentinel, postgres, browser"
+        );
         return ExitCode::FAILURE;
     }
     std::future::pending().await

@@ -1,4 +1,4 @@
-//! A PostgreSQL server, and the ways to hurt it.
+//! A PostgreSQL server that can be stopped, killed, frozen and disconnected.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,26 +10,26 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::Process;
-use crate::process::port::{Port, Taken, until_free};
+use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::process::program;
 use crate::tls::Identity;
 use crate::wait::until;
 
-/// The account that Debian's package makes, under which the server runs when the tests run as root, whom
-/// PostgreSQL refuses.
+/// The account of the Debian package. PostgreSQL refuses to run as root, so the server runs under it if the tests run as
+/// root.
 const ACCOUNT: &str = "postgres";
 
-/// The database's superuser, its name the same on every machine.
+/// The superuser of the database.
 const SUPERUSER: &str = "postgres";
 
-/// Without fsync a commit survives `kill -9`, which is all that a test does, but not a power cut.
+/// Without fsync a commit survives `kill -9`, but not a power failure, which tests do not have.
 const SETTINGS: &[&str] = &[
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
     "fsync=off",
     "full_page_writes=off",
     "shared_buffers=16MB",
-    // In its own folder, so that one that is killed leaves nothing behind.
+    // In the data folder, so that a killed server leaves nothing behind.
     "dynamic_shared_memory_type=mmap",
     "min_wal_size=2MB",
     "wal_level=minimal",
@@ -37,10 +37,10 @@ const SETTINGS: &[&str] = &[
     "lc_messages=C",
 ];
 
-/// A PostgreSQL of one's own on 127.0.0.1 that trusts everybody.
+/// A PostgreSQL server on 127.0.0.1 without authentication.
 #[derive(Debug)]
 pub struct Postgres {
-    // Ends before its port and its folder are given back.
+    // Dropped first: the process ends before its port and its folder are released.
     process: Process,
     port: Port,
     tls: Option<Identity>,
@@ -50,20 +50,20 @@ pub struct Postgres {
 #[derive(Clone, Copy)]
 enum Transport {
     Plain,
-    /// Plain or encrypted, as the client likes.
+    /// Plain or encrypted, as the client chooses.
     Tls,
 }
 
 impl Postgres {
     pub fn start() -> Self {
         let template = template();
-        until_free(|| Self::launch(&template, Transport::Plain))
+        with_free_ports(|| Self::launch(&template, Transport::Plain))
     }
 
-    /// A server that can be reached by [`tls_url`](Self::tls_url) as well.
+    /// Starts a server that also accepts TLS, at [`tls_url`](Self::tls_url).
     pub fn start_with_tls() -> Self {
         let template = template();
-        until_free(|| Self::launch(&template, Transport::Tls))
+        with_free_ports(|| Self::launch(&template, Transport::Tls))
     }
 
     /// `postgres://postgres@127.0.0.1:PORT/postgres`.
@@ -71,10 +71,10 @@ impl Postgres {
         format!("postgres://{SUPERUSER}@127.0.0.1:{}/postgres", self.port())
     }
 
-    /// The server over TLS, its certificate checked against the test's own authority.
+    /// The URL for TLS. It verifies the certificate with the authority of the test.
     pub fn tls_url(&self) -> String {
         let identity = self.tls.as_ref();
-        let authority = &identity.expect("it was started with start_with_tls").authority;
+        let authority = &identity.expect("the server was started with start_with_tls").authority;
         format!("{}?sslmode=verify-full&sslrootcert={}", self.url(), authority.display())
     }
 
@@ -82,29 +82,29 @@ impl Postgres {
         self.port.number()
     }
 
-    /// The process's number.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Runs statements with psql, and answers with what it prints: a line per row, columns apart by `|`.
+    /// Runs statements with psql and returns its output: one line per row, columns separated by `|`.
     pub fn psql(&self, statements: &str) -> String {
         let output = Command::new(program::find_postgres("psql"))
             .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])
             .args(["--dbname", &self.url(), "--command", statements])
             .output()
             .unwrap_or_else(|error| panic!("cannot start psql: {error}"));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "psql ended ({}): {said}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "psql ended ({}): {stderr}", output.status);
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    /// Asks the server to end at once, its connections closed, and waits until it has.
+    /// Fast shutdown: the server closes its connections and ends. Waits until it has ended.
     pub fn stop(&self) {
         self.process.stop(Signal::INT);
     }
 
-    /// `kill -9` for the server and all its processes.
+    /// Kills the server and all its processes with SIGKILL.
     pub fn kill(&self) {
         self.process.kill();
     }
@@ -112,20 +112,20 @@ impl Postgres {
     /// Starts a stopped or killed server again, with its data, on the same port.
     pub fn restart(&self) {
         self.process.restart();
-        self.wait_until_ready().unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
+        self.wait_until_ready().unwrap_or_else(|PortTaken| panic!("port {} is no longer free", self.port()));
     }
 
-    /// SIGSTOP for the server and all its processes: connections stay open, nothing is answered.
+    /// Suspends the server and all its processes: connections stay open, but get no response.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// SIGCONT.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// Closes all clients' connections from the server's side, and answers how many there were.
+    /// Closes all client connections on the server, and returns how many there were.
     pub fn cut(&self) -> usize {
         let closed = self.psql(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -134,8 +134,8 @@ impl Postgres {
         closed.parse().expect("count() is a number")
     }
 
-    fn launch(template: &Path, transport: Transport) -> Result<Self, Taken> {
-        let folder = own_folder();
+    fn launch(template: &Path, transport: Transport) -> Result<Self, PortTaken> {
+        let folder = server_folder();
         let data = folder.path().join("data");
         copy(template, &data);
         let port = Port::reserve();
@@ -152,64 +152,67 @@ impl Postgres {
         Ok(server)
     }
 
-    /// The server notes its number and how far it is in a file, which `pg_ctl` too waits for.
-    fn wait_until_ready(&self) -> Result<(), Taken> {
-        let note = self.folder.path().join("data/postmaster.pid");
+    /// Waits for the status file of the server, as `pg_ctl` does.
+    fn wait_until_ready(&self) -> Result<(), PortTaken> {
+        let status_file = self.folder.path().join("data/postmaster.pid");
         let id = self.process.id().to_string();
         until(format_args!("PostgreSQL on port {} to be ready", self.port()), || {
             if let Some(status) = self.process.ended() {
                 let log = self.process.log();
                 assert!(log.contains("Address already in use"), "postgres ended ({status}):\n{log}");
-                return Some(Err(Taken));
+                return Some(Err(PortTaken));
             }
-            let note = fs::read_to_string(&note).unwrap_or_default();
-            let mut lines = note.lines().map(str::trim);
+            let status = fs::read_to_string(&status_file).unwrap_or_default();
+            let mut lines = status.lines().map(str::trim);
             (lines.next() == Some(&id) && lines.next_back() == Some("ready")).then_some(Ok(()))
         })
     }
 }
 
-/// A server that is killed leaves a segment of shared memory behind, and a machine has only so many. Told to go, the
-/// segment goes with the last process that uses it.
+/// A killed server leaves a shared memory segment behind, of which a machine has a limited number. After `ipcrm` the
+/// segment is deleted with the last process that uses it.
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let note = fs::read_to_string(self.folder.path().join("data/postmaster.pid")).unwrap_or_default();
-        // The seventh line is the segment's key and its id.
-        if let Some(id) = note.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+        let status = fs::read_to_string(self.folder.path().join("data/postmaster.pid")).unwrap_or_default();
+        // The seventh line has the key and the id of the segment.
+        if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
             let _ = Command::new("ipcrm").args(["-m", id]).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// A new database, made once by `initdb`, which takes a second or more, and copied by every test after that.
+/// An empty data folder, created once by `initdb`, which takes a second or more, and copied for every test.
 fn template() -> PathBuf {
-    let template = program::store().join(format!("postgres-{}", version()));
-    let lock = program::store().join("postgres.lock");
-    // Of all the tests that start together, one makes the template and the others wait for it here.
-    let held = fs::create_dir_all(program::store()).and_then(|()| File::create(&lock)).and_then(|lock| {
+    let template = program::cache().join(format!("postgres-{}", version()));
+    let lock = program::cache().join("postgres.lock");
+    // Of the tests that start together, one creates the template and the others wait for it here.
+    let held = fs::create_dir_all(program::cache()).and_then(|()| File::create(&lock)).and_then(|lock| {
         lock.lock()?;
         Ok(lock)
     });
     let _held = held.unwrap_or_else(|error| panic!("cannot lock {}: {error}", lock.display()));
     if !template.exists() {
-        let folder = own_folder();
+        let folder = server_folder();
         initdb(&folder.path().join("data"));
-        // Half a copy must not pass for a template when the test is killed meanwhile.
-        let half = program::store().join("postgres-half");
-        let _ = fs::remove_dir_all(&half);
-        copy(&folder.path().join("data"), &half);
-        fs::rename(&half, &template)
+        // Renamed when complete, so that a killed test does not leave a partial template.
+        let partial = program::cache().join("postgres-partial");
+        let _ = fs::remove_dir_all(&partial);
+        copy(&folder.path().join("data"), &partial);
+        fs::rename(&partial, &template)
             .unwrap_or_else(|error| panic!("cannot create {}: {error}", template.display()));
     }
     template
 }
 
-/// Such as `15.18`, from `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+/// The version, such as `15.18`, from `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
 fn version() -> String {
     let output = Command::new(program::find_postgres("postgres")).arg("--version").output();
     let output = output.unwrap_or_else(|error| panic!("cannot start postgres: {error}"));
     let line = String::from_utf8_lossy(&output.stdout);
-    line.split_whitespace().nth(2).unwrap_or_else(|| panic!("postgres --version says {line:?}")).to_owned()
+    line.split_whitespace()
+        .nth(2)
+        .unwrap_or_else(|| panic!("unexpected output of postgres --version: {line:?}"))
+        .to_owned()
 }
 
 fn initdb(data: &Path) {
@@ -219,14 +222,14 @@ fn initdb(data: &Path) {
         .arg(data)
         .output()
         .unwrap_or_else(|error| panic!("cannot start initdb: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "initdb ended ({}): {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "initdb ended ({}): {stderr}", output.status);
 }
 
-/// One of the server's programs, as a user that PostgreSQL accepts.
+/// A server program, run as a user that PostgreSQL accepts.
 fn server_command(name: &str) -> Command {
     let mut command = Command::new(program::find_postgres(name));
-    if let Some((user, group)) = other_user() {
+    if let Some((user, group)) = server_account() {
         command.uid(user).gid(group);
     }
     command.current_dir("/");
@@ -234,26 +237,28 @@ fn server_command(name: &str) -> Command {
 }
 
 /// A temporary folder that belongs to the server's user.
-fn own_folder() -> TempDir {
+fn server_folder() -> TempDir {
     let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
-    if let Some((user, group)) = other_user() {
+    if let Some((user, group)) = server_account() {
         chown(folder.path(), Some(user), Some(group))
             .unwrap_or_else(|error| panic!("cannot give {} to {ACCOUNT}: {error}", folder.path().display()));
     }
     folder
 }
 
-/// A certificate whose key only the server's user can read, on which PostgreSQL insists.
+/// A certificate whose key only the server's user can read, as PostgreSQL requires.
 fn identity(folder: &Path) -> Identity {
     let identity = Identity::create(folder);
     let private = || -> std::io::Result<()> {
         fs::set_permissions(&identity.key, Permissions::from_mode(0o600))?;
-        match other_user() {
+        match server_account() {
             Some((user, group)) => chown(&identity.key, Some(user), Some(group)),
             None => Ok(()),
         }
     };
-    private().unwrap_or_else(|error| panic!("cannot keep {} private: {error}", identity.key.display()));
+    private().unwrap_or_else(|error| {
+        panic!("cannot set the owner and mode of {}: {error}", identity.key.display())
+    });
     identity
 }
 
@@ -270,7 +275,7 @@ fn tls_settings(identity: &Identity) -> [String; 6] {
     ]
 }
 
-/// Keeps owners and modes, on which PostgreSQL insists.
+/// Keeps owners and modes, which PostgreSQL checks.
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status();
     let status = status.unwrap_or_else(|error| panic!("cannot start cp: {error}"));
@@ -278,16 +283,16 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// The user and group to run as, when the tests run as root.
-fn other_user() -> Option<(u32, u32)> {
+fn server_account() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let numbers = accounts.lines().find_map(|line| {
         let mut fields = line.split(':');
-        let is_ours = fields.next() == Some(ACCOUNT);
+        let is_account = fields.next() == Some(ACCOUNT);
         let (user, group) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-        is_ours.then_some((user, group))
+        is_account.then_some((user, group))
     });
     numbers.or_else(|| program::missing("the account `postgres`", "postgresql"))
 }

@@ -1,7 +1,7 @@
-//! A server's process, which never outlives the test.
+//! The process of a server. It never outlives the test process.
 //!
-//! The process shares a process group with a watchdog, a shell that reads from a pipe held by the test. When
-//! the test process ends, however it ends, the pipe closes and the watchdog kills the group, itself included.
+//! It shares a process group with a watchdog: a shell that reads from a pipe of the test process. When the test process
+//! ends, however it ends, the pipe closes and the watchdog kills the group, including itself.
 
 pub(crate) mod port;
 pub(crate) mod program;
@@ -19,7 +19,7 @@ use crate::wait::until;
 
 const WATCHDOG: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
 
-/// How much of a log is worth showing when a server fails.
+/// How many lines of its log are shown when a server fails.
 const LOG_TAIL_LINES: usize = 30;
 
 /// A running program with its children.
@@ -31,7 +31,7 @@ pub(crate) struct Process {
     running: Mutex<Running>,
 }
 
-/// Kept together, as a restart needs both.
+/// The child process, and the command to restart it.
 #[derive(Debug)]
 struct Running {
     command: Command,
@@ -39,15 +39,15 @@ struct Running {
 }
 
 impl Running {
-    /// The program's number while it runs; afterwards the number may be another program's.
-    fn live(&mut self) -> Option<Pid> {
+    /// The process id while it runs. Afterwards the id may belong to another process.
+    fn live_pid(&mut self) -> Option<Pid> {
         matches!(self.child.try_wait(), Ok(None)).then(|| Pid::from_child(&self.child))
     }
 }
 
 impl Process {
-    /// Starts `command` with its output in a log file in `folder`, which goes away with the process when the
-    /// test is killed.
+    /// Starts `command` with its output in a log file in `folder`. If the test process is killed, the watchdog removes
+    /// `folder`.
     pub(crate) fn start(folder: &Path, mut command: Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         let log = folder.join("log");
@@ -68,10 +68,14 @@ impl Process {
         Self { name, log, watchdog, running: Mutex::new(Running { command, child }) }
     }
 
-    /// Starts the same command again once it has ended.
+    /// Starts the command again after it has ended.
     pub(crate) fn restart(&self) {
         let mut running = self.running();
-        assert!(running.live().is_none(), "{} still runs: stop or kill it before it is restarted", self.name);
+        assert!(
+            running.live_pid().is_none(),
+            "{} is still running; stop or kill it before a restart",
+            self.name
+        );
         running.child = spawn(&mut running.command);
     }
 
@@ -79,7 +83,7 @@ impl Process {
         self.running().child.id()
     }
 
-    /// How the program ended, if it has.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         self.running()
             .child
@@ -87,40 +91,42 @@ impl Process {
             .unwrap_or_else(|error| panic!("cannot wait for {}: {error}", self.name))
     }
 
-    /// Asks the program to end with `signal`, and waits until it has.
+    /// Sends `signal` and waits until the process has ended.
     pub(crate) fn stop(&self, signal: Signal) {
-        if let Some(pid) = self.running().live() {
+        if let Some(pid) = self.running().live_pid() {
             self.send(&[pid], signal);
         }
         self.thaw();
         until(format_args!("{} to stop", self.name), || self.ended());
     }
 
-    /// Ends the program and its children with no chance to tidy up.
+    /// Kills the process and its children with SIGKILL.
     pub(crate) fn kill(&self) {
         let mut running = self.running();
-        let Some(pid) = running.live() else { return };
-        let family = self.freeze_family(pid);
-        self.send(&family, Signal::KILL);
+        let Some(pid) = running.live_pid() else { return };
+        let tree = self.freeze_tree(pid);
+        self.send(&tree, Signal::KILL);
         running.child.wait().unwrap_or_else(|error| panic!("cannot wait for {}: {error}", self.name));
-        until(format_args!("the children of {} to end", self.name), || !family.iter().any(|pid| lives(*pid)));
+        until(format_args!("the children of {} to end", self.name), || {
+            !tree.iter().any(|pid| is_alive(*pid))
+        });
     }
 
-    /// Stops the program and its children in their tracks; their sockets stay open.
+    /// Suspends the process and its children. Their sockets stay open.
     pub(crate) fn freeze(&self) {
-        if let Some(pid) = self.running().live() {
-            self.freeze_family(pid);
+        if let Some(pid) = self.running().live_pid() {
+            self.freeze_tree(pid);
         }
     }
 
-    /// Lets a frozen program go on.
+    /// Resumes a frozen process.
     pub(crate) fn thaw(&self) {
-        if let Some(pid) = self.running().live() {
-            self.send(&family(pid), Signal::CONT);
+        if let Some(pid) = self.running().live_pid() {
+            self.send(&tree(pid), Signal::CONT);
         }
     }
 
-    /// The end of what the program said.
+    /// The last lines of the log.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -128,8 +134,8 @@ impl Process {
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
 
-    /// Freezes the parents before their children are listed, so that none is born unseen.
-    fn freeze_family(&self, root: Pid) -> Vec<Pid> {
+    /// Freezes each parent before its children are listed, so that no new child is missed.
+    fn freeze_tree(&self, root: Pid) -> Vec<Pid> {
         let mut frozen = Vec::new();
         let mut next = vec![root];
         while let Some(pid) = next.pop() {
@@ -141,7 +147,7 @@ impl Process {
         frozen
     }
 
-    /// A process that has ended meanwhile is no error.
+    /// Ignores processes that have already ended.
     fn send(&self, to: &[Pid], signal: Signal) {
         for pid in to {
             match kill_process(*pid, signal) {
@@ -151,7 +157,7 @@ impl Process {
         }
     }
 
-    /// A test that failed while it held the lock is no reason not to end its server.
+    /// Ignores a poisoned lock: the server of a failed test must be ended too.
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,13 +175,13 @@ fn spawn(command: &mut Command) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()))
 }
 
-/// Opened for appending, so that the two streams of a program do not write over each other.
+/// Opened for appending, so that stdout and stderr do not overwrite each other.
 fn log_file(path: &Path) -> io::Result<(File, File)> {
     let file = File::options().create(true).append(true).open(path)?;
     Ok((file.try_clone()?, file))
 }
 
-fn family(root: Pid) -> Vec<Pid> {
+fn tree(root: Pid) -> Vec<Pid> {
     let mut all = vec![root];
     let mut listed = 0;
     while let Some(pid) = all.get(listed) {
@@ -185,7 +191,7 @@ fn family(root: Pid) -> Vec<Pid> {
     all
 }
 
-/// Listed by the thread that started them.
+/// The kernel lists children per thread.
 fn children(pid: Pid) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())) else {
         return Vec::new();
@@ -199,12 +205,12 @@ fn parse_pid(number: &str) -> Option<Pid> {
     Pid::from_raw(number.parse().ok()?)
 }
 
-/// A zombie does not count: nobody may ever collect an orphan's remains.
-fn lives(pid: Pid) -> bool {
+/// A zombie does not count: it may never be reaped.
+fn is_alive(pid: Pid) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
-/// The letter that the kernel has for what the process is doing, if it exists.
+/// The state letter of the process in `/proc`, if it exists.
 fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

@@ -1,4 +1,4 @@
-//! One redis-server, and the ways to hurt it.
+//! A redis-server that can be stopped, killed, frozen, flushed and disconnected.
 
 pub(crate) mod cluster;
 pub(crate) mod sentinel;
@@ -13,35 +13,35 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::Process;
-use crate::process::port::{Port, Taken, until_free};
+use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::process::program;
 use crate::tls::Identity;
 use crate::wait::until;
 
-/// How long the kit itself waits for an answer before it asks again.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long a command of the testkit waits for its reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a server has beyond a TCP port and a Unix socket.
+/// Options of a server. It always has a TCP port and a Unix socket.
 #[derive(Debug, Clone, Default)]
 pub struct RedisOptions {
     pub password: Option<String>,
-    /// Also listen with TLS, on a port of its own.
+    /// Also listen with TLS, on another port.
     pub tls: bool,
-    /// More of redis-server's arguments, such as `["--maxmemory", "10mb"]`.
+    /// Further arguments of redis-server, such as `["--maxmemory", "10mb"]`.
     pub arguments: Vec<String>,
 }
 
-/// Which connections to cut.
+/// Which connections to close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connections {
     Normal,
     PubSub,
 }
 
-/// A redis-server of one's own on 127.0.0.1, without persistence.
+/// A redis-server on 127.0.0.1, without persistence.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Ends before its ports and its folder are given back.
+    // Dropped first: the process ends before its ports and its folder are released.
     process: Process,
     port: Port,
     tls: Option<(Port, Identity)>,
@@ -50,25 +50,26 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server with nothing special about it.
+    /// Starts a server with default options.
     pub fn start() -> Self {
         Self::start_with(&RedisOptions::default())
     }
 
     pub fn start_with(options: &RedisOptions) -> Self {
-        until_free(|| {
-            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+        with_free_ports(|| {
+            let folder =
+                tempfile::tempdir().unwrap_or_else(|error| panic!("cannot create a folder: {error}"));
             Self::launch(folder, Port::reserve(), options, &[])
         })
     }
 
-    /// Starts a server in `folder`, its command line beginning with `first` (a configuration file).
+    /// Starts a server in `folder`. `first` are its first arguments, such as a configuration file.
     pub(crate) fn launch(
         folder: TempDir,
         port: Port,
         options: &RedisOptions,
         first: &[&str],
-    ) -> Result<Self, Taken> {
+    ) -> Result<Self, PortTaken> {
         let mut command = Command::new(program::find(&["redis-server"], "redis-server"));
         command.args(first).args(["--bind", "127.0.0.1", "--port", &port.number().to_string()]);
         command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(socket(folder.path()));
@@ -112,12 +113,12 @@ impl RedisServer {
         self.port.number()
     }
 
-    /// The process's number.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// A new connection, for what the test itself has to ask.
+    /// Opens a connection for the test itself.
     pub fn connect(&self) -> Connection {
         self.try_connect().unwrap_or_else(|error| panic!("cannot connect to {}: {error}", self.url()))
     }
@@ -127,7 +128,7 @@ impl RedisServer {
         self.try_command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// As [`command`](Self::command), for a server that may be about to cut its connections.
+    /// As [`command`](Self::command), for a server that may close its connections.
     pub fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let mut command = redis::Cmd::new();
         for word in words {
@@ -136,12 +137,12 @@ impl RedisServer {
         command.query(&mut self.try_connect()?)
     }
 
-    /// Asks the server to end, and waits until it has.
+    /// Stops the server with SIGTERM, and waits until it has ended.
     pub fn stop(&self) {
         self.process.stop(Signal::TERM);
     }
 
-    /// `kill -9`.
+    /// Kills the server with SIGKILL.
     pub fn kill(&self) {
         self.process.kill();
     }
@@ -149,30 +150,30 @@ impl RedisServer {
     /// Starts a stopped or killed server again, empty, on the same port.
     pub fn restart(&self) {
         self.process.restart();
-        self.wait_until_ready().unwrap_or_else(|Taken| panic!("port {} is no longer free", self.port()));
+        self.wait_until_ready().unwrap_or_else(|PortTaken| panic!("port {} is no longer free", self.port()));
     }
 
-    /// SIGSTOP: connections stay open, nothing is answered.
+    /// Suspends the server: connections stay open, but get no reply.
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// SIGCONT.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// Loses all data.
+    /// Deletes all data.
     pub fn flush_all(&self) {
         self.command::<()>(&["FLUSHALL"]);
     }
 
-    /// Loses all scripts.
+    /// Deletes all cached scripts.
     pub fn flush_scripts(&self) {
         self.command::<()>(&["SCRIPT", "FLUSH"]);
     }
 
-    /// Closes the connections of a kind from the server's side, and answers how many there were.
+    /// Closes connections on the server, and returns how many there were.
     pub fn cut(&self, connections: Connections) -> usize {
         let kind = match connections {
             Connections::Normal => "normal",
@@ -181,18 +182,18 @@ impl RedisServer {
         self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
     }
 
-    /// What redis-server reports about itself under `section`, by name.
+    /// The fields of a section of `INFO`.
     pub fn info(&self, section: &str) -> redis::InfoDict {
         self.command(&["INFO", section])
     }
 
-    /// A port that answers may be somebody else's server: ours tells our process's number.
-    fn wait_until_ready(&self) -> Result<(), Taken> {
+    /// Compares the process id, because another server might listen on the port.
+    fn wait_until_ready(&self) -> Result<(), PortTaken> {
         until(format_args!("redis-server on port {} to answer", self.port()), || {
             if let Some(status) = self.process.ended() {
                 let log = self.process.log();
                 assert!(log.contains("Address already in use"), "redis-server ended ({status}):\n{log}");
-                return Ok(Err(Taken));
+                return Ok(Err(PortTaken));
             }
             match self.try_command::<redis::InfoDict>(&["INFO", "server"]) {
                 Ok(info) if info.get::<u32>("process_id") == Some(self.process.id()) => Ok(Ok(())),
@@ -203,12 +204,12 @@ impl RedisServer {
     }
 
     fn try_connect(&self) -> RedisResult<Connection> {
-        let connection = Client::open(self.url())?.get_connection_with_timeout(ANSWER_LIMIT)?;
-        connection.set_read_timeout(Some(ANSWER_LIMIT))?;
+        let connection = Client::open(self.url())?.get_connection_with_timeout(REPLY_TIMEOUT)?;
+        connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(connection)
     }
 
-    /// The beginning of a URL's authority: `:password@`, or nothing.
+    /// The credentials of a URL: `:password@`, or nothing.
     pub(crate) fn credentials(&self) -> String {
         self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default()
     }

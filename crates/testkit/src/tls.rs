@@ -1,4 +1,4 @@
-//! A certificate for a server on loopback, good for one test.
+//! A certificate for a server on loopback, for one test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Makes an authority and a certificate for `localhost` and `127.0.0.1`, and writes them into `folder`.
+    /// Creates an authority and a certificate for `localhost` and `127.0.0.1`, and writes them to `folder`.
     pub(crate) fn create(folder: &Path) -> Self {
-        Self::try_create(folder).unwrap_or_else(|error| panic!("cannot make a certificate: {error}"))
+        Self::try_create(folder).unwrap_or_else(|error| panic!("cannot create a certificate: {error}"))
     }
 
     fn try_create(folder: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // OpenSSL takes a certificate for its own issuer when the two have the same name.
-        params.distinguished_name.push(DnType::CommonName, "an authority for tests");
+        // OpenSSL treats a certificate as self-signed if its issuer has the same name.
+        params.distinguished_name.push(DnType::CommonName, "Hob test authority");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];

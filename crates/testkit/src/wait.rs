@@ -1,4 +1,4 @@
-//! The one way to wait for something in a test: ask again until it holds, within a generous limit.
+//! Waiting in tests: check a condition again until it holds, with a generous limit.
 
 use std::fmt::{Debug, Display};
 use std::panic::Location;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use hob_units::Backoff;
 
-/// How long a test waits by default: long enough for a machine ten times slower than a desk's.
+/// How long a test waits by default: enough for a machine ten times slower than a desktop.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(1), Duration::from_millis(50));
 
-/// What a condition answers: `true`, `Some` or `Ok` once it holds. The last `Err` is told when it never does.
+/// The result of a condition: `true`, `Some` or `Ok` if it holds. The last `Err` is part of the panic message.
 pub trait Condition {
     type Met;
 
-    /// The value once the condition holds, or what was seen instead.
+    /// The value if the condition holds, else a description of what was found.
     fn met(self) -> Result<Self::Met, String>;
 }
 
@@ -44,9 +44,9 @@ impl<T, E: Debug> Condition for Result<T, E> {
     }
 }
 
-/// Waits until `condition` holds, and answers with its value.
+/// Waits until `condition` holds, and returns its value.
 ///
-/// Panics after `limit`, also when the condition itself hangs, naming `what`, the caller, and what was seen.
+/// Panics after `limit`, also if the condition itself hangs. The message has `what`, the caller, and the last result.
 #[track_caller]
 pub fn wait_for<C: Condition>(
     what: impl Display,
@@ -55,7 +55,7 @@ pub fn wait_for<C: Condition>(
 ) -> impl Future<Output = C::Met> {
     let caller = Location::caller();
     async move {
-        let mut seen = "no answer".to_owned();
+        let mut seen = "no result".to_owned();
         let met = tokio::time::timeout(limit, async {
             let mut backoff = BACKOFF;
             loop {
@@ -70,7 +70,7 @@ pub fn wait_for<C: Condition>(
     }
 }
 
-/// [`wait_for`] for plain threads.
+/// The blocking form of [`wait_for`].
 #[track_caller]
 pub fn until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-// Answers with what a person could not read on the page: text whose contrast with what is behind it is below what
-// WCAG AA asks for, and parts that stick out at the right.
+// Returns the problems of the page: text whose contrast with its background is below WCAG AA, and elements that
+// overflow the window at the right.
 const canvas = document.createElement("canvas");
 canvas.width = canvas.height = 1;
 const pen = canvas.getContext("2d", { willReadFrequently: true });
@@ -17,7 +17,7 @@ function over(top, bottom) {
   return [...mixed, 1];
 }
 
-function behind(element) {
+function backgroundOf(element) {
   const layers = [];
   for (let at = element; at; at = at.parentElement) {
     layers.push(rgba(getComputedStyle(at).backgroundColor));
@@ -39,7 +39,7 @@ function contrast(one, other) {
   return (light + 0.05) / (dark + 0.05);
 }
 
-const complaints = [];
+const problems = [];
 const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (texts.nextNode()) {
   const text = texts.currentNode.nodeValue.trim();
@@ -48,19 +48,19 @@ while (texts.nextNode()) {
   const box = element.getBoundingClientRect();
   if (box.width <= 1 || box.bottom < 0) continue;
   const style = getComputedStyle(element);
-  const background = behind(element);
+  const background = backgroundOf(element);
   const ink = over(rgba(element instanceof SVGElement ? style.fill : style.color), background);
   const size = parseFloat(style.fontSize);
   const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
   const ratio = contrast(ink, background);
-  if (ratio < (large ? 3 : 4.5)) complaints.push(`“${text.slice(0, 40)}” has a contrast of ${ratio.toFixed(2)}`);
+  if (ratio < (large ? 3 : 4.5)) problems.push(`“${text.slice(0, 40)}” has a contrast of ${ratio.toFixed(2)}`);
 }
-const [wide, room] = [document.documentElement.scrollWidth, document.documentElement.clientWidth];
-if (wide > room) {
+const [width, available] = [document.documentElement.scrollWidth, document.documentElement.clientWidth];
+if (width > available) {
   const scrolls = (element) => element && (getComputedStyle(element).overflowX !== "visible" || scrolls(element.parentElement));
-  const sticks = (element) => element.getBoundingClientRect().right > room + 1 && !scrolls(element.parentElement);
-  const sticking = [...document.body.querySelectorAll("*")].filter(sticks);
-  const names = sticking.slice(0, 3).map((element) => `${element.localName}.${element.className.baseVal ?? element.className}`);
-  complaints.push(`the page is ${wide} wide and has room for ${room}: ${names.join(", ")}`);
+  const overflows = (element) => element.getBoundingClientRect().right > available + 1 && !scrolls(element.parentElement);
+  const overflowing = [...document.body.querySelectorAll("*")].filter(overflows);
+  const names = overflowing.slice(0, 3).map((element) => `${element.localName}.${element.className.baseVal ?? element.className}`);
+  problems.push(`the page is ${width} px wide, the window ${available} px: ${names.join(", ")}`);
 }
-return complaints;
+return problems;

@@ -1,7 +1,7 @@
-//! Documents that are nearly right, and some that are made to exhaust a reader. All of them follow from a number, so
-//! that a failure can be repeated.
+//! Nearly valid documents, and documents that are expensive to parse. Each follows from a number, so that a failure can
+//! be reproduced.
 
-/// Pieces that mean something in a format that users write.
+/// Tokens of the formats that users write.
 const TOKENS: [&str; 56] = [
     ",",
     ",,",
@@ -61,7 +61,7 @@ const TOKENS: [&str; 56] = [
     "\u{feff}é",
 ];
 
-/// Beginnings of values that nest as often as they are repeated.
+/// Prefixes that open one more level of nesting each time they are repeated.
 const NESTED: [&str; 18] = [
     "[",
     "{",
@@ -83,10 +83,10 @@ const NESTED: [&str; 18] = [
     "\\",
 ];
 
-/// How long a document that is made to exhaust a reader is.
+/// Length of the expensive documents, in bytes.
 const LONG: usize = 200 << 10;
 
-/// Numbers that look random and are the same every time (SplitMix64).
+/// A deterministic pseudo-random generator (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -103,14 +103,13 @@ impl Numbers {
     }
 }
 
-/// The document of a number, for a reader of documents like `valid`: first the valid ones, then those that are made to
-/// exhaust it, then mutations.
+/// The document with this number: first the valid ones, then the expensive ones, then mutations.
 pub(super) fn document(number: usize, valid: &[&str]) -> String {
     if let Some(document) = valid.get(number) {
         return (*document).to_owned();
     }
     let number = number - valid.len();
-    if let Some(document) = exhausting(number) {
+    if let Some(document) = expensive(number) {
         return document;
     }
     let mut numbers = Numbers(number as u64);
@@ -152,18 +151,18 @@ fn mutate(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     }
 }
 
-/// Documents whose cost could grow with the square of their length, or faster.
-fn exhausting(number: usize) -> Option<String> {
+/// Documents whose parsing cost could grow with the square of their length, or faster.
+fn expensive(number: usize) -> Option<String> {
     let long = |piece: &str| piece.repeat(LONG / piece.len());
     let half = |piece: &str| piece.repeat(LONG / piece.len() / 2);
     let levels = |of: &dyn Fn(usize) -> String| (1..12).map(of).collect::<String>();
     let documents: [&dyn Fn() -> String; 10] = [
-        // A key that is part of the path of very many values.
+        // A long key that is part of the path of many values.
         &|| format!("{{\"{}\":[{}0]}}", half("k"), half("0,")),
         &|| format!("{} = [{}0]", half("k"), half("0,")),
         &|| format!("{}: [{}0]", "k".repeat(1000), half("0,")),
         &|| format!("[{}]\n{}", half("k"), half("a\n")),
-        // Aliases that double what they stand for, as lists and as merged maps.
+        // Aliases that expand exponentially, as lists and as merged maps.
         &|| {
             format!(
                 "a0: &a0 [x]\n{}",
@@ -177,7 +176,7 @@ fn exhausting(number: usize) -> Option<String> {
             )
         },
         &|| format!("&a [{}*a]", half("*a,")),
-        // One mistake per line, and one value per line.
+        // One error per line, and one value per line.
         &|| long("=\n"),
         &|| (0..LONG / 12).map(|n| format!("k{n}: {n}\n")).collect(),
         &|| (0..LONG / 12).map(|n| format!("k{n} = {n}\n")).collect(),
@@ -196,11 +195,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_always_makes_the_same_document_and_numbers_make_different_ones() {
+    fn documents_are_deterministic_and_differ() {
         let valid =
             ["name = \"shop\"\nload = { rate = 100, for = \"30s\" }\n", "{\"name\": [1, 2, {\"a\": null}]}"];
         let all: HashSet<String> = (0..1000).map(|number| document(number, &valid)).collect();
-        // Short documents that are cut off at the same place are equal.
+        // Short documents that are truncated at the same position are equal.
         assert!(all.len() > 900, "{}", all.len());
         assert!((0..1000).all(|number| all.contains(&document(number, &valid))));
         assert!(all.iter().all(|document| document.len() <= LONG + (64 << 10)));

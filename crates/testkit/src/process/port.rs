@@ -1,24 +1,24 @@
-//! Ports that no other test takes, not even while the server that owns them is down.
+//! Ports that no other test takes, not even while their server is down.
 //!
-//! A port got by binding port 0 can be given away again the moment it is released, which breaks a test that
-//! restarts its server. So ports come from below the range that systems give out by themselves (32768 and
-//! up on Linux), and each is held by a lock on a file, which the kernel lets go when the test process ends.
+//! A port from binding port 0 can be reused by another process as soon as it is released, which breaks a test that
+//! restarts its server. So ports come from below the ephemeral range (32768 and up on Linux), and each is reserved with
+//! a lock on a file, which the kernel releases when the test process ends.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 
-/// Where ports are drawn from. A Redis Cluster node also needs the port ten thousand higher.
+/// The range of ports. A node of a Redis Cluster also uses the port 10,000 higher.
 const RANGE: std::ops::Range<u16> = 10_000..20_000;
 const CLUSTER_BUS_OFFSET: u16 = 10_000;
 
 const ATTEMPTS: usize = 1000;
 
-/// A server found its port taken by a program outside of this kit.
+/// Another program uses the port.
 #[derive(Debug)]
-pub(crate) struct Taken;
+pub(crate) struct PortTaken;
 
-/// A port of 127.0.0.1, reserved for as long as this lives.
+/// A port of 127.0.0.1, reserved until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -27,7 +27,7 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn reserve() -> Self {
-        let locks = locks();
+        let locks = lock_folder();
         (0..ATTEMPTS)
             .find_map(|_| {
                 let number = rand::random_range(RANGE);
@@ -44,19 +44,19 @@ impl Port {
     }
 }
 
-/// Repeats `start`, which reserves new ports each time, while they turn out to be taken.
-pub(crate) fn until_free<T>(mut start: impl FnMut() -> Result<T, Taken>) -> T {
+/// Calls `start`, which reserves new ports each time, until they are free.
+pub(crate) fn with_free_ports<T>(mut start: impl FnMut() -> Result<T, PortTaken>) -> T {
     (0..ATTEMPTS)
         .find_map(|_| start().ok())
-        .unwrap_or_else(|| panic!("every port was taken, {ATTEMPTS} times in a row"))
+        .unwrap_or_else(|| panic!("no free ports after {ATTEMPTS} attempts"))
 }
 
 fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// A folder per user, so that one user's files never stand in another's way; shared by all checkouts.
-fn locks() -> PathBuf {
+/// One folder per user, because other users cannot lock its files. Shared by all checkouts.
+fn lock_folder() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("hob-testkit-ports-{}", rustix::process::getuid()));
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
     folder

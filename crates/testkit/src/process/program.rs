@@ -1,4 +1,4 @@
-//! Finds the programs that the kit starts, or says what to install.
+//! Finds installed programs, or says what to install.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ pub(crate) fn find(names: &[&str], package: &str) -> PathBuf {
     names.iter().find_map(|name| on_path(name)).unwrap_or_else(|| missing(names[0], package))
 }
 
-/// One of PostgreSQL's server programs, which Debian keeps off the PATH in a folder per version.
+/// A program of the PostgreSQL server, which Debian installs outside of the PATH, in a folder per version.
 pub(crate) fn find_postgres(name: &str) -> PathBuf {
     let debian = || {
         let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
@@ -19,13 +19,13 @@ pub(crate) fn find_postgres(name: &str) -> PathBuf {
     debian().or_else(|| on_path(name)).unwrap_or_else(|| missing(name, "postgresql"))
 }
 
-/// Ends the test with the one line that helps.
+/// Panics with what to install.
 pub(crate) fn missing(what: &str, package: &str) -> ! {
     panic!("{what} is missing: run `cargo xtask test`, or install the Debian package {package}");
 }
 
-/// Where `cargo xtask test` puts what it installs for the tests, and the kit what it keeps between them.
-pub(crate) fn store() -> &'static Path {
+/// The folder for what `cargo xtask test` installs, and for what is reused between test runs.
+pub(crate) fn cache() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/testkit"))
 }
 
@@ -41,12 +41,12 @@ mod tests {
     #[should_panic(
         expected = "no-such-server is missing: run `cargo xtask test`, or install the Debian package some-package"
     )]
-    fn a_missing_program_is_named_with_its_package() {
+    fn missing_program_is_named_with_its_package() {
         find(&["no-such-server"], "some-package");
     }
 
     #[test]
-    fn the_first_name_that_exists_is_taken() {
+    fn first_existing_program_is_found() {
         assert!(find(&["no-such-server", "sh"], "dash").ends_with("sh"));
     }
 }

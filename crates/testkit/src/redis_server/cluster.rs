@@ -1,15 +1,15 @@
 //! A Redis Cluster of three masters.
 //!
-//! The usual way of making one takes seconds: nodes meet by gossip, and a master waits two seconds before it
-//! serves. Here every node finds its peers in a `nodes.conf` written beforehand, and begins as the replica
-//! of a master that never existed: a replica does not wait, and takes the slots over by a command.
+//! Creating a cluster the usual way takes seconds: nodes meet by gossip, and a master waits two seconds before it serves.
+//! Here every node reads its peers from a prepared `nodes.conf`, and starts as the replica of a master that does not
+//! exist: a replica does not wait, and takes over the slots with a command.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use tempfile::TempDir;
 
-use crate::process::port::{Port, Taken, until_free};
+use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::redis_server::{RedisOptions, RedisServer};
 use crate::wait::{LIMIT, until, wait_for};
 
@@ -28,16 +28,16 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts a cluster with nothing special about it.
+    /// Starts a cluster with default options.
     pub fn start() -> Self {
         Self::start_with(&RedisOptions::default())
     }
 
-    /// Starts a cluster whose masters all have these options.
+    /// Starts a cluster with these options for all masters.
     pub fn start_with(options: &RedisOptions) -> Self {
-        let cluster = until_free(|| Self::launch(options));
+        let cluster = with_free_ports(|| Self::launch(options));
         cluster.take_over();
-        until("the cluster to be whole", || cluster.check_whole());
+        until("the cluster to serve all slots", || cluster.check_complete());
         cluster
     }
 
@@ -48,7 +48,7 @@ impl RedisCluster {
         format!("redis+cluster://{}{addresses}", self.masters[0].credentials())
     }
 
-    /// Each master, to be asked or hurt by itself.
+    /// The masters.
     pub fn masters(&self) -> &[RedisServer] {
         &self.masters
     }
@@ -60,21 +60,21 @@ impl RedisCluster {
         &self.masters[master]
     }
 
-    /// Loses all data of all masters.
+    /// Deletes all data of all masters.
     pub fn flush_all(&self) {
         self.masters.iter().for_each(RedisServer::flush_all);
     }
 
-    /// Waits until every master sees every slot served, as after one was restarted.
+    /// Waits until every master sees all slots served, such as after a restart.
     pub async fn wait_until_whole(&self) {
-        wait_for("the cluster to be whole", LIMIT, async || self.check_whole()).await;
+        wait_for("the cluster to serve all slots", LIMIT, async || self.check_complete()).await;
     }
 
-    fn check_whole(&self) -> Result<(), String> {
+    fn check_complete(&self) -> Result<(), String> {
         self.masters.iter().try_for_each(|master| {
             let info: String = master.try_command(&["CLUSTER", "INFO"]).map_err(|error| error.to_string())?;
-            let whole = ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3"];
-            if whole.iter().all(|line| info.contains(line)) {
+            let expected = ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3"];
+            if expected.iter().all(|line| info.contains(line)) {
                 Ok(())
             } else {
                 Err(format!("port {}: {info}", master.port()))
@@ -82,14 +82,14 @@ impl RedisCluster {
         })
     }
 
-    fn launch(options: &RedisOptions) -> Result<Self, Taken> {
+    fn launch(options: &RedisOptions) -> Result<Self, PortTaken> {
         let ports: Vec<Port> = (0..MASTERS).map(|_| Port::reserve()).collect();
         let numbers: Vec<u16> = ports.iter().map(Port::number).collect();
         let mut options = options.clone();
         let cluster = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
         options.arguments.extend(cluster.map(str::to_owned));
         let launched = ports.into_iter().enumerate().map(|(myself, port)| {
-            let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+            let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot create a folder: {error}"));
             let path = folder.path().join("nodes.conf");
             fs::write(&path, nodes_conf(myself, &numbers))
                 .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
@@ -98,8 +98,8 @@ impl RedisCluster {
         Ok(Self { masters: launched.collect::<Result<_, _>>()? })
     }
 
-    /// Makes masters of the nodes. Until all know of all, slots without a known owner must not count as a
-    /// failure: a master that has once failed does wait its two seconds.
+    /// Promotes the nodes to masters. Until all nodes know each other, slots without a known owner must not count as a
+    /// failure: a master that was in the failed state waits two seconds.
     fn take_over(&self) {
         for (index, node) in self.masters.iter().enumerate() {
             until("a node to serve as a replica", || info_has(node, "cluster_state:ok"));
@@ -119,7 +119,7 @@ fn info_has(node: &RedisServer, line: &str) -> bool {
     node.command::<String>(&["CLUSTER", "INFO"]).contains(line)
 }
 
-/// What node `myself` knows at its birth.
+/// The initial `nodes.conf` of the node `myself`.
 fn nodes_conf(myself: usize, ports: &[u16]) -> String {
     let mut conf = String::new();
     for (index, port) in ports.iter().enumerate() {
@@ -134,11 +134,11 @@ fn nodes_conf(myself: usize, ports: &[u16]) -> String {
         } else {
             format!("{id} 127.0.0.1:{port}@{bus} master - 0 0 {epoch} connected {slots}")
         };
-        writeln!(conf, "{lines}").expect("a String takes everything");
+        writeln!(conf, "{lines}").expect("writing to a String succeeds");
     }
-    // A different epoch for each, so that the masters do not have to settle who is to change theirs.
+    // Different epochs, so that the masters do not have to resolve a conflict.
     writeln!(conf, "vars currentEpoch {} lastVoteEpoch 0", MASTERS + 1 + myself)
-        .expect("a String takes everything");
+        .expect("writing to a String succeeds");
     conf
 }
 
@@ -146,7 +146,7 @@ fn node_id(index: usize) -> String {
     format!("{index:040x}")
 }
 
-/// The master that never existed.
+/// The id of the master that does not exist.
 fn ghost_id(index: usize) -> String {
     format!("{:040x}", 0xdead_0000 + index)
 }

@@ -1,18 +1,17 @@
-//! A master, its replica, and a Sentinel that promotes the replica when the master is gone.
+//! A master, its replica, and a Sentinel that promotes the replica when the master is down.
 
 use std::fs;
 
 use tempfile::TempDir;
 
-use crate::process::port::{Port, Taken, until_free};
+use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::redis_server::{RedisOptions, RedisServer};
 use crate::wait::{LIMIT, until, wait_for};
 
-/// The name under which the Sentinel knows the master.
+/// The name of the master in the configuration of the Sentinel.
 const NAME: &str = "mymaster";
 
-/// Two Redis servers watched by one Sentinel, which is its own quorum: no votes to split, so that a failover
-/// takes a few seconds each time.
+/// Two Redis servers monitored by one Sentinel with a quorum of 1: without split votes, a failover takes a few seconds.
 #[derive(Debug)]
 pub struct SentinelSet {
     sentinel: RedisServer,
@@ -21,7 +20,7 @@ pub struct SentinelSet {
 
 impl SentinelSet {
     pub fn start() -> Self {
-        // The default delay of five seconds hopes for further replicas to serve with the same transfer.
+        // By default a master waits five seconds for further replicas before it starts the transfer.
         let arguments = ["--repl-diskless-sync-delay", "0"].map(str::to_owned).to_vec();
         let master = RedisServer::start_with(&RedisOptions {
             arguments: arguments.clone(),
@@ -38,10 +37,10 @@ impl SentinelSet {
                 .get::<String>("master_link_status")
                 .is_some_and(|status| status == "up")
         });
-        let sentinel = until_free(|| launch(&master, &replica));
-        hurry(&sentinel);
+        let sentinel = with_free_ports(|| launch(&master, &replica));
+        shorten_intervals(&sentinel);
         let set = Self { sentinel, nodes: [master, replica] };
-        until("the Sentinel to see both nodes", || set.quorum_is_well());
+        until("the Sentinel to see both nodes", || set.sees_replica());
         set
     }
 
@@ -55,12 +54,13 @@ impl SentinelSet {
         &self.sentinel
     }
 
-    /// The node that the Sentinel now calls the master. After the master was hurt that is the same node until
-    /// the failover is over.
+    /// The current master according to the Sentinel. After the master went down this is the same node until the failover
+    /// is done.
     pub fn master(&self) -> &RedisServer {
         let port = self.master_port();
         let master = self.nodes.iter().find(|node| node.port() == port);
-        master.unwrap_or_else(|| panic!("the Sentinel names port {port}, which is neither node's"))
+        master
+            .unwrap_or_else(|| panic!("the Sentinel reports port {port}, which is not a port of either node"))
     }
 
     /// The other node.
@@ -88,23 +88,22 @@ impl SentinelSet {
         self.sentinel.command::<(String, u16)>(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]).1
     }
 
-    fn quorum_is_well(&self) -> bool {
+    fn sees_replica(&self) -> bool {
         let replicas: Vec<std::collections::HashMap<String, String>> =
             self.sentinel.command(&["SENTINEL", "REPLICAS", NAME]);
         matches!(&replicas[..], [replica] if replica["flags"] == "slave" && replica["master-link-status"] == "ok")
     }
 }
 
-/// Shortens the periods in which the Sentinel looks around, so that a node that returns is taken back within
-/// seconds, not half a minute; and lets it work on when a busy machine makes it miss its own beat, which it
-/// would take for a broken clock. Redis before 7 refuses the command, and takes its time.
-fn hurry(sentinel: &RedisServer) {
+/// Shortens the intervals of the Sentinel, so that it takes back a restarted node within seconds, not half a minute. Also
+/// raises the limit for TILT mode, which a busy machine would trigger. Redis before 7 refuses the command and is slower.
+fn shorten_intervals(sentinel: &RedisServer) {
     let periods = ["INFO-PERIOD", "500", "PUBLISH-PERIOD", "500", "TILT-TRIGGER", "60000"];
     let _ = sentinel.try_command::<()>(&[&["SENTINEL", "DEBUG"][..], &periods].concat());
 }
 
-fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, Taken> {
-    let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot make a folder: {error}"));
+fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, PortTaken> {
+    let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot create a folder: {error}"));
     let conf = folder.path().join("sentinel.conf");
     let (master, replica) = (master.port(), replica.port());
     let lines = format!(
@@ -114,6 +113,6 @@ fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, Ta
          sentinel known-replica {NAME} 127.0.0.1 {replica}\n"
     );
     fs::write(&conf, lines).unwrap_or_else(|error| panic!("cannot write {}: {error}", conf.display()));
-    let conf = conf.to_str().expect("temporary folders have plain names");
+    let conf = conf.to_str().expect("the path of a temporary folder is UTF-8");
     RedisServer::launch(folder, Port::reserve(), &RedisOptions::default(), &[conf, "--sentinel"])
 }

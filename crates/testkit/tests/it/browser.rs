@@ -7,13 +7,13 @@ use hob_testkit::{Browser, Scheme, Scripts, Window, assert_readable, screenshot}
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A page that shows by itself which scheme it was given and whether its script ran.
+/// A page that shows its colour scheme and whether its script ran.
 const PAGE: &str = "<!doctype html><title>A page</title>\
     <style>body { background: rgb(255, 255, 255) }\
     @media (prefers-color-scheme: dark) { body { background: rgb(1, 2, 3) } }</style>\
     <p id=script>off</p><script>document.getElementById('script').textContent = 'on'</script>";
 
-/// Serves the page to whoever asks, and answers with its address.
+/// Serves the page and returns its URL.
 async fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -40,7 +40,7 @@ async fn background(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn a_page_opens_and_is_photographed() {
+async fn page_opens_and_screenshot_is_written() {
     let (browser, url) = (Browser::start(), serve().await);
     let client = browser.open(Window { width: 800, height: 600, ..Window::default() }).await;
     client.goto(&url).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_page_opens_and_is_photographed() {
 }
 
 #[tokio::test]
-async fn a_window_is_dark_and_without_scripts_when_asked() {
+async fn window_can_be_dark_and_without_scripts() {
     let (browser, url) = (Browser::start(), serve().await);
     let window = Window { scheme: Scheme::Dark, scripts: Scripts::Off, ..Window::default() };
     let client = browser.open(window).await;
@@ -68,7 +68,7 @@ async fn a_window_is_dark_and_without_scripts_when_asked() {
     client.close().await.unwrap();
 }
 
-async fn look_at(page: &str) {
+async fn check_page(page: &str) {
     let browser = Browser::start();
     let client = browser.open(Window { width: 600, ..Window::default() }).await;
     client.goto(&format!("data:text/html,{page}")).await.unwrap();
@@ -77,17 +77,17 @@ async fn look_at(page: &str) {
 
 #[tokio::test]
 #[should_panic(expected = "“faint” has a contrast of")]
-async fn text_that_is_too_faint_is_noticed() {
-    look_at("<style>b { color: rgb(150, 150, 150) }</style><p>plain <b>faint</b>").await;
+async fn low_contrast_is_found() {
+    check_page("<style>b { color: rgb(150, 150, 150) }</style><p>plain <b>faint</b>").await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "the page is 900 wide")]
-async fn a_page_that_is_too_wide_is_noticed() {
-    look_at("<style>body { margin: 0 } p { width: 900px }</style><p>plain").await;
+#[should_panic(expected = "the page is 900 px wide")]
+async fn overflowing_page_is_found() {
+    check_page("<style>body { margin: 0 } p { width: 900px }</style><p>plain").await;
 }
 
 #[tokio::test]
-async fn what_can_be_read_is_no_matter() {
-    look_at("<style>b { color: rgb(100, 100, 100) }</style><p>plain <b>less</b>").await;
+async fn readable_page_passes() {
+    check_page("<style>b { color: rgb(100, 100, 100) }</style><p>plain <b>less</b>").await;
 }

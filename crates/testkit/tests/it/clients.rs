@@ -1,4 +1,4 @@
-//! The installed clients, against a server that is known to be right.
+//! The installed clients work with a redis-server.
 
 use std::process::Command;
 
@@ -11,14 +11,14 @@ fn output(command: &mut Command) -> String {
 }
 
 #[test]
-fn redis_py_is_there() {
+fn redis_py_works() {
     let server = RedisServer::start();
     let script = "import redis, sys; print(redis.Redis.from_url(sys.argv[1]).ping())";
     assert_eq!(output(Command::new(python()).args(["-c", script, &server.url()])), "True");
 }
 
 #[test]
-fn ioredis_and_node_redis_are_there() {
+fn ioredis_and_node_redis_work() {
     let server = RedisServer::start();
     let script = "const url = process.argv[1];
         const io = new (require('ioredis'))(url);

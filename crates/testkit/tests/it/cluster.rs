@@ -12,7 +12,7 @@ fn client(cluster: &RedisCluster) -> ClusterClient {
 }
 
 #[test]
-fn every_slot_takes_writes_on_the_master_that_the_kit_names() {
+fn master_of_returns_the_master_of_a_key() {
     let cluster = RedisCluster::start();
     let mut connection = client(&cluster).get_connection().unwrap();
     for number in 0..100 {
@@ -28,7 +28,7 @@ fn every_slot_takes_writes_on_the_master_that_the_kit_names() {
 }
 
 #[test]
-fn a_cluster_starts_faster_than_masters_usually_wait() {
+fn cluster_starts_within_two_seconds() {
     let fastest = (0..3).map(|_| {
         let begun = Instant::now();
         drop(RedisCluster::start());
@@ -38,7 +38,7 @@ fn a_cluster_starts_faster_than_masters_usually_wait() {
 }
 
 #[test]
-fn a_clusters_password_is_asked_for() {
+fn cluster_requires_its_password() {
     let options = RedisOptions { password: Some("secret".to_owned()), ..RedisOptions::default() };
     let cluster = RedisCluster::start_with(&options);
     assert!(cluster.url().starts_with("redis+cluster://:secret@127.0.0.1:"));
@@ -49,20 +49,20 @@ fn a_clusters_password_is_asked_for() {
 }
 
 #[tokio::test]
-async fn one_master_can_lose_its_data_alone() {
+async fn restarted_master_loses_only_its_own_data() {
     let cluster = RedisCluster::start();
     let keys = ["{a}", "{b}", "{c}"];
     let mut connection = client(&cluster).get_connection().unwrap();
     for key in keys {
         let () = connection.set(key, "value").unwrap();
     }
-    let victim = cluster.master_of("{a}");
-    victim.kill();
-    victim.restart();
+    let killed = cluster.master_of("{a}");
+    killed.kill();
+    killed.restart();
     cluster.wait_until_whole().await;
     let mut connection = client(&cluster).get_connection().unwrap();
     for key in keys {
-        let survived = cluster.master_of(key).port() != victim.port();
+        let survived = cluster.master_of(key).port() != killed.port();
         let exists: RedisResult<bool> = connection.exists(key);
         assert_eq!(exists.unwrap(), survived, "{key}");
     }

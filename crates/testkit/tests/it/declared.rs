@@ -1,4 +1,4 @@
-//! A test on the embedded store fails on any key that is not as declared.
+//! A test on the embedded store fails on any key that does not match its schema.
 
 use hob_engine::{Config, Engine, Reply};
 use hob_schema::{Catalog, Layout, Schema};
@@ -20,12 +20,12 @@ fn refused(reply: &Reply, why: &str) {
         Reply::Error(text) => {
             assert!(text.starts_with("GUARD ") && text.contains(why), "expected {why:?}, got {text:?}");
         }
-        other => panic!("expected a refusal because of {why:?}, got {other:?}"),
+        other => panic!("expected an error with {why:?}, got {other:?}"),
     }
 }
 
 #[test]
-fn keys_as_declared_pass() {
+fn declared_keys_pass() {
     let engine = engine();
     assert_eq!(run(&engine, &["SET", "user:42:online", "true"]), Reply::OK);
     assert_eq!(run(&engine, &["SADD", "user:42:sockets", "a", "b"]), Reply::Int(2));
@@ -34,9 +34,9 @@ fn keys_as_declared_pass() {
 }
 
 #[test]
-fn every_kind_of_misfit_fails() {
+fn every_kind_of_violation_fails() {
     let engine = engine();
-    refused(&run(&engine, &["SET", "nobody:knows", "1"]), "belongs to no family");
+    refused(&run(&engine, &["SET", "unknown:key", "1"]), "belongs to no family");
     refused(&run(&engine, &["LPUSH", "user:42:online", "true"]), "is a list, declared string");
     refused(&run(&engine, &["SET", "typing:conv1:42", "1"]), "never expires");
     refused(&run(&engine, &["SET", "typing:conv1:43", "1", "EX", "60"]), "later than 5s");
@@ -47,9 +47,9 @@ fn every_kind_of_misfit_fails() {
     refused(&run(&engine, &words), "65");
 }
 
-/// What a script writes and puts right before it ends was never seen by anybody.
+/// Intermediate values of a script are not visible to other clients.
 #[test]
-fn a_script_is_judged_by_what_it_leaves() {
+fn script_is_checked_by_its_final_state() {
     let engine = engine();
     let script = "redis.call('SET', KEYS[1], '1') return redis.call('EXPIRE', KEYS[1], ARGV[1])";
     assert_eq!(run(&engine, &["EVAL", script, "1", "typing:conv1:42", "5"]), Reply::Int(1));

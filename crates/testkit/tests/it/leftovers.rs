@@ -1,4 +1,4 @@
-//! Nothing is left of a server when the process that started it is gone.
+//! Servers and their files do not outlive the process that started them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use hob_testkit::{LIMIT, wait_for};
 
-/// Starts the kit's own program, and answers with it and the ports that it prints.
+/// Starts the `hob-testkit` binary, and returns it with the ports that it prints.
 fn start(servers: &[&str], folder: &Path) -> (Child, Vec<u16>) {
     let mut kit = Command::new(env!("CARGO_BIN_EXE_hob-testkit"))
         .args(servers)
@@ -26,21 +26,21 @@ fn start(servers: &[&str], folder: &Path) -> (Child, Vec<u16>) {
     (kit, ports)
 }
 
-fn answers(port: u16) -> bool {
+fn accepts(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }
 
 #[tokio::test]
-async fn servers_end_with_a_killed_test_and_leave_no_files() {
+async fn servers_and_files_of_a_killed_test_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     make_public(folder.path());
     let (mut kit, ports) = start(&["redis", "cluster", "sentinel", "postgres"], folder.path());
     assert_eq!(ports.len(), 6);
-    assert!(ports.iter().all(|port| answers(*port)), "{ports:?}");
+    assert!(ports.iter().all(|port| accepts(*port)), "{ports:?}");
     kit.kill().unwrap();
     kit.wait().unwrap();
-    wait_for("the servers to end", LIMIT, async || !ports.iter().any(|port| answers(*port))).await;
-    wait_for("their files to be gone", LIMIT, async || {
+    wait_for("the servers to end", LIMIT, async || !ports.iter().any(|port| accepts(*port))).await;
+    wait_for("their files to be deleted", LIMIT, async || {
         let left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         let only_locks = left.iter().all(|name| name.to_string_lossy().starts_with("hob-testkit-ports"));
@@ -49,12 +49,12 @@ async fn servers_end_with_a_killed_test_and_leave_no_files() {
     .await;
 }
 
-/// In a module that quick runs leave out.
+/// `cargo xtask test --quick` skips modules of this name.
 mod browser {
     use super::*;
 
     #[tokio::test]
-    async fn a_browser_ends_with_a_killed_test() {
+    async fn browser_of_a_killed_test_ends() {
         let folder = tempfile::tempdir().unwrap();
         let (mut kit, _) = start(&["browser"], folder.path());
         assert!(!processes_in(folder.path()).is_empty());
@@ -67,7 +67,7 @@ mod browser {
         .await;
     }
 
-    /// The command lines that name `folder`, as a browser's does for its profile.
+    /// The command lines of browsers with a profile in `folder`.
     fn processes_in(folder: &Path) -> Vec<String> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
@@ -76,7 +76,7 @@ mod browser {
     }
 }
 
-/// PostgreSQL's user must be able to pass through when the tests run as root.
+/// If the tests run as root, the user of PostgreSQL must be able to enter the folder.
 fn make_public(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o711)).unwrap();

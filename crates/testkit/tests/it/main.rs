@@ -1,4 +1,4 @@
-//! The kit's servers start, answer, can be hurt, recover, and never outlive the test.
+//! The servers start, respond, fail as told, recover, and never outlive the test process.
 
 mod browser;
 mod clients;

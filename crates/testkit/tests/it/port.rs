@@ -1,4 +1,4 @@
-//! Ports under competition.
+//! Reservation of ports.
 
 use std::collections::HashSet;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use hob_testkit::RedisServer;
 
 #[test]
-fn many_servers_started_at_once_get_ports_of_their_own() {
+fn servers_that_start_together_get_different_ports() {
     let starting: Vec<_> = (0..16).map(|_| thread::spawn(RedisServer::start)).collect();
     let servers: Vec<RedisServer> = starting.into_iter().map(|thread| thread.join().unwrap()).collect();
     let ports: HashSet<u16> = servers.iter().map(RedisServer::port).collect();

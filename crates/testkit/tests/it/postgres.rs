@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hob_testkit::{LIMIT, Postgres, wait_for};
 
-/// Logs in as the protocol's version 3 has it, and reads up to `ReadyForQuery`.
+/// Logs in with version 3 of the protocol, and reads up to `ReadyForQuery`.
 fn log_in(server: &Postgres) -> TcpStream {
     let mut socket = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
     let parameters = b"user\0postgres\0database\0postgres\0\0";
@@ -40,7 +40,7 @@ fn servers_share_neither_port_nor_data() {
 }
 
 #[test]
-fn a_server_can_be_reached_over_tls() {
+fn server_accepts_tls() {
     let server = Postgres::start_with_tls();
     let ssl = std::process::Command::new("psql")
         .args(["--no-psqlrc", "--no-align", "--tuples-only", "--dbname", &server.tls_url()])
@@ -52,12 +52,12 @@ fn a_server_can_be_reached_over_tls() {
 }
 
 #[test]
-fn what_was_committed_survives_a_stop_and_a_kill() {
+fn committed_rows_survive_a_stop_and_a_kill() {
     let server = Postgres::start();
     server.psql("CREATE TABLE seen (n int)");
-    for (n, hurt) in [Postgres::stop, Postgres::kill].into_iter().enumerate() {
+    for (n, stop) in [Postgres::stop, Postgres::kill].into_iter().enumerate() {
         server.psql(&format!("INSERT INTO seen VALUES ({n})"));
-        hurt(&server);
+        stop(&server);
         assert!(TcpStream::connect(("127.0.0.1", server.port())).is_err());
         server.restart();
     }
@@ -65,7 +65,7 @@ fn what_was_committed_survives_a_stop_and_a_kill() {
 }
 
 #[test]
-fn a_killed_server_with_open_connections_can_be_restarted_at_once() {
+fn killed_server_with_open_connections_can_be_restarted() {
     let server = Postgres::start();
     let _open = log_in(&server);
     server.kill();
@@ -74,7 +74,7 @@ fn a_killed_server_with_open_connections_can_be_restarted_at_once() {
 }
 
 #[test]
-fn a_frozen_server_keeps_its_connections_and_goes_on_when_thawed() {
+fn frozen_server_keeps_its_connections_and_resumes() {
     let server = Postgres::start();
     let mut socket = log_in(&server);
     server.freeze();
@@ -87,11 +87,11 @@ fn a_frozen_server_keeps_its_connections_and_goes_on_when_thawed() {
 }
 
 #[tokio::test]
-async fn connections_are_cut() {
+async fn connections_are_closed() {
     let server = Postgres::start();
     let mut socket = log_in(&server);
     assert_eq!(server.cut(), 1);
-    // The server may first say why.
+    // The server may send a message first.
     wait_for("the connection to end", LIMIT, async || socket.read(&mut [0; 512]).is_ok_and(|read| read == 0))
         .await;
 }

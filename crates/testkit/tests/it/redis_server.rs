@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use hob_testkit::{Connections, LIMIT, RedisOptions, RedisServer, wait_for};
 use redis::{Client, Commands, TlsCertificates};
 
-fn answers(client: &Client) -> bool {
+fn responds(client: &Client) -> bool {
     let Ok(mut connection) = client.get_connection() else {
         return false;
     };
-    redis::cmd("PING").query::<String>(&mut connection).is_ok_and(|answer| answer == "PONG")
+    redis::cmd("PING").query::<String>(&mut connection).is_ok_and(|reply| reply == "PONG")
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn servers_share_neither_port_nor_data() {
 }
 
 #[test]
-fn a_server_starts_before_anybody_notices() {
+fn server_starts_within_200_ms() {
     let fastest = (0..5).map(|_| {
         let begun = Instant::now();
         drop(RedisServer::start());
@@ -32,52 +32,52 @@ fn a_server_starts_before_anybody_notices() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn server_requires_its_password() {
     let options = RedisOptions { password: Some("secret".to_owned()), ..RedisOptions::default() };
     let server = RedisServer::start_with(&options);
-    assert!(answers(&Client::open(server.url()).unwrap()));
-    assert!(answers(&Client::open(server.unix_url()).unwrap()));
-    assert!(!answers(&Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap()));
+    assert!(responds(&Client::open(server.url()).unwrap()));
+    assert!(responds(&Client::open(server.unix_url()).unwrap()));
+    assert!(!responds(&Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap()));
 }
 
 #[test]
-fn more_arguments_reach_the_server() {
+fn arguments_are_passed_to_the_server() {
     let arguments = ["--maxmemory", "10mb"].map(str::to_owned).to_vec();
     let server = RedisServer::start_with(&RedisOptions { arguments, ..RedisOptions::default() });
     assert_eq!(server.info("memory").get::<u64>("maxmemory"), Some(10 * 1024 * 1024));
 }
 
 #[test]
-fn a_unix_socket_answers() {
+fn unix_socket_responds() {
     let server = RedisServer::start();
-    assert!(answers(&Client::open(server.unix_url()).unwrap()));
+    assert!(responds(&Client::open(server.unix_url()).unwrap()));
 }
 
 #[test]
-fn a_tls_port_answers_to_those_who_trust_its_authority() {
+fn tls_port_responds_to_clients_that_trust_its_authority() {
     let server = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
     let trusting = |root_cert| {
         Client::build_with_tls(server.tls_url(), TlsCertificates { client_tls: None, root_cert }).unwrap()
     };
-    assert!(answers(&trusting(Some(server.authority_pem().as_bytes().to_vec()))));
-    assert!(!answers(&trusting(None)));
+    assert!(responds(&trusting(Some(server.authority_pem().as_bytes().to_vec()))));
+    assert!(!responds(&trusting(None)));
 }
 
 #[test]
-fn a_stopped_or_killed_server_comes_back_empty_on_its_port() {
+fn restarted_server_is_empty_and_has_the_same_port() {
     let server = RedisServer::start();
     let client = Client::open(server.url()).unwrap();
-    for hurt in [RedisServer::stop, RedisServer::kill] {
+    for stop in [RedisServer::stop, RedisServer::kill] {
         server.command::<()>(&["SET", "key", "value"]);
-        hurt(&server);
-        assert!(!answers(&client));
+        stop(&server);
+        assert!(!responds(&client));
         server.restart();
         assert_eq!(server.command::<usize>(&["DBSIZE"]), 0);
     }
 }
 
 #[test]
-fn a_frozen_server_keeps_its_connections_and_goes_on_when_thawed() {
+fn frozen_server_keeps_its_connections_and_resumes() {
     let server = RedisServer::start();
     let mut connection = server.connect();
     server.freeze();
@@ -89,7 +89,7 @@ fn a_frozen_server_keeps_its_connections_and_goes_on_when_thawed() {
 }
 
 #[test]
-fn a_frozen_server_can_be_stopped() {
+fn frozen_server_can_be_stopped() {
     let server = RedisServer::start();
     server.freeze();
     server.stop();
@@ -98,7 +98,7 @@ fn a_frozen_server_can_be_stopped() {
 }
 
 #[test]
-fn flushing_loses_data_or_scripts() {
+fn flush_deletes_data_or_scripts() {
     let server = RedisServer::start();
     let mut connection = server.connect();
     let () = connection.set("key", "value").unwrap();
@@ -111,7 +111,7 @@ fn flushing_loses_data_or_scripts() {
 }
 
 #[tokio::test]
-async fn connections_are_cut_by_kind() {
+async fn connections_are_closed_by_kind() {
     let server = RedisServer::start();
     let mut normal = server.connect();
     let mut subscriber = server.connect();
@@ -123,5 +123,6 @@ async fn connections_are_cut_by_kind() {
     redis::cmd("PING").exec(&mut normal).unwrap();
 
     assert_eq!(server.cut(Connections::Normal), 1);
-    wait_for("the cut to be seen", LIMIT, async || redis::cmd("PING").exec(&mut normal).is_err()).await;
+    wait_for("the connection to be closed", LIMIT, async || redis::cmd("PING").exec(&mut normal).is_err())
+        .await;
 }

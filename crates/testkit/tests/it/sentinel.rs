@@ -4,10 +4,10 @@ use hob_testkit::{LIMIT, SentinelSet, wait_for};
 use redis::Commands;
 
 #[tokio::test]
-async fn the_replica_takes_over_from_a_killed_master_and_is_followed_by_it_later() {
+async fn replica_replaces_a_killed_master_which_then_follows_it() {
     let set = SentinelSet::start();
     let old = set.master();
-    // WAIT speaks of the writes of its own connection.
+    // WAIT is about the writes of its own connection.
     let mut connection = old.connect();
     let () = connection.set("key", "value").unwrap();
     assert_eq!(redis::cmd("WAIT").arg(1).arg(0).query::<usize>(&mut connection).unwrap(), 1);
@@ -19,13 +19,13 @@ async fn the_replica_takes_over_from_a_killed_master_and_is_followed_by_it_later
     assert_eq!(new.command::<String>(&["GET", "key"]), "value");
     new.command::<()>(&["SET", "key", "newer"]);
 
-    // A Sentinel demotes a server only after eight seconds in which it was never down, and on a busy machine a
-    // server may seem to be down for a moment again and again.
+    // A Sentinel demotes a server only after it was up for eight seconds, and on a busy machine a server may look down for
+    // a moment.
     set.sentinel().command::<()>(&["SENTINEL", "SET", "mymaster", "down-after-milliseconds", "60000"]);
     old.restart();
     assert_eq!(set.replica().port(), old.port());
     wait_for("the old master to follow the new one", 2 * LIMIT, async || {
-        // The Sentinel cuts all connections of a server that it makes a replica.
+        // The Sentinel closes all connections of a server that it demotes.
         old.try_command::<Option<String>>(&["GET", "key"])
             .is_ok_and(|value| value.as_deref() == Some("newer"))
     })
@@ -33,7 +33,7 @@ async fn the_replica_takes_over_from_a_killed_master_and_is_followed_by_it_later
 }
 
 #[tokio::test]
-async fn a_frozen_master_is_replaced_too() {
+async fn frozen_master_is_replaced() {
     let set = SentinelSet::start();
     let old = set.master();
     old.freeze();
@@ -42,7 +42,7 @@ async fn a_frozen_master_is_replaced_too() {
 }
 
 #[test]
-fn the_url_leads_to_the_sentinel() {
+fn url_has_the_address_of_the_sentinel() {
     let set = SentinelSet::start();
     assert_eq!(set.url(), format!("redis+sentinel://127.0.0.1:{}/mymaster", set.sentinel().port()));
     assert_eq!(set.sentinel().info("server").get::<String>("redis_mode").as_deref(), Some("sentinel"));

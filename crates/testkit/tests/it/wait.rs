@@ -10,9 +10,9 @@ async fn panic_message(waiting: impl Future<Output = ()> + Send + 'static) -> St
 }
 
 #[tokio::test]
-async fn waiting_ends_with_the_value_once_the_condition_holds() {
+async fn wait_returns_the_value_of_the_condition() {
     let mut asked = 0;
-    let value = wait_for("the third time", LIMIT, async || {
+    let value = wait_for("the third call", LIMIT, async || {
         asked += 1;
         (asked == 3).then_some("here")
     });
@@ -21,19 +21,18 @@ async fn waiting_ends_with_the_value_once_the_condition_holds() {
 }
 
 #[tokio::test]
-async fn waiting_in_vain_tells_what_for_and_what_was_seen() {
+async fn timeout_reports_the_last_result() {
     let limit = Duration::from_millis(20);
     let message =
-        panic_message(async move { wait_for("the moon", limit, async || Err::<(), _>("clouds")).await })
-            .await;
+        panic_message(async move { wait_for("a value", limit, async || Err::<(), _>("none")).await }).await;
     assert!(message.contains("tests/it/wait.rs"), "{message}");
-    assert!(message.ends_with(r#"waited 20ms for the moon; last seen: "clouds""#), "{message}");
+    assert!(message.ends_with(r#"waited 20ms for a value; last seen: "none""#), "{message}");
 }
 
 #[tokio::test]
-async fn a_condition_that_hangs_is_given_up() {
+async fn condition_that_hangs_times_out() {
     let limit = Duration::from_millis(20);
     let message =
-        panic_message(async move { wait_for("an echo", limit, std::future::pending::<bool>).await }).await;
-    assert!(message.ends_with("waited 20ms for an echo; last seen: no answer"), "{message}");
+        panic_message(async move { wait_for("a reply", limit, std::future::pending::<bool>).await }).await;
+    assert!(message.ends_with("waited 20ms for a reply; last seen: no result"), "{message}");
 }
