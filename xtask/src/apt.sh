@@ -1,5 +1,5 @@
-# Installs the Debian packages named in "$@", without starting the services that some of them bring: the
-# tests start servers of their own, in temporary folders. Run as root.
+# Installs the Debian packages "$@" without starting their services: the tests start their own servers in temporary
+# folders. Run as root.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 

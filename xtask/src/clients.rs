@@ -1,5 +1,5 @@
-//! Clients that nobody here wrote, for the tests: redis-py, schemathesis and Centrifugo's SDK in a virtual environment,
-//! and ioredis, node-redis and Centrifugo's SDK in a `node_modules`, of fixed versions, under `target/testkit`.
+//! Third-party clients for the tests: redis-py, schemathesis and Centrifugo's SDK in a virtual environment,
+//! and ioredis, node-redis and Centrifugo's SDK in a `node_modules`. Fixed versions, under `target/testkit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::{step, workspace};
 
 const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "schemathesis==4.32.5", "centrifuge-python==0.7.0"];
 
-/// The newest that still run on the Node.js 18 of Debian 12.
+/// The newest versions that run on Node.js 18, the version of Debian 12.
 const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0", "centrifuge@5.7.4", "ws@8.22.2"];
 
-/// Where the tests find the clients.
+/// The paths of the installed clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
     python: PathBuf,
@@ -22,13 +22,13 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Tells the tests that `command` runs.
+    /// Passes the paths to the tests that `command` runs.
     pub(crate) fn export(&self, command: &mut Command) {
         command.env("HOB_TEST_PYTHON", &self.python).env("HOB_TEST_NODE_MODULES", &self.node_modules);
     }
 }
 
-/// Installs the clients unless the wanted versions are there already.
+/// Installs the clients unless these versions are installed.
 pub(crate) fn install() -> Result<Clients> {
     let root = workspace().join("target/testkit");
     Ok(Clients {
@@ -39,7 +39,7 @@ pub(crate) fn install() -> Result<Clients> {
 
 fn install_python(folder: &Path) -> Result<PathBuf> {
     let python = folder.join("bin/python");
-    fill(folder, PYTHON_PACKAGES, || {
+    install_once(folder, PYTHON_PACKAGES, || {
         step::run("python venv", Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
@@ -49,7 +49,7 @@ fn install_python(folder: &Path) -> Result<PathBuf> {
 }
 
 fn install_node(folder: &Path) -> Result<PathBuf> {
-    fill(folder, NODE_PACKAGES, || {
+    install_once(folder, NODE_PACKAGES, || {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
             .arg(folder);
@@ -58,17 +58,17 @@ fn install_node(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join("node_modules"))
 }
 
-/// Makes `folder` anew with `install`, unless its last line of work, a note of the wanted packages, is there.
-fn fill(folder: &Path, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
-    let note = folder.join("installed");
+/// Creates `folder` with `install`, unless a file in it lists the same packages. That file is written last.
+fn install_once(folder: &Path, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let list = folder.join("installed");
     let wanted = packages.join("\n");
-    if fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) {
+    if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("cannot delete {}", folder.display()))?;
     }
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     install()?;
-    fs::write(&note, wanted).with_context(|| format!("cannot write {}", note.display()))
+    fs::write(&list, wanted).with_context(|| format!("cannot write {}", list.display()))
 }

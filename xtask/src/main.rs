@@ -1,5 +1,5 @@
-//! The project's chores: `cargo xtask test` makes a bare machine ready and runs every test.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who started it")]
+//! Development tasks: `cargo xtask test` sets up a machine and runs every test.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
 mod clients;
 mod setup;
@@ -14,10 +14,10 @@ use clap::Parser;
 
 /// The root of the workspace.
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lives in a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in a folder of the workspace")
 }
 
-/// The cargo that runs this, at the root of the workspace.
+/// The running cargo, in the root of the workspace.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace());
@@ -25,21 +25,21 @@ fn cargo() -> Command {
 }
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "The project's chores")]
-enum Chore {
-    /// Install what the tests need, then check the format, lint, and run every test
+#[command(name = "cargo xtask", about = "Development tasks of Hob")]
+enum Task {
+    /// Install what the tests need, run tidy, check the format, lint, and run every test
     Test(test::Options),
-    /// Only install what the tests need
+    /// Install what the tests need
     Setup,
-    /// Check the edges between crates, the length of files, keys, contract ids and links
+    /// Check dependencies between crates, file lengths, keys, contract ids and links
     Tidy,
 }
 
 fn main() -> ExitCode {
-    let done = match Chore::parse() {
-        Chore::Test(options) => test::run(&options),
-        Chore::Setup => setup::run(setup::Extent::Whole).map(drop),
-        Chore::Tidy => tidy::run(),
+    let done = match Task::parse() {
+        Task::Test(options) => test::run(&options),
+        Task::Setup => setup::run(setup::Extent::Whole).map(drop),
+        Task::Tidy => tidy::run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Makes a machine ready for the tests: finds what is missing, and installs it where `apt-get` exists.
+//! Sets up a machine for the tests: finds missing programs, and installs them if `apt-get` exists.
 
 use std::fs;
 use std::process::Command;
@@ -7,16 +7,16 @@ use anyhow::{Result, bail};
 
 use crate::{cargo, clients, step};
 
-/// How much of the tests is going to run.
+/// Which tests will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All of them.
     Whole,
-    /// All but the suites that need a browser.
+    /// All except those that need a browser.
     WithoutBrowser,
 }
 
-/// Something that the tests start, and how to get it.
+/// A program that the tests need, and its Debian packages.
 struct Need {
     name: &'static str,
     present: fn() -> bool,
@@ -40,7 +40,7 @@ const NEEDS: &[Need] = &[
         packages: &["python3", "python3-venv"],
     },
     Need {
-        name: "faketime, which gives a process a clock of its own",
+        name: "faketime, which sets the clock of a process",
         present: || on_path("faketime"),
         packages: &["faketime"],
     },
@@ -58,7 +58,7 @@ const BROWSER: Need = Need {
     packages: &["chromium", "chromium-driver"],
 };
 
-/// Installs what is missing, and answers with the client libraries that the tests drive.
+/// Installs missing programs, and returns the client libraries for the tests.
 pub(crate) fn run(extent: Extent) -> Result<clients::Clients> {
     add_rust_components()?;
     let mut missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.present)()).collect();
@@ -71,22 +71,22 @@ pub(crate) fn run(extent: Extent) -> Result<clients::Clients> {
     }
     if lacks_browser && chromium_is_a_snap() {
         bail!(
-            "missing: {}; Ubuntu has Chromium only as a snap, which cannot work in temporary folders: \
-             install Google Chrome and the chromedriver of its version, or leave the browser out with --quick",
+            "missing: {}; Ubuntu packages Chromium only as a snap, which cannot use temporary folders; install Google \
+             Chrome and the chromedriver of the same version, or skip browser tests with --quick",
             BROWSER.name
         );
     }
     clients::install()
 }
 
-/// A minimal Rust installation has neither rustfmt nor clippy.
+/// A minimal Rust installation has no rustfmt and no clippy.
 fn add_rust_components() -> Result<()> {
     for (component, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         if step::succeeds(cargo().args([subcommand, "--version"])) {
             continue;
         }
         if !on_path("rustup") {
-            bail!("cargo {subcommand} is missing: install {component} for this Rust toolchain");
+            bail!("missing: cargo {subcommand}; install {component} for this Rust toolchain");
         }
         step::run(component, Command::new("rustup").args(["component", "add", component]))?;
     }
@@ -98,7 +98,7 @@ fn install(missing: &[&Need]) -> Result<()> {
     let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
     let packages_line = packages.join(" ");
     if !on_path("apt-get") {
-        bail!("missing: {names}; install it (on Debian these packages: {packages_line}) and run this again");
+        bail!("missing: {names}; install it (Debian packages: {packages_line}) and run this command again");
     }
     let Some(mut shell) = root_shell() else {
         bail!("missing: {names}; run: sudo apt-get install --no-install-recommends {packages_line}");
@@ -115,7 +115,7 @@ fn install(missing: &[&Need]) -> Result<()> {
     }
 }
 
-/// A shell with the rights to install packages, if this user can have one without being asked.
+/// A root shell, if this user can have one without a password prompt.
 fn root_shell() -> Option<Command> {
     if Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
         return Some(Command::new("sh"));
@@ -136,13 +136,13 @@ fn runs(name: &str) -> bool {
     step::succeeds(Command::new(name).arg("--version"))
 }
 
-/// Debian keeps the server's binaries off the PATH, in a folder per version.
+/// Debian installs the server outside of the PATH, in a folder per version.
 fn debian_postgres() -> bool {
     fs::read_dir("/usr/lib/postgresql")
         .is_ok_and(|versions| versions.flatten().any(|version| version.path().join("bin/initdb").is_file()))
 }
 
-/// Asks for the version, since Ubuntu's `chromium-browser` is a script that only recommends the snap.
+/// Runs `--version`, because Ubuntu's `chromium-browser` is a script that only recommends the snap.
 fn chromium() -> bool {
     ["chromium", "chromium-browser", "google-chrome"].iter().any(|name| runs(name))
 }

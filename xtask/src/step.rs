@@ -1,11 +1,11 @@
-//! One step of a chore: a command, announced on a line with the time it took.
+//! One step of a task: runs a command and prints how long it took.
 
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// Runs `command`, letting its output through; an exit code other than zero is an error naming the step.
+/// Runs `command` with its output. A non-zero exit code is an error with the name of the step.
 pub(crate) fn run(name: &str, command: &mut Command) -> Result<()> {
     println!("xtask: {name} …");
     let begun = Instant::now();
@@ -19,7 +19,7 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Whether `command` can be started and succeeds, its output thrown away.
+/// Whether `command` can be started and succeeds. Its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

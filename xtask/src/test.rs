@@ -7,19 +7,18 @@ use anyhow::{Context, Result};
 
 use crate::{cargo, setup, step, tidy, workspace};
 
-/// What marks the suites that `--quick` leaves out: the names of modules, which both `cargo nextest` and
-/// `cargo test` find in a test's path.
+/// The modules that `--quick` skips. `cargo nextest` and `cargo test` both match them in the path of a test.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Leave out the suites in modules named `slow` and `browser`
+    /// Skip tests in modules named `slow` and `browser`
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Give the fuzzing and stress suites their full budget
+    /// Run fuzz and stress tests with their full budget
     #[arg(long)]
     full: bool,
-    /// Run only these tests, skipping format, lints and doc tests: names, or any option of the test runner
+    /// Run only these tests, without tidy, format, lints and doc tests: names, or options of the test runner
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     filters: Vec<String>,
 }
@@ -40,16 +39,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         step::run("doc tests", cargo().args(["test", "--doc", "--workspace"]))?;
         build_example()?;
     }
-    println!("xtask: all green");
+    println!("xtask: all checks passed");
     Ok(())
 }
 
-/// A program outside of the workspace shows that the crates can be used from one. It takes the versions that the
-/// workspace was tested with.
+/// Builds a program outside of the workspace, to check that the crates can be used from one. It uses the Cargo.lock of
+/// the workspace.
 fn build_example() -> Result<()> {
     let folder = workspace().join("examples/limiter");
     let lock = folder.join("Cargo.lock");
-    fs::copy(workspace().join("Cargo.lock"), lock).context("could not copy Cargo.lock")?;
+    fs::copy(workspace().join("Cargo.lock"), lock).context("cannot copy Cargo.lock")?;
     let mut build = cargo();
     build
         .args(["build", "--target-dir", "target/examples", "--manifest-path"])
@@ -57,7 +56,7 @@ fn build_example() -> Result<()> {
     step::run("example", &mut build)
 }
 
-/// The command that runs the tests, with nextest where it is installed.
+/// The command that runs the tests, with nextest if it is installed.
 fn tests(options: &Options) -> Command {
     let mut command = cargo();
     if step::succeeds(cargo().args(["nextest", "--version"])) {
@@ -66,7 +65,7 @@ fn tests(options: &Options) -> Command {
             command.args(["--profile", "full"]);
         }
     } else {
-        // Doc tests have a step of their own.
+        // Doc tests are another step.
         command.args(["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
     }
     if options.full {

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what the architecture and the documentation promise of the source tree, checked.
+//! `cargo xtask tidy`: checks what the architecture and the documentation say about the source tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,49 +34,49 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What every crate may depend on.
 const SHARED: &[&str] = &["units"];
 
-/// What a service may know. Never another service.
+/// What a service may depend on. Never another service.
 const SERVICE: &[&str] =
     &["database", "document", "expression", "net", "schema", "schema-macros", "service", "store", "web"];
 
-/// What only tests may use. They, the binary and the benchmarks may depend on everything.
+/// Crates for tests only. Like the binary and the benchmarks, they may depend on everything.
 const TEST_CRATES: &[&str] = &["testkit"];
 
-/// The longest source file.
+/// Maximum length of a source file.
 const MAX_LINES: usize = 500;
 
-/// Dependencies that are used without being named in the source.
+/// Dependencies that are used without appearing in the source.
 const USED_UNNAMED: &[(&str, &str)] = &[("schema", "rustls"), ("testkit", "rustls")];
 
 pub(crate) fn run() -> Result<()> {
     let tree = Tree::read()?;
-    let mut wrong = Vec::new();
-    tree.check_edges(&mut wrong)?;
-    tree.check_dependencies_are_used(&mut wrong)?;
-    tree.check_lengths(&mut wrong);
-    tree.check_keys(&mut wrong)?;
-    tree.check_contract_ids(&mut wrong)?;
-    tree.check_links(&mut wrong)?;
-    if wrong.is_empty() {
+    let mut problems = Vec::new();
+    tree.check_edges(&mut problems)?;
+    tree.check_dependencies_are_used(&mut problems)?;
+    tree.check_lengths(&mut problems);
+    tree.check_keys(&mut problems)?;
+    tree.check_contract_ids(&mut problems)?;
+    tree.check_links(&mut problems)?;
+    if problems.is_empty() {
         return Ok(());
     }
-    for line in &wrong {
+    for line in &problems {
         eprintln!("tidy: {line}");
     }
-    bail!("{} findings", wrong.len())
+    bail!("{} problems found", problems.len())
 }
 
 /// The files of the project, by their paths from its root.
 struct Tree(BTreeMap<String, String>);
 
 impl Tree {
-    /// What git knows, or would know: new files count, ignored ones do not.
+    /// All files that git tracks, and new ones that it does not ignore.
     fn read() -> Result<Self> {
         let mut git = Command::new("git");
         git.current_dir(workspace()).args(["ls-files", "-co", "--exclude-standard"]);
         let listed = git.output().context("cannot run git")?;
         let mut files = BTreeMap::new();
         for path in String::from_utf8_lossy(&listed.stdout).lines() {
-            // Pictures and fonts are not text.
+            // Images and fonts are not UTF-8.
             if let Ok(text) = fs::read_to_string(workspace().join(path)) {
                 files.insert(path.to_owned(), text);
             }
@@ -100,29 +100,31 @@ impl Tree {
         manifests.collect()
     }
 
-    /// A crate knows only those below it.
-    fn check_edges(&self, wrong: &mut Vec<String>) -> Result<()> {
+    /// A crate depends only on the crates that `EDGES` lists for it.
+    fn check_edges(&self, problems: &mut Vec<String>) -> Result<()> {
         for (name, manifest) in self.manifests()? {
             if TEST_CRATES.contains(&name) || name == "hob" {
                 continue;
             }
             let Some((_, allowed)) = EDGES.iter().find(|(known, _)| *known == name) else {
-                wrong.push(format!("crates/{name} is not in the table of edges of xtask/src/tidy.rs"));
+                problems.push(format!("crates/{name} is missing from EDGES in xtask/src/tidy.rs; add it"));
                 continue;
             };
             for dependency in names(&manifest, "dependencies") {
                 let Some(ours) = dependency.strip_prefix("hob-") else { continue };
                 if !allowed.contains(&ours) && !SHARED.contains(&ours) {
-                    wrong.push(format!("crates/{name} must not depend on {ours}"));
+                    problems.push(format!(
+                        "crates/{name} must not depend on {ours}; see EDGES in xtask/src/tidy.rs"
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    fn check_dependencies_are_used(&self, wrong: &mut Vec<String>) -> Result<()> {
+    fn check_dependencies_are_used(&self, problems: &mut Vec<String>) -> Result<()> {
         for (name, manifest) in self.manifests()? {
-            // What only tests use is a dev-dependency.
+            // A dependency that only tests use must be a dev-dependency.
             for (kind, folder) in [("dependencies", "/src/"), ("dev-dependencies", "/")] {
                 let folder = format!("crates/{name}{folder}");
                 let sources: Vec<&str> = self
@@ -134,7 +136,9 @@ impl Tree {
                     let named = Regex::new(&format!(r"\b{}\b", dependency.replace('-', "_")))?;
                     let unnamed = USED_UNNAMED.contains(&(name, &dependency));
                     if !unnamed && !sources.iter().any(|text| named.is_match(text)) {
-                        wrong.push(format!("crates/{name} does not use {dependency} of its {kind}"));
+                        problems.push(format!(
+                            "crates/{name} does not use {dependency}; remove it from [{kind}]"
+                        ));
                     }
                 }
             }
@@ -142,34 +146,34 @@ impl Tree {
         Ok(())
     }
 
-    fn check_lengths(&self, wrong: &mut Vec<String>) {
+    fn check_lengths(&self, problems: &mut Vec<String>) {
         for (path, text) in self.with_ending(".rs") {
             let lines = text.lines().count();
             if lines > MAX_LINES {
-                wrong.push(format!("{path} has {lines} lines, more than {MAX_LINES}"));
+                problems.push(format!("{path} has {lines} lines; split it, the maximum is {MAX_LINES}"));
             }
         }
     }
 
-    /// Keys come from the schemas. A text with a placeholder that begins like a declared key is one built by hand.
-    fn check_keys(&self, wrong: &mut Vec<String>) -> Result<()> {
+    /// Keys must come from the schemas: finds format strings that start like a declared key.
+    fn check_keys(&self, problems: &mut Vec<String>) -> Result<()> {
         let pattern = Regex::new(r#"(?m)^pattern\s*=\s*"([a-z_]+:)"#)?;
         let schemas =
             self.0.iter().filter(|(path, _)| path.starts_with("schemas/") && path.ends_with(".toml"));
-        let beginnings: BTreeSet<String> = schemas
+        let prefixes: BTreeSet<String> = schemas
             .flat_map(|(_, text)| {
                 pattern.captures_iter(text).map(|found| regex::escape(&found[1])).collect::<Vec<_>>()
             })
             .collect();
         let built = Regex::new(&format!(
             r#"format!\(\s*"(?:ha:|courtlistener:)?(?:{})[^"]*\{{"#,
-            beginnings.into_iter().collect::<Vec<_>>().join("|")
+            prefixes.into_iter().collect::<Vec<_>>().join("|")
         ))?;
         for (path, text) in self.with_ending(".rs").filter(|(path, _)| is_product(path)) {
             for found in built.find_iter(text) {
-                wrong.push(format!(
-                    "{}: a key is built by hand: {}",
-                    place(path, text, found.start()),
+                problems.push(format!(
+                    "{}: key built by hand; use the typed keys: {}",
+                    position(path, text, found.start()),
                     found.as_str()
                 ));
             }
@@ -177,8 +181,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Every id of the contract that is mentioned is explained in docs/contract.md.
-    fn check_contract_ids(&self, wrong: &mut Vec<String>) -> Result<()> {
+    /// Every contract id that is mentioned must be explained in docs/contract.md.
+    fn check_contract_ids(&self, problems: &mut Vec<String>) -> Result<()> {
         const PAGE: &str = "docs/contract.md";
         let explained = Regex::new(r"(?m)^\| ([GUCLP]\d{1,2}) \|")?;
         let page = self.0.get(PAGE).with_context(|| format!("{PAGE} is missing"))?;
@@ -191,12 +195,12 @@ impl Tree {
             if documents || !prose {
                 continue;
             }
-            // In source code only comments speak of the contract: elsewhere a letter and a number may mean anything.
+            // In source code only in comments: elsewhere a letter and a number may mean anything.
             for (number, line) in text.lines().enumerate() {
                 let comment = !path.ends_with(".rs") || line.trim_start().starts_with("//");
                 for found in mentioned.find_iter(line).filter(|_| comment) {
                     if !explained.contains(found.as_str()) {
-                        wrong.push(format!(
+                        problems.push(format!(
                             "{path}:{}: {} is not explained in {PAGE}",
                             number + 1,
                             found.as_str()
@@ -208,8 +212,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Links between pages lead somewhere.
-    fn check_links(&self, wrong: &mut Vec<String>) -> Result<()> {
+    /// Links between pages must have a target.
+    fn check_links(&self, problems: &mut Vec<String>) -> Result<()> {
         let link = Regex::new(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")?;
         for (path, text) in self.with_ending(".md") {
             for found in link.captures_iter(text) {
@@ -220,7 +224,7 @@ impl Tree {
                 let folder = Path::new(path).parent().unwrap_or(Path::new(""));
                 if !workspace().join(folder).join(target).exists() {
                     let at = found.get(0).map_or(0, |found| found.start());
-                    wrong.push(format!("{}: the link to {target} leads nowhere", place(path, text, at)));
+                    problems.push(format!("{}: broken link to {target}", position(path, text, at)));
                 }
             }
         }
@@ -244,6 +248,6 @@ fn names(manifest: &toml::Table, kind: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn place(path: &str, text: &str, at: usize) -> String {
+fn position(path: &str, text: &str, at: usize) -> String {
     format!("{path}:{}", text[..at].lines().count().max(1))
 }
