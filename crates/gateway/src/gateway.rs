@@ -248,7 +248,7 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// Rules, lists, routes and upstreams change at once, or not at all. Where it listens does not.
+    /// Rules, lists, routes, upstreams and the certificate change at once, or not at all. Where it listens does not.
     fn replace(&self, config: &Config) -> Result<(), Error> {
         let policy = Policy::new(config)?;
         if let Some(door) = &self.inner.door {

@@ -9,7 +9,7 @@ mod wire;
 use std::path::Path;
 use std::sync::Arc;
 
-use hob_net::{CertificateFiles, Client, Handler, Limits, Server, ServerTls};
+use hob_net::{CertificateFiles, Client, Handler, Limits, Server, ServerTls, TlsError};
 use http::Request;
 use http::uri::PathAndQuery;
 use hyper::body::Incoming;
@@ -36,13 +36,15 @@ struct Inner {
     admission: Admission,
     forwarder: Forwarder,
     server: Arc<Server>,
+    tls: Option<Arc<ServerTls>>,
 }
 
 impl Proxy {
     pub(crate) fn new(config: &Config, admission: Admission) -> Result<Self, Error> {
         let forwarder = Forwarder::new(config)?;
-        let server = server(config)?;
-        Ok(Self { inner: Arc::new(Inner { admission, forwarder, server }) })
+        let tls = certificate(config)?.map(ServerTls::read).transpose().map_err(bad_tls)?.map(Arc::new);
+        let server = Server::new(limits(config), tls.clone());
+        Ok(Self { inner: Arc::new(Inner { admission, forwarder, server, tls }) })
     }
 
     /// Serves clients until `stop` is cancelled, then waits for requests under way, for a limited time.
@@ -50,9 +52,15 @@ impl Proxy {
         self.inner.server.serve(self, listener, stop).await;
     }
 
-    /// Sends the next requests where another configuration says.
+    /// Applies a changed configuration: upstreams for the next request, and the certificate that its files hold now for
+    /// the next connection. An error changes neither. Whether clients use TLS is decided at startup.
     pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
-        self.inner.forwarder.replace(config)
+        let settings = self.inner.forwarder.read(config)?;
+        if let (Some(tls), Some(files)) = (&self.inner.tls, certificate(config)?) {
+            tls.reload(files).map_err(bad_tls)?;
+        }
+        self.inner.forwarder.replace(settings);
+        Ok(())
     }
 
     /// Asks every upstream for its health path, if there is one, and closes connections that nobody needs.
@@ -88,24 +96,30 @@ impl Handler for Proxy {
     }
 }
 
-fn server(config: &Config) -> Result<Arc<Server>, Error> {
-    let tls = match (&config.tls_certificate, &config.tls_key) {
+fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>>, Error> {
+    match (&config.tls_certificate, &config.tls_key) {
         (Some(certificate), Some(key)) => {
-            let files = CertificateFiles { certificate: Path::new(certificate), key: Path::new(key) };
-            Some(Arc::new(ServerTls::read(files).map_err(|error| Error::Config(error.to_string()))?))
+            Ok(Some(CertificateFiles { certificate: Path::new(certificate), key: Path::new(key) }))
         }
-        (None, None) => None,
-        _ => return Err(Error::Config("tls_certificate and tls_key belong together".to_owned())),
-    };
-    let limits = Limits {
+        (None, None) => Ok(None),
+        _ => Err(Error::Config("tls_certificate and tls_key belong together".to_owned())),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+fn bad_tls(error: TlsError) -> Error {
+    Error::Config(error.to_string())
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
         connections: config.connections as usize,
         streams: MAX_STREAMS,
         head_bytes: MAX_HEAD,
         head_within: config.head_within.get(),
         unread_within: config.unread_within.get(),
         drain_within: config.drain_within.get(),
-    };
-    Ok(Server::new(limits, tls))
+    }
 }
 
 impl std::fmt::Debug for Proxy {

@@ -37,7 +37,7 @@ pub(crate) struct Forwarder {
 
 /// Where requests go, and for how long; replaced as a whole.
 #[derive(Debug)]
-struct Settings {
+pub(crate) struct Settings {
     upstreams: Upstreams,
     connect_within: Duration,
     answer_within: Duration,
@@ -74,11 +74,14 @@ impl Forwarder {
         Ok(Self { inner: Arc::new(RwLock::new(Arc::new(Settings::new(config, &none)?))) })
     }
 
-    /// Sends the next requests where another configuration says.
-    pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
-        let settings = Settings::new(config, &self.settings().upstreams)?;
+    /// Reads another configuration. An upstream that stays keeps its connections.
+    pub(crate) fn read(&self, config: &Config) -> Result<Settings, Error> {
+        Settings::new(config, &self.settings().upstreams)
+    }
+
+    /// Sends the next requests where these settings say.
+    pub(crate) fn replace(&self, settings: Settings) {
         *self.inner.write() = Arc::new(settings);
-        Ok(())
     }
 
     fn settings(&self) -> Arc<Settings> {

@@ -13,4 +13,5 @@ mod memory;
 mod oracle;
 mod prometheus;
 mod proxy;
+mod tls;
 mod upstream;
