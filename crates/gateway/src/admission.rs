@@ -1,6 +1,11 @@
 //! What happens to a request before it is passed on, the same for the proxy and for the tower layer: who sent it, what
 //! it is counted under, whether it may go on.
 
+pub(crate) mod endpoint;
+pub mod identity;
+pub(crate) mod layer;
+pub(crate) mod policy;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +13,13 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::RwLock;
 
-use crate::identity::{Chain, Identity, Origin};
+use crate::admission::endpoint::{EndpointId, Endpoints, counted_path};
+use crate::admission::identity::{Chain, Identity, Origin};
+use crate::admission::policy::Policy;
+use crate::limiter::headers::{Fields, XRateLimit};
+use crate::limiter::rule::Mode;
 use crate::limiter::{Limiter, LiveRule};
-use crate::meter::{Meter, Outcome};
-use crate::policy::Policy;
-use crate::refusal::{Fields, XRateLimit};
-use crate::route::{EndpointId, Endpoints, counted_path};
-use crate::rule::Mode;
+use crate::traffic::meter::{Meter, Outcome};
 
 /// What a request is counted with whose client did not wait for the answer.
 const CLIENT_LEFT: u16 = 499;

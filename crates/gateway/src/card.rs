@@ -5,7 +5,7 @@ use hob_web::{Card, Figure, Service as _, Trouble};
 
 use crate::Error;
 use crate::gateway::Gateway;
-use crate::picture::merged;
+use crate::traffic::statistics::merged;
 
 pub(crate) async fn card(gateway: &Gateway) -> Card {
     try_card(gateway).await.unwrap_or_else(|error| Card {

@@ -8,7 +8,7 @@ use hob_store::limit::Algorithm;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::Chain;
+use crate::admission::identity::Chain;
 
 hob_service::section! {
     /// A reverse proxy that counts requests and limits callers.

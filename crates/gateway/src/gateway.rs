@@ -14,15 +14,15 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::admission::endpoint::Endpoints;
+use crate::admission::policy::Policy;
 use crate::config::Config;
 use crate::keys::{InstanceId, Keys};
 use crate::limiter::Limiter;
-use crate::meter::Meter;
-use crate::picture::Picture;
-use crate::policy::Policy;
 use crate::proxy::Proxy;
-use crate::publish::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
-use crate::route::Endpoints;
+use crate::traffic::meter::Meter;
+use crate::traffic::publisher::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
+use crate::traffic::statistics::Picture;
 use crate::{Error, card, demo, metrics, pages, routes};
 
 /// The gateway's tables.

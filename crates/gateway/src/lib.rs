@@ -13,38 +13,28 @@ mod card;
 mod config;
 mod demo;
 mod error;
-mod foreign;
 mod gateway;
-mod histogram;
-pub mod identity;
 pub mod keys;
-mod layer;
 mod limiter;
-mod meter;
 mod metrics;
 mod pages;
-mod picture;
-mod policy;
 mod proxy;
-mod publish;
-mod refusal;
-mod route;
 mod routes;
-mod rule;
-mod tally;
+mod traffic;
 
+pub use admission::endpoint::{BadTemplate, EndpointId, Endpoints, Template};
+pub use admission::identity;
+pub use admission::layer::{Admitting, GatewayLayer};
+pub use admission::policy::{BadPolicy, Policy};
 pub use admission::{Admission, Admitted, Refusal};
 pub use config::{AppliesTo, Config, Exactness, OnStoreFailure, RuleConfig};
 pub use error::Error;
 pub use gateway::{Gateway, MIGRATIONS};
-pub use histogram::{Bucket, Histogram};
-pub use layer::{Admitting, GatewayLayer};
+pub use limiter::headers::Fields;
+pub use limiter::rule::{BadRule, Mode, Rule, RuleName};
 pub use limiter::{Limiter, LiveRule, Verdict};
-pub use meter::{Connected, Meter, Outcome};
-pub use picture::{
+pub use traffic::histogram::{Bucket, Histogram};
+pub use traffic::meter::{Connected, Meter, Outcome};
+pub use traffic::statistics::{
     EndpointPicture, HourCount, InstancePicture, LimitPicture, MinuteLatency, Picture, Summary,
 };
-pub use policy::{BadPolicy, Policy};
-pub use refusal::Fields;
-pub use route::{BadTemplate, EndpointId, Endpoints, Template};
-pub use rule::{BadRule, Mode, Rule, RuleName};

@@ -4,9 +4,11 @@
 mod availability;
 mod claim;
 mod generations;
+pub(crate) mod headers;
 mod hottest;
 mod lease;
 mod local;
+pub(crate) mod rule;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,11 +19,11 @@ use hob_store::Store;
 use hob_store::limit::{Algorithm, Decision};
 use parking_lot::RwLock;
 
+use crate::admission::identity::Identity;
+use crate::admission::policy::Policy;
 use crate::config::OnStoreFailure;
-use crate::identity::Identity;
 use crate::keys::Keys;
-use crate::policy::Policy;
-use crate::rule::{Keeping, Keyspace, Mode, Rule};
+use crate::limiter::rule::{Keeping, Keyspace, Mode, Rule};
 
 use availability::Availability;
 pub(crate) use hottest::Hottest;

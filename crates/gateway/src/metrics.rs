@@ -3,8 +3,8 @@
 use hob_service::Metric;
 use metrics::{counter, gauge, histogram};
 
-use crate::rule::RuleName;
-use crate::tally::Tally;
+use crate::limiter::rule::RuleName;
+use crate::traffic::counts::Tally;
 
 const CONNECTIONS: &str = "hob_gateway_connections";
 const REQUESTS: &str = "hob_gateway_requests_total";

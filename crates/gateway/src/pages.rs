@@ -13,8 +13,10 @@ use serde::Deserialize;
 use crate::Histogram;
 use crate::gateway::Gateway;
 use crate::limiter::LiveRule;
-use crate::picture::{EndpointPicture, InstancePicture, LimitPicture, MinuteLatency, Summary, merged};
-use crate::rule::{Keeping, Mode};
+use crate::limiter::rule::{Keeping, Mode};
+use crate::traffic::statistics::{
+    EndpointPicture, InstancePicture, LimitPicture, MinuteLatency, Summary, merged,
+};
 
 const READ: Access = Access::read("gateway");
 const MINUTE_MS: u64 = 60_000;

@@ -3,8 +3,8 @@
 
 mod forward;
 mod headers;
+mod pool;
 mod upstream;
-mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::admission::Admission;
 use crate::config::Config;
-use crate::meter::Connected;
+use crate::traffic::meter::Connected;
 use forward::{Answer, AnswerBody, Arrival, Forwarder, plain};
 
 const MAX_STREAMS: u32 = 256;

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use crate::admission::identity::Identity;
 use crate::gateway::Gateway;
-use crate::identity::Identity;
 use crate::keys::Endpoint;
+use crate::limiter::headers::Fields;
+use crate::limiter::rule::Mode;
 use crate::limiter::{LiveRule, Verdict};
-use crate::picture::merged;
-use crate::refusal::Fields;
-use crate::rule::Mode;
+use crate::traffic::statistics::merged;
 use crate::{Error, Histogram};
 
 const READ: Access = Access::read("gateway");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::identity::Identity;
+use crate::admission::identity::Identity;
 
 const MOST: usize = 64;
 

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::availability::Availability;
 use super::claim;
 use super::generations::Generations;
-use crate::identity::Identity;
+use crate::admission::identity::Identity;
 
 /// Callers whose tokens are held, by rule. Tokens of a caller that is forgotten are lost, which is safe.
 const MOST_CALLERS: usize = 32_768;

@@ -28,7 +28,7 @@ impl World {
     fn new() -> Self {
         let clock = Clock::driven(STORE_BEGAN);
         let store = Store::open(&Address::Embedded).unwrap().with_clock(clock.clone());
-        let name = crate::rule::RuleName::new("api").unwrap().key();
+        let name = crate::limiter::rule::RuleName::new("api").unwrap().key();
         let key = Keys::new(Layout::Plain).limit_state(&name, &Identifier::new("someone").unwrap());
         let (begun, now) = (Instant::now(), Duration::ZERO);
         Self { store, clock, key, begun, now, asked: 0, debited: 0, given_back: 0 }
@@ -139,7 +139,7 @@ fn made_up_callers_do_not_fill_the_memory() {
         let store = World::new().store;
         let availability = Arc::new(Availability::new(&store));
         let pools = Pools::new(Lender { store, availability, rule: per_second(100), hold: HOLD });
-        let name = crate::rule::RuleName::new("api").unwrap().key();
+        let name = crate::limiter::rule::RuleName::new("api").unwrap().key();
         for number in 0..100_000 {
             let who = Identity::new(&format!("s:{number}")).unwrap();
             let key = || Keys::new(Layout::Plain).limit_state(&name, &who.key());

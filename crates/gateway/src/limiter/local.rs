@@ -6,7 +6,7 @@ use hob_store::limit::{self, Decision, Quota};
 use parking_lot::Mutex;
 
 use super::generations::Generations;
-use crate::identity::Identity;
+use crate::admission::identity::Identity;
 
 const MOST_CALLERS: usize = 100_000;
 

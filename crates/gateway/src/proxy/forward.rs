@@ -19,8 +19,8 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::headers::{self, Scheme};
+use super::pool::{Arriving, Sent, Unanswered};
 use super::upstream::{Health, InFlight, Upstream, Upstreams};
-use super::wire::{Arriving, Sent, Unanswered};
 use crate::Error;
 use crate::admission::Admitted;
 use crate::config::Config;

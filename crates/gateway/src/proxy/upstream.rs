@@ -8,7 +8,7 @@ use http::Uri;
 use http::uri::{Authority, Scheme};
 use tokio_rustls::TlsConnector;
 
-use super::wire::{Target, Wires};
+use super::pool::{Target, Wires};
 
 /// After so many failures in a row an upstream is left alone for a while.
 const FAILURES: u32 = 3;

@@ -9,8 +9,8 @@ use super::beat;
 use super::checkpoint::{Begun, Kind, Rows};
 use super::flush::{HOUR_MS, millis_text};
 use crate::Error;
-use crate::foreign::{self, OWN};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
+use crate::traffic::foreign::{self, OWN};
 
 static RESTORE: Script = Script::with(&[OWN], include_str!("restore.lua"));
 

@@ -7,11 +7,11 @@ use hob_schema::{Key, Shard};
 use hob_store::{Call, FromRedisValue, Store, Value, cmd};
 
 use crate::Error;
-use crate::foreign;
-use crate::histogram::{Bucket, Histogram};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
-use crate::publish::{HOUR_MS, gauges};
-use crate::rule::RuleName;
+use crate::limiter::rule::RuleName;
+use crate::traffic::foreign;
+use crate::traffic::histogram::{Bucket, Histogram};
+use crate::traffic::publisher::{HOUR_MS, gauges};
 
 const MINUTE_MS: u64 = 60_000;
 

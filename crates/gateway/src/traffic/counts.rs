@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::histogram::Bucket;
-use crate::meter::{Outcome, Sample};
-use crate::route::EndpointId;
+use crate::admission::endpoint::EndpointId;
+use crate::traffic::histogram::Bucket;
+use crate::traffic::meter::{Outcome, Sample};
 
 /// Response times of one endpoint that a flush carries at most; of more, the newest.
 pub(crate) const MOST_SAMPLES: usize = 100;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::route::EndpointId;
-use crate::tally::Tally;
+use crate::admission::endpoint::EndpointId;
+use crate::traffic::counts::Tally;
 
 /// Samples of one shard that wait to be folded. A thread that finds as many folds them itself.
 const MOST_WAITING: usize = 16_384;

@@ -29,12 +29,12 @@ use kept::Kept;
 use names::EndpointNames;
 
 use crate::Error;
-use crate::foreign;
+use crate::admission::endpoint::Endpoints;
 use crate::limiter::Limiter;
-use crate::meter::Meter;
 use crate::metrics;
-use crate::route::Endpoints;
-use crate::tally::Tally;
+use crate::traffic::counts::Tally;
+use crate::traffic::foreign;
+use crate::traffic::meter::Meter;
 
 /// Between two flushes.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);

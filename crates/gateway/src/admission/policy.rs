@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::admission::endpoint::{Learn, Template};
+use crate::admission::identity::{List, Trust};
 use crate::config::Config;
-use crate::identity::{List, Trust};
-use crate::route::{Learn, Template};
-use crate::rule::{BadRule, Keyspace, Rule};
+use crate::limiter::rule::{BadRule, Keyspace, Rule};
 
 const MOST_RULES: usize = 100;
 
@@ -28,7 +28,7 @@ pub enum BadPolicy {
     #[error(transparent)]
     Rule(#[from] BadRule),
     #[error("routes: {0}")]
-    Route(#[from] crate::route::BadTemplate),
+    Route(#[from] crate::admission::endpoint::BadTemplate),
     #[error("at most {MOST_RULES} rules, not {0}")]
     TooManyRules(usize),
     #[error("two rules are called {0:?}")]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use hob_schema::Shard;
 use hob_store::{CLOCK, Call, Reply, Script, Store};
 
-use crate::foreign::{self, OWN};
 use crate::keys::{InstanceId, Keys};
+use crate::traffic::foreign::{self, OWN};
 
 /// Lua that sums up what instances hold.
 const INSTANCES: &str = include_str!("instances.lua");

@@ -3,7 +3,7 @@
 use hob_store::{Error, Reply, Result};
 
 /// Lua that finds such keys before it changes anything.
-pub(crate) const OWN: &str = include_str!("publish/own.lua");
+pub(crate) const OWN: &str = include_str!("foreign.lua");
 
 /// An answer, or nothing where a key is not of the type that we write.
 pub(crate) fn or_nothing<T: Default>(answer: Result<T>) -> Result<T> {

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::histogram::Bucket;
-use crate::route::EndpointId;
-use crate::tally::{Counted, Minute, Tally};
+use crate::admission::endpoint::EndpointId;
+use crate::traffic::counts::{Counted, Minute, Tally};
+use crate::traffic::histogram::Bucket;
 
 const MINUTE_MS: u64 = 60_000;
 /// As far as pages look back.
@@ -72,7 +72,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::{Outcome, Sample};
+    use crate::traffic::meter::{Outcome, Sample};
 
     fn tally(took_us: u32) -> Tally {
         let mut tally = Tally::default();

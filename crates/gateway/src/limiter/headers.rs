@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::limiter::Verdict;
-use crate::rule::{Rule, RuleName};
+use crate::limiter::rule::{Rule, RuleName};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

@@ -7,11 +7,11 @@ use hob_store::limit::{self, Algorithm, Window};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 
+use crate::admission::endpoint::Template;
+use crate::admission::identity::By;
 use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
-use crate::identity::By;
 use crate::keys::{self, Keys};
-use crate::refusal::Advertised;
-use crate::route::Template;
+use crate::limiter::headers::Advertised;
 
 /// How long leased tokens are held where a rule does not say.
 const LEASE: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ use hob_store::epoch::Epoch;
 
 use super::flush::{HOUR_MS, Place};
 use crate::keys::Endpoint;
-use crate::tally::{Tally, Totals};
+use crate::traffic::counts::{Tally, Totals};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -5,11 +5,11 @@ use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::{CLOCK, Call, Reply, Script, Store};
 
 use super::names::EndpointNames;
-use crate::foreign::{self, OWN};
+use crate::admission::endpoint::EndpointId;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
-use crate::meter::Meter;
-use crate::route::EndpointId;
-use crate::tally::{Counted, Minute, Tally};
+use crate::traffic::counts::{Counted, Minute, Tally};
+use crate::traffic::foreign::{self, OWN};
+use crate::traffic::meter::Meter;
 
 static FLUSH: Script = Script::with(&[CLOCK, MARKER, OWN], include_str!("flush.lua"));
 

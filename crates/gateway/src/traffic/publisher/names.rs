@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::admission::endpoint::{EndpointId, Endpoints};
 use crate::keys::Endpoint;
-use crate::route::{EndpointId, Endpoints};
-use crate::tally::Tally;
+use crate::traffic::counts::Tally;
 
 #[derive(Debug)]
 pub(crate) struct EndpointNames {

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use hob_schema::Shard;
 use hob_store::{Call, Script};
 
-use crate::foreign::OWN;
 use crate::keys::Keys;
 use crate::limiter::LiveRule;
 use crate::metrics;
+use crate::traffic::foreign::OWN;
 
 static LIMITS: Script = Script::with(&[OWN], include_str!("limits.lua"));
 

@@ -1,0 +1,9 @@
+//! What the gateway counts: records requests in memory, publishes the counts to Redis and the database, and reads what
+//! all instances counted.
+
+pub(crate) mod counts;
+pub(crate) mod foreign;
+pub(crate) mod histogram;
+pub(crate) mod meter;
+pub(crate) mod publisher;
+pub(crate) mod statistics;
