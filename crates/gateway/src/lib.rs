@@ -11,6 +11,7 @@
 mod admission;
 mod card;
 mod config;
+mod database;
 mod demo;
 mod error;
 mod gateway;

@@ -22,7 +22,7 @@ use hob_store::{Call, FromRedisValue, Reply, Store, Value, cmd};
 
 pub(crate) use beat::gauges;
 use beat::{Beat, Turn};
-use checkpoint::{Checkpoint, Kind, Saved};
+use checkpoint::{Checkpoint, SaveOutcome};
 use flush::{Flush, Flushed, MOST_BUCKETS, MOST_ENDPOINTS};
 pub(crate) use flush::{HOUR_MS, Place};
 use kept::Kept;
@@ -30,6 +30,7 @@ use names::EndpointNames;
 
 use crate::Error;
 use crate::admission::endpoint::Endpoints;
+use crate::database::{TotalKind, Totals};
 use crate::limiter::Limiter;
 use crate::metrics;
 use crate::traffic::counts::Tally;
@@ -131,8 +132,8 @@ impl Publisher {
         }
         let Some(checkpoint) = &self.saving else { return Ok(()) };
         match checkpoint::save(&self.sources.database, &self.place, epoch, checkpoint).await? {
-            Saved::Saved => self.saving = None,
-            Saved::Superseded => self.send_again().await?,
+            SaveOutcome::Saved => self.saving = None,
+            SaveOutcome::Superseded => self.send_again().await?,
         }
         Ok(())
     }
@@ -299,7 +300,7 @@ impl Publisher {
         }
         let shard = self.place.shard;
         let seen = checkpoint::epoch(&self.sources.database, shard.number()).await?;
-        // An epoch that is newer than mine was begun by somebody who puts the totals back. Should nothing come of it,
+        // An epoch that is newer than mine was new by somebody who puts the totals back. Should nothing come of it,
         // the next flush is refused again, in that epoch.
         if seen <= self.epoch.map_or(0, Epoch::get) {
             self.restore(shard, seen, found).await?;
@@ -307,12 +308,12 @@ impl Publisher {
         self.send_again().await
     }
 
-    /// Puts a shard's totals back in a new epoch, unless somebody else has begun one.
+    /// Puts a shard's totals back in a new epoch, unless somebody else has new one.
     async fn restore(&self, shard: Shard, seen: u32, found: u32) -> Result<(), Error> {
         let Sources { store, database, .. } = &self.sources;
-        if let Some(begun) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
-            tracing::info!(shard = shard.number(), epoch = begun.epoch, "restoring totals from the database");
-            restore::restore(store, &self.place.keys, shard, &begun).await?;
+        if let Some(new) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
+            tracing::info!(shard = shard.number(), epoch = new.epoch, "restoring totals from the database");
+            restore::restore(store, &self.place.keys, shard, &new).await?;
         }
         Ok(())
     }
@@ -327,7 +328,7 @@ impl Publisher {
             self.unsent.merge(flush.tally);
         }
         if let Some(checkpoint) = self.saving.take() {
-            // It was refused, so its rows are in no place but here.
+            // It was refused, so its counts are nowhere else.
             self.unsent.merge(checkpoint.tally);
         }
         Ok(())
@@ -344,16 +345,16 @@ impl Publisher {
         if tally.is_empty() {
             return None;
         }
-        let mut rows = checkpoint::Rows::new();
+        let mut totals = Totals::new();
         for (endpoint, counted) in &tally.endpoints {
-            checkpoint::add_rows(&mut rows, &self.names.name(*endpoint), &counted.totals);
+            checkpoint::add_totals(&mut totals, &self.names.name(*endpoint), &counted.totals);
         }
-        rows.insert((Kind::Instance, self.place.instance.to_string()), tally.requests());
+        totals.insert((TotalKind::Instance, self.place.instance.to_string()), tally.requests());
         for (hour, count) in hours {
-            rows.insert((Kind::Hour, hour.to_string()), count);
+            totals.insert((TotalKind::Hour, hour.to_string()), count);
         }
         self.saves += 1;
-        Some(Checkpoint { number: self.saves, rows, tally })
+        Some(Checkpoint { number: self.saves, totals, tally })
     }
 
     /// What the store's clock says, as far as is known.

@@ -1,207 +1,126 @@
-//! Totals in the database, and how the store gets them back.
+//! Saves totals in the database, and begins a new epoch from them after a loss of the store.
 //!
-//! The database holds, for each shard, the sum of what its instances have flushed and then written here. When a shard
-//! was lost, the first instance to notice raises its epoch and sets the counters to that sum; then every instance
-//! flushes again what it had flushed but not written. This adds up because the sum is read in the transaction that
-//! raises the epoch, and no later transaction changes it before the counters are restored: an instance writes under the
-//! epoch in which its last flush was accepted, and a write under an older epoch than the shard's is refused.
+//! For each shard, the database holds the sum of the counts that its instances have flushed and then saved. When a
+//! shard was lost, the first instance that notices raises the shard's epoch and sets the counters to that sum. Then every
+//! instance flushes again what it had flushed but not saved. No count is lost or repeated, because the sum is read in the
+//! transaction that raises the epoch, and no later transaction changes it before the counters are restored: an instance
+//! saves under the epoch in which its last flush was accepted, and a save under an older epoch than the shard's is
+//! refused.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use hob_database::{Database, Error, Read, column, sql};
+use hob_database::{Database, Error, Transaction};
 use hob_store::epoch::Epoch;
 
 use super::flush::{HOUR_MS, Place};
+use crate::database::{self, TotalKind, Totals};
 use crate::keys::Endpoint;
-use crate::traffic::counts::{Tally, Totals};
+use crate::traffic::counts;
 
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// Which total.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Total,
-    Accepted,
-    Limited,
-    Errors,
-    Endpoint,
-    EndpointErrors,
-    Timed,
-    TimeUs,
-    Status,
-    Instance,
-    Hour,
-}
-
-column!(Kind as text);
-
-/// Totals by kind and by what they are about; the empty text for those about everything.
-pub(crate) type Rows = BTreeMap<(Kind, String), u64>;
 
 /// What one instance adds to the database, once.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
-    pub(crate) rows: Rows,
-    /// The same, to be flushed again should it be refused.
-    pub(crate) tally: Tally,
+    pub(crate) totals: Totals,
+    /// The same counts, which are flushed again if the checkpoint is refused.
+    pub(crate) tally: counts::Tally,
 }
 
-/// What became of a checkpoint.
+/// The result of saving a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Saved {
-    /// It is in the database, now or before.
+pub(crate) enum SaveOutcome {
+    /// It is in the database, now or since an earlier attempt.
     Saved,
-    /// The shard is in a later epoch; nothing was written.
+    /// The shard is in a later epoch; nothing was saved.
     Superseded,
 }
 
 /// Adds the counts of an endpoint.
-pub(crate) fn add_rows(rows: &mut Rows, endpoint: &Endpoint, totals: &Totals) {
+pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, counted: &counts::Totals) {
     let name = endpoint.as_str();
     let mut add = |kind, id: &str, value| {
         if value > 0 {
-            *rows.entry((kind, id.to_owned())).or_default() += value;
+            *totals.entry((kind, id.to_owned())).or_default() += value;
         }
     };
-    add(Kind::Total, "", totals.requests);
-    add(Kind::Accepted, "", totals.accepted());
-    add(Kind::Limited, "", totals.refused);
-    add(Kind::Errors, "", totals.errors);
-    add(Kind::Endpoint, name, totals.requests);
-    add(Kind::EndpointErrors, name, totals.errors);
-    add(Kind::Timed, name, totals.timed);
-    add(Kind::TimeUs, name, totals.time_us);
-    for (status, count) in &totals.statuses {
-        add(Kind::Status, &status.to_string(), *count);
+    add(TotalKind::Total, "", counted.requests);
+    add(TotalKind::Accepted, "", counted.accepted());
+    add(TotalKind::Limited, "", counted.refused);
+    add(TotalKind::Errors, "", counted.errors);
+    add(TotalKind::Endpoint, name, counted.requests);
+    add(TotalKind::EndpointErrors, name, counted.errors);
+    add(TotalKind::Timed, name, counted.timed);
+    add(TotalKind::TimeUs, name, counted.time_us);
+    for (status, count) in &counted.statuses {
+        add(TotalKind::Status, &status.to_string(), *count);
     }
 }
 
-/// Writes a checkpoint, unless it is written already.
+/// Saves a checkpoint, unless it is saved already.
 pub(crate) async fn save(
     database: &Database,
     place: &Place,
     epoch: Epoch,
     checkpoint: &Checkpoint,
-) -> Result<Saved, Error> {
+) -> Result<SaveOutcome, Error> {
     let shard = place.shard.number();
     let (incarnation, instance) = (place.incarnation.as_str(), place.instance.as_str());
     database
         .write(|tx| async move {
-            let last = sql("SELECT number FROM gateway_instance WHERE incarnation = $1").bind(incarnation);
-            let last: Option<(u64,)> = tx.optional(last).await?;
-            if last.is_some_and(|(number,)| number >= checkpoint.number) {
-                return Ok(Saved::Saved);
+            let last = database::last_checkpoint(&tx, incarnation).await?;
+            if last.is_some_and(|number| number >= checkpoint.number) {
+                return Ok(SaveOutcome::Saved);
             }
-            let found = tx.optional(epoch_of(shard)).await?;
-            if found != Some((epoch.get(),)) {
-                return Ok(Saved::Superseded);
+            if database::shard_epoch(&tx, shard).await? != Some(epoch.get()) {
+                return Ok(SaveOutcome::Superseded);
             }
-            let seen = sql("INSERT INTO gateway_instance (incarnation, instance, number, seen_at)
-                            VALUES ($1, $2, $3, $4) ON CONFLICT (incarnation)
-                            DO UPDATE SET number = excluded.number, seen_at = excluded.seen_at");
-            let seen = seen.bind(incarnation).bind(instance).bind(checkpoint.number).bind(tx.now());
-            tx.execute(seen).await?;
-            let row = |((kind, id), value): (&(Kind, String), &u64)| (shard, *kind, id.clone(), *value);
-            let rows: Vec<_> = checkpoint.rows.iter().map(row).collect();
-            tx.insert_all(
-                "INSERT INTO gateway_total (shard, kind, id, value)",
-                rows,
-                "ON CONFLICT (shard, kind, id) DO UPDATE SET value = gateway_total.value + excluded.value",
-            )
-            .await?;
-            forget(&tx, shard).await?;
-            Ok(Saved::Saved)
+            database::save_checkpoint_number(&tx, incarnation, instance, checkpoint.number).await?;
+            database::add_totals(&tx, shard, &checkpoint.totals).await?;
+            delete_old(&tx, shard).await?;
+            Ok(SaveOutcome::Saved)
         })
         .await
 }
 
-/// Drops hours, and instances, that are gone for a day.
-async fn forget(tx: &hob_database::Transaction, shard: u32) -> Result<(), Error> {
+/// Deletes hours and instances that are over for a day.
+async fn delete_old(tx: &Transaction, shard: u32) -> Result<(), Error> {
     let day_ago = tx.now().minus(DAY);
-    let hour = day_ago.minus(Duration::from_millis(HOUR_MS)).0.to_string();
-    let hours = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2 AND id < $3");
-    tx.execute(hours.bind(shard).bind(Kind::Hour).bind(hour)).await?;
-    let totals = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2
-                      AND id NOT IN (SELECT instance FROM gateway_instance WHERE seen_at >= $3)");
-    tx.execute(totals.bind(shard).bind(Kind::Instance).bind(day_ago)).await?;
-    let lives = sql("DELETE FROM gateway_instance WHERE seen_at < $1").bind(day_ago);
-    tx.execute(lives).await?;
-    Ok(())
-}
-
-fn epoch_of(shard: u32) -> hob_database::Query<(u32,)> {
-    sql("SELECT epoch FROM gateway_shard WHERE shard = $1").bind(shard)
+    database::delete_hours_before(tx, shard, day_ago.minus(Duration::from_millis(HOUR_MS))).await?;
+    database::delete_instances_before(tx, shard, day_ago).await
 }
 
 /// The epoch of a shard; 0 before its first.
 pub(crate) async fn epoch(database: &Database, shard: u32) -> Result<u32, Error> {
-    Ok(database.optional(epoch_of(shard)).await?.map_or(0, |(epoch,)| epoch))
+    Ok(database::shard_epoch(database, shard).await?.unwrap_or(0))
 }
 
-/// A new epoch of a shard, and the totals that it begins with.
+/// A new epoch of a shard, and the totals that it starts with.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct NewEpoch {
     pub(crate) epoch: u32,
-    pub(crate) rows: Rows,
+    pub(crate) totals: Totals,
 }
 
 /// Begins a new epoch of a shard whose counters are gone, larger than `found` too. `None` if another instance has begun
 /// one since `seen`: then that instance restores the counters.
 ///
-/// The totals are read in the transaction that raises the epoch. Read after it, they could lack a checkpoint that saw
+/// The totals are read in the transaction that raises the epoch. Read after it, they could lack a checkpoint that read
 /// the old epoch and committed in between, and that checkpoint's instance would never send its counts again.
 pub(crate) async fn begin_epoch(
     database: &Database,
     shard: u32,
     seen: u32,
     found: u32,
-) -> Result<Option<Begun>, Error> {
+) -> Result<Option<NewEpoch>, Error> {
     let next = seen.max(found) + 1;
     database
         .write(|tx| async move {
-            let first = sql("INSERT INTO gateway_shard (shard, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING");
-            tx.execute(first.bind(shard)).await?;
-            let raise = sql("UPDATE gateway_shard SET epoch = $3 WHERE shard = $1 AND epoch = $2");
-            if tx.execute(raise.bind(shard).bind(seen).bind(next)).await? == 0 {
+            if !database::raise_shard_epoch(&tx, shard, seen, next).await? {
                 return Ok(None);
             }
-            let rows = sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id");
-            let rows: Vec<(Kind, String, u64)> = tx.all(rows.bind(shard)).await?;
-            let rows = rows.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect();
-            Ok(Some(Begun { epoch: next, rows }))
+            Ok(Some(NewEpoch { epoch: next, totals: database::totals(&tx, shard).await? }))
         })
         .await
-}
-
-const WORDS: [(Kind, &str); 11] = [
-    (Kind::Total, "total"),
-    (Kind::Accepted, "accepted"),
-    (Kind::Limited, "limited"),
-    (Kind::Errors, "errors"),
-    (Kind::Endpoint, "endpoint"),
-    (Kind::EndpointErrors, "endpoint_errors"),
-    (Kind::Timed, "timed"),
-    (Kind::TimeUs, "time_us"),
-    (Kind::Status, "status"),
-    (Kind::Instance, "instance"),
-    (Kind::Hour, "hour"),
-];
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = WORDS.iter().find(|(kind, _)| kind == self).map_or("", |(_, word)| word);
-        f.write_str(word)
-    }
-}
-
-impl FromStr for Kind {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        WORDS.iter().find(|(_, word)| *word == text).map(|(kind, _)| *kind).ok_or(())
-    }
 }

@@ -6,9 +6,10 @@ use hob_schema::{Key, Shard};
 use hob_store::{Call, Reply, Script, Store, cmd};
 
 use super::beat;
-use super::checkpoint::{Begun, Kind, Rows};
+use super::checkpoint::NewEpoch;
 use super::flush::{HOUR_MS, millis_text};
 use crate::Error;
+use crate::database::{TotalKind, Totals};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::traffic::foreign::{self, OWN};
 
@@ -20,9 +21,9 @@ const DAY_S: u64 = 86_400;
 const ATTEMPTS: usize = 20;
 
 /// Sets the counters to what a new epoch begins with. If a later epoch is there already, the next flush finds it.
-pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, begun: &Begun) -> Result<(), Error> {
+pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Result<(), Error> {
     for _ in 0..ATTEMPTS {
-        let reply: Reply = store.run(call(store, keys, shard, begun).await?).await?;
+        let reply: Reply = store.run(call(store, keys, shard, new).await?).await?;
         match reply.word() {
             "restored" | "stale" => return Ok(()),
             "changed" => {}
@@ -32,7 +33,7 @@ pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, begun: &Be
     Ok(())
 }
 
-async fn call(store: &Store, keys: &Keys, shard: Shard, begun: &Begun) -> Result<Call, Error> {
+async fn call(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Result<Call, Error> {
     let marker = keys.marker(shard);
     // Read before the names below: a flush in between changes it.
     let seen = store.run(cmd("HMGET").arg(marker.as_bytes()).arg("epoch").arg("n")).await;
@@ -42,15 +43,15 @@ async fn call(store: &Store, keys: &Keys, shard: Shard, begun: &Begun) -> Result
     let mut counted = names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
     let instances = names(store, "HKEYS", &keys.instance_connections(beat::gauges(keys))).await?;
     let (now_s, _): (u64, u64) = store.run(cmd("TIME")).await?;
-    let named = begun.rows.keys().filter(|(kind, id)| *kind == Kind::Endpoint && id != "other");
+    let named = new.totals.keys().filter(|(kind, id)| *kind == TotalKind::Endpoint && id != "other");
     let named: Vec<&str> = named.map(|(_, id)| id.as_str()).collect();
     counted.extend(named.iter().map(|&name| name.to_owned()));
     counters.clear(&counted, &instances, now_s * 1000);
-    counters.fill(&begun.rows);
+    counters.fill(&new.totals);
 
     let mut all = vec![marker, keys.endpoints(shard)];
     all.extend(counters.wanted.keys().cloned());
-    let mut call = RESTORE.on(&all).arg(begun.epoch).arg(epoch).arg(n).arg(named.len());
+    let mut call = RESTORE.on(&all).arg(new.epoch).arg(epoch).arg(n).arg(named.len());
     for name in named {
         call = call.arg(name);
     }
@@ -76,20 +77,21 @@ impl Counters<'_> {
     /// Names every counter that may be there.
     fn clear(&mut self, endpoints: &[String], instances: &[String], now_ms: u64) {
         for instance in instances {
-            self.set(Kind::Instance, instance, String::new());
+            self.set(TotalKind::Instance, instance, String::new());
         }
         let this_hour = now_ms - now_ms % HOUR_MS;
         for hour in 0..26 {
-            self.set(Kind::Hour, &this_hour.saturating_sub(hour * HOUR_MS).to_string(), String::new());
+            self.set(TotalKind::Hour, &this_hour.saturating_sub(hour * HOUR_MS).to_string(), String::new());
         }
         for status in 400..600 {
-            self.set(Kind::Status, &status.to_string(), String::new());
+            self.set(TotalKind::Status, &status.to_string(), String::new());
         }
-        for kind in [Kind::Total, Kind::Accepted, Kind::Limited, Kind::Errors] {
+        for kind in [TotalKind::Total, TotalKind::Accepted, TotalKind::Limited, TotalKind::Errors] {
             self.set(kind, "", String::new());
         }
         for endpoint in endpoints.iter().map(String::as_str).chain(["other"]) {
-            for kind in [Kind::Endpoint, Kind::EndpointErrors, Kind::Timed, Kind::TimeUs] {
+            for kind in [TotalKind::Endpoint, TotalKind::EndpointErrors, TotalKind::Timed, TotalKind::TimeUs]
+            {
                 self.set(kind, endpoint, String::new());
             }
         }
@@ -111,35 +113,35 @@ impl Counters<'_> {
         self.wanted.extend(gone.into_iter().map(|key| (key, (String::new(), 0))));
     }
 
-    fn fill(&mut self, rows: &Rows) {
-        for ((kind, id), value) in rows {
-            let text = if *kind == Kind::TimeUs { millis_text(*value) } else { value.to_string() };
+    fn fill(&mut self, totals: &Totals) {
+        for ((kind, id), value) in totals {
+            let text = if *kind == TotalKind::TimeUs { millis_text(*value) } else { value.to_string() };
             self.set(*kind, id, text);
         }
     }
 
     /// A row whose id is none any more, since the schema has become narrower, has no key.
-    fn set(&mut self, kind: Kind, id: &str, value: String) {
+    fn set(&mut self, kind: TotalKind, id: &str, value: String) {
         if let Some((key, ttl_s)) = self.key(kind, id) {
             self.wanted.insert(key, (value, ttl_s));
         }
     }
 
-    fn key(&self, kind: Kind, id: &str) -> Option<(Key, u64)> {
+    fn key(&self, kind: TotalKind, id: &str) -> Option<(Key, u64)> {
         let (keys, shard) = (self.keys, self.shard);
         let endpoint = || Endpoint::new(id).ok();
         Some(match kind {
-            Kind::Total => (keys.requests_total(shard), 0),
-            Kind::Accepted => (keys.requests_accepted(shard), 0),
-            Kind::Limited => (keys.requests_limited(shard), 0),
-            Kind::Errors => (keys.errors_total(shard), 0),
-            Kind::Endpoint => (keys.requests_by_endpoint(&endpoint()?, shard), 0),
-            Kind::EndpointErrors => (keys.errors_by_endpoint(&endpoint()?, shard), 0),
-            Kind::Timed => (keys.response_count(&endpoint()?, shard), 0),
-            Kind::TimeUs => (keys.response_sum(&endpoint()?, shard), 0),
-            Kind::Status => (keys.errors_by_status(&StatusCode::new(id).ok()?, shard), 0),
-            Kind::Instance => (keys.requests_by_instance(&InstanceId::new(id).ok()?, shard), DAY_S),
-            Kind::Hour => (keys.requests_by_hour(&Hour::new(id).ok()?, shard), DAY_S),
+            TotalKind::Total => (keys.requests_total(shard), 0),
+            TotalKind::Accepted => (keys.requests_accepted(shard), 0),
+            TotalKind::Limited => (keys.requests_limited(shard), 0),
+            TotalKind::Errors => (keys.errors_total(shard), 0),
+            TotalKind::Endpoint => (keys.requests_by_endpoint(&endpoint()?, shard), 0),
+            TotalKind::EndpointErrors => (keys.errors_by_endpoint(&endpoint()?, shard), 0),
+            TotalKind::Timed => (keys.response_count(&endpoint()?, shard), 0),
+            TotalKind::TimeUs => (keys.response_sum(&endpoint()?, shard), 0),
+            TotalKind::Status => (keys.errors_by_status(&StatusCode::new(id).ok()?, shard), 0),
+            TotalKind::Instance => (keys.requests_by_instance(&InstanceId::new(id).ok()?, shard), DAY_S),
+            TotalKind::Hour => (keys.requests_by_hour(&Hour::new(id).ok()?, shard), DAY_S),
         })
     }
 }

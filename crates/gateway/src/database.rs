@@ -1,0 +1,138 @@
+//! Every query of the gateway: the totals of each shard, the shard's epoch, and the last checkpoint of each instance.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use hob_database::{Error, Read, Transaction, UnixMs, column, sql};
+
+/// What a total counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TotalKind {
+    Total,
+    Accepted,
+    Limited,
+    Errors,
+    Endpoint,
+    EndpointErrors,
+    Timed,
+    TimeUs,
+    Status,
+    Instance,
+    Hour,
+}
+
+column!(TotalKind as text);
+
+/// Totals by kind and id. The id is an endpoint, status, instance or hour; empty for a total over all requests.
+pub(crate) type Totals = BTreeMap<(TotalKind, String), u64>;
+
+/// The number of the last checkpoint that was saved under this incarnation of an instance.
+pub(crate) async fn last_checkpoint(tx: &Transaction, incarnation: &str) -> Result<Option<u64>, Error> {
+    let last = sql("SELECT number FROM gateway_instance WHERE incarnation = $1").bind(incarnation);
+    let last: Option<(u64,)> = tx.optional(last).await?;
+    Ok(last.map(|(number,)| number))
+}
+
+pub(crate) async fn save_checkpoint_number(
+    tx: &Transaction,
+    incarnation: &str,
+    instance: &str,
+    number: u64,
+) -> Result<(), Error> {
+    let save = sql("INSERT INTO gateway_instance (incarnation, instance, number, seen_at)
+                    VALUES ($1, $2, $3, $4) ON CONFLICT (incarnation)
+                    DO UPDATE SET number = excluded.number, seen_at = excluded.seen_at");
+    tx.execute(save.bind(incarnation).bind(instance).bind(number).bind(tx.now())).await?;
+    Ok(())
+}
+
+/// Adds to the totals of a shard.
+pub(crate) async fn add_totals(tx: &Transaction, shard: u32, totals: &Totals) -> Result<(), Error> {
+    let row = |((kind, id), value): (&(TotalKind, String), &u64)| (shard, *kind, id.clone(), *value);
+    let rows: Vec<_> = totals.iter().map(row).collect();
+    tx.insert_all(
+        "INSERT INTO gateway_total (shard, kind, id, value)",
+        rows,
+        "ON CONFLICT (shard, kind, id) DO UPDATE SET value = gateway_total.value + excluded.value",
+    )
+    .await?;
+    Ok(())
+}
+
+pub(crate) async fn totals(tx: &Transaction, shard: u32) -> Result<Totals, Error> {
+    let totals = sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id");
+    let totals: Vec<(TotalKind, String, u64)> = tx.all(totals.bind(shard)).await?;
+    Ok(totals.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect())
+}
+
+/// Deletes the totals of hours that started before `hour`.
+pub(crate) async fn delete_hours_before(tx: &Transaction, shard: u32, hour: UnixMs) -> Result<(), Error> {
+    let delete = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2 AND id < $3");
+    tx.execute(delete.bind(shard).bind(TotalKind::Hour).bind(hour.0.to_string())).await?;
+    Ok(())
+}
+
+/// Deletes instances that saved nothing since `oldest`, and the totals of those that belong to the shard.
+pub(crate) async fn delete_instances_before(
+    tx: &Transaction,
+    shard: u32,
+    oldest: UnixMs,
+) -> Result<(), Error> {
+    let totals = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2
+                      AND id NOT IN (SELECT instance FROM gateway_instance WHERE seen_at >= $3)");
+    tx.execute(totals.bind(shard).bind(TotalKind::Instance).bind(oldest)).await?;
+    let instances = sql("DELETE FROM gateway_instance WHERE seen_at < $1").bind(oldest);
+    tx.execute(instances).await?;
+    Ok(())
+}
+
+/// The epoch of a shard; `None` before its first.
+pub(crate) async fn shard_epoch(database: &impl Read, shard: u32) -> Result<Option<u32>, Error> {
+    let epoch = sql("SELECT epoch FROM gateway_shard WHERE shard = $1").bind(shard);
+    let epoch: Option<(u32,)> = database.optional(epoch).await?;
+    Ok(epoch.map(|(epoch,)| epoch))
+}
+
+/// Raises a shard's epoch, unless it is not `current` any more. Returns whether it was raised.
+pub(crate) async fn raise_shard_epoch(
+    tx: &Transaction,
+    shard: u32,
+    current: u32,
+    next: u32,
+) -> Result<bool, Error> {
+    let first = sql("INSERT INTO gateway_shard (shard, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING");
+    tx.execute(first.bind(shard)).await?;
+    let raise = sql("UPDATE gateway_shard SET epoch = $3 WHERE shard = $1 AND epoch = $2");
+    Ok(tx.execute(raise.bind(shard).bind(current).bind(next)).await? > 0)
+}
+
+/// As stored in the column `kind`.
+const TOTAL_KINDS: [(TotalKind, &str); 11] = [
+    (TotalKind::Total, "total"),
+    (TotalKind::Accepted, "accepted"),
+    (TotalKind::Limited, "limited"),
+    (TotalKind::Errors, "errors"),
+    (TotalKind::Endpoint, "endpoint"),
+    (TotalKind::EndpointErrors, "endpoint_errors"),
+    (TotalKind::Timed, "timed"),
+    (TotalKind::TimeUs, "time_us"),
+    (TotalKind::Status, "status"),
+    (TotalKind::Instance, "instance"),
+    (TotalKind::Hour, "hour"),
+];
+
+impl fmt::Display for TotalKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = TOTAL_KINDS.iter().find(|(kind, _)| kind == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for TotalKind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        TOTAL_KINDS.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind).ok_or(())
+    }
+}
