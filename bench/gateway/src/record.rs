@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hob_gateway::{Endpoints, Meter, Outcome};
+use hob_gateway::{Endpoints, Meter, RequestOutcome};
 use http::Method;
 
 const REQUESTS: u32 = 5_000_000;
@@ -14,7 +14,7 @@ pub(crate) fn measure() -> f64 {
         (0..16).map(|number| endpoints.id(&Method::GET, &format!("/api/things/{number}"))).collect();
     let (began, busy_before) = (Instant::now(), busy_ns());
     for request in 0..REQUESTS {
-        meter.record(ids[request as usize % ids.len()], 200, Outcome::Passed, began, began);
+        meter.record(ids[request as usize % ids.len()], 200, RequestOutcome::Allowed, began, began);
     }
     (busy_ns() - busy_before) as f64 / f64::from(REQUESTS)
 }

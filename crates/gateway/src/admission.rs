@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::RwLock;
 
-use crate::admission::endpoint::{EndpointId, Endpoints, counted_path};
-use crate::admission::identity::{Chain, Identity, Origin};
+use crate::admission::endpoint::{EndpointId, Endpoints, endpoint_path};
+use crate::admission::identity::{ClientAddress, ForwardingHeader, Identity};
 use crate::admission::policy::Policy;
-use crate::limiter::headers::{Fields, XRateLimit};
-use crate::limiter::rule::Mode;
-use crate::limiter::{Limiter, LiveRule};
-use crate::traffic::meter::{Meter, Outcome};
+use crate::limiter::headers::{RateLimitHeaders, XRateLimit};
+use crate::limiter::rule::RuleMode;
+use crate::limiter::{ActiveRule, Limiter};
+use crate::traffic::meter::{Meter, RequestOutcome};
 
 /// What a request is counted with whose client did not wait for the answer.
-const CLIENT_LEFT: u16 = 499;
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 /// Decides about requests and counts them. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Admission {
 
 #[derive(Debug)]
 struct Inner {
-    in_force: RwLock<Arc<InForce>>,
+    active: RwLock<Arc<ActivePolicy>>,
     limiter: Limiter,
     meter: Arc<Meter>,
     endpoints: Arc<Endpoints>,
@@ -40,22 +40,22 @@ struct Inner {
 
 /// A policy and its rules, replaced together. A request is judged by the ones that it found, however long that takes.
 #[derive(Debug)]
-struct InForce {
+struct ActivePolicy {
     policy: Policy,
-    rules: Arc<Vec<Arc<LiveRule>>>,
+    rules: Arc<Vec<Arc<ActiveRule>>>,
 }
 
 /// A request that was looked at. It is counted when its answer is known.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct CheckedRequest {
     /// Where the request comes from, and the header that this was read from.
-    pub(crate) origin: Origin,
-    pub(crate) chain: Chain,
+    pub(crate) client: ClientAddress,
+    pub(crate) forwarding_header: ForwardingHeader,
     /// The client is told so in any case.
-    pub fields: Option<Fields>,
+    pub limit_headers: Option<RateLimitHeaders>,
     pub refusal: Option<Refusal>,
     x_ratelimit: XRateLimit,
-    ticket: Option<Ticket>,
+    sample: Option<PendingSample>,
 }
 
 /// Why a request is not passed on.
@@ -64,7 +64,7 @@ pub enum Refusal {
     /// It is over a limit.
     Limited,
     /// The limit cannot be known, and the rule is closed.
-    Unknown,
+    LimitUnavailable,
     /// The caller is on the list of those that are always refused.
     Denied,
 }
@@ -74,7 +74,7 @@ impl Refusal {
     pub fn status(self) -> StatusCode {
         match self {
             Self::Limited => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unknown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::LimitUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied => StatusCode::FORBIDDEN,
         }
     }
@@ -84,32 +84,32 @@ impl Refusal {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Limited => "Too many requests. See Retry-After.",
-            Self::Unknown => "The limit cannot be known right now. See Retry-After.",
+            Self::LimitUnavailable => "The limit cannot be known right now. See Retry-After.",
             Self::Denied => "Refused.",
         }
     }
 }
 
 #[derive(Debug)]
-struct Ticket {
+struct PendingSample {
     meter: Arc<Meter>,
     endpoint: EndpointId,
-    outcome: Outcome,
-    began: Instant,
+    outcome: RequestOutcome,
+    started: Instant,
 }
 
 impl Admission {
     #[must_use]
     pub fn new(policy: Policy, limiter: Limiter, meter: Arc<Meter>, endpoints: Arc<Endpoints>) -> Self {
-        let in_force = RwLock::new(Arc::new(InForce { policy, rules: limiter.rules() }));
-        Self { inner: Arc::new(Inner { in_force, limiter, meter, endpoints }) }
+        let active = RwLock::new(Arc::new(ActivePolicy { policy, rules: limiter.rules() }));
+        Self { inner: Arc::new(Inner { active, limiter, meter, endpoints }) }
     }
 
     /// Puts another policy in force, for the next request. `store_within` is how long that may wait for the store.
     pub fn replace(&self, policy: Policy, store_within: Duration) {
-        let mut in_force = self.inner.in_force.write();
+        let mut active = self.inner.active.write();
         self.inner.limiter.replace(&policy, store_within);
-        *in_force = Arc::new(InForce { policy, rules: self.inner.limiter.rules() });
+        *active = Arc::new(ActivePolicy { policy, rules: self.inner.limiter.rules() });
     }
 
     #[must_use]
@@ -129,99 +129,111 @@ impl Admission {
         method: &Method,
         path: &str,
         headers: &HeaderMap,
-    ) -> Admitted {
-        let began = Instant::now();
-        let in_force = Arc::clone(&self.inner.in_force.read());
-        let policy = &in_force.policy;
-        let origin = policy.trust.origin(peer, headers);
+    ) -> CheckedRequest {
+        let started = Instant::now();
+        let active = Arc::clone(&self.inner.active.read());
+        let policy = &active.policy;
+        let client = policy.trusted_proxies.client_address(peer, headers);
         let x_ratelimit = if policy.x_ratelimit { XRateLimit::Sent } else { XRateLimit::Omitted };
-        let counted = policy.count_loopback || !origin.address.is_loopback();
-        let chain = policy.trust.chain;
-        let mut admitted = Admitted { origin, chain, fields: None, refusal: None, x_ratelimit, ticket: None };
-        if policy.deny.has_address(origin.address) {
-            admitted.refusal = Some(Refusal::Denied);
-        } else if !policy.allow.has_address(origin.address) {
-            self.ask_rules(&in_force, (method, path, headers), &mut admitted).await;
+        let counted = policy.count_loopback || !client.address.is_loopback();
+        let forwarding_header = policy.trusted_proxies.header;
+        let mut checked = CheckedRequest {
+            client,
+            forwarding_header,
+            limit_headers: None,
+            refusal: None,
+            x_ratelimit,
+            sample: None,
+        };
+        if policy.deny.contains_address(client.address) {
+            checked.refusal = Some(Refusal::Denied);
+        } else if !policy.allow.contains_address(client.address) {
+            self.check_rules(&active, (method, path, headers), &mut checked).await;
         }
         // One rule for what is counted, in every family.
         if counted {
-            let path = counted_path(&policy.templates, policy.learn, path);
+            let path = endpoint_path(&policy.templates, policy.id_detection, path);
             let endpoint = self.inner.endpoints.id(method, &path);
-            let outcome = if admitted.refusal.is_some() { Outcome::Refused } else { Outcome::Passed };
-            admitted.ticket = Some(Ticket { meter: Arc::clone(&self.inner.meter), endpoint, outcome, began });
+            let outcome =
+                if checked.refusal.is_some() { RequestOutcome::Refused } else { RequestOutcome::Allowed };
+            checked.sample =
+                Some(PendingSample { meter: Arc::clone(&self.inner.meter), endpoint, outcome, started });
         }
-        admitted
+        checked
     }
 
     /// Every rule that is about the request must let it pass; the first that does not ends it.
-    async fn ask_rules(
+    async fn check_rules(
         &self,
-        InForce { policy, rules }: &InForce,
+        ActivePolicy { policy, rules }: &ActivePolicy,
         (method, path, headers): (&Method, &str, &HeaderMap),
-        admitted: &mut Admitted,
+        checked: &mut CheckedRequest,
     ) {
-        for live in rules.iter() {
-            let rule = live.rule();
-            if !rule.is_about(method, path, headers) {
+        for active_rule in rules.iter() {
+            let rule = active_rule.rule();
+            if !rule.matches(method, path, headers) {
                 continue;
             }
-            let identity = Identity::of(&rule.by, admitted.origin, headers);
-            if policy.deny.has_name(&identity) {
-                admitted.refusal = Some(Refusal::Denied);
+            let identity = Identity::of(&rule.count_by, checked.client, headers);
+            if policy.deny.contains_identity(&identity) {
+                checked.refusal = Some(Refusal::Denied);
                 return;
             }
-            if policy.allow.has_name(&identity) {
+            if policy.allow.contains_identity(&identity) {
                 continue;
             }
-            let verdict = self.inner.limiter.ask(live, &identity, rule.cost).await;
-            if rule.mode() == Mode::Shadow {
+            let verdict = self.inner.limiter.check(active_rule, &identity, rule.cost).await;
+            if rule.mode() == RuleMode::Shadow {
                 continue;
             }
-            let fields = Fields::new(rule, &verdict);
-            if !verdict.lets_pass() {
-                admitted.refusal =
-                    Some(if fields.quota.is_some() { Refusal::Limited } else { Refusal::Unknown });
-                admitted.fields = Some(fields);
+            let limit_headers = RateLimitHeaders::new(rule, &verdict);
+            if !verdict.is_allowed() {
+                checked.refusal = Some(if limit_headers.quota.is_some() {
+                    Refusal::Limited
+                } else {
+                    Refusal::LimitUnavailable
+                });
+                checked.limit_headers = Some(limit_headers);
                 return;
             }
-            let tighter = |told: &Fields| fields.left() < told.left();
-            if admitted.fields.as_ref().is_none_or(tighter) {
-                admitted.fields = Some(fields);
+            let is_tighter = |other: &RateLimitHeaders| limit_headers.remaining() < other.remaining();
+            if checked.limit_headers.as_ref().is_none_or(is_tighter) {
+                checked.limit_headers = Some(limit_headers);
             }
         }
     }
 }
 
-impl Admitted {
+impl CheckedRequest {
     /// Tells the client about its limit.
-    pub fn tell(&self, headers: &mut HeaderMap) {
-        if let Some(fields) = &self.fields {
-            fields.write(headers, self.x_ratelimit);
+    pub fn write_headers(&self, headers: &mut HeaderMap) {
+        if let Some(limit_headers) = &self.limit_headers {
+            limit_headers.write(headers, self.x_ratelimit);
         }
     }
 
     /// Counts the request, now that its answer is known.
-    pub fn answered(mut self, status: StatusCode) {
+    pub fn finish(mut self, status: StatusCode) {
         self.count(status.as_u16());
     }
 
     fn count(&mut self, status: u16) {
-        if let Some(Ticket { meter, endpoint, outcome, began }) = self.ticket.take() {
-            meter.record(endpoint, status, outcome, began, Instant::now());
+        if let Some(PendingSample { meter, endpoint, outcome, started }) = self.sample.take() {
+            meter.record(endpoint, status, outcome, started, Instant::now());
         }
     }
 }
 
-impl Drop for Admitted {
+impl Drop for CheckedRequest {
     /// A client that left before its answer is counted too.
     fn drop(&mut self) {
-        self.count(CLIENT_LEFT);
+        self.count(CLIENT_CLOSED_REQUEST);
     }
 }
 
-impl Fields {
+impl RateLimitHeaders {
     /// What is left of the limit, as far as it is known.
-    fn left(&self) -> u32 {
+    fn remaining(&self) -> u32 {
         self.quota.map_or(u32::MAX, |quota| quota.remaining)
     }
 }

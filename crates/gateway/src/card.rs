@@ -5,7 +5,7 @@ use hob_web::{Card, Figure, Service as _, Trouble};
 
 use crate::Error;
 use crate::gateway::Gateway;
-use crate::traffic::statistics::merged;
+use crate::traffic::statistics::merge_minutes;
 
 pub(crate) async fn card(gateway: &Gateway) -> Card {
     try_card(gateway).await.unwrap_or_else(|error| Card {
@@ -25,10 +25,10 @@ pub(crate) async fn card(gateway: &Gateway) -> Card {
 }
 
 async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
-    let picture = gateway.picture();
-    let (summary, minutes) = tokio::try_join!(picture.summary(), picture.latency(None, 60))?;
+    let statistics = gateway.statistics();
+    let (summary, minutes) = tokio::try_join!(statistics.summary(), statistics.latency(None, 60))?;
     let figure = |label, value| Figure { label, value };
-    let p99 = merged(&minutes).percentile(99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
+    let p99 = merge_minutes(&minutes).percentile(99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
     let serving = gateway.address().is_some();
     Ok(Card {
         title: Gateway::TITLE,

@@ -8,7 +8,7 @@ use hob_store::limit::Algorithm;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::identity::Chain;
+use crate::admission::identity::ForwardingHeader;
 
 hob_service::section! {
     /// A reverse proxy that counts requests and limits callers.
@@ -46,7 +46,7 @@ hob_service::section! {
         /// Networks of proxies in front, whose word about where a request came from is taken.
         pub trusted_proxies: Vec<IpNet> = Vec::new(),
         /// The header that they write: "x_forwarded_for" or "forwarded".
-        pub chain: Chain = Chain::XForwardedFor,
+        pub chain: ForwardingHeader = ForwardingHeader::XForwardedFor,
         /// Route templates that requests are counted by, as in "/api/users/:id". Other paths count as they are.
         pub routes: Vec<String> = Vec::new(),
         /// Whether numbers and UUIDs in other paths are counted as ":id".

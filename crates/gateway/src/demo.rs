@@ -52,7 +52,7 @@ pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
 pub(crate) fn start(gateway: &Gateway) {
     let Some(address) = gateway.address() else { return };
     for bot in 1..=BOTS {
-        gateway.tasks().spawn(format!("gateway demo bot {bot}"), move |task| click(task, address, bot));
+        gateway.tasks().spawn(format!("gateway demo bot {bot}"), move |task| run_bot(task, address, bot));
     }
 }
 
@@ -102,7 +102,7 @@ async fn answer(typical_ms: u64, failing: f64) -> StatusCode {
     if luck < failing { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK }
 }
 
-async fn click(task: Task, gateway: SocketAddr, bot: u8) {
+async fn run_bot(task: Task, gateway: SocketAddr, bot: u8) {
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     // From the block that is set aside for documentation.
     let address = Ipv4Addr::new(203, 0, 113, bot);

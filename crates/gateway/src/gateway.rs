@@ -21,15 +21,15 @@ use crate::keys::{InstanceId, Keys};
 use crate::limiter::Limiter;
 use crate::proxy::Proxy;
 use crate::traffic::meter::Meter;
-use crate::traffic::publisher::{FLUSH_EVERY, HEAL_EVERY, Place, Publisher, Sources};
-use crate::traffic::statistics::Picture;
+use crate::traffic::publisher::{Destination, FLUSH_EVERY, Publisher, SHARD_CHECK_EVERY, Sources};
+use crate::traffic::statistics::Statistics;
 use crate::{Error, card, demo, metrics, pages, routes};
 
 /// The gateway's tables.
 pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
 
 /// Between two looks at whether open pages have something new to show.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 
 /// The gateway. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -42,16 +42,16 @@ struct Inner {
     context: ServiceContext,
     config: Live<Config>,
     admission: Admission,
-    picture: Picture,
+    statistics: Statistics,
     publisher: Arc<Mutex<Publisher>>,
-    door: Option<Door>,
+    frontend: Option<Frontend>,
     /// Cancelled when the proxy has let its last request end.
     drained: CancellationToken,
 }
 
 /// Where clients come in.
 #[derive(Debug)]
-struct Door {
+struct Frontend {
     proxy: Proxy,
     listener: Arc<TcpListener>,
     address: SocketAddr,
@@ -85,19 +85,20 @@ impl Service for Gateway {
             endpoints,
             limiter,
         };
-        let publisher = Publisher::new(sources, place(context, &now, &keys)?);
-        let door = if now.upstream.is_empty() { None } else { Some(Door::open(&now, &admission).await?) };
+        let publisher = Publisher::new(sources, destination(context, &now, &keys)?);
+        let frontend =
+            if now.upstream.is_empty() { None } else { Some(Frontend::open(&now, &admission).await?) };
         let drained = CancellationToken::new();
-        if door.is_none() {
+        if frontend.is_none() {
             drained.cancel();
         }
         let inner = Inner {
             context: context.clone(),
             config,
             admission,
-            picture: Picture::new(context.store.clone(), keys),
+            statistics: Statistics::new(context.store.clone(), keys),
             publisher: Arc::new(Mutex::new(publisher)),
-            door,
+            frontend,
             drained,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -107,17 +108,17 @@ impl Service for Gateway {
     fn start(&self, changes: &Changes) {
         let tasks = &self.inner.context.tasks;
         let gateway = self.clone();
-        tasks.spawn("gateway metrics", move |task| gateway.clone().publish(task));
+        tasks.spawn("gateway metrics", move |task| gateway.clone().publish_counts(task));
         let gateway = self.clone();
-        tasks.spawn("gateway configuration", move |task| gateway.clone().follow(task));
-        if self.inner.door.is_some() {
+        tasks.spawn("gateway configuration", move |task| gateway.clone().watch_config(task));
+        if self.inner.frontend.is_some() {
             let gateway = self.clone();
             tasks.spawn("gateway proxy", move |_| gateway.clone().serve());
             let gateway = self.clone();
-            tasks.spawn("gateway upstreams", move |task| gateway.clone().examine(task));
+            tasks.spawn("gateway upstreams", move |task| gateway.clone().check_upstreams(task));
         }
         let (gateway, changes) = (self.clone(), changes.clone());
-        tasks.spawn("gateway pages", move |task| gateway.clone().tell(changes.clone(), task));
+        tasks.spawn("gateway pages", move |task| gateway.clone().notify_pages(changes.clone(), task));
     }
 
     fn routes(&self) -> Routes {
@@ -147,7 +148,7 @@ impl Gateway {
     /// Where clients come in; `None` without an upstream.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
-        self.inner.door.as_ref().map(|door| door.address)
+        self.inner.frontend.as_ref().map(|frontend| frontend.address)
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {
@@ -162,56 +163,56 @@ impl Gateway {
 
     /// Reads what all instances counted.
     #[must_use]
-    pub fn picture(&self) -> &Picture {
-        &self.inner.picture
+    pub fn statistics(&self) -> &Statistics {
+        &self.inner.statistics
     }
 
     async fn serve(self) {
-        if let Some(door) = &self.inner.door {
-            door.proxy.serve(&door.listener, &self.inner.context.tasks.stop_token()).await;
+        if let Some(frontend) = &self.inner.frontend {
+            frontend.proxy.serve(&frontend.listener, &self.inner.context.tasks.stop_token()).await;
             self.inner.drained.cancel();
         }
     }
 
-    async fn tell(self, changes: Changes, task: Task) {
+    async fn notify_pages(self, changes: Changes, task: Task) {
         let mut shown = None;
-        while task.pause(TELL_EVERY).await {
+        while task.pause(NOTIFY_EVERY).await {
             // When the store is away, pages keep what they show.
-            let seen = self.picture().summary().await.ok();
-            if seen.is_some() && seen != shown {
+            let current = self.statistics().summary().await.ok();
+            if current.is_some() && current != shown {
                 changes.tell("gateway");
-                shown = seen;
+                shown = current;
             }
             task.beat();
         }
     }
 
-    async fn examine(self, task: Task) {
-        let Some(door) = &self.inner.door else { return task.stopped().await };
+    async fn check_upstreams(self, task: Task) {
+        let Some(frontend) = &self.inner.frontend else { return task.stopped().await };
         while task.pause(self.inner.config.now().health_every.get()).await {
             let path = self.inner.config.now().health_path.clone();
             let path = path.parse::<PathAndQuery>().ok().filter(|_| !path.is_empty());
-            door.proxy.examine(path.as_ref()).await;
+            frontend.proxy.check_health(path.as_ref()).await;
             task.beat();
         }
     }
 
     /// Flushes ten times a second, saves now and then, and everything once more at the end.
-    async fn publish(self, task: Task) {
-        let (mut saved_at, mut healed_at) = (Instant::now(), Instant::now());
+    async fn publish_counts(self, task: Task) {
+        let (mut saved_at, mut checked_at) = (Instant::now(), Instant::now());
         let mut failing_since = None;
         while task.pause(FLUSH_EVERY).await {
             let mut publisher = self.inner.publisher.lock().await;
-            let mut done = publisher.flush().await;
-            if done.is_ok() && healed_at.elapsed() >= HEAL_EVERY {
-                done = publisher.heal().await;
-                healed_at = Instant::now();
+            let mut result = publisher.flush().await;
+            if result.is_ok() && checked_at.elapsed() >= SHARD_CHECK_EVERY {
+                result = publisher.restore_lost_shards().await;
+                checked_at = Instant::now();
             }
-            if done.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_every.get() {
-                done = publisher.save().await;
+            if result.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_every.get() {
+                result = publisher.save().await;
                 saved_at = Instant::now();
             }
-            match done {
+            match result {
                 Ok(()) => failing_since = None,
                 Err(error) if failing_since.is_none() => {
                     tracing::warn!(%error, "metrics wait for the store or the database");
@@ -224,20 +225,20 @@ impl Gateway {
         }
         // Requests that end while the proxy drains are counted too.
         self.inner.drained.cancelled().await;
-        self.inner.admission.limiter().give_back().await;
+        self.inner.admission.limiter().return_tokens().await;
         if let Err(error) = self.inner.publisher.lock().await.finish().await {
             tracing::warn!(%error, "the last metrics could not be written");
         }
     }
 
     /// Puts every good configuration in force, and keeps the old one when the new one is bad.
-    async fn follow(self, task: Task) {
+    async fn watch_config(self, task: Task) {
         let mut config = self.inner.config.clone();
         loop {
             tokio::select! {
                 () = task.stopped() => return,
                 changed = config.changed() => {
-                    if let Err(error) = self.replace(&changed) {
+                    if let Err(error) = self.apply_config(&changed) {
                         tracing::error!(%error, "the gateway keeps its old rules and upstreams");
                     }
                 }
@@ -249,17 +250,17 @@ impl Gateway {
 
 impl Gateway {
     /// Rules, lists, routes, upstreams and the certificate change at once, or not at all. Where it listens does not.
-    fn replace(&self, config: &Config) -> Result<(), Error> {
+    fn apply_config(&self, config: &Config) -> Result<(), Error> {
         let policy = Policy::new(config)?;
-        if let Some(door) = &self.inner.door {
-            door.proxy.replace(config)?;
+        if let Some(frontend) = &self.inner.frontend {
+            frontend.proxy.apply_config(config)?;
         }
         self.inner.admission.replace(policy, config.store_within.get());
         Ok(())
     }
 }
 
-impl Door {
+impl Frontend {
     async fn open(config: &Config, admission: &Admission) -> Result<Self, Error> {
         let proxy = Proxy::new(config, admission.clone())?;
         let failed = |source| Error::Listen { address: config.listen, source };
@@ -269,11 +270,11 @@ impl Door {
     }
 }
 
-fn place(context: &ServiceContext, config: &Config, keys: &Keys) -> Result<Place, Error> {
+fn destination(context: &ServiceContext, config: &Config, keys: &Keys) -> Result<Destination, Error> {
     let instance = config.instance.as_deref().unwrap_or(context.node.as_str());
     let instance = InstanceId::new(instance).map_err(|bad| Error::Config(format!("instance: {bad}")))?;
     let incarnation =
         InstanceId::new(hob_store::members::Incarnation::random()).expect("32 hexadecimal digits");
     let shard = keys.space().shard_of(instance.as_str());
-    Ok(Place { keys: keys.clone(), shard, instance, incarnation })
+    Ok(Destination { keys: keys.clone(), shard, instance, incarnation })
 }

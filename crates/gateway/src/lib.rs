@@ -6,7 +6,7 @@
 //! - [`identity`]: who a client is.
 //! - [`Policy`], [`Rule`]: what the configuration says; [`Limiter`] keeps it.
 //! - [`Meter`]: records requests; what it counts is flushed to the store and saved in the database.
-//! - [`Picture`]: reads what all instances counted.
+//! - [`Statistics`]: reads what all instances counted.
 
 mod admission;
 mod card;
@@ -23,19 +23,19 @@ mod proxy;
 mod routes;
 mod traffic;
 
-pub use admission::endpoint::{BadTemplate, EndpointId, Endpoints, Template};
+pub use admission::endpoint::{BadTemplate, EndpointId, Endpoints, RouteTemplate};
 pub use admission::identity;
-pub use admission::layer::{Admitting, GatewayLayer};
+pub use admission::layer::{GatewayLayer, GatewayService};
 pub use admission::policy::{BadPolicy, Policy};
-pub use admission::{Admission, Admitted, Refusal};
+pub use admission::{Admission, CheckedRequest, Refusal};
 pub use config::{AppliesTo, Config, Exactness, OnStoreFailure, RuleConfig};
 pub use error::Error;
 pub use gateway::{Gateway, MIGRATIONS};
-pub use limiter::headers::Fields;
-pub use limiter::rule::{BadRule, Mode, Rule, RuleName};
-pub use limiter::{Limiter, LiveRule, Verdict};
+pub use limiter::headers::RateLimitHeaders;
+pub use limiter::rule::{BadRule, Rule, RuleMode, RuleName};
+pub use limiter::{ActiveRule, Limiter, Verdict};
 pub use traffic::histogram::{Bucket, Histogram};
-pub use traffic::meter::{Connected, Meter, Outcome};
+pub use traffic::meter::{ConnectionGuard, Meter, RequestOutcome};
 pub use traffic::statistics::{
-    EndpointPicture, HourCount, InstancePicture, LimitPicture, MinuteLatency, Picture, Summary,
+    EndpointStatistics, HourCount, InstanceStatistics, MinuteLatency, RuleStatistics, Statistics, Summary,
 };

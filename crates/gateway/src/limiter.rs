@@ -2,13 +2,13 @@
 //! rule says.
 
 mod availability;
-mod claim;
-mod generations;
+mod foreign_key;
 pub(crate) mod headers;
-mod hottest;
 mod lease;
 mod local;
+mod recent_map;
 pub(crate) mod rule;
+mod top_refused;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,15 +23,15 @@ use crate::admission::identity::Identity;
 use crate::admission::policy::Policy;
 use crate::config::OnStoreFailure;
 use crate::keys::Keys;
-use crate::limiter::rule::{Keeping, Keyspace, Mode, Rule};
+use crate::limiter::rule::{Accounting, Keyspace, Rule, RuleMode};
 
 use availability::Availability;
-pub(crate) use hottest::Hottest;
-use lease::{Lender, Pools};
+use lease::{TokenPools, TokenSource};
 use local::LocalLimits;
+pub(crate) use top_refused::TopRefused;
 
 /// How long a caller is told to wait when its limit cannot be known.
-const AWAY_RETRY: Duration = Duration::from_secs(1);
+const RETRY_AFTER_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 /// What a rule says about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,47 +41,47 @@ pub enum Verdict {
     /// The store is away, and the rule is open.
     Unlimited,
     /// The store is away, and the rule is closed.
-    Unknown { retry_after: Duration },
+    Unavailable { retry_after: Duration },
 }
 
 impl Verdict {
     #[must_use]
-    pub fn lets_pass(&self) -> bool {
+    pub fn is_allowed(&self) -> bool {
         match self {
             Self::Decided(decision) => decision.is_allowed(),
             Self::Unlimited => true,
-            Self::Unknown { .. } => false,
+            Self::Unavailable { .. } => false,
         }
     }
 }
 
 /// A rule and what this instance knows of its callers.
 #[derive(Debug)]
-pub struct LiveRule {
+pub struct ActiveRule {
     rule: Rule,
     /// With the deadline that a request can afford.
     store: Store,
     /// Of a leased rule.
-    pools: Option<Pools>,
+    pools: Option<TokenPools>,
     local: LocalLimits,
-    pub(crate) counts: Counts,
-    pub(crate) hottest: Hottest,
+    pub(crate) counts: DecisionCounts,
+    pub(crate) top_refused: TopRefused,
 }
 
 /// What a rule decided since it was last asked.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct DecisionCounts {
     pub(crate) allowed: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) shadowed: AtomicU64,
 }
 
-impl LiveRule {
+impl ActiveRule {
     fn new(rule: Rule, store: &Store, availability: &Arc<Availability>) -> Self {
         let local = LocalLimits::new(&rule.limit);
-        let pools = match &rule.keeping {
-            Keeping::Exact => None,
-            Keeping::Leased { debited, hold } => Some(Pools::new(Lender {
+        let pools = match &rule.accounting {
+            Accounting::Exact => None,
+            Accounting::Leased { debited, hold } => Some(TokenPools::new(TokenSource {
                 store: store.clone(),
                 availability: Arc::clone(availability),
                 rule: debited.clone(),
@@ -89,7 +89,14 @@ impl LiveRule {
             })),
         };
         let store = store.clone();
-        Self { rule, store, pools, local, counts: Counts::default(), hottest: Hottest::default() }
+        Self {
+            rule,
+            store,
+            pools,
+            local,
+            counts: DecisionCounts::default(),
+            top_refused: TopRefused::default(),
+        }
     }
 
     /// What the rule says.
@@ -98,15 +105,15 @@ impl LiveRule {
         &self.rule
     }
 
-    fn note(&self, identity: &Identity, verdict: &Verdict) {
-        let count = match (verdict.lets_pass(), self.rule.mode) {
+    fn count_decision(&self, identity: &Identity, verdict: &Verdict) {
+        let count = match (verdict.is_allowed(), self.rule.mode) {
             (true, _) => &self.counts.allowed,
-            (false, Mode::Enforced) => &self.counts.refused,
-            (false, Mode::Shadow) => &self.counts.shadowed,
+            (false, RuleMode::Enforced) => &self.counts.refused,
+            (false, RuleMode::Shadow) => &self.counts.shadowed,
         };
         count.fetch_add(1, Relaxed);
-        if !verdict.lets_pass() {
-            self.hottest.add(identity);
+        if !verdict.is_allowed() {
+            self.top_refused.add(identity);
         }
     }
 }
@@ -122,7 +129,7 @@ struct Inner {
     store: Store,
     keys: Keys,
     availability: Arc<Availability>,
-    rules: RwLock<Arc<Vec<Arc<LiveRule>>>>,
+    rules: RwLock<Arc<Vec<Arc<ActiveRule>>>>,
 }
 
 impl Limiter {
@@ -130,70 +137,70 @@ impl Limiter {
     #[must_use]
     pub fn new(store: Store, keys: Keys, policy: &Policy) -> Self {
         let availability = Arc::new(Availability::new(&store));
-        let live = |rule: &Rule| Arc::new(LiveRule::new(rule.clone(), &store, &availability));
-        let rules = policy.rules.iter().map(live).collect();
+        let active = |rule: &Rule| Arc::new(ActiveRule::new(rule.clone(), &store, &availability));
+        let rules = policy.rules.iter().map(active).collect();
         Self { inner: Arc::new(Inner { store, keys, availability, rules: RwLock::new(Arc::new(rules)) }) }
     }
 
     /// Puts other rules in force. A rule that stays as it is keeps the tokens that it holds.
     pub fn replace(&self, policy: &Policy, store_within: Duration) {
-        let (before, store) = (self.rules(), self.inner.store.with_deadline(store_within));
+        let (current, store) = (self.rules(), self.inner.store.with_deadline(store_within));
         let same =
-            |old: &&Arc<LiveRule>, rule: &Rule| old.rule == *rule && old.store.deadline() == store_within;
-        let renew = |rule: &Rule| match before.iter().find(|old| same(old, rule)) {
+            |old: &&Arc<ActiveRule>, rule: &Rule| old.rule == *rule && old.store.deadline() == store_within;
+        let renew = |rule: &Rule| match current.iter().find(|old| same(old, rule)) {
             Some(old) => Arc::clone(old),
-            None => Arc::new(LiveRule::new(rule.clone(), &store, &self.inner.availability)),
+            None => Arc::new(ActiveRule::new(rule.clone(), &store, &self.inner.availability)),
         };
         *self.inner.rules.write() = Arc::new(policy.rules.iter().map(renew).collect());
     }
 
     /// The rules in force, in their order.
     #[must_use]
-    pub fn rules(&self) -> Arc<Vec<Arc<LiveRule>>> {
+    pub fn rules(&self) -> Arc<Vec<Arc<ActiveRule>>> {
         Arc::clone(&self.inner.rules.read())
     }
 
     /// The rule of this name.
     #[must_use]
-    pub fn rule(&self, name: &str) -> Option<Arc<LiveRule>> {
-        self.rules().iter().find(|live| live.rule.name.as_str() == name).cloned()
+    pub fn rule(&self, name: &str) -> Option<Arc<ActiveRule>> {
+        self.rules().iter().find(|active| active.rule.name.as_str() == name).cloned()
     }
 
     /// Asks a rule about a caller, and counts what it says. `cost` is at most what can pass at once.
-    pub async fn ask(&self, live: &Arc<LiveRule>, identity: &Identity, cost: u32) -> Verdict {
-        let verdict = self.decide(live, identity, cost).await;
-        live.note(identity, &verdict);
+    pub async fn check(&self, active: &Arc<ActiveRule>, identity: &Identity, cost: u32) -> Verdict {
+        let verdict = self.decide(active, identity, cost).await;
+        active.count_decision(identity, &verdict);
         verdict
     }
 
     /// Gives back the tokens that are held, for a clean stop.
-    pub async fn give_back(&self) {
-        for live in self.rules().iter() {
-            if let Some(pools) = &live.pools {
-                pools.give_back_all().await;
+    pub async fn return_tokens(&self) {
+        for active in self.rules().iter() {
+            if let Some(pools) = &active.pools {
+                pools.return_all().await;
             }
         }
     }
 
-    async fn decide(&self, live: &Arc<LiveRule>, identity: &Identity, cost: u32) -> Verdict {
-        let rule = &live.rule;
+    async fn decide(&self, active: &Arc<ActiveRule>, identity: &Identity, cost: u32) -> Verdict {
+        let rule = &active.rule;
         // Tokens that are held are good without the store. A look takes none.
-        if let Some(pools) = live.pools.as_ref().filter(|_| cost > 0) {
+        if let Some(pools) = active.pools.as_ref().filter(|_| cost > 0) {
             if let Some(decision) = pools.take(identity, cost, || self.key(rule, identity)).await {
                 return Verdict::Decided(decision);
             }
-        } else if !self.inner.availability.is_away() {
-            let (kept, key) = (rule.kept(), self.key(rule, identity));
-            let take = || kept.take(&live.store, std::slice::from_ref(&key), cost);
-            match claim::ask((&live.store, kept, &key), take).await {
+        } else if !self.inner.availability.is_unavailable() {
+            let (stored_limit, key) = (rule.stored_limit(), self.key(rule, identity));
+            let take = || stored_limit.take(&active.store, std::slice::from_ref(&key), cost);
+            match foreign_key::call_with_retry((&active.store, stored_limit, &key), take).await {
                 Ok(decision) => return Verdict::Decided(decision),
-                Err(error) => self.inner.availability.failed(&error),
+                Err(error) => self.inner.availability.record_failure(&error),
             }
         }
         match rule.on_store_failure {
             OnStoreFailure::Open => Verdict::Unlimited,
-            OnStoreFailure::Closed => Verdict::Unknown { retry_after: AWAY_RETRY },
-            OnStoreFailure::Local => Verdict::Decided(live.local.take(identity, cost, Instant::now())),
+            OnStoreFailure::Closed => Verdict::Unavailable { retry_after: RETRY_AFTER_UNAVAILABLE },
+            OnStoreFailure::Local => Verdict::Decided(active.local.take(identity, cost, Instant::now())),
         }
     }
 
@@ -202,10 +209,10 @@ impl Limiter {
         match (rule.keyspace, rule.limit.algorithm()) {
             (Keyspace::Public, Algorithm::FixedLog) => keys.rate_limit(&identifier),
             (Keyspace::Public, _) => keys.sliding_limit(&identifier),
-            (Keyspace::Own, Algorithm::FixedLog | Algorithm::SlidingLog) => {
+            (Keyspace::PerRule, Algorithm::FixedLog | Algorithm::SlidingLog) => {
                 keys.limit_log(&rule.name.key(), &identifier)
             }
-            (Keyspace::Own, _) => keys.limit_state(&rule.name.key(), &identifier),
+            (Keyspace::PerRule, _) => keys.limit_state(&rule.name.key(), &identifier),
         }
     }
 }

@@ -4,7 +4,7 @@ use hob_service::Metric;
 use metrics::{counter, gauge, histogram};
 
 use crate::limiter::rule::RuleName;
-use crate::traffic::counts::Tally;
+use crate::traffic::counts::Counts;
 
 const CONNECTIONS: &str = "hob_gateway_connections";
 const REQUESTS: &str = "hob_gateway_requests_total";
@@ -23,19 +23,19 @@ pub(crate) const METRICS: &[Metric] = &[
 ];
 
 /// Takes note of the connections that are open.
-pub(crate) fn connections(open: u32) {
+pub(crate) fn set_connections(open: u32) {
     gauge!(CONNECTIONS).set(open);
 }
 
 /// Takes note of what was counted since the last time.
-pub(crate) fn counted(tally: &Tally) {
-    let sum = tally.sum();
+pub(crate) fn record_counts(counts: &Counts) {
+    let sum = counts.sum();
     counter!(REQUESTS).increment(sum.requests);
     counter!(REFUSED).increment(sum.refused);
     counter!(ERRORS).increment(sum.errors);
     let responses = histogram!(RESPONSES);
-    for counted in tally.endpoints.values() {
-        for ((_, bucket), count) in &counted.buckets {
+    for endpoint in counts.endpoints.values() {
+        for ((_, bucket), count) in &endpoint.buckets {
             let seconds = bucket.middle_us() as f64 / 1e6;
             responses.record_many(seconds, usize::try_from(*count).unwrap_or(usize::MAX));
         }
@@ -43,7 +43,7 @@ pub(crate) fn counted(tally: &Tally) {
 }
 
 /// Takes note of what a rule decided since the last time.
-pub(crate) fn decided(rule: &RuleName, [allowed, refused, shadowed]: [u64; 3]) {
+pub(crate) fn record_decisions(rule: &RuleName, [allowed, refused, shadowed]: [u64; 3]) {
     for (decision, count) in [("allowed", allowed), ("refused", refused), ("shadowed", shadowed)] {
         counter!(DECISIONS, "rule" => rule.to_string(), "decision" => decision).increment(count);
     }

@@ -12,17 +12,17 @@ use serde::Deserialize;
 
 use crate::Histogram;
 use crate::gateway::Gateway;
-use crate::limiter::LiveRule;
-use crate::limiter::rule::{Keeping, Mode};
+use crate::limiter::ActiveRule;
+use crate::limiter::rule::{Accounting, RuleMode};
 use crate::traffic::statistics::{
-    EndpointPicture, InstancePicture, LimitPicture, MinuteLatency, Summary, merged,
+    EndpointStatistics, InstanceStatistics, MinuteLatency, RuleStatistics, Summary, merge_minutes,
 };
 
 const READ: Access = Access::read("gateway");
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 3_600_000;
 /// Rows of the table of endpoints; a search finds the others.
-const MOST_ROWS: usize = 100;
+const MAX_ROWS: usize = 100;
 
 pub(crate) fn routes() -> Routes<Gateway> {
     Routes::new().page(READ, "/gateway", traffic).page(READ, "/gateway/limits", limits)
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Routes<Gateway> {
 
 /// How the table of endpoints is shown.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct View {
+struct TableQuery {
     #[serde(default)]
     sort: Sort,
     #[serde(default)]
@@ -55,13 +55,13 @@ impl Sort {
         (Self::Average, "average", "Average"),
     ];
 
-    fn apply(self, endpoints: &mut [EndpointPicture]) {
+    fn apply(self, endpoints: &mut [EndpointStatistics]) {
         match self {
             Self::Requests => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.requests)),
             Self::Errors => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.errors)),
             Self::Name => endpoints.sort_by(|one, other| one.name.cmp(&other.name)),
             Self::Average => endpoints.sort_by(|one, other| {
-                let average = |endpoint: &EndpointPicture| endpoint.average_ms().unwrap_or(0.0);
+                let average = |endpoint: &EndpointStatistics| endpoint.average_ms().unwrap_or(0.0);
                 average(other).total_cmp(&average(one))
             }),
         }
@@ -69,7 +69,7 @@ impl Sort {
 }
 
 /// The head of a column, which sorts by it.
-struct Head {
+struct ColumnHeader {
     sort: Sort,
     title: &'static str,
     href: String,
@@ -84,13 +84,13 @@ struct Traffic {
     latency_chart: Markup,
     heat_map: Markup,
     hours_chart: Markup,
-    view: View,
+    query: TableQuery,
     search: Field,
-    endpoints: Vec<EndpointPicture>,
+    endpoints: Vec<EndpointStatistics>,
     /// Endpoints that match, shown or not.
-    found: usize,
+    matching: usize,
     statuses: BTreeMap<u16, u64>,
-    instances: Vec<InstancePicture>,
+    instances: Vec<InstanceStatistics>,
 }
 
 impl Traffic {
@@ -105,15 +105,15 @@ impl Traffic {
         }
     }
 
-    fn average(endpoint: &EndpointPicture) -> Quantity {
+    fn average(endpoint: &EndpointStatistics) -> Quantity {
         Unit::Millis.of(endpoint.average_ms().unwrap_or(f64::NAN))
     }
 
-    fn heads(&self) -> [Head; 4] {
-        let wanted = utf8_percent_encode(&self.view.q, NON_ALPHANUMERIC).to_string();
+    fn column_headers(&self) -> [ColumnHeader; 4] {
+        let search_text = utf8_percent_encode(&self.query.q, NON_ALPHANUMERIC).to_string();
         Sort::ALL.map(|(sort, word, title)| {
-            let href = format!("/gateway?sort={word}&q={wanted}");
-            Head { sort, title, href }
+            let href = format!("/gateway?sort={word}&q={search_text}");
+            ColumnHeader { sort, title, href }
         })
     }
 
@@ -130,38 +130,40 @@ impl Traffic {
 async fn traffic(
     console: Console,
     State(gateway): State<Gateway>,
-    Query(view): Query<View>,
+    Query(query): Query<TableQuery>,
 ) -> Result<Page, Problem> {
-    let picture = gateway.picture();
+    let statistics = gateway.statistics();
     let (summary, minutes, hours, endpoints, statuses, instances) = tokio::try_join!(
-        picture.summary(),
-        picture.latency(None, 60),
-        picture.hours(),
-        picture.endpoints(),
-        picture.statuses(),
-        picture.instances(),
+        statistics.summary(),
+        statistics.latency(None, 60),
+        statistics.hours(),
+        statistics.endpoints(),
+        statistics.statuses(),
+        statistics.instances(),
     )?;
-    let wanted = view.q.trim().to_lowercase();
-    let mut endpoints: Vec<EndpointPicture> =
-        endpoints.into_iter().filter(|endpoint| endpoint.name.to_lowercase().contains(&wanted)).collect();
-    view.sort.apply(&mut endpoints);
-    let found = endpoints.len();
-    endpoints.truncate(MOST_ROWS);
+    let search_text = query.q.trim().to_lowercase();
+    let mut endpoints: Vec<EndpointStatistics> = endpoints
+        .into_iter()
+        .filter(|endpoint| endpoint.name.to_lowercase().contains(&search_text))
+        .collect();
+    query.sort.apply(&mut endpoints);
+    let matching = endpoints.len();
+    endpoints.truncate(MAX_ROWS);
     let first = hours.first().map_or(0, |hour| hour.start_unix_ms);
     let bars = Bars::new(first..first + 24 * HOUR_MS, HOUR_MS).title("Requests in the last 24 hours");
     let body = Traffic {
         address: gateway.address().map(|address| address.to_string()),
         summary,
-        overall: merged(&minutes),
+        overall: merge_minutes(&minutes),
         latency_chart: latency_chart(&minutes),
         heat_map: heat_map(&minutes),
         hours_chart: bars
             .series("requests", hours.iter().map(|hour| (hour.start_unix_ms, hour.requests as f64)))
             .render(),
-        search: Field::search("q", "Search endpoints").value(&view.q),
-        view,
+        search: Field::search("q", "Search endpoints").value(&query.q),
+        query,
         endpoints,
-        found,
+        matching,
         statuses,
         instances,
     };
@@ -226,28 +228,28 @@ struct RuleRow {
     name: String,
     windows: String,
     algorithm: String,
-    kept: &'static str,
+    exactness: &'static str,
     mode: Badge,
-    seen: LimitPicture,
+    statistics: RuleStatistics,
 }
 
 impl RuleRow {
-    fn new(live: &LiveRule, seen: LimitPicture) -> Self {
-        let rule = live.rule();
+    fn new(rule: &ActiveRule, statistics: RuleStatistics) -> Self {
+        let rule = rule.rule();
         let windows: Vec<String> = rule.limit().windows().iter().map(ToString::to_string).collect();
         Self {
             name: rule.name().to_string(),
             windows: windows.join(", "),
             algorithm: rule.limit().algorithm().to_string(),
-            kept: match rule.keeping {
-                Keeping::Exact => "exact",
-                Keeping::Leased { .. } => "leased",
+            exactness: match rule.accounting {
+                Accounting::Exact => "exact",
+                Accounting::Leased { .. } => "leased",
             },
             mode: match rule.mode() {
-                Mode::Enforced => Tone::Good.badge("enforced"),
-                Mode::Shadow => Tone::Warn.badge("shadow"),
+                RuleMode::Enforced => Tone::Good.badge("enforced"),
+                RuleMode::Shadow => Tone::Warn.badge("shadow"),
             },
-            seen,
+            statistics,
         }
     }
 }
@@ -261,9 +263,9 @@ impl Limits {
 
 async fn limits(console: Console, State(gateway): State<Gateway>) -> Result<Page, Problem> {
     let mut rules = Vec::new();
-    for live in gateway.admission().limiter().rules().iter() {
-        let seen = gateway.picture().limit(live.rule().name()).await?;
-        rules.push(RuleRow::new(live, seen));
+    for rule in gateway.admission().limiter().rules().iter() {
+        let statistics = gateway.statistics().rule(rule.rule().name()).await?;
+        rules.push(RuleRow::new(rule, statistics));
     }
     console.page("Limits", &Limits { rules })
 }

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::admission::Admission;
 use crate::config::Config;
-use crate::traffic::meter::Connected;
-use forward::{Answer, AnswerBody, Arrival, Forwarder, plain};
+use crate::traffic::meter::ConnectionGuard;
+use forward::{ClientConnection, Forwarder, ProxyBody, ProxyResponse, text_response};
 
 const MAX_STREAMS: u32 = 256;
 /// Bytes of a request's head.
-const MAX_HEAD: u32 = 64 * 1024;
+const MAX_HEAD_BYTES: u32 = 64 * 1024;
 
 /// A proxy that is ready to serve. Clones are handles to the same.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl Proxy {
 
     /// Applies a changed configuration: upstreams for the next request, and the certificate that its files hold now for
     /// the next connection. An error changes neither. Whether clients use TLS is decided at startup.
-    pub(crate) fn replace(&self, config: &Config) -> Result<(), Error> {
+    pub(crate) fn apply_config(&self, config: &Config) -> Result<(), Error> {
         let settings = self.inner.forwarder.read(config)?;
         if let (Some(tls), Some(files)) = (&self.inner.tls, certificate(config)?) {
             tls.reload(files).map_err(bad_tls)?;
@@ -64,34 +64,34 @@ impl Proxy {
     }
 
     /// Asks every upstream for its health path, if there is one, and closes connections that nobody needs.
-    pub(crate) async fn examine(&self, path: Option<&PathAndQuery>) {
-        self.inner.forwarder.examine(path).await;
+    pub(crate) async fn check_health(&self, path: Option<&PathAndQuery>) {
+        self.inner.forwarder.check_health(path).await;
     }
 }
 
 impl Handler for Proxy {
-    type Guard = Connected;
-    type Arrival = Arrival;
-    type Body = AnswerBody;
+    type Guard = ConnectionGuard;
+    type Arrival = ClientConnection;
+    type Body = ProxyBody;
 
-    fn connected(&self) -> Connected {
+    fn connected(&self) -> ConnectionGuard {
         self.inner.admission.meter().connected()
     }
 
-    fn arrive(&self, client: Client) -> Arrival {
-        Arrival::of(client)
+    fn arrive(&self, client: Client) -> ClientConnection {
+        ClientConnection::new(client)
     }
 
-    async fn answer(&self, request: Request<Incoming>, arrival: &Arrival) -> Answer {
+    async fn answer(&self, request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
         let admission = &self.inner.admission;
-        let admitted =
-            admission.admit(arrival.peer, request.method(), request.uri().path(), request.headers()).await;
-        let mut response = match admitted.refusal {
-            Some(refusal) => plain(refusal.status(), refusal.reason()),
-            None => self.inner.forwarder.forward(request, arrival, &admitted).await,
+        let checked =
+            admission.admit(client.peer, request.method(), request.uri().path(), request.headers()).await;
+        let mut response = match checked.refusal {
+            Some(refusal) => text_response(refusal.status(), refusal.reason()),
+            None => self.inner.forwarder.forward(request, client, &checked).await,
         };
-        admitted.tell(response.headers_mut());
-        admitted.answered(response.status());
+        checked.write_headers(response.headers_mut());
+        checked.finish(response.status());
         response
     }
 }
@@ -115,7 +115,7 @@ fn limits(config: &Config) -> Limits {
     Limits {
         connections: config.connections as usize,
         streams: MAX_STREAMS,
-        head_bytes: MAX_HEAD,
+        head_bytes: MAX_HEAD_BYTES,
         head_within: config.head_within.get(),
         unread_within: config.unread_within.get(),
         drain_within: config.drain_within.get(),

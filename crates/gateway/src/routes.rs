@@ -13,19 +13,19 @@ use utoipa_axum::routes;
 use crate::admission::identity::Identity;
 use crate::gateway::Gateway;
 use crate::keys::Endpoint;
-use crate::limiter::headers::Fields;
-use crate::limiter::rule::Mode;
-use crate::limiter::{LiveRule, Verdict};
-use crate::traffic::statistics::merged;
+use crate::limiter::headers::RateLimitHeaders;
+use crate::limiter::rule::RuleMode;
+use crate::limiter::{ActiveRule, Verdict};
+use crate::traffic::statistics::merge_minutes;
 use crate::{Error, Histogram};
 
 const READ: Access = Access::read("gateway");
 const WRITE: Access = Access::write("gateway");
 
 /// Checks of one batch.
-const MOST_CHECKS: usize = 100;
+const MAX_CHECKS: usize = 100;
 /// Percentiles go back a day.
-const MOST_MINUTES: u64 = 24 * 60;
+const MAX_MINUTES: u64 = 24 * 60;
 
 pub(crate) fn routes() -> Routes<Gateway> {
     Routes::new()
@@ -98,7 +98,7 @@ async fn check(
     State(gateway): State<Gateway>,
     Json(check): Json<LimitCheck>,
 ) -> Result<Json<LimitDecision>, Problem> {
-    Ok(Json(decide(&gateway, &ask(&gateway, &check, "")?).await))
+    Ok(Json(decide(&gateway, &resolve(&gateway, &check, "")?).await))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -122,61 +122,64 @@ async fn check_batch(
     State(gateway): State<Gateway>,
     Json(LimitChecks { checks }): Json<LimitChecks>,
 ) -> Result<Json<LimitDecisions>, Problem> {
-    if checks.is_empty() || checks.len() > MOST_CHECKS {
-        return Err(Problem::invalid("checks", format!("1 to {MOST_CHECKS} checks, not {}", checks.len())));
+    if checks.is_empty() || checks.len() > MAX_CHECKS {
+        return Err(Problem::invalid("checks", format!("1 to {MAX_CHECKS} checks, not {}", checks.len())));
     }
     // All are looked at before the first counts.
-    let asked =
-        checks.iter().enumerate().map(|(index, check)| ask(&gateway, check, &format!("checks[{index}].")));
-    let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    let results = futures_util::future::join_all(asked.iter().map(|asked| decide(&gateway, asked))).await;
+    let resolved = checks
+        .iter()
+        .enumerate()
+        .map(|(index, check)| resolve(&gateway, check, &format!("checks[{index}].")));
+    let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+    let results =
+        futures_util::future::join_all(resolved.iter().map(|resolved| decide(&gateway, resolved))).await;
     Ok(Json(LimitDecisions { results }))
 }
 
 /// A question that can be answered.
-struct Asked {
-    live: Arc<LiveRule>,
+struct ResolvedCheck {
+    rule: Arc<ActiveRule>,
     identity: Identity,
     cost: u32,
 }
 
-fn ask(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<Asked, Problem> {
-    let Some(live) = gateway.admission().limiter().rule(&check.rule) else {
+fn resolve(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<ResolvedCheck, Problem> {
+    let Some(rule) = gateway.admission().limiter().rule(&check.rule) else {
         return Err(Problem::invalid(format!("{at}rule"), "There is no such rule."));
     };
     let Some(identity) = Identity::new(&check.key) else {
         return Err(Problem::invalid(format!("{at}key"), "A key has 1 to 256 bytes."));
     };
-    let rule = live.rule();
-    let (cost, most) = (check.cost.unwrap_or(rule.cost), rule.most_at_once());
-    if cost > most {
-        return Err(Problem::invalid(format!("{at}cost"), format!("At most {most} can pass at once.")));
+    let config = rule.rule();
+    let (cost, max_cost) = (check.cost.unwrap_or(config.cost), config.max_cost());
+    if cost > max_cost {
+        return Err(Problem::invalid(format!("{at}cost"), format!("At most {max_cost} can pass at once.")));
     }
-    Ok(Asked { live, identity, cost })
+    Ok(ResolvedCheck { rule, identity, cost })
 }
 
-async fn decide(gateway: &Gateway, Asked { live, identity, cost }: &Asked) -> LimitDecision {
-    let rule = live.rule();
-    let verdict = gateway.admission().limiter().ask(live, identity, *cost).await;
-    let fields = Fields::new(rule, &verdict);
+async fn decide(gateway: &Gateway, ResolvedCheck { rule, identity, cost }: &ResolvedCheck) -> LimitDecision {
+    let config = rule.rule();
+    let verdict = gateway.admission().limiter().check(rule, identity, *cost).await;
+    let limit_headers = RateLimitHeaders::new(config, &verdict);
     let retry_after = match &verdict {
-        Verdict::Decided(Decision::Denied { retry_after, .. }) | Verdict::Unknown { retry_after } => {
+        Verdict::Decided(Decision::Denied { retry_after, .. }) | Verdict::Unavailable { retry_after } => {
             Some(retry_after.as_millis() as u64)
         }
         _ => None,
     };
-    let (said, shadow) = (verdict.lets_pass(), rule.mode() == Mode::Shadow);
+    let (allowed_by_rule, shadow) = (verdict.is_allowed(), config.mode() == RuleMode::Shadow);
     LimitDecision {
-        allowed: said || shadow,
-        shadow: shadow.then_some(said),
-        limit: fields.quota.map(|quota| quota.limit),
-        remaining: fields.quota.map(|quota| quota.remaining),
-        reset_after_ms: fields.quota.map(|quota| quota.reset_after.as_millis() as u64),
+        allowed: allowed_by_rule || shadow,
+        shadow: shadow.then_some(allowed_by_rule),
+        limit: limit_headers.quota.map(|quota| quota.limit),
+        remaining: limit_headers.quota.map(|quota| quota.remaining),
+        reset_after_ms: limit_headers.quota.map(|quota| quota.reset_after.as_millis() as u64),
         retry_after_ms: retry_after,
         headers: LimitHeaders {
-            limit: fields.limit.as_ref().map_or_else(String::new, text),
-            policy: text(&fields.policy),
-            retry_after: fields.retry_after_s.map(|seconds| seconds.to_string()),
+            limit: limit_headers.limit.as_ref().map_or_else(String::new, text),
+            policy: text(&limit_headers.policy),
+            retry_after: limit_headers.retry_after_s.map(|seconds| seconds.to_string()),
         },
     }
 }
@@ -202,16 +205,16 @@ struct GatewaySummary {
 /// What the gateway has seen so far.
 #[utoipa::path(get, path = "/api/v1/gateway/summary", tag = "gateway", responses((status = 200, body = GatewaySummary)))]
 async fn summary(State(gateway): State<Gateway>) -> Result<Json<GatewaySummary>, Problem> {
-    let seen = gateway.picture().summary().await?;
+    let statistics = gateway.statistics().summary().await?;
     Ok(Json(GatewaySummary {
-        connections: seen.connections,
-        connections_max: seen.connections_max,
-        accepted: seen.accepted,
-        total: seen.total,
-        limited: seen.limited,
-        errors: seen.errors,
-        requests_per_second: seen.per_second,
-        requests_per_second_max: seen.per_second_max,
+        connections: statistics.connections,
+        connections_max: statistics.connections_max,
+        accepted: statistics.accepted,
+        total: statistics.total,
+        limited: statistics.limited,
+        errors: statistics.errors,
+        requests_per_second: statistics.per_second,
+        requests_per_second_max: statistics.per_second_max,
     }))
 }
 
@@ -227,13 +230,13 @@ struct GatewayEndpoint {
 /// Every endpoint, the busiest first; at most 1,001.
 #[utoipa::path(get, path = "/api/v1/gateway/endpoints", tag = "gateway", responses((status = 200, body = Vec<GatewayEndpoint>)))]
 async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayEndpoint>>, Problem> {
-    let counts = |seen: crate::EndpointPicture| GatewayEndpoint {
-        average_ms: seen.average_ms(),
-        endpoint: seen.name,
-        requests: seen.requests,
-        errors: seen.errors,
+    let counts = |statistics: crate::EndpointStatistics| GatewayEndpoint {
+        average_ms: statistics.average_ms(),
+        endpoint: statistics.name,
+        requests: statistics.requests,
+        errors: statistics.errors,
     };
-    Ok(Json(gateway.picture().endpoints().await?.into_iter().map(counts).collect()))
+    Ok(Json(gateway.statistics().endpoints().await?.into_iter().map(counts).collect()))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -254,8 +257,8 @@ struct GatewayStatus {
 /// Errors by status.
 #[utoipa::path(get, path = "/api/v1/gateway/errors", tag = "gateway", responses((status = 200, body = GatewayErrors)))]
 async fn errors(State(gateway): State<Gateway>) -> Result<Json<GatewayErrors>, Problem> {
-    let picture = gateway.picture();
-    let (summary, statuses) = tokio::try_join!(picture.summary(), picture.statuses())?;
+    let statistics = gateway.statistics();
+    let (summary, statuses) = tokio::try_join!(statistics.summary(), statistics.statuses())?;
     let by_status = statuses.into_iter().map(|(status, count)| GatewayStatus { status, count }).collect();
     Ok(Json(GatewayErrors { total: summary.errors, limited: summary.limited, by_status }))
 }
@@ -271,13 +274,13 @@ struct GatewayInstance {
 /// The instances that are alive.
 #[utoipa::path(get, path = "/api/v1/gateway/instances", tag = "gateway", responses((status = 200, body = Vec<GatewayInstance>)))]
 async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayInstance>>, Problem> {
-    let instance = |seen: crate::InstancePicture| GatewayInstance {
-        id: seen.id,
-        connections: seen.connections,
-        requests: seen.requests,
-        started_unix_ms: seen.started_unix_ms,
+    let instance = |statistics: crate::InstanceStatistics| GatewayInstance {
+        id: statistics.id,
+        connections: statistics.connections,
+        requests: statistics.requests,
+        started_unix_ms: statistics.started_unix_ms,
     };
-    Ok(Json(gateway.picture().instances().await?.into_iter().map(instance).collect()))
+    Ok(Json(gateway.statistics().instances().await?.into_iter().map(instance).collect()))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -289,14 +292,16 @@ struct GatewayHour {
 /// Requests of the last 24 hours, the oldest first.
 #[utoipa::path(get, path = "/api/v1/gateway/hourly", tag = "gateway", responses((status = 200, body = Vec<GatewayHour>)))]
 async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>, Problem> {
-    let hour =
-        |seen: crate::HourCount| GatewayHour { start_unix_ms: seen.start_unix_ms, requests: seen.requests };
-    Ok(Json(gateway.picture().hours().await?.into_iter().map(hour).collect()))
+    let hour = |statistics: crate::HourCount| GatewayHour {
+        start_unix_ms: statistics.start_unix_ms,
+        requests: statistics.requests,
+    };
+    Ok(Json(gateway.statistics().hours().await?.into_iter().map(hour).collect()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Range {
+struct LatencyQuery {
     /// One endpoint, as in `GET /api/users`; all if left out.
     endpoint: Option<String>,
     /// How far back, 1 to 1440; an hour if left out.
@@ -331,26 +336,26 @@ struct GatewayMinute {
 }
 
 /// Percentiles of response times, over all instances.
-#[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(Range), responses((status = 200, body = GatewayLatency)))]
+#[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(LatencyQuery), responses((status = 200, body = GatewayLatency)))]
 async fn latency(
     State(gateway): State<Gateway>,
-    Query(range): Query<Range>,
+    Query(query): Query<LatencyQuery>,
 ) -> Result<Json<GatewayLatency>, Problem> {
-    let minutes = range.minutes.unwrap_or(60);
-    if !(1..=MOST_MINUTES).contains(&minutes) {
-        return Err(Problem::invalid("minutes", format!("1 to {MOST_MINUTES}, not {minutes}")));
+    let minutes = query.minutes.unwrap_or(60);
+    if !(1..=MAX_MINUTES).contains(&minutes) {
+        return Err(Problem::invalid("minutes", format!("1 to {MAX_MINUTES}, not {minutes}")));
     }
-    let endpoint = match range.endpoint.map(Endpoint::new).transpose() {
+    let endpoint = match query.endpoint.map(Endpoint::new).transpose() {
         Ok(endpoint) => endpoint,
         Err(bad) => return Err(Problem::invalid("endpoint", bad.to_string())),
     };
-    let seen = gateway.picture().latency(endpoint.as_ref(), minutes).await?;
-    let overall = GatewayPercentiles::of(&merged(&seen));
+    let statistics = gateway.statistics().latency(endpoint.as_ref(), minutes).await?;
+    let overall = GatewayPercentiles::of(&merge_minutes(&statistics));
     let minute = |minute: &crate::MinuteLatency| GatewayMinute {
         start_unix_ms: minute.start_unix_ms,
         percentiles: GatewayPercentiles::of(&minute.histogram),
     };
-    let minutes = seen.iter().filter(|minute| minute.histogram.count() > 0).map(minute).collect();
+    let minutes = statistics.iter().filter(|minute| minute.histogram.count() > 0).map(minute).collect();
     Ok(Json(GatewayLatency { overall, minutes }))
 }
 
@@ -383,8 +388,8 @@ mod tests {
         let away = hob_database::Error::Unavailable { source: None };
         let lost = hob_store::Error::Interrupted { reason: "gone".to_owned() };
         for error in [refused("LOADING"), refused("CLUSTERDOWN"), Error::Database(away), Error::Store(lost)] {
-            let told = error.to_string();
-            assert_eq!(Problem::from(error).status(), StatusCode::SERVICE_UNAVAILABLE, "{told}");
+            let message = error.to_string();
+            assert_eq!(Problem::from(error).status(), StatusCode::SERVICE_UNAVAILABLE, "{message}");
         }
         assert_eq!(Problem::from(refused("WRONGTYPE")).status(), StatusCode::INTERNAL_SERVER_ERROR);
     }

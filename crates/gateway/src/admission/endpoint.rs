@@ -9,7 +9,7 @@ use crate::keys::{self, Keys};
 
 /// A route template: `/api/users/:id`, or `/static/*` for all below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct RouteTemplate {
     text: String,
     segments: Vec<Segment>,
     open_ended: bool,
@@ -28,7 +28,7 @@ enum Segment {
 )]
 pub struct BadTemplate(pub String);
 
-impl Template {
+impl RouteTemplate {
     pub fn new(text: &str) -> Result<Self, BadTemplate> {
         let fits =
             text.starts_with('/') && text.len() <= 200 && text.bytes().all(|byte| byte > b' ' && byte < 127);
@@ -79,11 +79,11 @@ impl EndpointId {
 /// paths cannot fill the memory.
 #[derive(Debug)]
 pub struct Endpoints {
-    known: RwLock<Known>,
+    known: RwLock<KnownEndpoints>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownEndpoints {
     by_method: HashMap<Method, HashMap<Box<str>, EndpointId>>,
     names: Vec<keys::Endpoint>,
 }
@@ -91,14 +91,14 @@ struct Known {
 impl Default for Endpoints {
     fn default() -> Self {
         let other = keys::Endpoint::new("other").expect("one lowercase word");
-        Self { known: RwLock::new(Known { names: vec![other], ..Known::default() }) }
+        Self { known: RwLock::new(KnownEndpoints { names: vec![other], ..KnownEndpoints::default() }) }
     }
 }
 
 impl Endpoints {
     /// The number of an endpoint, which is made known if there is room.
     pub fn id(&self, method: &Method, path: &str) -> EndpointId {
-        let find = |known: &Known| known.by_method.get(method)?.get(path).copied();
+        let find = |known: &KnownEndpoints| known.by_method.get(method)?.get(path).copied();
         let known = self.known.read();
         if let Some(id) = find(&known) {
             return id;
@@ -134,26 +134,26 @@ impl Endpoints {
 
 /// The path that a request is counted by.
 #[must_use]
-pub(crate) fn counted_path<'p>(
-    templates: &'p [Template],
-    learn: Learn,
+pub(crate) fn endpoint_path<'p>(
+    templates: &'p [RouteTemplate],
+    detection: IdDetection,
     path: &'p str,
 ) -> std::borrow::Cow<'p, str> {
     match templates.iter().find(|template| template.matches(path)) {
         Some(template) => template.as_str().into(),
-        None if learn == Learn::Ids => learned(path),
+        None if detection == IdDetection::On => replace_ids(path),
         None => path.into(),
     }
 }
 
 /// Whether ids in paths are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learn {
-    Nothing,
-    Ids,
+pub(crate) enum IdDetection {
+    Off,
+    On,
 }
 
-fn learned(path: &str) -> std::borrow::Cow<'_, str> {
+fn replace_ids(path: &str) -> std::borrow::Cow<'_, str> {
     if !path.split('/').any(is_id) {
         return path.into();
     }
@@ -172,8 +172,8 @@ fn is_id(part: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn template(text: &str) -> Template {
-        Template::new(text).unwrap()
+    fn template(text: &str) -> RouteTemplate {
+        RouteTemplate::new(text).unwrap()
     }
 
     #[test]
@@ -192,17 +192,17 @@ mod tests {
     #[test]
     fn a_template_that_could_never_match_is_refused() {
         for text in ["", "api", "/a b", "/a/*/b", "/é", &format!("/{}", "x".repeat(200))] {
-            assert!(Template::new(text).is_err(), "{text:?}");
+            assert!(RouteTemplate::new(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn ids_are_learned_if_wanted() {
-        let path = |learn, path: &str| counted_path(&[], learn, path).into_owned();
-        assert_eq!(path(Learn::Nothing, "/forum/questions/123"), "/forum/questions/123");
-        assert_eq!(path(Learn::Ids, "/forum/questions/123"), "/forum/questions/:id");
-        assert_eq!(path(Learn::Ids, "/u/507f1f77bcf86cd799439011/x"), "/u/:id/x");
-        assert_eq!(path(Learn::Ids, "/v2/face"), "/v2/face");
+        let path = |detection, path: &str| endpoint_path(&[], detection, path).into_owned();
+        assert_eq!(path(IdDetection::Off, "/forum/questions/123"), "/forum/questions/123");
+        assert_eq!(path(IdDetection::On, "/forum/questions/123"), "/forum/questions/:id");
+        assert_eq!(path(IdDetection::On, "/u/507f1f77bcf86cd799439011/x"), "/u/:id/x");
+        assert_eq!(path(IdDetection::On, "/v2/face"), "/v2/face");
     }
 
     /// G7: a million made-up paths are a thousand endpoints and `other`.

@@ -15,21 +15,21 @@ use ring::digest;
 use crate::keys::Identifier;
 
 /// The most hops of a chain that are looked at; a longer chain ends here.
-const MOST_HOPS: usize = 32;
+const MAX_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Whose word about where a request came from is taken, and in which header it stands.
 #[derive(Clone, Debug, Default)]
-pub struct Trust {
-    pub proxies: Vec<IpNet>,
-    pub chain: Chain,
+pub struct TrustedProxies {
+    pub networks: Vec<IpNet>,
+    pub header: ForwardingHeader,
 }
 
 /// The header that trusted proxies write hops into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Chain {
+pub enum ForwardingHeader {
     /// `X-Forwarded-For: client, proxy`.
     #[default]
     XForwardedFor,
@@ -39,47 +39,47 @@ pub enum Chain {
 
 /// Where a client's requests come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct ClientAddress {
     /// The client's address, an IPv4 one never wrapped into an IPv6 one.
     pub address: IpAddr,
     /// Whether the connection itself is a trusted proxy's.
-    pub by_proxy: bool,
+    pub via_proxy: bool,
 }
 
-impl Trust {
+impl TrustedProxies {
     /// Where a request comes from. No header of an untrusted peer has any influence.
     #[must_use]
-    pub fn origin(&self, peer: SocketAddr, headers: &HeaderMap) -> Origin {
+    pub fn client_address(&self, peer: SocketAddr, headers: &HeaderMap) -> ClientAddress {
         let peer = peer.ip().to_canonical();
         if !self.trusts(peer) {
-            return Origin { address: peer, by_proxy: false };
+            return ClientAddress { address: peer, via_proxy: false };
         }
-        let mut nearest = peer;
-        for hop in self.hops(headers).take(MOST_HOPS) {
+        let mut client = peer;
+        for hop in self.hops(headers).take(MAX_HOPS) {
             // A trusted proxy that names no address vouches for nobody: the client is that proxy itself.
             let Some(address) = hop else { break };
-            nearest = address;
+            client = address;
             if !self.trusts(address) {
                 break;
             }
         }
-        Origin { address: nearest, by_proxy: true }
+        ClientAddress { address: client, via_proxy: true }
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
-        self.proxies.iter().any(|proxies| proxies.contains(&address))
+        self.networks.iter().any(|network| network.contains(&address))
     }
 
     /// The hops from the nearest to the farthest; `None` for one that is no address.
     fn hops<'h>(&self, headers: &'h HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + 'h {
-        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.chain {
-            Chain::XForwardedFor => (X_FORWARDED_FOR, address_of),
-            Chain::Forwarded => (FORWARDED, forwarded_for),
+        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
+            ForwardingHeader::XForwardedFor => (X_FORWARDED_FOR, parse_address),
+            ForwardingHeader::Forwarded => (FORWARDED, forwarded_for),
         };
         let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
         lines.into_iter().rev().flat_map(move |line| {
             let hops: Vec<Option<IpAddr>> = match line.to_str() {
-                Ok(text) => text.rsplit(',').take(MOST_HOPS).map(|hop| read(hop.trim())).collect(),
+                Ok(text) => text.rsplit(',').take(MAX_HOPS).map(|hop| read(hop.trim())).collect(),
                 Err(_) => vec![None],
             };
             hops
@@ -91,12 +91,12 @@ impl Trust {
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     element.split(';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("for").then(|| address_of(value.trim().trim_matches('"')))?
+        name.trim().eq_ignore_ascii_case("for").then(|| parse_address(value.trim().trim_matches('"')))?
     })
 }
 
 /// `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:4711`.
-fn address_of(text: &str) -> Option<IpAddr> {
+fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()));
     address.ok().map(|address| address.to_canonical())
@@ -104,7 +104,7 @@ fn address_of(text: &str) -> Option<IpAddr> {
 
 /// What a rule counts by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum CountBy {
     /// The client's address; IPv6 by its /64, since a client has all of one.
     #[default]
     Address,
@@ -125,18 +125,18 @@ pub struct Identity(String);
 impl Identity {
     /// The caller that a rule counts a request for.
     #[must_use]
-    pub fn of(by: &By, origin: Origin, headers: &HeaderMap) -> Self {
+    pub fn of(by: &CountBy, client: ClientAddress, headers: &HeaderMap) -> Self {
         let named = match by {
-            By::Address => None,
-            By::Header { name, label } if origin.by_proxy => headers
+            CountBy::Address => None,
+            CountBy::Header { name, label } if client.via_proxy => headers
                 .get(name)
                 .and_then(|value| value.to_str().ok())
                 .and_then(|value| Self::new(&format!("{label}:{value}"))),
-            By::Header { .. } => None,
-            By::ApiKey { name } => headers.get(name).map(|value| Self::of_secret(value.as_bytes())),
-            By::Everyone => Some(Self("everyone".to_owned())),
+            CountBy::Header { .. } => None,
+            CountBy::ApiKey { name } => headers.get(name).map(|value| Self::from_secret(value.as_bytes())),
+            CountBy::Everyone => Some(Self("everyone".to_owned())),
         };
-        named.unwrap_or_else(|| Self::of_address(origin.address))
+        named.unwrap_or_else(|| Self::from_address(client.address))
     }
 
     /// A name from elsewhere, such as the API; `None` if it is empty or too long for a key.
@@ -145,7 +145,7 @@ impl Identity {
         Identifier::new(name).ok().map(|name| Self(name.as_str().to_owned()))
     }
 
-    fn of_address(address: IpAddr) -> Self {
+    fn from_address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self(address.to_string()),
             IpAddr::V6(address) if address.is_loopback() => Self(address.to_string()),
@@ -154,7 +154,7 @@ impl Identity {
     }
 
     /// Never the secret itself: keys are read by many.
-    fn of_secret(secret: &[u8]) -> Self {
+    fn from_secret(secret: &[u8]) -> Self {
         let digest = digest::digest(&digest::SHA256, secret);
         Self(digest.as_ref()[..16].iter().fold("key:".to_owned(), |text, byte| text + &format!("{byte:02x}")))
     }
@@ -182,12 +182,12 @@ impl fmt::Display for Identity {
 
 /// Callers that are named one by one: addresses, networks, or names as rules make them.
 #[derive(Clone, Debug, Default)]
-pub struct List {
+pub struct CallerList {
     networks: Vec<IpNet>,
     names: Vec<String>,
 }
 
-impl List {
+impl CallerList {
     #[must_use]
     pub fn new(entries: &[String]) -> Self {
         let mut list = Self::default();
@@ -202,12 +202,12 @@ impl List {
     }
 
     #[must_use]
-    pub fn has_address(&self, address: IpAddr) -> bool {
+    pub fn contains_address(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
     #[must_use]
-    pub fn has_name(&self, identity: &Identity) -> bool {
+    pub fn contains_identity(&self, identity: &Identity) -> bool {
         self.names.iter().any(|name| name == identity.as_str())
     }
 }
@@ -218,9 +218,9 @@ mod tests {
 
     use super::*;
 
-    fn trust(chain: Chain) -> Trust {
-        let proxies = ["10.0.0.0/8", "127.0.0.1/32", "2001:db8:ffff::/48"].map(|net| net.parse().unwrap());
-        Trust { proxies: proxies.to_vec(), chain }
+    fn trust(header: ForwardingHeader) -> TrustedProxies {
+        let networks = ["10.0.0.0/8", "127.0.0.1/32", "2001:db8:ffff::/48"].map(|net| net.parse().unwrap());
+        TrustedProxies { networks: networks.to_vec(), header }
     }
 
     fn headers(name: &str, values: &[&str]) -> HeaderMap {
@@ -228,29 +228,32 @@ mod tests {
         values.iter().map(|value| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
     }
 
-    fn origin(peer: &str, forwarded: &[&str]) -> String {
+    fn client(peer: &str, forwarded: &[&str]) -> String {
         let peer = SocketAddr::new(peer.parse().unwrap(), 4711);
-        trust(Chain::XForwardedFor).origin(peer, &headers("x-forwarded-for", forwarded)).address.to_string()
+        trust(ForwardingHeader::XForwardedFor)
+            .client_address(peer, &headers("x-forwarded-for", forwarded))
+            .address
+            .to_string()
     }
 
     #[test]
     fn the_right_most_hop_that_is_no_proxy_is_the_client() {
-        assert_eq!(origin("10.1.1.1", &["6.6.6.6, 203.0.113.7, 10.2.2.2"]), "203.0.113.7");
-        assert_eq!(origin("10.1.1.1", &["6.6.6.6", "203.0.113.7", "10.2.2.2"]), "203.0.113.7");
-        assert_eq!(origin("10.1.1.1", &["10.9.9.9, 10.2.2.2"]), "10.9.9.9");
-        assert_eq!(origin("10.1.1.1", &[]), "10.1.1.1");
+        assert_eq!(client("10.1.1.1", &["6.6.6.6, 203.0.113.7, 10.2.2.2"]), "203.0.113.7");
+        assert_eq!(client("10.1.1.1", &["6.6.6.6", "203.0.113.7", "10.2.2.2"]), "203.0.113.7");
+        assert_eq!(client("10.1.1.1", &["10.9.9.9, 10.2.2.2"]), "10.9.9.9");
+        assert_eq!(client("10.1.1.1", &[]), "10.1.1.1");
     }
 
     #[test]
     fn a_hop_that_is_no_address_makes_its_proxy_the_client() {
-        assert_eq!(origin("10.1.1.1", &["203.0.113.7, unknown"]), "10.1.1.1");
-        assert_eq!(origin("10.1.1.1", &["203.0.113.7, _hidden, 10.2.2.2"]), "10.2.2.2");
+        assert_eq!(client("10.1.1.1", &["203.0.113.7, unknown"]), "10.1.1.1");
+        assert_eq!(client("10.1.1.1", &["203.0.113.7, _hidden, 10.2.2.2"]), "10.2.2.2");
     }
 
     #[test]
     fn a_wrapped_ipv4_address_is_the_same_client() {
-        assert_eq!(origin("::ffff:10.1.1.1", &["::ffff:203.0.113.7"]), "203.0.113.7");
-        assert_eq!(origin("::ffff:198.51.100.1", &["203.0.113.7"]), "198.51.100.1");
+        assert_eq!(client("::ffff:10.1.1.1", &["::ffff:203.0.113.7"]), "203.0.113.7");
+        assert_eq!(client("::ffff:198.51.100.1", &["203.0.113.7"]), "198.51.100.1");
     }
 
     #[test]
@@ -262,7 +265,8 @@ mod tests {
             ("for=203.0.113.7:99", "203.0.113.7"),
             ("proto=https", "10.1.1.1"),
         ] {
-            let found = trust(Chain::Forwarded).origin(peer, &headers("forwarded", &[line]));
+            let found =
+                trust(ForwardingHeader::Forwarded).client_address(peer, &headers("forwarded", &[line]));
             assert_eq!(found.address.to_string(), client, "{line}");
         }
     }
@@ -270,8 +274,8 @@ mod tests {
     #[test]
     fn an_ipv6_client_is_its_network() {
         let by = |address: &str| {
-            let origin = Origin { address: address.parse().unwrap(), by_proxy: false };
-            Identity::of(&By::Address, origin, &HeaderMap::new()).to_string()
+            let client = ClientAddress { address: address.parse().unwrap(), via_proxy: false };
+            Identity::of(&CountBy::Address, client, &HeaderMap::new()).to_string()
         };
         assert_eq!(by("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(by("2001:db8:1:2:ffff::"), "2001:db8:1:2::");
@@ -280,9 +284,9 @@ mod tests {
 
     #[test]
     fn a_name_is_believed_from_a_proxy_only() {
-        let by = By::Header { name: "x-user".parse().unwrap(), label: "user".into() };
+        let by = CountBy::Header { name: "x-user".parse().unwrap(), label: "user".into() };
         let headers = headers("x-user", &["123"]);
-        let from = |by_proxy| Origin { address: "203.0.113.7".parse().unwrap(), by_proxy };
+        let from = |via_proxy| ClientAddress { address: "203.0.113.7".parse().unwrap(), via_proxy };
         assert_eq!(Identity::of(&by, from(true), &headers).as_str(), "user:123");
         assert_eq!(Identity::of(&by, from(false), &headers).as_str(), "203.0.113.7");
         assert_eq!(Identity::of(&by, from(true), &HeaderMap::new()).as_str(), "203.0.113.7");
@@ -290,11 +294,11 @@ mod tests {
 
     #[test]
     fn an_api_key_never_stands_in_a_key() {
-        let by = By::ApiKey { name: "x-api-key".parse().unwrap() };
-        let origin = Origin { address: "203.0.113.7".parse().unwrap(), by_proxy: false };
-        let identity = Identity::of(&by, origin, &headers("x-api-key", &["hunter2"]));
+        let by = CountBy::ApiKey { name: "x-api-key".parse().unwrap() };
+        let client = ClientAddress { address: "203.0.113.7".parse().unwrap(), via_proxy: false };
+        let identity = Identity::of(&by, client, &headers("x-api-key", &["hunter2"]));
         assert!(identity.as_str().starts_with("key:") && !identity.as_str().contains("hunter2"));
-        assert_ne!(identity, Identity::of(&by, origin, &headers("x-api-key", &["hunter3"])));
+        assert_ne!(identity, Identity::of(&by, client, &headers("x-api-key", &["hunter3"])));
     }
 
     fn any_text() -> impl Strategy<Value = String> {
@@ -321,15 +325,15 @@ mod tests {
         fn no_header_makes_a_client_someone_else(
             peer in any::<u32>(), sent in prop::collection::vec(any_header(), 0..6), standard: bool,
         ) {
-            let chain = if standard { Chain::Forwarded } else { Chain::XForwardedFor };
-            let trust = trust(chain);
+            let header = if standard { ForwardingHeader::Forwarded } else { ForwardingHeader::XForwardedFor };
+            let trust = trust(header);
             let peer = IpAddr::from(peer.to_be_bytes());
             prop_assume!(!trust.trusts(peer));
             let headers: HeaderMap = sent.into_iter().collect();
-            let origin = trust.origin(SocketAddr::new(peer, 1), &headers);
-            prop_assert_eq!(origin, Origin { address: peer, by_proxy: false });
-            let by = By::Header { name: "x-user".parse().unwrap(), label: "user".into() };
-            prop_assert_eq!(Identity::of(&by, origin, &headers), Identity::of_address(peer));
+            let client = trust.client_address(SocketAddr::new(peer, 1), &headers);
+            prop_assert_eq!(client, ClientAddress { address: peer, via_proxy: false });
+            let by = CountBy::Header { name: "x-user".parse().unwrap(), label: "user".into() };
+            prop_assert_eq!(Identity::of(&by, client, &headers), Identity::from_address(peer));
         }
 
         /// Behind an honest proxy, which adds the address that it sees, a client is that address.
@@ -337,20 +341,20 @@ mod tests {
         fn behind_a_proxy_no_header_makes_a_client_someone_else(
             client in any::<u32>(), sent in any_text(), standard: bool,
         ) {
-            let (chain, name) = if standard {
-                (Chain::Forwarded, "forwarded")
+            let (header, name) = if standard {
+                (ForwardingHeader::Forwarded, "forwarded")
             } else {
-                (Chain::XForwardedFor, "x-forwarded-for")
+                (ForwardingHeader::XForwardedFor, "x-forwarded-for")
             };
-            let trust = trust(chain);
+            let trust = trust(header);
             let client = IpAddr::from(client.to_be_bytes());
             prop_assume!(!trust.trusts(client));
             let added = if standard { format!("for={client}") } else { client.to_string() };
             // As a line of its own and at the end of the client's line, as proxies do it.
             for lines in [vec![sent.trim().to_owned(), added.clone()], vec![format!("{sent}, {added}").trim().to_owned()]] {
                 let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-                let origin = trust.origin("10.0.0.1:1".parse().unwrap(), &headers(name, &lines));
-                prop_assert_eq!(origin.address, client);
+                let found = trust.client_address("10.0.0.1:1".parse().unwrap(), &headers(name, &lines));
+                prop_assert_eq!(found.address, client);
             }
         }
     }

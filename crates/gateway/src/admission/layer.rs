@@ -34,7 +34,7 @@ pub struct GatewayLayer {
 
 /// A service whose requests are limited and counted.
 #[derive(Clone, Debug)]
-pub struct Admitting<S> {
+pub struct GatewayService<S> {
     admission: Admission,
     inner: S,
 }
@@ -48,14 +48,14 @@ impl Gateway {
 }
 
 impl<S> Layer<S> for GatewayLayer {
-    type Service = Admitting<S>;
+    type Service = GatewayService<S>;
 
-    fn layer(&self, inner: S) -> Admitting<S> {
-        Admitting { admission: self.admission.clone(), inner }
+    fn layer(&self, inner: S) -> GatewayService<S> {
+        GatewayService { admission: self.admission.clone(), inner }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Admitting<S>
+impl<S, B, R> Service<Request<B>> for GatewayService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
@@ -72,26 +72,26 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // The one that was polled until it was ready is the one to be called.
-        let fresh = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
         let admission = self.admission.clone();
         Box::pin(async move {
             let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
             let peer = peer.map_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), |ConnectInfo(peer)| *peer);
-            let admitted = admission.admit(peer, request.method(), request.uri().path(), request.headers());
-            let admitted = admitted.await;
-            let mut response = match admitted.refusal {
-                Some(refusal) => refused(refusal),
+            let checked = admission.admit(peer, request.method(), request.uri().path(), request.headers());
+            let checked = checked.await;
+            let mut response = match checked.refusal {
+                Some(refusal) => refusal_response(refusal),
                 None => inner.call(request).await?,
             };
-            admitted.tell(response.headers_mut());
-            admitted.answered(response.status());
+            checked.write_headers(response.headers_mut());
+            checked.finish(response.status());
             Ok(response)
         })
     }
 }
 
-fn refused<R: From<&'static str>>(refusal: Refusal) -> Response<R> {
+fn refusal_response<R: From<&'static str>>(refusal: Refusal) -> Response<R> {
     let mut response = Response::new(R::from(refusal.reason()));
     *response.status_mut() = refusal.status();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

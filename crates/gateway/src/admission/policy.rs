@@ -2,22 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use crate::admission::endpoint::{Learn, Template};
-use crate::admission::identity::{List, Trust};
+use crate::admission::endpoint::{IdDetection, RouteTemplate};
+use crate::admission::identity::{CallerList, TrustedProxies};
 use crate::config::Config;
 use crate::limiter::rule::{BadRule, Keyspace, Rule};
 
-const MOST_RULES: usize = 100;
+const MAX_RULES: usize = 100;
 
 /// A checked configuration. It is replaced as a whole when the file changes.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) rules: Vec<Rule>,
-    pub(crate) trust: Trust,
-    pub(crate) allow: List,
-    pub(crate) deny: List,
-    pub(crate) templates: Vec<Template>,
-    pub(crate) learn: Learn,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) allow: CallerList,
+    pub(crate) deny: CallerList,
+    pub(crate) templates: Vec<RouteTemplate>,
+    pub(crate) id_detection: IdDetection,
     pub(crate) count_loopback: bool,
     pub(crate) x_ratelimit: bool,
 }
@@ -29,29 +29,33 @@ pub enum BadPolicy {
     Rule(#[from] BadRule),
     #[error("routes: {0}")]
     Route(#[from] crate::admission::endpoint::BadTemplate),
-    #[error("at most {MOST_RULES} rules, not {0}")]
+    #[error("at most {MAX_RULES} rules, not {0}")]
     TooManyRules(usize),
     #[error("two rules are called {0:?}")]
-    SameName(String),
+    DuplicateName(String),
     #[error("two rules are public with the same algorithm: {0:?} and {1:?}")]
     TwoPublic(String, String),
 }
 
 impl Policy {
     pub fn new(config: &Config) -> Result<Self, BadPolicy> {
-        if config.rules.len() > MOST_RULES {
+        if config.rules.len() > MAX_RULES {
             return Err(BadPolicy::TooManyRules(config.rules.len()));
         }
         let rules = config.rules.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
-        check_apart(&rules)?;
-        let templates = config.routes.iter().map(|route| Template::new(route)).collect::<Result<_, _>>()?;
+        check_distinct(&rules)?;
+        let templates =
+            config.routes.iter().map(|route| RouteTemplate::new(route)).collect::<Result<_, _>>()?;
         Ok(Self {
             rules,
-            trust: Trust { proxies: config.trusted_proxies.clone(), chain: config.chain },
-            allow: List::new(&config.allow),
-            deny: List::new(&config.deny),
+            trusted_proxies: TrustedProxies {
+                networks: config.trusted_proxies.clone(),
+                header: config.chain,
+            },
+            allow: CallerList::new(&config.allow),
+            deny: CallerList::new(&config.deny),
             templates,
-            learn: if config.learn_routes { Learn::Ids } else { Learn::Nothing },
+            id_detection: if config.learn_routes { IdDetection::On } else { IdDetection::Off },
             count_loopback: config.count_loopback,
             x_ratelimit: config.x_ratelimit,
         })
@@ -64,11 +68,11 @@ impl Policy {
 }
 
 /// Two rules never share state.
-fn check_apart(rules: &[Rule]) -> Result<(), BadPolicy> {
+fn check_distinct(rules: &[Rule]) -> Result<(), BadPolicy> {
     let mut names = BTreeSet::new();
     for (index, rule) in rules.iter().enumerate() {
         if !names.insert(&rule.name) {
-            return Err(BadPolicy::SameName(rule.name.to_string()));
+            return Err(BadPolicy::DuplicateName(rule.name.to_string()));
         }
         let same = |other: &&Rule| {
             other.keyspace == Keyspace::Public && other.limit.algorithm() == rule.limit.algorithm()
@@ -94,7 +98,7 @@ mod tests {
     fn two_rules_never_share_state() {
         let twice =
             "[[rules]]\nname = \"a\"\nwindows = \"1/1s\"\n[[rules]]\nname = \"a\"\nwindows = \"2/1s\"";
-        assert_eq!(policy(twice).unwrap_err(), BadPolicy::SameName("a".into()));
+        assert_eq!(policy(twice).unwrap_err(), BadPolicy::DuplicateName("a".into()));
         let public = |name| {
             format!(
                 "[[rules]]\nname = \"{name}\"\nwindows = \"1/1s\"\npublic = true\nalgorithm = \"fixed_log\"\n"

@@ -18,7 +18,7 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Header fields about a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fields {
+pub struct RateLimitHeaders {
     pub policy: HeaderValue,
     pub limit: Option<HeaderValue>,
     pub quota: Option<Quota>,
@@ -28,14 +28,14 @@ pub struct Fields {
 
 /// What a rule says of itself in every answer, made once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Advertised {
+pub(crate) struct AdvertisedPolicy {
     /// `"api-1s";q=20;w=1, "api-1m";q=500;w=60`
     policy: HeaderValue,
     /// What each window is called.
     names: Vec<String>,
 }
 
-impl Advertised {
+impl AdvertisedPolicy {
     pub(crate) fn new(name: &RuleName, windows: &[Window]) -> Self {
         let called = |window: &Window| match windows {
             [_] => name.to_string(),
@@ -54,7 +54,7 @@ impl Advertised {
     }
 }
 
-impl Fields {
+impl RateLimitHeaders {
     /// What a rule's verdict says.
     #[must_use]
     pub fn new(rule: &Rule, verdict: &Verdict) -> Self {
@@ -62,10 +62,10 @@ impl Fields {
             Verdict::Decided(Decision::Allowed(quota)) => (Some(*quota), None),
             Verdict::Decided(Decision::Denied { quota, retry_after }) => (Some(*quota), Some(*retry_after)),
             Verdict::Unlimited => (None, None),
-            Verdict::Unknown { retry_after } => (None, Some(*retry_after)),
+            Verdict::Unavailable { retry_after } => (None, Some(*retry_after)),
         };
         let limit = quota.and_then(|quota| {
-            let name = rule.advertised.names.get(told(rule, quota))?;
+            let name = rule.advertised.names.get(reported_window(rule, quota))?;
             let (left, reset_s) = (quota.remaining, whole_seconds(quota.reset_after));
             HeaderValue::try_from(format!("\"{name}\";r={left};t={reset_s}")).ok()
         });
@@ -103,10 +103,10 @@ fn whole_seconds(duration: Duration) -> u64 {
 }
 
 /// Which window a quota is about, which is said in terms of what the store keeps.
-fn told(rule: &Rule, quota: Quota) -> usize {
-    let kept = rule.kept();
-    let is_told = |window: &Window| window.most_at_once(kept.algorithm()) == quota.limit;
-    kept.windows().iter().position(is_told).unwrap_or(0)
+fn reported_window(rule: &Rule, quota: Quota) -> usize {
+    let stored = rule.stored_limit();
+    let is_reported = |window: &Window| window.most_at_once(stored.algorithm()) == quota.limit;
+    stored.windows().iter().position(is_reported).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
         let retry_after = Duration::from_millis(2100);
         let denied = Verdict::Decided(Decision::Denied { quota: quota(50, 0, 5900), retry_after });
         let mut headers = HeaderMap::new();
-        Fields::new(&rule, &denied).write(&mut headers, XRateLimit::Sent);
+        RateLimitHeaders::new(&rule, &denied).write(&mut headers, XRateLimit::Sent);
         assert_eq!(headers["ratelimit-policy"], "\"api-1s\";q=20;w=1, \"api-1m\";q=500;w=60");
         assert_eq!(headers["ratelimit"], "\"api-1m\";r=0;t=6");
         assert_eq!(headers["retry-after"], "3");
@@ -141,7 +141,7 @@ mod tests {
         let rule = rule("name = \"api\"\nwindows = \"20/1s\"");
         let allowed = Verdict::Decided(Decision::Allowed(quota(20, 7, 650)));
         let mut headers = HeaderMap::new();
-        Fields::new(&rule, &allowed).write(&mut headers, XRateLimit::Omitted);
+        RateLimitHeaders::new(&rule, &allowed).write(&mut headers, XRateLimit::Omitted);
         assert_eq!(headers["ratelimit"], "\"api\";r=7;t=1");
         assert!(!headers.contains_key("retry-after") && !headers.contains_key("x-ratelimit-limit"));
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_limit_that_nobody_knows_is_not_told() {
         let rule = rule("name = \"api\"\nwindows = \"20/1s\"");
-        let fields = Fields::new(&rule, &Verdict::Unlimited);
-        assert_eq!((fields.limit, fields.retry_after_s), (None, None));
+        let headers = RateLimitHeaders::new(&rule, &Verdict::Unlimited);
+        assert_eq!((headers.limit, headers.retry_after_s), (None, None));
     }
 }

@@ -19,7 +19,7 @@ struct World {
     begun: Instant,
     now: Duration,
     /// Questions to the store.
-    asked: u32,
+    calls: u32,
     debited: u32,
     given_back: u32,
 }
@@ -31,7 +31,7 @@ impl World {
         let name = crate::limiter::rule::RuleName::new("api").unwrap().key();
         let key = Keys::new(Layout::Plain).limit_state(&name, &Identifier::new("someone").unwrap());
         let (begun, now) = (Instant::now(), Duration::ZERO);
-        Self { store, clock, key, begun, now, asked: 0, debited: 0, given_back: 0 }
+        Self { store, clock, key, begun, now, calls: 0, debited: 0, given_back: 0 }
     }
 
     fn advance(&mut self, by: Duration) {
@@ -43,28 +43,29 @@ impl World {
         self.begun + self.now
     }
 
-    /// Asks for a batch as a pool does, `there` until the store hears of it and `back` until its answer is heard.
+    /// Asks for a batch as a pool does, `to_store` until the store hears of it and `to_instance` until its answer is heard.
     async fn borrow(
         &mut self,
         tokens: &mut Tokens,
         rule: &Rule,
         hold: Duration,
-        there: Duration,
-        back: Duration,
+        to_store: Duration,
+        to_instance: Duration,
     ) {
-        let (at, most) = (self.at(), tokens.want.clamp(1, (rule.most_at_once() / SHARE).max(1)));
-        self.advance(there);
-        let lent = rule.borrow(&self.store, &self.key, 1..=most).await.unwrap();
+        let (at, max) =
+            (self.at(), tokens.next_batch_size.clamp(1, (rule.most_at_once() / MAX_BATCH_DIVISOR).max(1)));
+        self.advance(to_store);
+        let lent = rule.borrow(&self.store, &self.key, 1..=max).await.unwrap();
         if let Lent::Granted { loan, .. } = &lent {
             self.debited += loan.granted();
         }
-        self.advance(back);
-        self.asked += 1;
-        tokens.receive(lent, Asked { least: 1, most, at, answered_at: self.at() }, hold);
+        self.advance(to_instance);
+        self.calls += 1;
+        tokens.receive(lent, BorrowRequest { min: 1, max, at, answered_at: self.at() }, hold);
     }
 
     async fn give_back(&mut self, batch: Batch, rule: &Rule, hold: Duration) {
-        self.asked += 1;
+        self.calls += 1;
         let unspent = (batch.left, batch.loan);
         self.given_back += rule.give_back(&self.store, &self.key, unspent, hold).await.unwrap();
     }
@@ -72,9 +73,9 @@ impl World {
     /// Gives back what is as old as that.
     async fn sweep(&mut self, tokens: &mut Tokens, rule: &Rule, hold: Duration) {
         let now = self.at();
-        let asked: Vec<Instant> = tokens.batches.iter().map(|batch| batch.asked_at).collect();
-        for asked_at in asked.into_iter().filter(|asked_at| now >= *asked_at + hold / 2) {
-            if let Some(batch) = tokens.withdraw(asked_at).filter(|batch| batch.left > 0) {
+        let calls: Vec<Instant> = tokens.batches.iter().map(|batch| batch.requested_at).collect();
+        for requested_at in calls.into_iter().filter(|requested_at| now >= *requested_at + hold / 2) {
+            if let Some(batch) = tokens.withdraw(requested_at).filter(|batch| batch.left > 0) {
                 self.give_back(batch, rule, hold).await;
             }
         }
@@ -89,17 +90,17 @@ fn per_second(limit: u32) -> Rule {
     rule(Algorithm::Gcra, Window::new(limit, Duration::from_secs(1)))
 }
 
-fn is_allowed(said: &Said) -> bool {
-    matches!(said, Said::Decided(decision) | Said::RunningLow(decision) if decision.is_allowed())
+fn is_allowed(decision: &LocalDecision) -> bool {
+    matches!(decision, LocalDecision::Decided(inner) | LocalDecision::RunningLow(inner) if inner.is_allowed())
 }
 
 #[tokio::test]
 async fn tokens_are_dropped_when_their_time_is_up() {
-    let (mut world, mut tokens) = (World::new(), Tokens { want: 10, ..Tokens::default() });
+    let (mut world, mut tokens) = (World::new(), Tokens { next_batch_size: 10, ..Tokens::default() });
     world.borrow(&mut tokens, &per_second(100), HOLD, Duration::ZERO, Duration::ZERO).await;
     let at = world.at();
     assert!(is_allowed(&tokens.spend(1, at + HOLD - Duration::from_micros(1), HOLD)));
-    assert_eq!(tokens.spend(1, at + HOLD, HOLD), Said::Nothing);
+    assert_eq!(tokens.spend(1, at + HOLD, HOLD), LocalDecision::AskStore);
 }
 
 #[tokio::test]
@@ -109,9 +110,9 @@ async fn a_refusal_of_much_says_nothing_about_little() {
     assert!(matches!(lent, Lent::Granted { .. }));
     let lent = per_second(10).borrow(&world.store, &world.key, 5..=5).await.unwrap();
     let at = world.at();
-    tokens.receive(lent, Asked { least: 5, most: 5, at, answered_at: at }, HOLD);
-    assert!(matches!(tokens.spend(5, at, HOLD), Said::Decided(Decision::Denied { .. })));
-    assert_eq!(tokens.spend(1, at, HOLD), Said::Nothing);
+    tokens.receive(lent, BorrowRequest { min: 5, max: 5, at, answered_at: at }, HOLD);
+    assert!(matches!(tokens.spend(5, at, HOLD), LocalDecision::Decided(Decision::Denied { .. })));
+    assert_eq!(tokens.spend(1, at, HOLD), LocalDecision::AskStore);
     world.borrow(&mut tokens, &per_second(10), HOLD, Duration::ZERO, Duration::ZERO).await;
     assert!(is_allowed(&tokens.spend(1, at, HOLD)));
 }
@@ -119,11 +120,11 @@ async fn a_refusal_of_much_says_nothing_about_little() {
 /// A reset that was told is told again, nearer by the time that has passed.
 #[tokio::test]
 async fn the_reset_time_does_not_wobble() {
-    let (mut world, mut tokens) = (World::new(), Tokens { want: 20, ..Tokens::default() });
+    let (mut world, mut tokens) = (World::new(), Tokens { next_batch_size: 20, ..Tokens::default() });
     world.borrow(&mut tokens, &per_second(200), HOLD, Duration::ZERO, Duration::ZERO).await;
     let mut resets = Vec::new();
     for ms in [0, 10, 60] {
-        let (Said::Decided(decision) | Said::RunningLow(decision)) =
+        let (LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision)) =
             tokens.spend(1, world.at() + Duration::from_millis(ms), HOLD)
         else {
             panic!("there are tokens");
@@ -138,14 +139,14 @@ fn made_up_callers_do_not_fill_the_memory() {
     hob_testkit::run(async {
         let store = World::new().store;
         let availability = Arc::new(Availability::new(&store));
-        let pools = Pools::new(Lender { store, availability, rule: per_second(100), hold: HOLD });
+        let pools = TokenPools::new(TokenSource { store, availability, rule: per_second(100), hold: HOLD });
         let name = crate::limiter::rule::RuleName::new("api").unwrap().key();
         for number in 0..100_000 {
             let who = Identity::new(&format!("s:{number}")).unwrap();
             let key = || Keys::new(Layout::Plain).limit_state(&name, &who.key());
-            pools.callers.lock().get_or_insert(&who, || Arc::new(Pool::new(key())));
+            pools.callers.lock().get_or_insert(&who, || Arc::new(TokenPool::new(key())));
         }
-        assert!(pools.callers() <= MOST_CALLERS);
+        assert!(pools.callers() <= MAX_CALLERS);
     });
 }
 
@@ -166,22 +167,22 @@ async fn little_is_stranded_and_little_is_asked_on_a_hot_key() {
             world.sweep(&mut tokens, &debited, HOLD).await;
             for _ in 0..if ms % 3000 < busy_ms { per_ms } else { 0 } {
                 requests += 1;
-                let mut said = tokens.spend(1, world.at(), HOLD);
-                if said == Said::Nothing || matches!(said, Said::RunningLow(_)) {
-                    let waits = said == Said::Nothing;
+                let mut decision = tokens.spend(1, world.at(), HOLD);
+                if decision == LocalDecision::AskStore || matches!(decision, LocalDecision::RunningLow(_)) {
+                    let waits = decision == LocalDecision::AskStore;
                     world.borrow(&mut tokens, &debited, HOLD, Duration::ZERO, Duration::ZERO).await;
                     if waits {
-                        said = tokens.spend(1, world.at(), HOLD);
+                        decision = tokens.spend(1, world.at(), HOLD);
                     }
                 }
-                spent += u32::from(is_allowed(&said));
+                spent += u32::from(is_allowed(&decision));
             }
             world.advance(Duration::from_millis(1));
         }
         let held: u32 = tokens.left();
         let stranded = world.debited - world.given_back - spent - held;
         assert!(stranded * 50 <= world.debited, "{what}: {stranded} of {} stranded", world.debited);
-        assert!(world.asked * 50 <= requests, "{what}: {} questions for {requests} requests", world.asked);
+        assert!(world.calls * 50 <= requests, "{what}: {} questions for {requests} requests", world.calls);
         assert!(what != "too many" || spent >= 20 * 2000 * 95 / 100, "only {spent} passed of 40,000");
         assert!(what == "too many" || spent == requests, "{what}: {spent} of {requests} passed");
     }
@@ -193,19 +194,20 @@ async fn run(debited: &Rule, hold: Duration, steps: &[Step]) -> Vec<Duration> {
     let mut world = World::new();
     let mut instances: Vec<Tokens> = (0..4).map(|_| Tokens::default()).collect();
     let mut passed = Vec::new();
-    for Step { instance, pause_ms, there_ms, back_ms, sweeps } in steps {
+    for Step { instance, pause_ms, to_store_ms, to_instance_ms, sweeps } in steps {
         world.advance(Duration::from_millis(*pause_ms));
         let tokens = &mut instances[*instance];
         if *sweeps {
             world.sweep(tokens, debited, hold).await;
         }
         match tokens.spend(1, world.at(), hold) {
-            Said::Decided(decision) | Said::RunningLow(decision) => {
+            LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => {
                 passed.extend(decision.is_allowed().then_some(world.now));
             }
-            Said::Nothing => {
-                let [there, back] = [there_ms, back_ms].map(|ms| Duration::from_millis(*ms));
-                world.borrow(tokens, debited, hold, there, back).await;
+            LocalDecision::AskStore => {
+                let [to_store, to_instance] =
+                    [to_store_ms, to_instance_ms].map(|ms| Duration::from_millis(*ms));
+                world.borrow(tokens, debited, hold, to_store, to_instance).await;
                 passed.extend(is_allowed(&tokens.spend(1, world.at(), hold)).then_some(world.now));
             }
         }
@@ -217,8 +219,8 @@ async fn run(debited: &Rule, hold: Duration, steps: &[Step]) -> Vec<Duration> {
 struct Step {
     instance: usize,
     pause_ms: u64,
-    there_ms: u64,
-    back_ms: u64,
+    to_store_ms: u64,
+    to_instance_ms: u64,
     sweeps: bool,
 }
 
@@ -226,11 +228,11 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     // Rushes with lulls between them: what was taken in a rush is spent after the lull, if it may be.
     let pause_ms = prop_oneof![20 => Just(0_u64), 1 => 20_u64..140];
     let step = (0_usize..4, pause_ms, 0_u64..2, 0_u64..2, any::<bool>()).prop_map(
-        |(instance, pause_ms, there_ms, back_ms, sweeps)| Step {
+        |(instance, pause_ms, to_store_ms, to_instance_ms, sweeps)| Step {
             instance,
             pause_ms,
-            there_ms,
-            back_ms,
+            to_store_ms,
+            to_instance_ms,
             sweeps,
         },
     );
@@ -265,8 +267,8 @@ proptest! {
         let passed = block_on(run(&rule(Algorithm::Gcra, window), hold, &steps));
         for (first, from) in passed.iter().enumerate() {
             for (last, to) in passed.iter().enumerate().skip(first) {
-                let most = u128::from(burst) + (*to - *from).as_millis() / each.as_millis();
-                prop_assert!((last - first + 1) as u128 <= most, "{} from {from:?} to {to:?}", last - first + 1);
+                let max = u128::from(burst) + (*to - *from).as_millis() / each.as_millis();
+                prop_assert!((last - first + 1) as u128 <= max, "{} from {from:?} to {to:?}", last - first + 1);
             }
         }
     }

@@ -5,60 +5,60 @@ use std::time::{Duration, Instant};
 use hob_store::limit::{self, Decision, Quota};
 use parking_lot::Mutex;
 
-use super::generations::Generations;
+use super::recent_map::RecentMap;
 use crate::admission::identity::Identity;
 
-const MOST_CALLERS: usize = 100_000;
+const MAX_CALLERS: usize = 100_000;
 
 #[derive(Debug)]
 pub(crate) struct LocalLimits {
     windows: Vec<Window>,
     /// When each window's backlog is gone, by caller.
-    callers: Mutex<Generations<Identity, Vec<Instant>>>,
+    callers: Mutex<RecentMap<Identity, Vec<Instant>>>,
 }
 
 #[derive(Debug)]
 struct Window {
     /// What one request occupies.
-    each: Duration,
+    interval: Duration,
     burst: u32,
 }
 
 impl LocalLimits {
     pub(crate) fn new(limit: &limit::Rule) -> Self {
         let window = |window: &limit::Window| Window {
-            each: window.period / window.limit,
+            interval: window.period / window.limit,
             burst: window.most_at_once(limit.algorithm()),
         };
-        let callers = Mutex::new(Generations::new(MOST_CALLERS));
+        let callers = Mutex::new(RecentMap::new(MAX_CALLERS));
         Self { windows: limit.windows().iter().map(window).collect(), callers }
     }
 
     pub(crate) fn take(&self, identity: &Identity, cost: u32, now: Instant) -> Decision {
         let mut callers = self.callers.lock();
-        let gone = callers.get_or_insert(identity, || vec![now; self.windows.len()]);
+        let drained_at = callers.get_or_insert(identity, || vec![now; self.windows.len()]);
         let mut denied: Option<(Duration, Quota)> = None;
-        let mut told: Option<Quota> = None;
-        for (window, gone) in self.windows.iter().zip(gone.iter()) {
-            let backlog = gone.saturating_duration_since(now);
-            let room = (window.each * window.burst).saturating_sub(backlog);
-            let left = u32::try_from(room.as_nanos() / window.each.as_nanos().max(1)).unwrap_or(u32::MAX);
+        let mut tightest: Option<Quota> = None;
+        for (window, drained_at) in self.windows.iter().zip(drained_at.iter()) {
+            let backlog = drained_at.saturating_duration_since(now);
+            let room = (window.interval * window.burst).saturating_sub(backlog);
+            let left = u32::try_from(room.as_nanos() / window.interval.as_nanos().max(1)).unwrap_or(u32::MAX);
             let quota = Quota { limit: window.burst, remaining: left, reset_after: backlog };
-            let wait = (window.each * cost).saturating_sub(room);
+            let wait = (window.interval * cost).saturating_sub(room);
             if !wait.is_zero() && denied.is_none_or(|(longest, _)| wait > longest) {
                 denied = Some((wait, quota));
             }
-            if told.is_none_or(|told| left < told.remaining) {
-                told = Some(quota);
+            if tightest.is_none_or(|tightest| left < tightest.remaining) {
+                tightest = Some(quota);
             }
         }
         if let Some((retry_after, quota)) = denied {
             return Decision::Denied { quota, retry_after };
         }
-        for (window, gone) in self.windows.iter().zip(gone.iter_mut()) {
-            *gone = (*gone).max(now) + window.each * cost;
+        for (window, drained_at) in self.windows.iter().zip(drained_at.iter_mut()) {
+            *drained_at = (*drained_at).max(now) + window.interval * cost;
         }
-        let quota = told.expect("a limit has a window");
+        let quota = tightest.expect("a limit has a window");
         Decision::Allowed(Quota { remaining: quota.remaining.saturating_sub(cost), ..quota })
     }
 
@@ -96,6 +96,6 @@ mod tests {
         for number in 0..300_000 {
             limits.take(&Identity::new(&format!("stranger:{number}")).unwrap(), 1, now);
         }
-        assert!(limits.callers() <= MOST_CALLERS);
+        assert!(limits.callers() <= MAX_CALLERS);
     }
 }

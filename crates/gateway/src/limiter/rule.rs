@@ -7,15 +7,15 @@ use hob_store::limit::{self, Algorithm, Window};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 
-use crate::admission::endpoint::Template;
-use crate::admission::identity::By;
+use crate::admission::endpoint::RouteTemplate;
+use crate::admission::identity::CountBy;
 use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
 use crate::keys::{self, Keys};
-use crate::limiter::headers::Advertised;
+use crate::limiter::headers::AdvertisedPolicy;
 
 /// How long leased tokens are held where a rule does not say.
-const LEASE: Duration = Duration::from_secs(1);
-const LONGEST_LEASE: Duration = Duration::from_secs(60);
+const DEFAULT_LEASE: Duration = Duration::from_secs(1);
+const MAX_LEASE: Duration = Duration::from_secs(60);
 
 /// What is wrong with a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,14 +30,14 @@ pub struct BadRule {
 pub struct Rule {
     pub(crate) name: RuleName,
     pub(crate) scope: Scope,
-    pub(crate) by: By,
+    pub(crate) count_by: CountBy,
     pub(crate) cost: u32,
     /// What clients are promised.
     pub(crate) limit: limit::Rule,
-    pub(crate) advertised: Advertised,
-    pub(crate) keeping: Keeping,
+    pub(crate) advertised: AdvertisedPolicy,
+    pub(crate) accounting: Accounting,
     pub(crate) keyspace: Keyspace,
-    pub(crate) mode: Mode,
+    pub(crate) mode: RuleMode,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) applies_to: AppliesTo,
 }
@@ -50,13 +50,13 @@ pub struct RuleName(String);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     methods: Vec<Method>,
-    route: Option<Template>,
+    route: Option<RouteTemplate>,
     headers: Vec<(HeaderName, Option<HeaderValue>)>,
 }
 
 /// How a limit is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum Accounting {
     Exact,
     Leased {
         /// What the store debits, so that tokens spent up to `hold` later still fit the limit.
@@ -71,12 +71,12 @@ pub(crate) enum Keyspace {
     /// In the documented keys (G16 G17).
     Public,
     /// In keys that carry the rule's name.
-    Own,
+    PerRule,
 }
 
 /// What a refusal does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RuleMode {
     Enforced,
     /// It is counted, and the request passes.
     Shadow,
@@ -86,36 +86,37 @@ impl Rule {
     pub fn new(config: &RuleConfig) -> Result<Self, BadRule> {
         let bad = |problem: String| BadRule { rule: config.name.clone(), problem };
         let name = RuleName::new(&config.name).map_err(bad)?;
-        let limit = read_windows(config).map_err(bad)?;
-        let keyspace = if config.public { Keyspace::Public } else { Keyspace::Own };
+        let limit = parse_windows(config).map_err(bad)?;
+        let keyspace = if config.public { Keyspace::Public } else { Keyspace::PerRule };
         if config.public {
             check_public(&limit).map_err(bad)?;
         }
-        let keeping = match config.exactness {
-            Exactness::Exact => Keeping::Exact,
+        let accounting = match config.exactness {
+            Exactness::Exact => Accounting::Exact,
             Exactness::Leased if config.public => {
                 return Err(bad("a public rule shows every request, so it cannot be leased".to_owned()));
             }
             Exactness::Leased => {
-                lease(&limit, config.lease.map_or(LEASE, hob_service::Period::get)).map_err(bad)?
+                leased_accounting(&limit, config.lease.map_or(DEFAULT_LEASE, hob_service::Period::get))
+                    .map_err(bad)?
             }
         };
         let rule = Self {
-            advertised: Advertised::new(&name, limit.windows()),
+            advertised: AdvertisedPolicy::new(&name, limit.windows()),
             name,
             scope: Scope::new(config).map_err(bad)?,
-            by: read_by(config.by.as_deref().unwrap_or("address")).map_err(bad)?,
+            count_by: parse_count_by(config.by.as_deref().unwrap_or("address")).map_err(bad)?,
             cost: config.cost,
             limit,
-            keeping,
+            accounting,
             keyspace,
-            mode: if config.shadow { Mode::Shadow } else { Mode::Enforced },
+            mode: if config.shadow { RuleMode::Shadow } else { RuleMode::Enforced },
             on_store_failure: config.on_store_failure,
             applies_to: config.applies_to,
         };
-        let most = rule.most_at_once();
-        if config.cost == 0 || config.cost > most {
-            return Err(bad(format!("a cost of {} never passes; it is 1 to {most}", config.cost)));
+        let max_cost = rule.max_cost();
+        if config.cost == 0 || config.cost > max_cost {
+            return Err(bad(format!("a cost of {} never passes; it is 1 to {max_cost}", config.cost)));
         }
         Ok(rule)
     }
@@ -131,28 +132,28 @@ impl Rule {
     }
 
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> RuleMode {
         self.mode
     }
 
     /// What the store keeps of it: the limit itself, or as much less as leases need.
-    pub(crate) fn kept(&self) -> &limit::Rule {
-        match &self.keeping {
-            Keeping::Exact => &self.limit,
-            Keeping::Leased { debited, .. } => debited,
+    pub(crate) fn stored_limit(&self) -> &limit::Rule {
+        match &self.accounting {
+            Accounting::Exact => &self.limit,
+            Accounting::Leased { debited, .. } => debited,
         }
     }
 
     /// The largest cost that can ever pass.
     #[must_use]
-    pub fn most_at_once(&self) -> u32 {
-        self.kept().most_at_once()
+    pub fn max_cost(&self) -> u32 {
+        self.stored_limit().most_at_once()
     }
 
     /// Whether a request through the gateway is asked about.
     #[must_use]
-    pub fn is_about(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
-        self.applies_to == AppliesTo::Requests && self.scope.has(method, path, headers)
+    pub fn matches(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+        self.applies_to == AppliesTo::Requests && self.scope.matches(method, path, headers)
     }
 }
 
@@ -171,12 +172,17 @@ impl Scope {
         };
         Ok(Self {
             methods: config.methods.iter().map(method).collect::<Result<_, _>>()?,
-            route: config.route.as_deref().map(Template::new).transpose().map_err(|bad| bad.to_string())?,
+            route: config
+                .route
+                .as_deref()
+                .map(RouteTemplate::new)
+                .transpose()
+                .map_err(|bad| bad.to_string())?,
             headers: config.header.iter().map(header).collect::<Result<_, String>>()?,
         })
     }
 
-    fn has(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    fn matches(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
         let same = |(name, value): &(HeaderName, Option<HeaderValue>)| match value {
             None => headers.contains_key(name),
             Some(value) => headers.get_all(name).iter().any(|sent| sent == value),
@@ -187,7 +193,7 @@ impl Scope {
     }
 }
 
-fn read_windows(config: &RuleConfig) -> Result<limit::Rule, String> {
+fn parse_windows(config: &RuleConfig) -> Result<limit::Rule, String> {
     let windows = config.windows.split(',').map(|window| window.trim().parse::<Window>());
     let windows = windows.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     if config.algorithm == Algorithm::FixedCounter {
@@ -201,17 +207,17 @@ fn read_windows(config: &RuleConfig) -> Result<limit::Rule, String> {
 
 /// What the documented keys can hold.
 fn check_public(limit: &limit::Rule) -> Result<(), String> {
-    let longest = match limit.algorithm() {
+    let max_period = match limit.algorithm() {
         Algorithm::FixedLog => Keys::RATE_LIMIT_TTL_MAX,
         Algorithm::SlidingLog => Keys::SLIDING_LIMIT_TTL_MAX,
         _ => return Err("only fixed_log and sliding_log have documented keys".to_owned()),
     };
-    let most = Keys::RATE_LIMIT_MAX_LEN.min(Keys::SLIDING_LIMIT_MAX_LEN);
-    let fits = |window: &Window| window.period <= longest && u64::from(window.limit) <= most;
+    let max_requests = Keys::RATE_LIMIT_MAX_LEN.min(Keys::SLIDING_LIMIT_MAX_LEN);
+    let fits = |window: &Window| window.period <= max_period && u64::from(window.limit) <= max_requests;
     if limit.windows().iter().all(fits) {
         return Ok(());
     }
-    Err(format!("a public rule has windows of at most a day and {most} requests"))
+    Err(format!("a public rule has windows of at most a day and {max_requests} requests"))
 }
 
 /// What the store debits of a leased limit, so that it holds although tokens are spent later.
@@ -220,8 +226,8 @@ fn check_public(limit: &limit::Rule) -> Result<(), String> {
 /// from debits within W + hold, so these must fit: each window is longer by the hold. With GCRA, what is debited in
 /// any time T is at most burst + rate × T, so what is spent in T is at most burst + rate × (T + hold): the burst is
 /// smaller by rate × hold.
-fn lease(limit: &limit::Rule, hold: Duration) -> Result<Keeping, String> {
-    if hold.is_zero() || hold > LONGEST_LEASE {
+fn leased_accounting(limit: &limit::Rule, hold: Duration) -> Result<Accounting, String> {
+    if hold.is_zero() || hold > MAX_LEASE {
         return Err("a lease is longer than nothing and at most 1m".to_owned());
     }
     let windows = limit.windows().iter().map(|window| match limit.algorithm() {
@@ -241,16 +247,16 @@ fn lease(limit: &limit::Rule, hold: Duration) -> Result<Keeping, String> {
     });
     let windows = windows.collect::<Result<Vec<_>, _>>()?;
     let debited = limit::Rule::new(limit.algorithm(), windows).map_err(|error| error.to_string())?;
-    Ok(Keeping::Leased { debited, hold })
+    Ok(Accounting::Leased { debited, hold })
 }
 
-fn read_by(text: &str) -> Result<By, String> {
+fn parse_count_by(text: &str) -> Result<CountBy, String> {
     let refuse = || format!("{text:?}: count by address, everyone, api_key:HEADER or header:HEADER as LABEL");
     let header = |name: &str| name.trim().parse::<HeaderName>().map_err(|_| refuse());
     match text.split_once(':') {
-        None if text == "address" => Ok(By::Address),
-        None if text == "everyone" => Ok(By::Everyone),
-        Some(("api_key", name)) => Ok(By::ApiKey { name: header(name)? }),
+        None if text == "address" => Ok(CountBy::Address),
+        None if text == "everyone" => Ok(CountBy::Everyone),
+        Some(("api_key", name)) => Ok(CountBy::ApiKey { name: header(name)? }),
         Some(("header", rest)) => {
             let (name, label) = rest.split_once(" as ").ok_or_else(refuse)?;
             let label = label.trim();
@@ -262,7 +268,7 @@ fn read_by(text: &str) -> Result<By, String> {
                     "the label {label:?} has lowercase letters, one of them past f, and is not key"
                 ));
             }
-            Ok(By::Header { name: header(name)?, label: label.to_owned() })
+            Ok(CountBy::Header { name: header(name)?, label: label.to_owned() })
         }
         _ => Err(refuse()),
     }
@@ -315,20 +321,20 @@ mod tests {
         let rule = rule.unwrap();
         let mut headers = HeaderMap::new();
         headers.insert("x-plan", "free".parse().unwrap());
-        assert!(!rule.is_about(&Method::GET, "/api/users/7", &headers));
+        assert!(!rule.matches(&Method::GET, "/api/users/7", &headers));
         headers.insert("x-trace", "1".parse().unwrap());
-        assert!(rule.is_about(&Method::GET, "/api/users/7", &headers));
-        assert!(!rule.is_about(&Method::POST, "/api/users/7", &headers));
-        assert!(!rule.is_about(&Method::GET, "/api/users", &headers));
+        assert!(rule.matches(&Method::GET, "/api/users/7", &headers));
+        assert!(!rule.matches(&Method::POST, "/api/users/7", &headers));
+        assert!(!rule.matches(&Method::GET, "/api/users", &headers));
         headers.insert("x-plan", "paid".parse().unwrap());
-        assert!(!rule.is_about(&Method::GET, "/api/users/7", &headers));
+        assert!(!rule.matches(&Method::GET, "/api/users/7", &headers));
     }
 
     #[test]
     fn a_leased_limit_debits_what_can_be_spent_later() {
-        let debited = |toml: &str| match read(toml).unwrap().keeping {
-            Keeping::Leased { debited, .. } => debited.windows()[0],
-            Keeping::Exact => panic!("exact"),
+        let debited = |toml: &str| match read(toml).unwrap().accounting {
+            Accounting::Leased { debited, .. } => debited.windows()[0],
+            Accounting::Exact => panic!("exact"),
         };
         let gcra = debited(
             "name = \"a\"\nwindows = \"100/1s burst 250\"\nexactness = \"leased\"\nlease = \"500ms\"",

@@ -19,15 +19,15 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::headers::{self, Scheme};
-use super::pool::{Arriving, Sent, Unanswered};
+use super::pool::{RequestBody, ResponseBody, SendError};
 use super::upstream::{Health, InFlight, Upstream, Upstreams};
 use crate::Error;
-use crate::admission::Admitted;
+use crate::admission::CheckedRequest;
 use crate::config::Config;
 
 /// What clients get: an upstream's body as it comes in, or a few words of ours.
-pub(crate) type AnswerBody = Either<Arriving, Full<Bytes>>;
-pub(crate) type Answer = Response<AnswerBody>;
+pub(crate) type ProxyBody = Either<ResponseBody, Full<Bytes>>;
+pub(crate) type ProxyResponse = Response<ProxyBody>;
 
 /// Passes requests on. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -46,20 +46,21 @@ pub(crate) struct Settings {
 
 /// Where a request came in.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct ClientConnection {
     pub(crate) peer: SocketAddr,
     pub(crate) scheme: Scheme,
     /// The peer's address in a header.
-    said: HeaderValue,
+    peer_header: HeaderValue,
     /// Cancelled when the proxy has stopped: then upgraded connections end, too.
     cut: CancellationToken,
 }
 
-impl Arrival {
-    pub(crate) fn of(Client { address: peer, secure, cut }: Client) -> Self {
+impl ClientConnection {
+    pub(crate) fn new(Client { address: peer, secure, cut }: Client) -> Self {
         let scheme = if secure { Scheme::Https } else { Scheme::Http };
-        let said = HeaderValue::try_from(peer.ip().to_canonical().to_string()).expect("digits and signs");
-        Self { peer, scheme, said, cut }
+        let peer_header =
+            HeaderValue::try_from(peer.ip().to_canonical().to_string()).expect("digits and signs");
+        Self { peer, scheme, peer_header, cut }
     }
 }
 
@@ -70,7 +71,7 @@ pub(super) fn connector(roots: Option<&Path>) -> Result<TlsConnector, Error> {
 
 impl Forwarder {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let none = Upstreams::new(&[], &connector(None)?).map_err(bad)?;
+        let none = Upstreams::new(&[], &connector(None)?).map_err(bad_upstream)?;
         Ok(Self { inner: Arc::new(RwLock::new(Arc::new(Settings::new(config, &none)?))) })
     }
 
@@ -92,11 +93,11 @@ impl Forwarder {
     pub(crate) async fn forward(
         &self,
         mut request: Request<Incoming>,
-        arrival: &Arrival,
-        admitted: &Admitted,
-    ) -> Answer {
+        client: &ClientConnection,
+        checked: &CheckedRequest,
+    ) -> ProxyResponse {
         if request.method() == Method::CONNECT {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not for a gateway.");
+            return text_response(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not for a gateway.");
         }
         let protocol = headers::strip_hop_by_hop(request.headers_mut());
         // Only HTTP/1.1 has upgrades of this kind.
@@ -107,22 +108,27 @@ impl Forwarder {
             _ => None,
         };
         let (uri, version) = (request.uri().clone(), request.version());
-        let Admitted { origin, chain, .. } = *admitted;
-        let from = headers::From { peer: &arrival.said, origin, chain, scheme: arrival.scheme };
-        headers::prepare(request.headers_mut(), (&uri, version), &from);
-        let mut client_side = None;
+        let CheckedRequest { client: address, forwarding_header, .. } = *checked;
+        let from = headers::RequestSource {
+            peer: &client.peer_header,
+            client: address,
+            forwarding_header,
+            scheme: client.scheme,
+        };
+        headers::rewrite_request(request.headers_mut(), (&uri, version), &from);
+        let mut client_upgrade = None;
         if let Some((on_upgrade, protocol)) = upgrade {
             headers::keep_upgrade(request.headers_mut(), protocol);
-            client_side = Some((on_upgrade, arrival.cut.clone()));
+            client_upgrade = Some((on_upgrade, client.cut.clone()));
         }
         match self.send(request).await {
-            Ok(response) => passed_back(response, client_side),
+            Ok(response) => response_to_client(response, client_upgrade),
             Err(failure) => failure.answer(),
         }
     }
 
     /// Sends a request, again to another upstream if that does no harm.
-    async fn send(&self, request: Request<Incoming>) -> Result<Response<Arriving>, Failure> {
+    async fn send(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, ForwardFailure> {
         let settings = self.settings();
         let (mut parts, body) = request.into_parts();
         parts.version = Version::HTTP_11;
@@ -132,25 +138,25 @@ impl Forwarder {
             parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
         }
         let mut tried: Vec<InFlight> = Vec::new();
-        let mut last = Failure::NoUpstream;
+        let mut last = ForwardFailure::NoUpstream;
         // What is streamed cannot be sent twice, and what cannot be sent twice needs no copy.
-        let streamed = !body.is_end_stream();
-        let again = if streamed { 0 } else { settings.retries as usize };
-        let mut whole =
-            Some((parts, if streamed { Either::Left(body) } else { Either::Right(Empty::new()) }));
-        while let Some(used) = settings.upstreams.pick(&tried) {
-            let may_follow = tried.len() < again && settings.upstreams.all().len() > tried.len() + 1;
-            let Some((parts, body)) = whole.take() else { break };
-            if may_follow {
-                whole = Some((parts.clone(), Either::Right(Empty::new())));
+        let has_body = !body.is_end_stream();
+        let retries = if has_body { 0 } else { settings.retries as usize };
+        let mut next_request =
+            Some((parts, if has_body { Either::Left(body) } else { Either::Right(Empty::new()) }));
+        while let Some(picked) = settings.upstreams.pick(&tried) {
+            let may_retry = tried.len() < retries && settings.upstreams.all().len() > tried.len() + 1;
+            let Some((parts, body)) = next_request.take() else { break };
+            if may_retry {
+                next_request = Some((parts.clone(), Either::Right(Empty::new())));
             }
             let method = parts.method.clone();
-            match settings.try_once(Request::from_parts(parts, body), &used).await {
+            match settings.try_once(Request::from_parts(parts, body), &picked).await {
                 Ok(response) => return Ok(response),
                 Err(failure) => last = failure,
             }
-            tried.push(used);
-            if !last.may_try_again(&method) {
+            tried.push(picked);
+            if !last.is_retryable(&method) {
                 break;
             }
         }
@@ -158,22 +164,22 @@ impl Forwarder {
     }
 
     /// Asks every upstream for its health path, and closes connections that nobody needs.
-    pub(crate) async fn examine(&self, path: Option<&PathAndQuery>) {
+    pub(crate) async fn check_health(&self, path: Option<&PathAndQuery>) {
         let settings = self.settings();
-        let ask = |upstream: Arc<Upstream>| {
+        let check = |upstream: Arc<Upstream>| {
             let settings = &settings;
             async move {
-                upstream.wires.sweep();
+                upstream.pool.sweep();
                 let Some(path) = path else { return };
                 let mut request = Request::new(Either::Right(Empty::new()));
                 *request.uri_mut() = path.clone().into();
                 let within = settings.answer_within.min(Duration::from_secs(5));
                 let answer = tokio::time::timeout(within, settings.send_to(request, &upstream)).await;
-                let well = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
-                upstream.examined(if well { Health::Well } else { Health::Unwell });
+                let healthy = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
+                upstream.set_health(if healthy { Health::Healthy } else { Health::Unhealthy });
             }
         };
-        futures_util::future::join_all(settings.upstreams.all().iter().cloned().map(ask)).await;
+        futures_util::future::join_all(settings.upstreams.all().iter().cloned().map(check)).await;
     }
 }
 
@@ -182,113 +188,119 @@ impl Settings {
         let roots = config.upstream_roots.as_deref().map(Path::new);
         let tls = connector(roots)?;
         Ok(Self {
-            upstreams: before.renewed(&config.upstream, &tls).map_err(bad)?,
+            upstreams: before.with_addresses(&config.upstream, &tls).map_err(bad_upstream)?,
             connect_within: config.connect_within.get(),
             answer_within: config.answer_within.get(),
             retries: config.retries,
         })
     }
 
-    async fn try_once(&self, request: Request<Sent>, used: &InFlight) -> Result<Response<Arriving>, Failure> {
-        match tokio::time::timeout(self.answer_within, self.send_to(request, used.upstream())).await {
+    async fn try_once(
+        &self,
+        request: Request<RequestBody>,
+        picked: &InFlight,
+    ) -> Result<Response<ResponseBody>, ForwardFailure> {
+        match tokio::time::timeout(self.answer_within, self.send_to(request, picked.upstream())).await {
             Ok(Ok(response)) => {
-                self.upstreams.succeeded(used);
+                self.upstreams.record_success(picked);
                 Ok(response)
             }
             Ok(Err(error)) => {
-                self.upstreams.failed(used);
-                tracing::debug!(upstream = %used.upstream().authority(), %error, "an upstream failed");
+                self.upstreams.record_failure(picked);
+                tracing::debug!(upstream = %picked.upstream().authority(), %error, "an upstream failed");
                 Err(match error {
-                    Unanswered::NotSent(_) => Failure::NotReached,
-                    Unanswered::BrokeOff(_) => Failure::BrokeOff,
+                    SendError::NotSent(_) => ForwardFailure::NotReached,
+                    SendError::Interrupted(_) => ForwardFailure::Interrupted,
                 })
             }
             Err(_) => {
-                self.upstreams.failed(used);
-                Err(Failure::TooSlow)
+                self.upstreams.record_failure(picked);
+                Err(ForwardFailure::TimedOut)
             }
         }
     }
 
     async fn send_to(
         &self,
-        mut request: Request<Sent>,
+        mut request: Request<RequestBody>,
         upstream: &Upstream,
-    ) -> Result<Response<Arriving>, Unanswered> {
+    ) -> Result<Response<ResponseBody>, SendError> {
         // HTTP/1.0 may do without a host, HTTP/1.1 may not.
         if !request.headers().contains_key(HOST)
             && let Ok(host) = HeaderValue::from_str(upstream.authority().as_str())
         {
             request.headers_mut().insert(HOST, host);
         }
-        upstream.wires.send(request, &upstream.target, self.connect_within).await
+        upstream.pool.send(request, &upstream.target, self.connect_within).await
     }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
-fn bad(upstream: super::upstream::BadUpstream) -> Error {
+fn bad_upstream(upstream: super::upstream::BadUpstream) -> Error {
     Error::Config(upstream.to_string())
 }
 
 /// Why no upstream answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failure {
+enum ForwardFailure {
     NoUpstream,
     /// No connection: the request was certainly not seen.
     NotReached,
     /// The connection broke before an answer: nobody knows.
-    BrokeOff,
-    TooSlow,
+    Interrupted,
+    TimedOut,
 }
 
-impl Failure {
+impl ForwardFailure {
     /// Whether the same request may go to another upstream. One that was slow has had its time.
-    fn may_try_again(self, method: &Method) -> bool {
+    fn is_retryable(self, method: &Method) -> bool {
         match self {
             Self::NotReached => true,
-            Self::BrokeOff => method.is_idempotent(),
-            Self::NoUpstream | Self::TooSlow => false,
+            Self::Interrupted => method.is_idempotent(),
+            Self::NoUpstream | Self::TimedOut => false,
         }
     }
 
-    fn answer(self) -> Answer {
+    fn answer(self) -> ProxyResponse {
         match self {
-            Self::NoUpstream => plain(StatusCode::SERVICE_UNAVAILABLE, "There is no upstream."),
-            Self::NotReached => plain(StatusCode::BAD_GATEWAY, "The upstream cannot be reached."),
-            Self::BrokeOff => plain(StatusCode::BAD_GATEWAY, "The upstream broke off."),
-            Self::TooSlow => plain(StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time."),
+            Self::NoUpstream => text_response(StatusCode::SERVICE_UNAVAILABLE, "There is no upstream."),
+            Self::NotReached => text_response(StatusCode::BAD_GATEWAY, "The upstream cannot be reached."),
+            Self::Interrupted => text_response(StatusCode::BAD_GATEWAY, "The upstream broke off."),
+            Self::TimedOut => {
+                text_response(StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time.")
+            }
         }
     }
 }
 
 /// An upstream's response for the client; after a 101 the two talk to each other, until the proxy has stopped.
-fn passed_back(
-    mut response: Response<Arriving>,
-    client_side: Option<(OnUpgrade, CancellationToken)>,
-) -> Answer {
+fn response_to_client(
+    mut response: Response<ResponseBody>,
+    client_upgrade: Option<(OnUpgrade, CancellationToken)>,
+) -> ProxyResponse {
     let protocol = headers::strip_hop_by_hop(response.headers_mut());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let (Some((client_side, cut)), Some(protocol)) = (client_side, protocol) else {
-            return plain(StatusCode::BAD_GATEWAY, "The upstream switched protocols unasked.");
+        let (Some((client_upgrade, cut)), Some(protocol)) = (client_upgrade, protocol) else {
+            return text_response(StatusCode::BAD_GATEWAY, "The upstream switched protocols unasked.");
         };
         headers::keep_upgrade(response.headers_mut(), protocol);
-        let upstream_side = hyper::upgrade::on(&mut response);
+        let upstream_upgrade = hyper::upgrade::on(&mut response);
         tokio::spawn(cut.run_until_cancelled_owned(async move {
-            let Ok((client, upstream)) = tokio::try_join!(client_side, upstream_side) else { return };
+            let Ok((client, upstream)) = tokio::try_join!(client_upgrade, upstream_upgrade) else { return };
             let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
             // Either side ends it as it likes, also by vanishing.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
         }));
         let (parts, body) = response.into_parts();
-        body.let_go();
+        body.detach();
         return Response::from_parts(parts, Either::Right(Full::default()));
     }
     response.map(Either::Left)
 }
 
 /// A few words of ours.
-pub(crate) fn plain(status: StatusCode, words: &'static str) -> Answer {
-    let mut response = Response::new(Either::Right(Full::new(Bytes::from_static(words.as_bytes()))));
+pub(crate) fn text_response(status: StatusCode, message: &'static str) -> ProxyResponse {
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from_static(message.as_bytes()))));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

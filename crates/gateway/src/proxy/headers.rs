@@ -6,7 +6,7 @@ use http::header::{
 };
 use http::{HeaderMap, Uri, Version};
 
-use crate::admission::identity::{Chain, Origin};
+use crate::admission::identity::{ClientAddress, ForwardingHeader};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -46,17 +46,17 @@ impl Scheme {
 /// Removes what concerns one connection only, also what `Connection` names. Answers with the protocol that an upgrade
 /// is asked for, which survives.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
-    let named: Vec<HeaderName> = headers
+    let listed: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    let upgrade = if named.contains(&UPGRADE) { headers.get(UPGRADE).cloned() } else { None };
+    let upgrade = if listed.contains(&UPGRADE) { headers.get(UPGRADE).cloned() } else { None };
     // Trailers are the one thing of TE that passes.
     let trailers = headers.get_all(TE).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
-    for name in named.iter().filter(|name| **name != HOST).chain(&HOP_BY_HOP) {
+    for name in listed.iter().filter(|name| **name != HOST).chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
     if trailers {
@@ -72,17 +72,21 @@ pub(crate) fn keep_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
 }
 
 /// What is said about where a request came from.
-pub(crate) struct From<'a> {
+pub(crate) struct RequestSource<'a> {
     /// The address of the connection.
     pub(crate) peer: &'a HeaderValue,
-    pub(crate) origin: Origin,
-    pub(crate) chain: Chain,
+    pub(crate) client: ClientAddress,
+    pub(crate) forwarding_header: ForwardingHeader,
     pub(crate) scheme: Scheme,
 }
 
 /// Makes a client's headers those of the request to the upstream.
-pub(crate) fn prepare(headers: &mut HeaderMap, (uri, version): (&Uri, Version), from: &From<'_>) {
-    let From { peer, origin, chain, scheme } = from;
+pub(crate) fn rewrite_request(
+    headers: &mut HeaderMap,
+    (uri, version): (&Uri, Version),
+    source: &RequestSource<'_>,
+) {
+    let RequestSource { peer, client, forwarding_header, scheme } = source;
     headers.remove(EXPECT);
     if version == Version::HTTP_2 {
         join_cookies(headers);
@@ -93,14 +97,14 @@ pub(crate) fn prepare(headers: &mut HeaderMap, (uri, version): (&Uri, Version), 
     {
         headers.insert(HOST, host);
     }
-    if !origin.by_proxy {
+    if !client.via_proxy {
         for name in [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED] {
             headers.remove(name);
         }
     }
-    match chain {
-        Chain::XForwardedFor => append(headers, X_FORWARDED_FOR, (*peer).clone()),
-        Chain::Forwarded => {
+    match forwarding_header {
+        ForwardingHeader::XForwardedFor => append(headers, X_FORWARDED_FOR, (*peer).clone()),
+        ForwardingHeader::Forwarded => {
             let peer = peer.to_str().unwrap_or_default();
             let node = if peer.contains(':') { format!("\"[{peer}]\"") } else { peer.to_owned() };
             let hop = HeaderValue::try_from(format!("for={node};proto={}", scheme.as_str()));
@@ -115,7 +119,7 @@ pub(crate) fn prepare(headers: &mut HeaderMap, (uri, version): (&Uri, Version), 
     {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    let real = if origin.by_proxy { HeaderValue::try_from(origin.address.to_string()).ok() } else { None };
+    let real = if client.via_proxy { HeaderValue::try_from(client.address.to_string()).ok() } else { None };
     headers.insert(X_REAL_IP, real.unwrap_or_else(|| (*peer).clone()));
     headers
         .append(VIA, HeaderValue::from_static(if version == Version::HTTP_2 { "2 hob" } else { "1.1 hob" }));
@@ -154,13 +158,18 @@ mod tests {
             .collect()
     }
 
-    fn prepared(lines: &[(&'static str, &'static str)], by_proxy: bool, version: Version) -> HeaderMap {
+    fn rewritten(lines: &[(&'static str, &'static str)], via_proxy: bool, version: Version) -> HeaderMap {
         let mut headers = headers(lines);
-        let address = if by_proxy { "203.0.113.7" } else { "198.51.100.1" }.parse().unwrap();
-        let origin = Origin { address, by_proxy };
+        let address = if via_proxy { "203.0.113.7" } else { "198.51.100.1" }.parse().unwrap();
+        let client = ClientAddress { address, via_proxy };
         let peer = HeaderValue::from_static("198.51.100.1");
-        let from = From { peer: &peer, origin, chain: Chain::XForwardedFor, scheme: Scheme::Https };
-        prepare(&mut headers, (&Uri::from_static("/path"), version), &from);
+        let source = RequestSource {
+            peer: &peer,
+            client,
+            forwarding_header: ForwardingHeader::XForwardedFor,
+            scheme: Scheme::Https,
+        };
+        rewrite_request(&mut headers, (&Uri::from_static("/path"), version), &source);
         headers
     }
 
@@ -199,31 +208,31 @@ mod tests {
             ("x-real-ip", "10.0.0.1"),
             ("host", "a"),
         ];
-        let sent = prepared(&lines, false, Version::HTTP_11);
-        assert_eq!(sent["x-forwarded-for"], "198.51.100.1");
-        assert_eq!(sent["x-real-ip"], "198.51.100.1");
+        let headers_sent = rewritten(&lines, false, Version::HTTP_11);
+        assert_eq!(headers_sent["x-forwarded-for"], "198.51.100.1");
+        assert_eq!(headers_sent["x-real-ip"], "198.51.100.1");
         assert_eq!(
-            (&sent["x-forwarded-proto"], &sent["x-forwarded-host"]),
+            (&headers_sent["x-forwarded-proto"], &headers_sent["x-forwarded-host"]),
             (&"https".parse().unwrap(), &"a".parse().unwrap())
         );
-        assert!(!sent.contains_key("forwarded"));
+        assert!(!headers_sent.contains_key("forwarded"));
     }
 
     #[test]
     fn a_proxys_word_is_passed_on() {
-        let sent = prepared(
+        let headers_sent = rewritten(
             &[("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "http")],
             true,
             Version::HTTP_11,
         );
-        assert_eq!(sent["x-forwarded-for"], "203.0.113.7, 198.51.100.1");
-        assert_eq!(sent["x-forwarded-proto"], "http");
+        assert_eq!(headers_sent["x-forwarded-for"], "203.0.113.7, 198.51.100.1");
+        assert_eq!(headers_sent["x-forwarded-proto"], "http");
     }
 
     #[test]
     fn cookies_that_http_2_split_are_joined() {
-        let sent = prepared(&[("cookie", "a=1"), ("cookie", "b=2")], false, Version::HTTP_2);
-        assert_eq!(sent.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
-        assert_eq!(sent["via"], "2 hob");
+        let headers_sent = rewritten(&[("cookie", "a=1"), ("cookie", "b=2")], false, Version::HTTP_2);
+        assert_eq!(headers_sent.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+        assert_eq!(headers_sent["via"], "2 hob");
     }
 }

@@ -20,11 +20,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// What upstreams get.
-pub(crate) type Sent = Either<Incoming, Empty<Bytes>>;
+pub(crate) type RequestBody = Either<Incoming, Empty<Bytes>>;
 
 /// How long a connection may wait for its next request, and how many may.
-const IDLE_FOR: Duration = Duration::from_secs(30);
-const MOST_IDLE: usize = 512;
+const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
+const MAX_IDLE: usize = 512;
 
 /// Where an upstream is, and how it is reached.
 #[derive(Clone)]
@@ -36,114 +36,124 @@ pub(crate) struct Target {
 }
 
 /// A connection.
-struct Wire {
-    sender: SendRequest<Sent>,
+struct Connection {
+    sender: SendRequest<RequestBody>,
     /// Reads and writes while it is polled; `None` when it is over.
-    connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
 /// The connections to one upstream that wait for a request.
 #[derive(Default)]
-pub(crate) struct Wires {
-    idle: Mutex<Vec<(Wire, Instant)>>,
+pub(crate) struct ConnectionPool {
+    idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
 /// Why there is no response.
-pub(crate) enum Unanswered {
+pub(crate) enum SendError {
     /// The request was certainly not seen.
     NotSent(Box<dyn std::error::Error + Send + Sync>),
     /// Nobody knows.
-    BrokeOff(hyper::Error),
+    Interrupted(hyper::Error),
 }
 
-impl Wires {
+impl ConnectionPool {
     /// Sends a request over a connection that waits, or over a new one.
     pub(crate) async fn send(
         self: &Arc<Self>,
-        mut request: Request<Sent>,
+        mut request: Request<RequestBody>,
         target: &Target,
         connect_within: Duration,
-    ) -> Result<Response<Arriving>, Unanswered> {
-        while let Some(mut wire) = self.take() {
-            match wire.send(request).await {
-                Ok(response) => return Ok(self.arriving(response, wire)),
+    ) -> Result<Response<ResponseBody>, SendError> {
+        while let Some(mut connection) = self.take() {
+            match connection.send(request).await {
+                Ok(response) => return Ok(self.with_body(response, connection)),
                 // It was closed just now, before the request was on it.
                 Err((_, Some(unsent))) => request = unsent,
-                Err((error, None)) => return Err(Unanswered::BrokeOff(error)),
+                Err((error, None)) => return Err(SendError::Interrupted(error)),
             }
         }
-        let connecting = tokio::time::timeout(connect_within, Wire::open(target));
-        let mut wire = connecting
+        let connecting = tokio::time::timeout(connect_within, Connection::connect(target));
+        let mut connection = connecting
             .await
             .unwrap_or_else(|_| Err("it took too long to connect".into()))
-            .map_err(Unanswered::NotSent)?;
-        match wire.send(request).await {
-            Ok(response) => Ok(self.arriving(response, wire)),
-            Err((error, Some(_))) => Err(Unanswered::NotSent(error.into())),
-            Err((error, None)) => Err(Unanswered::BrokeOff(error)),
+            .map_err(SendError::NotSent)?;
+        match connection.send(request).await {
+            Ok(response) => Ok(self.with_body(response, connection)),
+            Err((error, Some(_))) => Err(SendError::NotSent(error.into())),
+            Err((error, None)) => Err(SendError::Interrupted(error)),
         }
     }
 
     /// Closes connections that have waited for long, or were closed by the other side.
     pub(crate) fn sweep(&self) {
-        let mut waiting = std::mem::take(&mut *self.idle.lock());
-        let still = |(wire, since): &mut (Wire, Instant)| since.elapsed() < IDLE_FOR && wire.is_ready();
-        self.idle.lock().extend(waiting.extract_if(.., still));
+        let mut idle = std::mem::take(&mut *self.idle.lock());
+        let is_usable = |(connection, since): &mut (Connection, Instant)| {
+            since.elapsed() < MAX_IDLE_TIME && connection.is_ready()
+        };
+        self.idle.lock().extend(idle.extract_if(.., is_usable));
     }
 
     /// The connection that was used last and can still take a request.
-    fn take(&self) -> Option<Wire> {
+    fn take(&self) -> Option<Connection> {
         loop {
-            let (mut wire, since) = self.idle.lock().pop()?;
-            if since.elapsed() < IDLE_FOR && wire.is_ready() {
-                return Some(wire);
+            let (mut connection, since) = self.idle.lock().pop()?;
+            if since.elapsed() < MAX_IDLE_TIME && connection.is_ready() {
+                return Some(connection);
             }
         }
     }
 
-    fn arriving(self: &Arc<Self>, response: Response<Incoming>, wire: Wire) -> Response<Arriving> {
-        response.map(|body| Arriving { body, ended: false, wire: Some((wire, Arc::clone(self))) })
+    fn with_body(
+        self: &Arc<Self>,
+        response: Response<Incoming>,
+        connection: Connection,
+    ) -> Response<ResponseBody> {
+        response.map(|body| ResponseBody {
+            body,
+            ended: false,
+            connection: Some((connection, Arc::clone(self))),
+        })
     }
 
     /// Keeps a connection for the next request, if it could take one at once. An upstream may answer before it has
     /// read the whole request; what is left of that upload would stand in the way of every later request, so such
     /// a connection is closed.
-    fn put(&self, mut wire: Wire) {
-        if wire.is_ready() {
+    fn release(&self, mut connection: Connection) {
+        if connection.is_ready() {
             let mut idle = self.idle.lock();
-            if idle.len() < MOST_IDLE {
-                idle.push((wire, Instant::now()));
+            if idle.len() < MAX_IDLE {
+                idle.push((connection, Instant::now()));
             }
         }
     }
 }
 
-impl Wire {
-    async fn open(target: &Target) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+impl Connection {
+    async fn connect(target: &Target) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
         stream.set_nodelay(true)?;
         match &target.tls {
-            None => Self::over(stream).await,
+            None => Self::handshake(stream).await,
             Some(tls) => {
                 let name = target.host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                Self::over(tls.connect(name.try_into()?, stream).await?).await
+                Self::handshake(tls.connect(name.try_into()?, stream).await?).await
             }
         }
     }
 
-    async fn over(
+    async fn handshake(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        Ok(Self { sender, connection: Some(Box::pin(connection.with_upgrades())) })
+        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
+        Ok(Self { sender, driver: Some(Box::pin(driver.with_upgrades())) })
     }
 
     /// Reads and writes what can be; ready when the connection is over.
     fn drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(connection) = &mut self.connection {
+        if let Some(driver) = &mut self.driver {
             // Why it ended is told to whoever waits for a response.
-            let _ended = ready!(connection.as_mut().poll(context));
-            self.connection = None;
+            let _ended = ready!(driver.as_mut().poll(context));
+            self.driver = None;
         }
         Poll::Ready(())
     }
@@ -158,15 +168,15 @@ impl Wire {
     /// Sends a request and drives the connection until the response begins. What was not sent comes back.
     async fn send(
         &mut self,
-        request: Request<Sent>,
-    ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<Sent>>)> {
-        let mut answer = std::pin::pin!(self.sender.try_send_request(request));
-        let answered = poll_fn(|context| {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<RequestBody>>)> {
+        let mut response = std::pin::pin!(self.sender.try_send_request(request));
+        let finish = poll_fn(|context| {
             // First what there is to write, then perhaps the response that has been read.
             let _over = self.drive(context);
-            answer.as_mut().poll(context)
+            response.as_mut().poll(context)
         });
-        answered.await.map_err(|mut failed| {
+        finish.await.map_err(|mut failed| {
             let unsent = failed.take_message();
             (failed.into_error(), unsent)
         })
@@ -174,22 +184,22 @@ impl Wire {
 }
 
 /// A response's body as it comes in. Read to its end, it leaves its connection for the next request.
-pub(crate) struct Arriving {
+pub(crate) struct ResponseBody {
     body: Incoming,
     ended: bool,
-    wire: Option<(Wire, Arc<Wires>)>,
+    connection: Option<(Connection, Arc<ConnectionPool>)>,
 }
 
-impl Arriving {
+impl ResponseBody {
     /// Drives the connection for as long as it lasts, for a protocol that was switched to.
-    pub(crate) fn let_go(mut self) {
-        if let Some((Wire { connection: Some(connection), .. }, _)) = self.wire.take() {
-            tokio::spawn(connection);
+    pub(crate) fn detach(mut self) {
+        if let Some((Connection { driver: Some(driver), .. }, _)) = self.connection.take() {
+            tokio::spawn(driver);
         }
     }
 }
 
-impl Body for Arriving {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -200,9 +210,9 @@ impl Body for Arriving {
         let this = &mut *self;
         let mut frame = Pin::new(&mut this.body).poll_frame(context);
         if frame.is_pending()
-            && let Some((wire, _)) = &mut this.wire
+            && let Some((connection, _)) = &mut this.connection
         {
-            let _over = wire.drive(context);
+            let _over = connection.drive(context);
             frame = Pin::new(&mut this.body).poll_frame(context);
         }
         let frame = ready!(frame);
@@ -219,12 +229,12 @@ impl Body for Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
-        if let Some((wire, wires)) = self.wire.take()
+        if let Some((connection, pool)) = self.connection.take()
             && (self.ended || self.body.is_end_stream())
         {
-            wires.put(wire);
+            pool.release(connection);
         }
     }
 }
@@ -235,23 +245,23 @@ impl fmt::Debug for Target {
     }
 }
 
-impl fmt::Debug for Wires {
+impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wires").field("idle", &self.idle.lock().len()).finish()
     }
 }
 
-impl fmt::Debug for Arriving {
+impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arriving").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSent(error) => error.fmt(f),
-            Self::BrokeOff(error) => error.fmt(f),
+            Self::Interrupted(error) => error.fmt(f),
         }
     }
 }

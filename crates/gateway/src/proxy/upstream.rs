@@ -8,11 +8,11 @@ use http::Uri;
 use http::uri::{Authority, Scheme};
 use tokio_rustls::TlsConnector;
 
-use super::pool::{Target, Wires};
+use super::pool::{ConnectionPool, Target};
 
 /// After so many failures in a row an upstream is left alone for a while.
-const FAILURES: u32 = 3;
-const LEFT_ALONE: Duration = Duration::from_secs(5);
+const MAX_FAILURES: u32 = 3;
+const EJECTED_FOR: Duration = Duration::from_secs(5);
 
 /// A server that requests are passed on to.
 #[derive(Debug)]
@@ -20,21 +20,21 @@ pub(crate) struct Upstream {
     address: String,
     authority: Authority,
     pub(crate) target: Target,
-    pub(crate) wires: Arc<Wires>,
+    pub(crate) pool: Arc<ConnectionPool>,
     in_flight: AtomicU32,
     failures: AtomicU32,
     /// Milliseconds of the life of the upstreams.
-    alone_until_ms: AtomicU64,
+    ejected_until_ms: AtomicU64,
     /// What its health path last said.
-    unwell: AtomicBool,
+    unhealthy: AtomicBool,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     all: Vec<Arc<Upstream>>,
-    begun: Instant,
-    turn: AtomicUsize,
+    created: Instant,
+    next: AtomicUsize,
 }
 
 /// A request that an upstream works on, until it is dropped.
@@ -49,41 +49,48 @@ pub(crate) struct BadUpstream(String);
 impl Upstreams {
     pub(crate) fn new(addresses: &[String], tls: &TlsConnector) -> Result<Self, BadUpstream> {
         let all =
-            addresses.iter().map(|address| read(address, tls).map(Arc::new)).collect::<Result<_, _>>()?;
-        Ok(Self { all, begun: Instant::now(), turn: AtomicUsize::new(0) })
+            addresses.iter().map(|address| parse(address, tls).map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(Self { all, created: Instant::now(), next: AtomicUsize::new(0) })
     }
 
     /// Others instead. One that stays keeps its connections, and what is known of it.
-    pub(crate) fn renewed(&self, addresses: &[String], tls: &TlsConnector) -> Result<Self, BadUpstream> {
-        let renew = |address: &String| match self.all.iter().find(|known| known.address == *address) {
+    pub(crate) fn with_addresses(
+        &self,
+        addresses: &[String],
+        tls: &TlsConnector,
+    ) -> Result<Self, BadUpstream> {
+        let keep_or_add = |address: &String| match self.all.iter().find(|known| known.address == *address) {
             Some(known) => Ok(Arc::clone(known)),
-            None => read(address, tls).map(Arc::new),
+            None => parse(address, tls).map(Arc::new),
         };
-        let all = addresses.iter().map(renew).collect::<Result<_, _>>()?;
-        Ok(Self { all, begun: self.begun, turn: AtomicUsize::new(0) })
+        let all = addresses.iter().map(keep_or_add).collect::<Result<_, _>>()?;
+        Ok(Self { all, created: self.created, next: AtomicUsize::new(0) })
     }
 
     /// The least busy of those that answer and were not tried yet; if none answers, the least busy of all.
     pub(crate) fn pick(&self, tried: &[InFlight]) -> Option<InFlight> {
-        let fresh = |upstream: &&Arc<Upstream>| !tried.iter().any(|other| Arc::ptr_eq(&other.0, upstream));
+        let is_untried =
+            |upstream: &&Arc<Upstream>| !tried.iter().any(|other| Arc::ptr_eq(&other.0, upstream));
         // Whose turn it is among equals.
-        let turn = self.turn.fetch_add(1, Relaxed);
-        let in_turn = || (0..self.all.len()).map(|at| &self.all[(turn + at) % self.all.len()]).filter(fresh);
-        let least = |upstream: &&Arc<Upstream>| upstream.in_flight.load(Relaxed);
+        let next = self.next.fetch_add(1, Relaxed);
+        let rotated =
+            || (0..self.all.len()).map(|at| &self.all[(next + at) % self.all.len()]).filter(is_untried);
+        let requests_in_flight = |upstream: &&Arc<Upstream>| upstream.in_flight.load(Relaxed);
         let now_ms = self.now_ms();
-        let well = in_turn().filter(|upstream| upstream.answers(now_ms)).min_by_key(least);
-        let picked = well.or_else(|| in_turn().min_by_key(least))?;
+        let available =
+            rotated().filter(|upstream| upstream.is_available(now_ms)).min_by_key(requests_in_flight);
+        let picked = available.or_else(|| rotated().min_by_key(requests_in_flight))?;
         picked.in_flight.fetch_add(1, Relaxed);
         Some(InFlight(Arc::clone(picked)))
     }
 
-    pub(crate) fn succeeded(&self, used: &InFlight) {
-        used.0.failures.store(0, Relaxed);
+    pub(crate) fn record_success(&self, picked: &InFlight) {
+        picked.0.failures.store(0, Relaxed);
     }
 
-    pub(crate) fn failed(&self, used: &InFlight) {
-        if used.0.failures.fetch_add(1, Relaxed) + 1 >= FAILURES {
-            used.0.alone_until_ms.store(self.now_ms() + LEFT_ALONE.as_millis() as u64, Relaxed);
+    pub(crate) fn record_failure(&self, picked: &InFlight) {
+        if picked.0.failures.fetch_add(1, Relaxed) + 1 >= MAX_FAILURES {
+            picked.0.ejected_until_ms.store(self.now_ms() + EJECTED_FOR.as_millis() as u64, Relaxed);
         }
     }
 
@@ -92,7 +99,7 @@ impl Upstreams {
     }
 
     fn now_ms(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
+        self.created.elapsed().as_millis() as u64
     }
 }
 
@@ -102,23 +109,23 @@ impl Upstream {
     }
 
     /// Takes note of what its health path says.
-    pub(crate) fn examined(&self, health: Health) {
-        let unwell = health == Health::Unwell;
-        if self.unwell.swap(unwell, Relaxed) != unwell {
+    pub(crate) fn set_health(&self, health: Health) {
+        let unhealthy = health == Health::Unhealthy;
+        if self.unhealthy.swap(unhealthy, Relaxed) != unhealthy {
             tracing::warn!(upstream = %self.authority, ?health, "an upstream's health changed");
         }
     }
 
-    fn answers(&self, now_ms: u64) -> bool {
-        !self.unwell.load(Relaxed) && self.alone_until_ms.load(Relaxed) <= now_ms
+    fn is_available(&self, now_ms: u64) -> bool {
+        !self.unhealthy.load(Relaxed) && self.ejected_until_ms.load(Relaxed) <= now_ms
     }
 }
 
 /// What an upstream's health path says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    Well,
-    Unwell,
+    Healthy,
+    Unhealthy,
 }
 
 impl InFlight {
@@ -133,7 +140,7 @@ impl Drop for InFlight {
     }
 }
 
-fn read(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
+fn parse(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
     let bad = || BadUpstream(address.to_owned());
     let uri: Uri = address.parse().map_err(|_| bad())?;
     let (tls, port) = match uri.scheme() {
@@ -149,11 +156,11 @@ fn read(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
         address: address.to_owned(),
         target: Target { host, port: authority.port_u16().unwrap_or(port), tls },
         authority,
-        wires: Arc::default(),
+        pool: Arc::default(),
         in_flight: AtomicU32::new(0),
         failures: AtomicU32::new(0),
-        alone_until_ms: AtomicU64::new(0),
-        unwell: AtomicBool::new(false),
+        ejected_until_ms: AtomicU64::new(0),
+        unhealthy: AtomicBool::new(false),
     })
 }
 
@@ -161,13 +168,13 @@ fn read(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
 mod tests {
     use super::*;
 
-    fn read_all(addresses: &[String]) -> Result<Upstreams, BadUpstream> {
+    fn parse_all(addresses: &[String]) -> Result<Upstreams, BadUpstream> {
         Upstreams::new(addresses, &super::super::forward::connector(None).unwrap())
     }
 
     fn upstreams(count: u32) -> Upstreams {
         let addresses: Vec<String> = (0..count).map(|number| format!("http://10.0.0.{number}:80")).collect();
-        read_all(&addresses).unwrap()
+        parse_all(&addresses).unwrap()
     }
 
     #[test]
@@ -175,7 +182,7 @@ mod tests {
         let upstreams = upstreams(3);
         let mut busy: Vec<InFlight> = (0..3).map(|_| upstreams.pick(&[]).unwrap()).collect();
         let authorities: std::collections::BTreeSet<&str> =
-            busy.iter().map(|used| used.upstream().authority().as_str()).collect();
+            busy.iter().map(|picked| picked.upstream().authority().as_str()).collect();
         assert_eq!(authorities.len(), 3);
         // Whichever is idle is next, however often it has been: turns matter among equals only.
         for at in [1, 1, 0, 2] {
@@ -192,7 +199,7 @@ mod tests {
     fn one_that_fails_again_and_again_is_left_alone_unless_there_is_no_other() {
         let upstreams = upstreams(2);
         let failing = upstreams.pick(&[]).unwrap();
-        (0..FAILURES).for_each(|_| upstreams.failed(&failing));
+        (0..MAX_FAILURES).for_each(|_| upstreams.record_failure(&failing));
         for _ in 0..10 {
             let picked = upstreams.pick(&[]).unwrap();
             assert_ne!(picked.upstream().authority(), failing.upstream().authority());
@@ -205,10 +212,11 @@ mod tests {
     #[test]
     fn one_that_stays_keeps_what_is_known_of_it() {
         let before = upstreams(2);
-        before.all()[1].examined(Health::Unwell);
+        before.all()[1].set_health(Health::Unhealthy);
         let tls = super::super::forward::connector(None).unwrap();
-        let after =
-            before.renewed(&["http://10.0.0.1:80", "http://10.0.0.9:80"].map(str::to_owned), &tls).unwrap();
+        let after = before
+            .with_addresses(&["http://10.0.0.1:80", "http://10.0.0.9:80"].map(str::to_owned), &tls)
+            .unwrap();
         assert!(Arc::ptr_eq(&before.all()[1], &after.all()[0]));
         assert_eq!(after.pick(&[]).unwrap().upstream().authority().as_str(), "10.0.0.9:80");
     }
@@ -216,11 +224,11 @@ mod tests {
     #[test]
     fn only_plain_addresses_are_upstreams() {
         for text in ["", "localhost:3000", "http://a/path", "https://a?x", "http://u@a", "ftp://a"] {
-            assert!(read_all(&[text.to_owned()]).is_err(), "{text:?}");
+            assert!(parse_all(&[text.to_owned()]).is_err(), "{text:?}");
         }
-        let read = read_all(&["http://localhost:3000/", "https://[::1]"].map(str::to_owned)).unwrap();
+        let parse = parse_all(&["http://localhost:3000/", "https://[::1]"].map(str::to_owned)).unwrap();
         let targets: Vec<String> =
-            read.all().iter().map(|upstream| format!("{:?}", upstream.target)).collect();
+            parse.all().iter().map(|upstream| format!("{:?}", upstream.target)).collect();
         assert_eq!(targets, ["localhost:3000", "::1:443"]);
     }
 }

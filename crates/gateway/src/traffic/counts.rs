@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::admission::endpoint::EndpointId;
 use crate::traffic::histogram::Bucket;
-use crate::traffic::meter::{Outcome, Sample};
+use crate::traffic::meter::{RequestOutcome, Sample};
 
 /// Response times of one endpoint that a flush carries at most; of more, the newest.
-pub(crate) const MOST_SAMPLES: usize = 100;
+pub(crate) const MAX_SAMPLES: usize = 100;
 
 /// Counts of many requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) endpoints: HashMap<EndpointId, Counted>,
+pub(crate) struct Counts {
+    pub(crate) endpoints: HashMap<EndpointId, EndpointCounts>,
 }
 
 /// Counts of the requests of one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
-    pub(crate) totals: Totals,
+pub(crate) struct EndpointCounts {
+    pub(crate) totals: RequestTotals,
     pub(crate) buckets: BTreeMap<(Minute, Bucket), u64>,
     /// The newest response times: when, in milliseconds of the meter's life, and how long in microseconds.
     pub(crate) samples: VecDeque<(u32, u32)>,
@@ -28,14 +28,14 @@ pub(crate) struct Counted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Minute {
     /// Minutes since 1970: what was counted before, and was lost.
-    At(u64),
+    Past(u64),
     /// When the flush arrives.
-    Now,
+    Current,
 }
 
 /// What is kept for ever, also in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct RequestTotals {
     pub(crate) requests: u64,
     pub(crate) refused: u64,
     pub(crate) errors: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Totals {
     pub(crate) time_us: u64,
 }
 
-impl Tally {
+impl Counts {
     pub(crate) fn add(&mut self, sample: &Sample) {
         self.endpoints.entry(sample.endpoint).or_default().add(sample);
     }
@@ -62,19 +62,24 @@ impl Tally {
     }
 
     /// At most so many endpoints of it, and buckets beyond those of the first; the rest stays.
-    pub(crate) fn take_some(&mut self, most: usize, most_buckets: usize) -> Self {
+    pub(crate) fn take_some(&mut self, max_endpoints: usize, max_buckets: usize) -> Self {
         let mut buckets = 0;
-        let fits = |(_, counted): &(&EndpointId, &Counted)| {
+        let fits = |(_, counted): &(&EndpointId, &EndpointCounts)| {
             buckets += counted.buckets.len();
-            buckets <= most_buckets || buckets == counted.buckets.len()
+            buckets <= max_buckets || buckets == counted.buckets.len()
         };
-        let some: Vec<EndpointId> =
-            self.endpoints.iter().take(most).take_while(fits).map(|(endpoint, _)| *endpoint).collect();
-        if some.len() == self.endpoints.len() {
+        let taken: Vec<EndpointId> = self
+            .endpoints
+            .iter()
+            .take(max_endpoints)
+            .take_while(fits)
+            .map(|(endpoint, _)| *endpoint)
+            .collect();
+        if taken.len() == self.endpoints.len() {
             return std::mem::take(self);
         }
         let take = |endpoint| self.endpoints.remove(&endpoint).map(|counted| (endpoint, counted));
-        Self { endpoints: some.into_iter().filter_map(take).collect() }
+        Self { endpoints: taken.into_iter().filter_map(take).collect() }
     }
 
     /// Counts what is under `endpoint` as `other` instead.
@@ -102,14 +107,14 @@ impl Tally {
     }
 
     /// Of all endpoints together.
-    pub(crate) fn sum(&self) -> Totals {
-        let mut sum = Totals::default();
+    pub(crate) fn sum(&self) -> RequestTotals {
+        let mut sum = RequestTotals::default();
         self.endpoints.values().for_each(|counted| sum.merge(&counted.totals));
         sum
     }
 }
 
-impl Counted {
+impl EndpointCounts {
     fn add(&mut self, sample: &Sample) {
         let totals = &mut self.totals;
         totals.requests += 1;
@@ -118,18 +123,18 @@ impl Counted {
             *totals.statuses.entry(sample.status).or_default() += 1;
         }
         match sample.outcome {
-            Outcome::Refused => totals.refused += 1,
-            Outcome::Passed => {
+            RequestOutcome::Refused => totals.refused += 1,
+            RequestOutcome::Allowed => {
                 totals.timed += 1;
                 totals.time_us += u64::from(sample.took_us);
-                *self.buckets.entry((Minute::Now, Bucket::of(sample.took_us))).or_default() += 1;
-                self.sampled(sample.at_ms, sample.took_us);
+                *self.buckets.entry((Minute::Current, Bucket::of(sample.took_us))).or_default() += 1;
+                self.add_sample(sample.at_ms, sample.took_us);
             }
         }
     }
 
-    pub(crate) fn sampled(&mut self, at_ms: u32, took_us: u32) {
-        if self.samples.len() >= MOST_SAMPLES {
+    pub(crate) fn add_sample(&mut self, at_ms: u32, took_us: u32) {
+        if self.samples.len() >= MAX_SAMPLES {
             self.samples.pop_front();
         }
         self.samples.push_back((at_ms, took_us));
@@ -140,11 +145,11 @@ impl Counted {
         for (bucket, count) in other.buckets {
             *self.buckets.entry(bucket).or_default() += count;
         }
-        other.samples.into_iter().for_each(|(at_ms, took_us)| self.sampled(at_ms, took_us));
+        other.samples.into_iter().for_each(|(at_ms, took_us)| self.add_sample(at_ms, took_us));
     }
 }
 
-impl Totals {
+impl RequestTotals {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.refused += other.refused;
@@ -165,20 +170,20 @@ impl Totals {
 mod tests {
     use super::*;
 
-    fn sample(endpoint: u16, status: u16, outcome: Outcome) -> Sample {
+    fn sample(endpoint: u16, status: u16, outcome: RequestOutcome) -> Sample {
         Sample { endpoint: EndpointId(endpoint), status, outcome, took_us: 1500, at_ms: 0 }
     }
 
     #[test]
     fn what_is_taken_in_parts_adds_up_to_the_whole() {
-        let mut tally = Tally::default();
+        let mut counts = Counts::default();
         for number in 0..1000 {
-            tally.add(&sample(number % 10, 200 + (number % 3) * 150, Outcome::Passed));
+            counts.add(&sample(number % 10, 200 + (number % 3) * 150, RequestOutcome::Allowed));
         }
-        let whole = tally.clone();
-        let mut parts = Tally::default();
-        while !tally.is_empty() {
-            parts.merge(tally.take_some(3, 1000));
+        let whole = counts.clone();
+        let mut parts = Counts::default();
+        while !counts.is_empty() {
+            parts.merge(counts.take_some(3, 1000));
         }
         assert_eq!(parts, whole);
         let sum = whole.sum();
@@ -187,18 +192,18 @@ mod tests {
 
     #[test]
     fn what_the_gateway_refused_has_no_response_time() {
-        let mut tally = Tally::default();
-        tally.add(&sample(1, 429, Outcome::Refused));
-        let sum = tally.sum();
+        let mut counts = Counts::default();
+        counts.add(&sample(1, 429, RequestOutcome::Refused));
+        let sum = counts.sum();
         assert_eq!((sum.requests, sum.accepted(), sum.refused, sum.errors, sum.timed), (1, 0, 1, 1, 0));
     }
 
     #[test]
     fn an_endpoint_without_a_name_of_its_own_is_other() {
-        let mut tally = Tally::default();
-        tally.add(&sample(1, 200, Outcome::Passed));
-        tally.fold_into_other(EndpointId(1));
-        assert_eq!(tally.endpoints[&EndpointId::OTHER].totals.requests, 1);
-        assert_eq!(tally.endpoints.len(), 1);
+        let mut counts = Counts::default();
+        counts.add(&sample(1, 200, RequestOutcome::Allowed));
+        counts.fold_into_other(EndpointId(1));
+        assert_eq!(counts.endpoints[&EndpointId::OTHER].totals.requests, 1);
+        assert_eq!(counts.endpoints.len(), 1);
     }
 }

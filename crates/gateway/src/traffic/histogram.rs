@@ -30,15 +30,15 @@ impl Bucket {
             return (bucket, bucket + 1);
         }
         let power = bucket / linear - 1;
-        let least = (linear + bucket % linear) << power;
-        (least, least + (1 << power))
+        let lower = (linear + bucket % linear) << power;
+        (lower, lower + (1 << power))
     }
 
     /// The value that stands for all of the bucket.
     #[must_use]
     pub fn middle_us(self) -> u64 {
-        let (least, end) = self.range_us();
-        (least + end - 1).div_ceil(2).max(least)
+        let (lower, upper) = self.range_us();
+        (lower + upper - 1).div_ceil(2).max(lower)
     }
 }
 
@@ -94,21 +94,21 @@ mod tests {
 
     #[test]
     fn buckets_follow_each_other_without_a_gap() {
-        let mut end = 0;
+        let mut expected = 0;
         for number in 0..=Bucket::of(u32::MAX).0 {
-            let (least, next) = Bucket(number).range_us();
-            assert_eq!(least, end, "bucket {number}");
-            end = next;
+            let (lower, upper_of_next) = Bucket(number).range_us();
+            assert_eq!(lower, expected, "bucket {number}");
+            expected = upper_of_next;
         }
-        assert_eq!(end, 1 << 32);
+        assert_eq!(expected, 1 << 32);
     }
 
     proptest! {
         #[test]
         fn a_value_is_known_to_one_percent(us: u32) {
             let bucket = Bucket::of(us);
-            let (least, end) = bucket.range_us();
-            prop_assert!((least..end).contains(&u64::from(us)));
+            let (lower, upper) = bucket.range_us();
+            prop_assert!((lower..upper).contains(&u64::from(us)));
             prop_assert!(bucket.middle_us().abs_diff(u64::from(us)) as f64 <= f64::from(us) * 0.01);
         }
 

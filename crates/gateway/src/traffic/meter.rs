@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::admission::endpoint::EndpointId;
-use crate::traffic::counts::Tally;
+use crate::traffic::counts::Counts;
 
 /// Samples of one shard that wait to be folded. A thread that finds as many folds them itself.
-const MOST_WAITING: usize = 16_384;
+const MAX_PENDING: usize = 16_384;
 
 /// One answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) endpoint: EndpointId,
     pub(crate) status: u16,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RequestOutcome,
     /// How long it took until the answer began.
     pub(crate) took_us: u32,
     /// When it was answered, in milliseconds of the meter's life.
@@ -27,9 +27,9 @@ pub(crate) struct Sample {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// It was let through.
-    Passed,
+    Allowed,
     /// The gateway itself refused it.
     Refused,
 }
@@ -37,8 +37,8 @@ pub enum Outcome {
 /// Counts what an instance does. Shared by all its threads.
 #[derive(Debug)]
 pub struct Meter {
-    begun: Instant,
-    shards: Box<[Shard]>,
+    created: Instant,
+    stripes: Box<[Stripe]>,
     connections: AtomicU32,
     peak: AtomicU32,
 }
@@ -46,27 +46,27 @@ pub struct Meter {
 /// On cache lines of its own, so that threads do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard {
-    log: Mutex<Log>,
+struct Stripe {
+    log: Mutex<SampleLog>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct SampleLog {
     samples: Vec<Sample>,
-    folded: Tally,
+    folded: Counts,
 }
 
 thread_local! {
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-fn thread_number() -> usize {
+fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    THREAD.with(|number| {
-        if number.get() == usize::MAX {
-            number.set(NEXT.fetch_add(1, Relaxed));
+    THREAD.with(|index| {
+        if index.get() == usize::MAX {
+            index.set(NEXT.fetch_add(1, Relaxed));
         }
-        number.get()
+        index.get()
     })
 }
 
@@ -74,8 +74,8 @@ impl Default for Meter {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).next_power_of_two();
         Self {
-            begun: Instant::now(),
-            shards: (0..threads).map(|_| Shard::default()).collect(),
+            created: Instant::now(),
+            stripes: (0..threads).map(|_| Stripe::default()).collect(),
             connections: AtomicU32::new(0),
             peak: AtomicU32::new(0),
         }
@@ -83,30 +83,30 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Records a request that began at `began` and was answered at `answered`.
+    /// Records a request that began at `started` and was answered at `answered`.
     pub fn record(
         &self,
         endpoint: EndpointId,
         status: u16,
-        outcome: Outcome,
-        began: Instant,
+        outcome: RequestOutcome,
+        started: Instant,
         answered: Instant,
     ) {
-        let took_us = u32::try_from(answered.duration_since(began).as_micros()).unwrap_or(u32::MAX);
+        let took_us = u32::try_from(answered.duration_since(started).as_micros()).unwrap_or(u32::MAX);
         let at_ms = self.millis(answered);
-        let shard = &self.shards[thread_number() & (self.shards.len() - 1)];
-        let mut log = shard.log.lock();
+        let stripe = &self.stripes[thread_index() & (self.stripes.len() - 1)];
+        let mut log = stripe.log.lock();
         log.samples.push(Sample { endpoint, status, outcome, took_us, at_ms });
-        if log.samples.len() >= MOST_WAITING {
+        if log.samples.len() >= MAX_PENDING {
             log.fold();
         }
     }
 
     /// Counts a connection until the guard is dropped.
-    pub fn connected(self: &std::sync::Arc<Self>) -> Connected {
+    pub fn connected(self: &std::sync::Arc<Self>) -> ConnectionGuard {
         let now = self.connections.fetch_add(1, Relaxed) + 1;
         self.peak.fetch_max(now, Relaxed);
-        Connected { meter: std::sync::Arc::clone(self) }
+        ConnectionGuard { meter: std::sync::Arc::clone(self) }
     }
 
     /// Open connections now, and the most at once since this was last asked.
@@ -116,17 +116,17 @@ impl Meter {
     }
 
     /// All that was recorded since this was last asked.
-    pub(crate) fn take(&self) -> Tally {
-        let mut tally = Tally::default();
-        for shard in &self.shards {
-            let mut log = shard.log.lock();
+    pub(crate) fn take(&self) -> Counts {
+        let mut counts = Counts::default();
+        for stripe in &self.stripes {
+            let mut log = stripe.log.lock();
             let samples = std::mem::take(&mut log.samples);
             let folded = std::mem::take(&mut log.folded);
             drop(log);
-            tally.merge(folded);
-            samples.iter().for_each(|sample| tally.add(sample));
+            counts.merge(folded);
+            samples.iter().for_each(|sample| counts.add(sample));
         }
-        tally
+        counts
     }
 
     /// How long ago a sample was taken.
@@ -136,11 +136,11 @@ impl Meter {
 
     /// Wraps after 49 days; only ages of minutes are looked at.
     fn millis(&self, at: Instant) -> u32 {
-        at.duration_since(self.begun).as_millis() as u32
+        at.duration_since(self.created).as_millis() as u32
     }
 }
 
-impl Log {
+impl SampleLog {
     fn fold(&mut self) {
         for sample in self.samples.drain(..) {
             self.folded.add(&sample);
@@ -150,11 +150,11 @@ impl Log {
 
 /// A connection that is open.
 #[derive(Debug)]
-pub struct Connected {
+pub struct ConnectionGuard {
     meter: std::sync::Arc<Meter>,
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.meter.connections.fetch_sub(1, Relaxed);
     }
@@ -169,13 +169,13 @@ mod tests {
     #[test]
     fn nothing_that_threads_record_is_lost() {
         let meter = Meter::default();
-        let began = Instant::now();
+        let started = Instant::now();
         let mut total = 0;
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for number in 0..50_000_u16 {
-                        meter.record(EndpointId(number % 7), 200, Outcome::Passed, began, began);
+                    for index in 0..50_000_u16 {
+                        meter.record(EndpointId(index % 7), 200, RequestOutcome::Allowed, started, started);
                     }
                 });
             }

@@ -3,12 +3,12 @@
 //! A count is in one of four places: not sent yet, sent but not answered, flushed but not saved in the database, saved.
 //! It moves forwards only, and after a loss of the store what is not saved moves back to the first.
 
-mod beat;
 pub(crate) mod checkpoint;
+mod decisions;
+mod endpoint_names;
 mod flush;
-mod kept;
-mod limits;
-mod names;
+mod heartbeat;
+mod resend;
 mod restore;
 
 use std::collections::BTreeMap;
@@ -20,33 +20,33 @@ use hob_schema::Shard;
 use hob_store::epoch::{Epoch, Outcome};
 use hob_store::{Call, FromRedisValue, Reply, Store, Value, cmd};
 
-pub(crate) use beat::gauges;
-use beat::{Beat, Turn};
 use checkpoint::{Checkpoint, SaveOutcome};
-use flush::{Flush, Flushed, MOST_BUCKETS, MOST_ENDPOINTS};
-pub(crate) use flush::{HOUR_MS, Place};
-use kept::Kept;
-use names::EndpointNames;
+use endpoint_names::EndpointNames;
+pub(crate) use flush::{Destination, HOUR_MS};
+use flush::{Flush, FlushOutcome, MAX_BUCKETS, MAX_ENDPOINTS};
+pub(crate) use heartbeat::gauge_shard;
+use heartbeat::{Heartbeat, HeartbeatKind};
+use resend::ResendBuffer;
 
 use crate::Error;
 use crate::admission::endpoint::Endpoints;
 use crate::database::{TotalKind, Totals};
 use crate::limiter::Limiter;
 use crate::metrics;
-use crate::traffic::counts::Tally;
+use crate::traffic::counts::Counts;
 use crate::traffic::foreign;
 use crate::traffic::meter::Meter;
 
 /// Between two flushes.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks at whether the totals are there.
-pub(crate) const HEAL_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const SHARD_CHECK_EVERY: Duration = Duration::from_secs(2);
 /// An idle instance says that it lives.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// An instance's own counter lives a day longer than the instance.
-const RENEW_EVERY: Duration = Duration::from_secs(600);
+const RENEW_TTL_EVERY: Duration = Duration::from_secs(600);
 /// Slices of the recent past that a beat carries at most.
-const MOST_SEEN: usize = 1200;
+const MAX_REQUEST_SLICES: usize = 1200;
 
 /// Where counts come from and go to.
 #[derive(Debug)]
@@ -62,20 +62,20 @@ pub(crate) struct Sources {
 #[derive(Debug)]
 pub(crate) struct Publisher {
     sources: Sources,
-    place: Place,
+    destination: Destination,
     names: EndpointNames,
     /// Of the shard; `None` until it is known.
     epoch: Option<Epoch>,
-    number: u64,
-    unsent: Tally,
-    sent: Option<Flush>,
+    flush_number: u64,
+    unsent: Counts,
+    pending_flush: Option<Flush>,
     unsaved: Unsaved,
-    kept: Kept,
-    saving: Option<Checkpoint>,
-    saves: u64,
-    seen: Vec<(Instant, u64)>,
+    resend: ResendBuffer,
+    pending_checkpoint: Option<Checkpoint>,
+    checkpoint_number: u64,
+    request_slices: Vec<(Instant, u64)>,
     connections: u32,
-    beaten_at: Option<Instant>,
+    heartbeat_at: Option<Instant>,
     renewed_at: Option<Instant>,
     /// What the store's clock said, and when.
     store_time: Option<(Instant, u64)>,
@@ -83,28 +83,28 @@ pub(crate) struct Publisher {
 
 #[derive(Debug, Default)]
 struct Unsaved {
-    tally: Tally,
+    counts: Counts,
     hours: BTreeMap<u64, u64>,
 }
 
 impl Publisher {
-    pub(crate) fn new(sources: Sources, place: Place) -> Self {
+    pub(crate) fn new(sources: Sources, destination: Destination) -> Self {
         let names = EndpointNames::new(Arc::clone(&sources.endpoints));
         Self {
             sources,
-            place,
+            destination,
             names,
             epoch: None,
-            number: 0,
-            unsent: Tally::default(),
-            sent: None,
+            flush_number: 0,
+            unsent: Counts::default(),
+            pending_flush: None,
             unsaved: Unsaved::default(),
-            kept: Kept::default(),
-            saving: None,
-            saves: 0,
-            seen: Vec::new(),
+            resend: ResendBuffer::default(),
+            pending_checkpoint: None,
+            checkpoint_number: 0,
+            request_slices: Vec::new(),
             connections: 0,
-            beaten_at: None,
+            heartbeat_at: None,
             renewed_at: None,
             store_time: None,
         }
@@ -113,12 +113,12 @@ impl Publisher {
     /// Sends what there is to send, in one batch; more than one only if there are very many endpoints.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
         if self.epoch.is_none() {
-            self.find_epoch().await?;
+            self.load_epoch().await?;
         }
         self.collect();
         loop {
-            self.round().await?;
-            if self.unsent.is_empty() || self.sent.is_some() {
+            self.send_batch().await?;
+            if self.unsent.is_empty() || self.pending_flush.is_some() {
                 return Ok(());
             }
         }
@@ -127,29 +127,29 @@ impl Publisher {
     /// Writes to the database what was flushed.
     pub(crate) async fn save(&mut self) -> Result<(), Error> {
         let Some(epoch) = self.epoch else { return Ok(()) };
-        if self.saving.is_none() {
-            self.saving = self.next_checkpoint();
+        if self.pending_checkpoint.is_none() {
+            self.pending_checkpoint = self.next_checkpoint();
         }
-        let Some(checkpoint) = &self.saving else { return Ok(()) };
-        match checkpoint::save(&self.sources.database, &self.place, epoch, checkpoint).await? {
-            SaveOutcome::Saved => self.saving = None,
-            SaveOutcome::Superseded => self.send_again().await?,
+        let Some(checkpoint) = &self.pending_checkpoint else { return Ok(()) };
+        match checkpoint::save(&self.sources.database, &self.destination, epoch, checkpoint).await? {
+            SaveOutcome::Saved => self.pending_checkpoint = None,
+            SaveOutcome::Superseded => self.resend_unsaved().await?,
         }
         Ok(())
     }
 
     /// Looks whether every shard is there, also those that no live instance writes to, and puts back what is not.
-    pub(crate) async fn heal(&mut self) -> Result<(), Error> {
-        let shards: Vec<Shard> = self.place.keys.space().shards().collect();
+    pub(crate) async fn restore_lost_shards(&mut self) -> Result<(), Error> {
+        let shards: Vec<Shard> = self.destination.keys.space().shards().collect();
         let epoch_of = |shard: &Shard| {
-            Call::from(cmd("HGET").arg(self.place.keys.marker(*shard).as_bytes()).arg("epoch"))
+            Call::from(cmd("HGET").arg(self.destination.keys.marker(*shard).as_bytes()).arg("epoch"))
         };
         let calls: Vec<Call> = shards.iter().map(epoch_of).collect();
         for (shard, answer) in shards.into_iter().zip(self.sources.store.batch(&calls).await) {
             // A marker that cannot be read counts as missing.
-            let found = foreign::or_nothing(answer.map(Some))?;
+            let found = foreign::or_default(answer.map(Some))?;
             let found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
-            if shard != self.place.shard {
+            if shard != self.destination.shard {
                 let database = &self.sources.database;
                 let seen =
                     if found.is_some() { 0 } else { checkpoint::epoch(database, shard.number()).await? };
@@ -157,7 +157,7 @@ impl Publisher {
                     self.restore(shard, seen, 0).await?;
                 }
             } else if self.epoch.is_some_and(|epoch| epoch.get() > 0 && Some(epoch.get()) != found) {
-                self.recover(found.unwrap_or(0)).await?;
+                self.recover_shard(found.unwrap_or(0)).await?;
             }
         }
         Ok(())
@@ -169,143 +169,159 @@ impl Publisher {
         self.save().await?;
         // What a save that was still open had left.
         self.save().await?;
-        beat::leave(&self.sources.store, &self.place.keys, &self.place.instance).await?;
+        heartbeat::leave(&self.sources.store, &self.destination.keys, &self.destination.instance).await?;
         Ok(())
     }
 
     fn collect(&mut self) {
-        let mut tally = self.sources.meter.take();
-        if tally.is_empty() {
+        let mut counts = self.sources.meter.take();
+        if counts.is_empty() {
             return;
         }
-        metrics::counted(&tally);
-        self.seen.push((Instant::now(), tally.requests()));
-        if self.seen.len() > MOST_SEEN {
-            self.seen.remove(0);
+        metrics::record_counts(&counts);
+        self.request_slices.push((Instant::now(), counts.requests()));
+        if self.request_slices.len() > MAX_REQUEST_SLICES {
+            self.request_slices.remove(0);
         }
-        self.names.settle(&mut tally);
-        self.unsent.merge(tally);
+        self.names.fold_unnamed(&mut counts);
+        self.unsent.merge(counts);
     }
 
-    async fn round(&mut self) -> Result<(), Error> {
+    async fn send_batch(&mut self) -> Result<(), Error> {
         let mut calls = Vec::new();
-        let beats = self.beat(&mut calls);
-        let flushes = self.next_flush(&mut calls);
-        let limits = self.limits(&mut calls);
-        self.renew(&mut calls);
+        let has_heartbeat = self.heartbeat(&mut calls);
+        let has_flush = self.next_flush(&mut calls);
+        let decisions = self.decisions(&mut calls);
+        self.renew_instance_ttl(&mut calls);
         if calls.is_empty() {
             return Ok(());
         }
         let mut answers = self.sources.store.batch(&calls).await.into_iter();
-        if beats && let Some(answer) = answers.next() {
-            self.store_time = Some((Instant::now(), beat::read(read(answer)?)?));
-            self.beaten_at = Some(Instant::now());
+        if has_heartbeat && let Some(answer) = answers.next() {
+            self.store_time = Some((Instant::now(), heartbeat::read(read_reply(answer)?)?));
+            self.heartbeat_at = Some(Instant::now());
         }
-        if flushes && let Some(answer) = answers.next() {
-            self.flushed(read(answer)?).await?;
+        if has_flush && let Some(answer) = answers.next() {
+            self.handle_flush_reply(read_reply(answer)?).await?;
         }
-        for answer in answers.by_ref().take(limits) {
-            foreign::warn(read(answer)?)?;
+        for answer in answers.by_ref().take(decisions) {
+            foreign::warn_overwritten(read_reply(answer)?)?;
         }
         answers.try_for_each(|answer| answer.map(drop).map_err(Error::from))
     }
 
     /// Adds a beat when there is something to say, or it is time.
-    fn beat(&mut self, calls: &mut Vec<Call>) -> bool {
+    fn heartbeat(&mut self, calls: &mut Vec<Call>) -> bool {
         let (connections, peak) = self.sources.meter.connections();
-        metrics::connections(connections);
-        let due = self.beaten_at.is_none_or(|at| at.elapsed() >= BEAT_EVERY);
-        if !due && self.seen.is_empty() && connections == self.connections && peak <= self.connections {
+        metrics::set_connections(connections);
+        let due = self.heartbeat_at.is_none_or(|at| at.elapsed() >= HEARTBEAT_EVERY);
+        if !due
+            && self.request_slices.is_empty()
+            && connections == self.connections
+            && peak <= self.connections
+        {
             return false;
         }
-        let seen = std::mem::take(&mut self.seen);
-        let turn = if self.beaten_at.is_none() { Turn::First } else { Turn::Again };
-        let beat = Beat { instance: &self.place.instance, turn, connections, peak, seen: &seen };
-        calls.push(beat.call(&self.sources.store, &self.place.keys));
+        let request_slices = std::mem::take(&mut self.request_slices);
+        let kind = if self.heartbeat_at.is_none() { HeartbeatKind::First } else { HeartbeatKind::Next };
+        let heartbeat = Heartbeat {
+            instance: &self.destination.instance,
+            kind,
+            connections,
+            peak,
+            seen: &request_slices,
+        };
+        calls.push(heartbeat.call(&self.sources.store, &self.destination.keys));
         self.connections = connections;
         true
     }
 
     fn next_flush(&mut self, calls: &mut Vec<Call>) -> bool {
         let Some(epoch) = self.epoch else { return false };
-        if self.sent.is_none() && !self.unsent.is_empty() {
-            self.number += 1;
-            self.sent = Some(Flush::new(self.number, self.unsent.take_some(MOST_ENDPOINTS, MOST_BUCKETS)));
+        if self.pending_flush.is_none() && !self.unsent.is_empty() {
+            self.flush_number += 1;
+            self.pending_flush =
+                Some(Flush::new(self.flush_number, self.unsent.take_some(MAX_ENDPOINTS, MAX_BUCKETS)));
         }
-        let Some(flush) = &self.sent else { return false };
-        let how = (&self.names, &*self.sources.meter);
-        calls.push(flush.call(&self.sources.store, &self.place, epoch, self.now_ms(), how));
+        let Some(flush) = &self.pending_flush else { return false };
+        let context = (&self.names, &*self.sources.meter);
+        calls.push(flush.call(&self.sources.store, &self.destination, epoch, self.now_ms(), context));
         true
     }
 
     /// Adds what each rule decided; answers with how many calls that takes.
-    fn limits(&self, calls: &mut Vec<Call>) -> usize {
+    fn decisions(&self, calls: &mut Vec<Call>) -> usize {
         let before = calls.len();
         let rules = self.sources.limiter.rules();
-        calls.extend(rules.iter().filter_map(|live| limits::call(live, &self.place.keys, self.place.shard)));
+        calls.extend(
+            rules
+                .iter()
+                .filter_map(|active| decisions::call(active, &self.destination.keys, self.destination.shard)),
+        );
         calls.len() - before
     }
 
-    fn renew(&mut self, calls: &mut Vec<Call>) {
-        if self.renewed_at.is_some_and(|at| at.elapsed() < RENEW_EVERY) {
+    fn renew_instance_ttl(&mut self, calls: &mut Vec<Call>) {
+        if self.renewed_at.is_some_and(|at| at.elapsed() < RENEW_TTL_EVERY) {
             return;
         }
         self.renewed_at = Some(Instant::now());
-        let key = self.place.keys.requests_by_instance(&self.place.instance, self.place.shard);
+        let key =
+            self.destination.keys.requests_by_instance(&self.destination.instance, self.destination.shard);
         calls.push(cmd("EXPIRE").arg(key.as_bytes()).arg(86_400).into());
     }
 
-    async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
-        let Some(flush) = self.sent.take() else { return Ok(()) };
+    async fn handle_flush_reply(&mut self, reply: Reply) -> Result<(), Error> {
+        let Some(flush) = self.pending_flush.take() else { return Ok(()) };
         let answer = match flush.read(reply) {
             Ok(answer) => answer,
             Err(error) => {
-                self.sent = Some(flush);
+                self.pending_flush = Some(flush);
                 return Err(error.into());
             }
         };
         match answer {
-            Outcome::Done(Flushed::Counted { now_ms, hour_ms, as_other }) => {
+            Outcome::Done(FlushOutcome::Accepted { now_ms, hour_ms, as_other }) => {
                 self.store_time = Some((Instant::now(), now_ms));
                 self.names.count_as_other(&as_other);
-                let mut tally = flush.tally;
-                self.names.settle(&mut tally);
-                self.names.settle(&mut self.unsent);
-                self.kept.keep(&tally, now_ms);
-                *self.unsaved.hours.entry(hour_ms).or_default() += tally.requests();
-                self.unsaved.tally.merge(tally.totals_only());
+                let mut counts = flush.counts;
+                self.names.fold_unnamed(&mut counts);
+                self.names.fold_unnamed(&mut self.unsent);
+                self.resend.record(&counts, now_ms);
+                *self.unsaved.hours.entry(hour_ms).or_default() += counts.requests();
+                self.unsaved.counts.merge(counts.totals_only());
                 Ok(())
             }
-            Outcome::Done(Flushed::Stray { now_ms }) => {
+            Outcome::Done(FlushOutcome::WrongHour { now_ms }) => {
                 self.store_time = Some((Instant::now(), now_ms));
-                self.sent = Some(flush);
+                self.pending_flush = Some(flush);
                 Ok(())
             }
-            Outcome::Done(Flushed::Foreign) => {
-                self.sent = Some(flush);
-                self.recover(0).await
+            Outcome::Done(FlushOutcome::Foreign) => {
+                self.pending_flush = Some(flush);
+                self.recover_shard(0).await
             }
             Outcome::Lost { found } => {
-                self.sent = Some(flush);
-                self.recover(found.map_or(0, Epoch::get)).await
+                self.pending_flush = Some(flush);
+                self.recover_shard(found.map_or(0, Epoch::get)).await
             }
         }
     }
 
     /// The shard's counters are gone, or of another epoch.
-    async fn recover(&mut self, found: u32) -> Result<(), Error> {
+    async fn recover_shard(&mut self, found: u32) -> Result<(), Error> {
         // What is being saved must be settled under the epoch that it was flushed in.
-        if self.saving.is_some() {
+        if self.pending_checkpoint.is_some() {
             self.save().await?;
         }
-        let shard = self.place.shard;
+        let shard = self.destination.shard;
         let seen = checkpoint::epoch(&self.sources.database, shard.number()).await?;
         // An epoch that is newer than mine was new by somebody who puts the totals back. Should nothing come of it,
         // the next flush is refused again, in that epoch.
         if seen <= self.epoch.map_or(0, Epoch::get) {
             self.restore(shard, seen, found).await?;
         }
-        self.send_again().await
+        self.resend_unsaved().await
     }
 
     /// Puts a shard's totals back in a new epoch, unless somebody else has new one.
@@ -313,48 +329,48 @@ impl Publisher {
         let Sources { store, database, .. } = &self.sources;
         if let Some(new) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
             tracing::info!(shard = shard.number(), epoch = new.epoch, "restoring totals from the database");
-            restore::restore(store, &self.place.keys, shard, &new).await?;
+            restore::restore(store, &self.destination.keys, shard, &new).await?;
         }
         Ok(())
     }
 
     /// Takes part in the shard's present epoch: all that is not in the database is sent again.
-    async fn send_again(&mut self) -> Result<(), Error> {
-        self.find_epoch().await?;
+    async fn resend_unsaved(&mut self) -> Result<(), Error> {
+        self.load_epoch().await?;
         let unsaved = std::mem::take(&mut self.unsaved);
-        self.unsent.merge(unsaved.tally);
-        self.unsent.merge(self.kept.take());
-        if let Some(flush) = self.sent.take() {
-            self.unsent.merge(flush.tally);
+        self.unsent.merge(unsaved.counts);
+        self.unsent.merge(self.resend.take());
+        if let Some(flush) = self.pending_flush.take() {
+            self.unsent.merge(flush.counts);
         }
-        if let Some(checkpoint) = self.saving.take() {
+        if let Some(checkpoint) = self.pending_checkpoint.take() {
             // It was refused, so its counts are nowhere else.
-            self.unsent.merge(checkpoint.tally);
+            self.unsent.merge(checkpoint.counts);
         }
         Ok(())
     }
 
-    async fn find_epoch(&mut self) -> Result<(), Error> {
-        let epoch = checkpoint::epoch(&self.sources.database, self.place.shard.number()).await?;
+    async fn load_epoch(&mut self) -> Result<(), Error> {
+        let epoch = checkpoint::epoch(&self.sources.database, self.destination.shard.number()).await?;
         self.epoch = Some(Epoch::new(epoch)?);
         Ok(())
     }
 
     fn next_checkpoint(&mut self) -> Option<Checkpoint> {
-        let Unsaved { tally, hours } = std::mem::take(&mut self.unsaved);
-        if tally.is_empty() {
+        let Unsaved { counts, hours } = std::mem::take(&mut self.unsaved);
+        if counts.is_empty() {
             return None;
         }
         let mut totals = Totals::new();
-        for (endpoint, counted) in &tally.endpoints {
+        for (endpoint, counted) in &counts.endpoints {
             checkpoint::add_totals(&mut totals, &self.names.name(*endpoint), &counted.totals);
         }
-        totals.insert((TotalKind::Instance, self.place.instance.to_string()), tally.requests());
+        totals.insert((TotalKind::Instance, self.destination.instance.to_string()), counts.requests());
         for (hour, count) in hours {
             totals.insert((TotalKind::Hour, hour.to_string()), count);
         }
-        self.saves += 1;
-        Some(Checkpoint { number: self.saves, totals, tally })
+        self.checkpoint_number += 1;
+        Some(Checkpoint { number: self.checkpoint_number, totals, counts })
     }
 
     /// What the store's clock says, as far as is known.
@@ -366,11 +382,11 @@ impl Publisher {
     }
 }
 
-fn read(answer: hob_store::Result<Value>) -> Result<Reply, Error> {
-    Reply::from_redis_value(answer?).map_err(unreadable)
+fn read_reply(answer: hob_store::Result<Value>) -> Result<Reply, Error> {
+    Reply::from_redis_value(answer?).map_err(bad_reply)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
-fn unreadable(error: impl ToString) -> Error {
+fn bad_reply(error: impl ToString) -> Error {
     Error::Store(hob_store::Error::Reply(error.to_string()))
 }

@@ -11,14 +11,14 @@ use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::limiter::rule::RuleName;
 use crate::traffic::foreign;
 use crate::traffic::histogram::{Bucket, Histogram};
-use crate::traffic::publisher::{HOUR_MS, gauges};
+use crate::traffic::publisher::{HOUR_MS, gauge_shard};
 
 const MINUTE_MS: u64 = 60_000;
 
 /// Reads what all instances counted. Under the tagged layout numbers are summed over the shards, which are asked all
 /// at once.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct Statistics {
     store: Store,
     keys: Keys,
 }
@@ -38,7 +38,7 @@ pub struct Summary {
 
 /// What is known of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EndpointPicture {
+pub struct EndpointStatistics {
     pub name: String,
     pub requests: u64,
     pub errors: u64,
@@ -46,7 +46,7 @@ pub struct EndpointPicture {
     pub time_ms: f64,
 }
 
-impl EndpointPicture {
+impl EndpointStatistics {
     /// The average response time in milliseconds.
     #[must_use]
     pub fn average_ms(&self) -> Option<f64> {
@@ -56,7 +56,7 @@ impl EndpointPicture {
 
 /// A live instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstancePicture {
+pub struct InstanceStatistics {
     pub id: String,
     pub connections: u64,
     pub requests: u64,
@@ -79,26 +79,26 @@ pub struct MinuteLatency {
 
 /// What a rule decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LimitPicture {
+pub struct RuleStatistics {
     pub allowed: u64,
     pub refused: u64,
     pub shadowed: u64,
     /// Who was refused most lately, and how often.
-    pub hottest: Vec<(String, u64)>,
+    pub top_refused: Vec<(String, u64)>,
 }
 
-impl Picture {
+impl Statistics {
     pub(crate) fn new(store: Store, keys: Keys) -> Self {
         Self { store, keys }
     }
 
     pub async fn summary(&self) -> Result<Summary, Error> {
-        let gauges = gauges(&self.keys);
+        let shard = gauge_shard(&self.keys);
         let gauge = [
-            self.keys.connections_current(gauges),
-            self.keys.connections_max(gauges),
-            self.keys.requests_speed(gauges),
-            self.keys.requests_speed_max(gauges),
+            self.keys.connections_current(shard),
+            self.keys.connections_max(shard),
+            self.keys.requests_speed(shard),
+            self.keys.requests_speed_max(shard),
         ];
         let totals = |shard| {
             [
@@ -110,7 +110,7 @@ impl Picture {
         };
         let mut calls = vec![mget(&gauge)];
         calls.extend(self.shards().map(|shard| mget(&totals(shard))));
-        let mut answers = self.ask::<Values>(&calls).await?.into_iter();
+        let mut answers = self.read_all::<Values>(&calls).await?.into_iter();
         let gauge = answers.next().unwrap_or_default();
         let mut sums = [0; 4];
         answers.for_each(|totals| add_counts(&mut sums, &totals));
@@ -129,7 +129,7 @@ impl Picture {
     }
 
     /// Every endpoint, the busiest first.
-    pub async fn endpoints(&self) -> Result<Vec<EndpointPicture>, Error> {
+    pub async fn endpoints(&self) -> Result<Vec<EndpointStatistics>, Error> {
         let names = self.endpoint_names().await?;
         let calls: Vec<Call> = names
             .iter()
@@ -145,20 +145,20 @@ impl Picture {
                 mget(&keys.collect::<Vec<_>>())
             })
             .collect();
-        let answers = self.ask::<Values>(&calls).await?;
-        let mut found: BTreeMap<String, EndpointPicture> = BTreeMap::new();
+        let answers = self.read_all::<Values>(&calls).await?;
+        let mut found: BTreeMap<String, EndpointStatistics> = BTreeMap::new();
         for ((_, names), values) in names.iter().zip(answers) {
             for (name, values) in names.iter().zip(values.chunks_exact(4)) {
-                let picture = found.entry(name.to_string()).or_default();
-                picture.requests += read_count(&values[0]);
-                picture.errors += read_count(&values[1]);
-                picture.timed += read_count(&values[2]);
-                picture.time_ms += values[3].as_deref().map_or(0.0, foreign::millis);
+                let statistics = found.entry(name.to_string()).or_default();
+                statistics.requests += read_count(&values[0]);
+                statistics.errors += read_count(&values[1]);
+                statistics.timed += read_count(&values[2]);
+                statistics.time_ms += values[3].as_deref().map_or(0.0, foreign::parse_millis);
             }
         }
-        let named = found.into_iter().map(|(name, picture)| EndpointPicture { name, ..picture });
-        let mut all: Vec<EndpointPicture> = named.filter(|picture| picture.requests > 0).collect();
-        all.sort_by_key(|picture| std::cmp::Reverse(picture.requests));
+        let named = found.into_iter().map(|(name, statistics)| EndpointStatistics { name, ..statistics });
+        let mut all: Vec<EndpointStatistics> = named.filter(|statistics| statistics.requests > 0).collect();
+        all.sort_by_key(|statistics| std::cmp::Reverse(statistics.requests));
         Ok(all)
     }
 
@@ -171,7 +171,7 @@ impl Picture {
         let keys = |shard| statuses.iter().map(|status| key(shard, status)).collect::<Vec<_>>();
         let calls: Vec<Call> = self.shards().map(|shard| mget(&keys(shard))).collect();
         let mut counts = vec![0; statuses.len()];
-        for answer in self.ask::<Values>(&calls).await? {
+        for answer in self.read_all::<Values>(&calls).await? {
             add_counts(&mut counts, &answer);
         }
         Ok(statuses.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect())
@@ -186,7 +186,7 @@ impl Picture {
         };
         let calls: Vec<Call> = self.shards().map(|shard| mget(&keys(shard))).collect();
         let mut counts = vec![0; starts.len()];
-        for answer in self.ask::<Values>(&calls).await? {
+        for answer in self.read_all::<Values>(&calls).await? {
             add_counts(&mut counts, &answer);
         }
         let hour = |(start_unix_ms, requests)| HourCount { start_unix_ms, requests };
@@ -194,25 +194,25 @@ impl Picture {
     }
 
     /// The live instances, by name.
-    pub async fn instances(&self) -> Result<Vec<InstancePicture>, Error> {
-        let shard = gauges(&self.keys);
+    pub async fn instances(&self) -> Result<Vec<InstanceStatistics>, Error> {
+        let shard = gauge_shard(&self.keys);
         let hash = |key: Key| Call::from(cmd("HGETALL").arg(key.as_bytes()));
         let calls = [hash(self.keys.instance_connections(shard)), hash(self.keys.instance_starts(shard))];
-        let mut answers = self.ask::<Fields>(&calls).await?.into_iter().map(read_counts);
+        let mut answers = self.read_all::<Fields>(&calls).await?.into_iter().map(read_counts);
         let (connections, starts) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
         let ids: Vec<InstanceId> = connections.keys().filter_map(|id| InstanceId::new(id).ok()).collect();
         let count = |id: &InstanceId| {
             let shard = self.keys.space().shard_of(id.as_str());
             Call::from(cmd("GET").arg(self.keys.requests_by_instance(id, shard).as_bytes()))
         };
-        let counts = self.ask::<Option<Vec<u8>>>(&ids.iter().map(count).collect::<Vec<_>>()).await?;
-        let picture = |(id, requests): (&InstanceId, Option<Vec<u8>>)| InstancePicture {
+        let counts = self.read_all::<Option<Vec<u8>>>(&ids.iter().map(count).collect::<Vec<_>>()).await?;
+        let statistics = |(id, requests): (&InstanceId, Option<Vec<u8>>)| InstanceStatistics {
             id: id.to_string(),
             connections: connections.get(id.as_str()).copied().unwrap_or(0),
             requests: read_count(&requests),
             started_unix_ms: starts.get(id.as_str()).copied().unwrap_or(0),
         };
-        Ok(ids.iter().zip(counts).map(picture).collect())
+        Ok(ids.iter().zip(counts).map(statistics).collect())
     }
 
     /// Response times of the last minutes, of one endpoint or of all, minute by minute, the oldest first.
@@ -234,7 +234,7 @@ impl Picture {
                 calls.push(cmd("HGETALL").arg(key.as_bytes()).into());
             }
         }
-        let answers = self.ask::<Fields>(&calls).await?.into_iter().map(read_counts);
+        let answers = self.read_all::<Fields>(&calls).await?.into_iter().map(read_counts);
         let mut found: BTreeMap<u64, Histogram> =
             (first..=last).step_by(MINUTE_MS as usize).map(|at| (at, Histogram::default())).collect();
         for (start, fields) in hours.iter().cycle().zip(answers) {
@@ -253,38 +253,39 @@ impl Picture {
     }
 
     /// What a rule decided, over all instances.
-    pub async fn limit(&self, rule: &RuleName) -> Result<LimitPicture, Error> {
+    pub async fn rule(&self, rule: &RuleName) -> Result<RuleStatistics, Error> {
         let rule = rule.key();
         let mut counts = Vec::new();
-        let mut hottest = Vec::new();
+        let mut top_refused = Vec::new();
         for shard in self.shards() {
             counts.push(cmd("HGETALL").arg(self.keys.limit_counts(&rule, shard).as_bytes()).into());
             let key = self.keys.limit_hottest(&rule, shard);
-            hottest.push(cmd("ZREVRANGE").arg(key.as_bytes()).arg(0).arg(9).arg("WITHSCORES").into());
+            top_refused.push(cmd("ZREVRANGE").arg(key.as_bytes()).arg(0).arg(9).arg("WITHSCORES").into());
         }
-        let mut picture = LimitPicture::default();
-        for counts in self.ask::<Fields>(&counts).await?.into_iter().map(read_counts) {
+        let mut statistics = RuleStatistics::default();
+        for counts in self.read_all::<Fields>(&counts).await?.into_iter().map(read_counts) {
             let count = |field| counts.get(field).copied().unwrap_or(0);
-            picture.allowed += count("allowed");
-            picture.refused += count("refused");
-            picture.shadowed += count("shadowed");
+            statistics.allowed += count("allowed");
+            statistics.refused += count("refused");
+            statistics.shadowed += count("shadowed");
         }
         let mut callers: BTreeMap<String, f64> = BTreeMap::new();
-        for (caller, count) in self.ask::<Vec<(Vec<u8>, f64)>>(&hottest).await?.into_iter().flatten() {
+        for (caller, count) in self.read_all::<Vec<(Vec<u8>, f64)>>(&top_refused).await?.into_iter().flatten()
+        {
             *callers.entry(String::from_utf8_lossy(&caller).into_owned()).or_default() += count;
         }
-        picture.hottest = callers.into_iter().map(|(caller, count)| (caller, count as u64)).collect();
-        picture.hottest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        picture.hottest.truncate(10);
-        Ok(picture)
+        statistics.top_refused = callers.into_iter().map(|(caller, count)| (caller, count as u64)).collect();
+        statistics.top_refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        statistics.top_refused.truncate(10);
+        Ok(statistics)
     }
 
     async fn endpoint_names(&self) -> Result<Vec<(Shard, Vec<Endpoint>)>, Error> {
         let shards: Vec<Shard> = self.shards().collect();
         let members = |shard: &Shard| Call::from(cmd("SMEMBERS").arg(self.keys.endpoints(*shard).as_bytes()));
-        let answers = self.ask::<Vec<Vec<u8>>>(&shards.iter().map(members).collect::<Vec<_>>()).await?;
+        let answers = self.read_all::<Vec<Vec<u8>>>(&shards.iter().map(members).collect::<Vec<_>>()).await?;
         let named = |names: Vec<Vec<u8>>| {
-            foreign::texts(names)
+            foreign::utf8_names(names)
                 .chain(["other".to_owned()])
                 .filter_map(|name| Endpoint::new(name).ok())
                 .collect()
@@ -297,9 +298,9 @@ impl Picture {
     }
 
     /// A key of another type than ours reads as if it were not there.
-    async fn ask<T: FromRedisValue + Default>(&self, calls: &[Call]) -> Result<Vec<T>, Error> {
+    async fn read_all<T: FromRedisValue + Default>(&self, calls: &[Call]) -> Result<Vec<T>, Error> {
         let read = |answer: hob_store::Result<Value>| {
-            let Some(value) = foreign::or_nothing(answer.map(Some))? else { return Ok(T::default()) };
+            let Some(value) = foreign::or_default(answer.map(Some))? else { return Ok(T::default()) };
             T::from_redis_value(value).map_err(|error| hob_store::Error::Reply(error.to_string()))
         };
         Ok(self.store.batch(calls).await.into_iter().map(read).collect::<Result<_, _>>()?)
@@ -308,7 +309,7 @@ impl Picture {
 
 /// Percentiles of several minutes together.
 #[must_use]
-pub(crate) fn merged(minutes: &[MinuteLatency]) -> Histogram {
+pub(crate) fn merge_minutes(minutes: &[MinuteLatency]) -> Histogram {
     let mut all = Histogram::default();
     minutes.iter().for_each(|minute| all.merge(&minute.histogram));
     all
@@ -319,12 +320,13 @@ type Values = Vec<Option<Vec<u8>>>;
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn read_count(value: &Option<Vec<u8>>) -> u64 {
-    value.as_deref().map_or(0, foreign::count)
+    value.as_deref().map_or(0, foreign::parse_count)
 }
 
 fn read_counts(fields: Fields) -> BTreeMap<String, u64> {
-    let text =
-        |(field, value): (Vec<u8>, Vec<u8>)| Some((String::from_utf8(field).ok()?, foreign::count(&value)));
+    let text = |(field, value): (Vec<u8>, Vec<u8>)| {
+        Some((String::from_utf8(field).ok()?, foreign::parse_count(&value)))
+    };
     fields.into_iter().filter_map(text).collect()
 }
 

@@ -10,7 +10,7 @@ use hob_testkit::{
 use hob_web::{Service as _, Web};
 use http::Method;
 
-use crate::kit::{CLIENT, Counting, NEEDS};
+use crate::kit::{CLIENT, NEEDS, TestInstance};
 
 const RULES: &str = "instance = \"gw-1\"\n\
     [[rules]]\nname = \"few\"\nwindows = \"6/1h\"\nroute = \"/api/*\"\n\
@@ -40,22 +40,22 @@ async fn endpoints(window: &Client) -> Vec<String> {
     names
 }
 
-async fn start() -> (TestContext, Counting, TestApp) {
+async fn start() -> (TestContext, TestInstance, TestApp) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap();
-    let counting = Counting::start_telling(&context, RULES, web.changes()).await;
-    let app = TestApp::over(web, counting.gateway.routes()).await;
+    let instance = TestInstance::start_with_changes(&context, RULES, web.changes()).await;
+    let app = TestApp::over(web, instance.gateway.routes()).await;
     for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
         for _ in 0..count {
-            counting.request(Method::GET, path, status).await;
+            instance.request(Method::GET, path, status).await;
         }
     }
-    (context, counting, app)
+    (context, instance, app)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_move_and_the_table_is_sorted_and_searched() {
-    let (_context, counting, app) = start().await;
+    let (_context, instance, app) = start().await;
     let browser = Browser::start();
     let window = browser.open(Window::default()).await;
     window.goto(&app.url("/gateway")).await.unwrap();
@@ -66,7 +66,7 @@ async fn numbers_move_and_the_table_is_sorted_and_searched() {
     .await;
     // Nobody reloads the page.
     for _ in 0..30 {
-        counting.request(Method::GET, "/about", 200).await;
+        instance.request(Method::GET, "/about", 200).await;
     }
     shows(&window, "#now", "42").await;
     wait_for("the order to follow", LIMIT, async || {
@@ -89,20 +89,20 @@ async fn numbers_move_and_the_table_is_sorted_and_searched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
-    let (_context, counting, app) = start().await;
+    let (_context, instance, app) = start().await;
     let browser = Browser::start();
     let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
     window.goto(&app.url("/gateway")).await.unwrap();
     window.find(Locator::LinkText("Limits")).await.unwrap().click().await.unwrap();
     for _ in 0..3 {
-        counting.request(Method::GET, "/api/users", 200).await;
+        instance.request(Method::GET, "/api/users", 200).await;
     }
     // Without scripts a page is as good as its last load.
     wait_for("the refusals", LIMIT, async || {
         window.refresh().await.unwrap();
-        let (rules, hottest) = (text(&window, "#rules").await, text(&window, "#hottest").await);
+        let (rules, top_refused) = (text(&window, "#rules").await, text(&window, "#hottest").await);
         let all = rules.contains("few") && rules.contains("shadow") && rules.contains("12");
-        if all && hottest.contains(CLIENT) { Ok(()) } else { Err((rules, hottest)) }
+        if all && top_refused.contains(CLIENT) { Ok(()) } else { Err((rules, top_refused)) }
     })
     .await;
     window.close().await.unwrap();

@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::upstream::{Front, Upstream};
+use crate::upstream::{TestProxy, Upstream};
 
-const HASTY: &str = "head_within = \"200ms\"\n";
+const SHORT_HEAD_TIMEOUT: &str = "head_within = \"200ms\"\n";
 
 /// Reads until the gateway closes the connection.
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
@@ -24,8 +24,8 @@ async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     read
 }
 
-async fn connect(front: &Front, bytes: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(front.address).await.unwrap();
+async fn connect(proxy: &TestProxy, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream
 }
@@ -34,9 +34,9 @@ async fn connect(front: &Front, bytes: &[u8]) -> TcpStream {
 #[tokio::test]
 async fn silent_connections_are_closed_and_make_room() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], &format!("{HASTY}connections = 2")).await;
-    let mut silent = [connect(&front, b"").await, connect(&front, b"").await];
-    assert_eq!(front.get("/").await.0, StatusCode::OK);
+    let proxy = TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}connections = 2")).await;
+    let mut silent = [connect(&proxy, b"").await, connect(&proxy, b"").await];
+    assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     for stream in &mut silent {
         assert_eq!(read_to_end(stream).await, b"");
     }
@@ -46,14 +46,14 @@ async fn silent_connections_are_closed_and_make_room() {
 #[tokio::test]
 async fn connections_with_an_unfinished_head_are_closed() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], HASTY).await;
+    let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
     for bytes in [
         b"P".as_slice(),
         b"PRI * HTTP/2.0\r\n\r\nSM",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
         b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: ",
     ] {
-        let mut stream = connect(&front, bytes).await;
+        let mut stream = connect(&proxy, bytes).await;
         let read = read_to_end(&mut stream).await;
         assert!(!read.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&read));
     }
@@ -64,8 +64,8 @@ async fn connections_with_an_unfinished_head_are_closed() {
 #[tokio::test]
 async fn slow_heads_do_not_hold_a_connection() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], HASTY).await;
-    let mut stream = connect(&front, b"GET / HTTP/1.1\r\nhost: a\r\n").await;
+    let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
+    let mut stream = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\n").await;
     wait_for("the slow client to be disconnected", LIMIT, async || {
         tokio::time::sleep(Duration::from_millis(20)).await;
         stream.write_all(b"x: y\r\n").await.is_err()
@@ -77,15 +77,15 @@ async fn slow_heads_do_not_hold_a_connection() {
 #[tokio::test]
 async fn connections_without_a_further_request_are_closed() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], HASTY).await;
-    let mut http1 = connect(&front, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
+    let mut http1 = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(read_to_end(&mut http1).await.ends_with(b"hello"));
 
-    let stream = TcpStream::connect(front.address).await.unwrap();
+    let stream = TcpStream::connect(proxy.address).await.unwrap();
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     let ended = tokio::spawn(connection);
-    let request = http::Request::get(front.url("/")).body(Empty::<bytes::Bytes>::new()).unwrap();
+    let request = http::Request::get(proxy.url("/")).body(Empty::<bytes::Bytes>::new()).unwrap();
     let body = sender.send_request(request).await.unwrap().into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
     let _ = tokio::time::timeout(LIMIT, ended).await.expect("an end").unwrap();
@@ -95,12 +95,12 @@ async fn connections_without_a_further_request_are_closed() {
 #[tokio::test]
 async fn connections_in_use_stay_open() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], HASTY).await;
-    let stream = TcpStream::connect(front.address).await.unwrap();
+    let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
+    let stream = TcpStream::connect(proxy.address).await.unwrap();
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     let mut connection = tokio::spawn(connection);
-    let request = http::Request::get(front.url("/stream")).body(Empty::<bytes::Bytes>::new()).unwrap();
+    let request = http::Request::get(proxy.url("/stream")).body(Empty::<bytes::Bytes>::new()).unwrap();
     let _endless = sender.send_request(request).await.unwrap();
     // An idle connection ends within twice the limit.
     let ended = tokio::time::timeout(Duration::from_millis(1000), &mut connection).await;
@@ -111,10 +111,10 @@ async fn connections_in_use_stay_open() {
 #[tokio::test]
 async fn clients_that_do_not_read_are_disconnected() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "unread_within = \"200ms\"\nconnections = 1").await;
-    let mut greedy = connect(&front, b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let proxy = TestProxy::start(&[upstream.address], "unread_within = \"200ms\"\nconnections = 1").await;
+    let mut greedy = connect(&proxy, b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
     // There is one permit: the next client is served once the greedy one is gone.
-    assert_eq!(front.get("/").await.0, StatusCode::OK);
+    assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     assert!(read_to_end(&mut greedy).await.len() < crate::upstream::LARGE_BYTES);
 }
 
@@ -122,10 +122,10 @@ async fn clients_that_do_not_read_are_disconnected() {
 #[tokio::test]
 async fn an_upgraded_connection_keeps_its_permit() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "connections = 1").await;
+    let proxy = TestProxy::start(&[upstream.address], "connections = 1").await;
     let (mut socket, _) =
-        tokio_tungstenite::connect_async(format!("ws://{}/socket", front.address)).await.unwrap();
-    let mut waiting = connect(&front, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+        tokio_tungstenite::connect_async(format!("ws://{}/socket", proxy.address)).await.unwrap();
+    let mut waiting = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
     // By then the upgrade is complete, and the accept loop had time to take the next client.
     for _ in 0..10 {
         socket.send(Message::text("hello")).await.unwrap();
@@ -133,7 +133,7 @@ async fn an_upgraded_connection_keeps_its_permit() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     wait_for("the socket to be counted as the one connection", LIMIT, async || {
-        front.gateway.picture().summary().await.unwrap().connections == 1
+        proxy.gateway.statistics().summary().await.unwrap().connections == 1
     })
     .await;
     assert_eq!(upstream.hits(), 1);
@@ -145,12 +145,12 @@ async fn an_upgraded_connection_keeps_its_permit() {
 #[tokio::test]
 async fn a_stop_ends_requests_and_upgraded_connections() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "drain_within = \"200ms\"").await;
+    let proxy = TestProxy::start(&[upstream.address], "drain_within = \"200ms\"").await;
     let (mut socket, _) =
-        tokio_tungstenite::connect_async(format!("ws://{}/socket", front.address)).await.unwrap();
-    let mut endless = connect(&front, b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        tokio_tungstenite::connect_async(format!("ws://{}/socket", proxy.address)).await.unwrap();
+    let mut endless = connect(&proxy, b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n").await;
     wait_for("both to reach the upstream", LIMIT, async || upstream.hits() == 2).await;
-    assert_eq!(front.context.tasks.stop(LIMIT).await, Vec::<String>::new());
+    assert_eq!(proxy.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     read_to_end(&mut endless).await;
     let ended = tokio::time::timeout(LIMIT, socket.next()).await.expect("an end");
     assert!(!matches!(ended, Some(Ok(_))), "{ended:?}");

@@ -8,73 +8,73 @@ use hob_store::cmd;
 use hob_testkit::{LIMIT, Layout, every_service, wait_for};
 use http::Method;
 
-use crate::kit::{Counting, NEEDS, endpoint, with_clock};
+use crate::kit::{NEEDS, TestInstance, endpoint, with_clock};
 
 every_service! {
     NEEDS;
 
     /// G3 G4 G7 G10 G11 G12: one rule for what is counted, in every family.
     async fn a_request_is_counted_in_every_family(context: TestContext) {
-        let counting = Counting::start(&context, "").await;
+        let instance = TestInstance::start(&context, "").await;
         for _ in 0..3 {
-            counting.request(Method::GET, "/api/users", 200).await;
+            instance.request(Method::GET, "/api/users", 200).await;
         }
-        counting.request(Method::GET, "/api/users", 404).await;
-        counting.request(Method::PUT, "/api/forum/questions/123", 500).await;
+        instance.request(Method::GET, "/api/users", 404).await;
+        instance.request(Method::PUT, "/api/forum/questions/123", 500).await;
         // Not from elsewhere, so not counted.
-        counting.request_from("127.0.0.1", Method::GET, "/api/users", 200).await;
-        counting.request_from("::1", Method::GET, "/api/users", 500).await;
+        instance.request_from("127.0.0.1", Method::GET, "/api/users", 200).await;
+        instance.request_from("::1", Method::GET, "/api/users", 500).await;
         let (users, questions) = (endpoint("GET /api/users"), endpoint("PUT /api/forum/questions/123"));
-        counting.expect(5, Keys::requests_total).await;
-        counting.expect(5, Keys::requests_accepted).await;
-        counting.expect(0, Keys::requests_limited).await;
-        counting.expect(4, |keys, shard| keys.requests_by_endpoint(&users, shard)).await;
-        counting.expect(1, |keys, shard| keys.requests_by_endpoint(&questions, shard)).await;
-        counting.expect(2, Keys::errors_total).await;
-        counting.expect(1, |keys, shard| keys.errors_by_endpoint(&users, shard)).await;
+        instance.expect(5, Keys::requests_total).await;
+        instance.expect(5, Keys::requests_accepted).await;
+        instance.expect(0, Keys::requests_limited).await;
+        instance.expect(4, |keys, shard| keys.requests_by_endpoint(&users, shard)).await;
+        instance.expect(1, |keys, shard| keys.requests_by_endpoint(&questions, shard)).await;
+        instance.expect(2, Keys::errors_total).await;
+        instance.expect(1, |keys, shard| keys.errors_by_endpoint(&users, shard)).await;
         for (code, count) in [("404", 1), ("500", 1), ("400", 0)] {
             let code = StatusCode::new(code).unwrap();
-            counting.expect(count, |keys, shard| keys.errors_by_status(&code, shard)).await;
+            instance.expect(count, |keys, shard| keys.errors_by_status(&code, shard)).await;
         }
     }
 
     /// G8 G9: counters of an hour and of an instance have the TTL that they should, from the first count on.
     async fn counters_that_end_have_their_ttl(context: TestContext) {
         let (driven, clock) = with_clock(&context);
-        let counting = Counting::start(&driven, "instance = \"gw-1\"").await;
-        counting.request(Method::GET, "/", 200).await;
+        let instance = TestInstance::start(&driven, "instance = \"gw-1\"").await;
+        instance.request(Method::GET, "/", 200).await;
         let (gateway, hour) = (InstanceId::new("gw-1").unwrap(), Hour::new(1_763_287_200_000_u64).unwrap());
-        counting.expect(1, |keys, shard| keys.requests_by_instance(&gateway, shard)).await;
-        counting.expect(1, |keys, shard| keys.requests_by_hour(&hour, shard)).await;
+        instance.expect(1, |keys, shard| keys.requests_by_instance(&gateway, shard)).await;
+        instance.expect(1, |keys, shard| keys.requests_by_hour(&hour, shard)).await;
         clock.advance(Duration::from_secs(3600));
         let next = Hour::new(1_763_290_800_000_u64).unwrap();
-        counting.request(Method::GET, "/", 200).await;
-        counting.expect(1, |keys, shard| keys.requests_by_hour(&next, shard)).await;
-        counting.expect(1, |keys, shard| keys.requests_by_hour(&hour, shard)).await;
+        instance.request(Method::GET, "/", 200).await;
+        instance.expect(1, |keys, shard| keys.requests_by_hour(&next, shard)).await;
+        instance.expect(1, |keys, shard| keys.requests_by_hour(&hour, shard)).await;
         for key in [
-            counting.find(|keys, shard| keys.requests_by_hour(&hour, shard)).await,
-            counting.find(|keys, shard| keys.requests_by_instance(&gateway, shard)).await,
+            instance.find(|keys, shard| keys.requests_by_hour(&hour, shard)).await,
+            instance.find(|keys, shard| keys.requests_by_instance(&gateway, shard)).await,
         ] {
-            let ttl_s: i64 = counting.read("TTL", &key).await;
+            let ttl_s: i64 = instance.read("TTL", &key).await;
             assert!((86_000..=86_400).contains(&ttl_s), "{key} lives {ttl_s} s");
         }
     }
 
     /// G13 G14 G15: equal response times stay apart, the newest 1,000 are kept, sum and count belong together.
     async fn response_times_are_plain_numbers_that_do_not_collapse(context: TestContext) {
-        let counting = Counting::start(&context, "").await;
+        let instance = TestInstance::start(&context, "").await;
         let users = endpoint("GET /api/users");
         let mut sent = 0;
         // A flush carries the newest hundred of an endpoint, so these are several.
         while sent < 1200 {
             for _ in 0..100 {
-                counting.request(Method::GET, "/api/users", 200).await;
+                instance.request(Method::GET, "/api/users", 200).await;
             }
             sent += 100;
-            counting.expect(sent, |keys, shard| keys.response_count(&users, shard)).await;
+            instance.expect(sent, |keys, shard| keys.response_count(&users, shard)).await;
         }
-        let times = counting.find(|keys, shard| keys.response_times(&users, shard)).await;
-        let members: Vec<(String, f64)> = counting
+        let times = instance.find(|keys, shard| keys.response_times(&users, shard)).await;
+        let members: Vec<(String, f64)> = instance
             .context.store.run(cmd("ZRANGE").arg(times.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
         assert_eq!(members.len(), 1000);
         let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as f64;
@@ -83,52 +83,52 @@ every_service! {
             assert_eq!(member.split_once('.').map(|(_, digits)| digits.len()), Some(9), "{member}");
             assert!((now_ms - score).abs() < 600_000.0, "{score}");
         }
-        let sum = counting.find(|keys, shard| keys.response_sum(&users, shard)).await;
-        let sum: f64 = counting.read("GET", &sum).await;
+        let sum = instance.find(|keys, shard| keys.response_sum(&users, shard)).await;
+        let sum: f64 = instance.read("GET", &sum).await;
         assert!(sum > 0.0 && sum < 1200.0 * 60_000.0, "{sum}");
     }
 
     /// G1 G2: what a dead instance held is taken out of the sum; the highest number stays.
     async fn a_dead_instance_leaves_no_connections_behind(context: TestContext) {
         let (driven, clock) = with_clock(&context);
-        let counting = Counting::start(&driven, "instance = \"survivor\"").await;
-        let survivors: Vec<_> = (0..2).map(|_| counting.gateway.admission().meter().connected()).collect();
-        counting.expect(2, Keys::connections_current).await;
+        let instance = TestInstance::start(&driven, "instance = \"survivor\"").await;
+        let survivors: Vec<_> = (0..2).map(|_| instance.gateway.admission().meter().connected()).collect();
+        instance.expect(2, Keys::connections_current).await;
         // An instance of its own, which ends as a killed process does.
         let mut other = context.another_node().await;
         other.store = driven.store.clone();
         let process = tokio::runtime::Runtime::new().unwrap();
-        let victim = process.spawn(async move { Counting::start(&other, "instance = \"victim\"").await }).await.unwrap();
+        let victim = process.spawn(async move { TestInstance::start(&other, "instance = \"victim\"").await }).await.unwrap();
         let _open: Vec<_> = (0..5).map(|_| victim.gateway.admission().meter().connected()).collect();
-        counting.expect(7, Keys::connections_current).await;
+        instance.expect(7, Keys::connections_current).await;
         process.shutdown_background();
-        counting.expect(7, Keys::connections_max).await;
+        instance.expect(7, Keys::connections_max).await;
         clock.advance(Duration::from_secs(6));
-        counting.expect(2, Keys::connections_current).await;
-        counting.expect(7, Keys::connections_max).await;
+        instance.expect(2, Keys::connections_current).await;
+        instance.expect(7, Keys::connections_max).await;
         drop(survivors);
-        counting.expect(0, Keys::connections_current).await;
-        let instances = counting.gateway.picture().instances().await.unwrap();
+        instance.expect(0, Keys::connections_current).await;
+        let instances = instance.gateway.statistics().instances().await.unwrap();
         assert_eq!(instances.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>(), ["survivor"]);
     }
 
     /// G2 G6: startup is when the first live instance started.
     async fn the_highest_numbers_start_again_with_the_first_instance(context: TestContext) {
         let (driven, clock) = with_clock(&context);
-        let counting = Counting::start(&driven, "").await;
-        let open = counting.gateway.admission().meter().connected();
-        counting.request(Method::GET, "/", 200).await;
-        counting.expect(1, Keys::connections_max).await;
-        counting.expect(1, Keys::requests_total).await;
+        let instance = TestInstance::start(&driven, "").await;
+        let open = instance.gateway.admission().meter().connected();
+        instance.request(Method::GET, "/", 200).await;
+        instance.expect(1, Keys::connections_max).await;
+        instance.expect(1, Keys::requests_total).await;
         clock.advance(Duration::from_secs(1));
-        counting.expect(1, Keys::requests_speed_max).await;
+        instance.expect(1, Keys::requests_speed_max).await;
         drop(open);
-        counting.stop().await;
-        counting.expect(0, Keys::connections_current).await;
+        instance.stop().await;
+        instance.expect(0, Keys::connections_current).await;
         let mut next = context.another_node().await;
         next.store = driven.store.clone();
         clock.advance(Duration::from_secs(200));
-        let next = Counting::start(&next, "").await;
+        let next = TestInstance::start(&next, "").await;
         next.expect(0, Keys::connections_max).await;
         next.expect(0, Keys::requests_speed_max).await;
         next.expect(1, Keys::requests_total).await;
@@ -138,13 +138,13 @@ every_service! {
     /// G5 G6: the requests of a second, over all instances.
     async fn the_speed_is_that_of_all_instances_in_the_last_second(context: TestContext) {
         let (driven, clock) = with_clock(&context);
-        let one = Counting::start(&driven, "").await;
+        let one = TestInstance::start(&driven, "").await;
         let mut other = context.another_node().await;
         other.store = driven.store.clone();
-        let two = Counting::start(&other, "").await;
-        for counting in [&one, &two] {
+        let two = TestInstance::start(&other, "").await;
+        for instance in [&one, &two] {
             for _ in 0..20 {
-                counting.request(Method::GET, "/", 200).await;
+                instance.request(Method::GET, "/", 200).await;
             }
         }
         one.expect(40, Keys::requests_total).await;
@@ -159,13 +159,13 @@ every_service! {
 
     /// G7: made-up paths end in `other`, over all instances of a shard.
     async fn endpoints_are_bounded_over_all_instances(context: TestContext) {
-        let one = Counting::start(&context, "instance = \"a\"").await;
+        let one = TestInstance::start(&context, "instance = \"a\"").await;
         let same_shard = (0..).map(|number| format!("b{number}")).find(|name| {
             let space = one.keys.space();
             space.shard_of(name) == space.shard_of("a")
         });
         let two = context.another_node().await;
-        let two = Counting::start(&two, &format!("instance = {:?}", same_shard.unwrap())).await;
+        let two = TestInstance::start(&two, &format!("instance = {:?}", same_shard.unwrap())).await;
         for number in 0..600 {
             one.request(Method::GET, &format!("/one/{number}"), 200).await;
             two.request(Method::GET, &format!("/two/{number}"), 200).await;
@@ -185,34 +185,34 @@ every_service! {
 
     /// G19: any instance reads the whole picture.
     async fn any_instance_reads_the_whole_picture(context: TestContext) {
-        let one = Counting::start(&context, "instance = \"one\"\nroutes = [\"/users/:id\"]").await;
+        let one = TestInstance::start(&context, "instance = \"one\"\nroutes = [\"/users/:id\"]").await;
         let two = context.another_node().await;
-        let two = Counting::start(&two, "instance = \"two\"\nroutes = [\"/users/:id\"]").await;
+        let two = TestInstance::start(&two, "instance = \"two\"\nroutes = [\"/users/:id\"]").await;
         for number in 0..10 {
             one.request(Method::GET, &format!("/users/{number}"), 200).await;
             two.request(Method::GET, &format!("/users/{number}"), 503).await;
         }
-        for counting in [&one, &two] {
-            let picture = counting.gateway.picture();
+        for instance in [&one, &two] {
+            let statistics = instance.gateway.statistics();
             let summary = wait_for("both instances to be counted", LIMIT, async || {
-                let summary = picture.summary().await.unwrap();
+                let summary = statistics.summary().await.unwrap();
                 (summary.total == 20).then_some(summary)
             })
             .await;
             assert_eq!((summary.accepted, summary.limited, summary.errors), (20, 0, 10));
-            let endpoints = picture.endpoints().await.unwrap();
+            let endpoints = statistics.endpoints().await.unwrap();
             assert_eq!(endpoints.len(), 1);
             assert_eq!(endpoints[0].name, "GET /users/:id");
             assert_eq!((endpoints[0].requests, endpoints[0].errors, endpoints[0].timed), (20, 10, 20));
             assert!(endpoints[0].average_ms().is_some_and(|ms| ms > 0.0));
-            assert_eq!(picture.statuses().await.unwrap(), [(503, 10)].into());
-            assert_eq!(picture.hours().await.unwrap().iter().map(|hour| hour.requests).sum::<u64>(), 20);
-            let instances = picture.instances().await.unwrap();
+            assert_eq!(statistics.statuses().await.unwrap(), [(503, 10)].into());
+            assert_eq!(statistics.hours().await.unwrap().iter().map(|hour| hour.requests).sum::<u64>(), 20);
+            let instances = statistics.instances().await.unwrap();
             let seen: BTreeSet<_> = instances.iter().map(|it| (it.id.as_str(), it.requests)).collect();
             assert_eq!(seen, [("one", 10), ("two", 10)].into());
             for minutes in [
-                picture.latency(None, 60).await.unwrap(),
-                picture.latency(Some(&endpoint("GET /users/:id")), 60).await.unwrap(),
+                statistics.latency(None, 60).await.unwrap(),
+                statistics.latency(Some(&endpoint("GET /users/:id")), 60).await.unwrap(),
             ] {
                 assert_eq!(minutes.len(), 60);
                 assert_eq!(minutes.iter().map(|minute| minute.histogram.count()).sum::<u64>(), 20);
@@ -227,10 +227,10 @@ every_service! {
 fn documented_keys_are_there_byte_for_byte() {
     hob_testkit::run(async {
         let context = hob_testkit::TestContext::embedded(NEEDS, Layout::Plain).await;
-        let counting = Counting::start(&context, "instance = \"0\"").await;
-        counting.request(Method::GET, "/api/users", 404).await;
-        counting.expect(1, Keys::requests_total).await;
-        let store = &counting.context.store;
+        let instance = TestInstance::start(&context, "instance = \"0\"").await;
+        instance.request(Method::GET, "/api/users", 404).await;
+        instance.expect(1, Keys::requests_total).await;
+        let store = &instance.context.store;
         let kind = async |key: &str| store.run::<String>(cmd("TYPE").arg(key)).await.unwrap();
         for key in [
             "ha:connections:http:current",

@@ -20,19 +20,19 @@ pub(crate) const NEEDS: Needs = Needs {
 pub(crate) const CLIENT: &str = "203.0.113.7";
 
 /// A gateway that counts, and a look at what it counted.
-pub(crate) struct Counting {
+pub(crate) struct TestInstance {
     pub(crate) gateway: Gateway,
     pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
 }
 
-impl Counting {
+impl TestInstance {
     pub(crate) async fn start(context: &ServiceContext, toml: &str) -> Self {
-        Self::start_telling(context, toml, &Changes::detached(context)).await
+        Self::start_with_changes(context, toml, &Changes::detached(context)).await
     }
 
     /// With open pages that follow what changes.
-    pub(crate) async fn start_telling(context: &ServiceContext, toml: &str, changes: &Changes) -> Self {
+    pub(crate) async fn start_with_changes(context: &ServiceContext, toml: &str, changes: &Changes) -> Self {
         let mut config: Config = toml::from_str(toml).expect("a section");
         if !toml.contains("store_within") {
             // A test's patience, not a service's: a busy machine is no reason to let requests pass.
@@ -50,11 +50,11 @@ impl Counting {
 
     pub(crate) async fn request_from(&self, client: &str, method: Method, path: &str, status: u16) -> bool {
         let peer = SocketAddr::new(client.parse().expect("an address"), 4711);
-        let admitted = self.gateway.admission().admit(peer, &method, path, &HeaderMap::new()).await;
-        let refusal = admitted.refusal;
+        let checked = self.gateway.admission().admit(peer, &method, path, &HeaderMap::new()).await;
+        let refusal = checked.refusal;
         let status =
             refusal.map_or(StatusCode::from_u16(status).expect("a status"), hob_gateway::Refusal::status);
-        admitted.answered(status);
+        checked.finish(status);
         refusal.is_none()
     }
 

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use hob_gateway::identity::Identity;
 use hob_gateway::keys::{Identifier, Keys};
-use hob_gateway::{Config, Limiter, LiveRule, Policy};
+use hob_gateway::{ActiveRule, Config, Limiter, Policy};
 use hob_store::{Clock, cmd};
 use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
 use http::Method;
 
-use crate::kit::{CLIENT, Counting, NEEDS, endpoint, with_clock};
+use crate::kit::{CLIENT, NEEDS, TestInstance, endpoint, with_clock};
 
-async fn passed(counting: &Counting, requests: u32) -> u32 {
+async fn passed(instance: &TestInstance, requests: u32) -> u32 {
     let mut passed = 0;
     for _ in 0..requests {
-        passed += u32::from(counting.request_from(CLIENT, Method::GET, "/", 200).await);
+        passed += u32::from(instance.request_from(CLIENT, Method::GET, "/", 200).await);
     }
     passed
 }
@@ -33,40 +33,40 @@ every_service! {
     /// G16: requests of one millisecond count one by one, and the TTL is the window.
     async fn the_public_fixed_log_stands_in_the_documented_key(context: TestContext) {
         let (driven, clock) = with_clock(&context);
-        let counting = Counting::start(&driven, &public("fixed_log")).await;
-        assert_eq!(passed(&counting, 15).await, 10);
-        let key = counting.keys.rate_limit(&Identifier::new(CLIENT).unwrap());
+        let instance = TestInstance::start(&driven, &public("fixed_log")).await;
+        assert_eq!(passed(&instance, 15).await, 10);
+        let key = instance.keys.rate_limit(&Identifier::new(CLIENT).unwrap());
         let members: Vec<(String, f64)> =
             driven.store.run(cmd("ZRANGE").arg(key.as_bytes()).arg(0).arg(-1).arg("WITHSCORES")).await.unwrap();
         assert_eq!(members.len(), 10);
         assert!(members.iter().all(|(member, score)| member.parse::<f64>().unwrap().floor() == *score));
-        let ttl_s: u64 = counting.read("TTL", &key).await;
+        let ttl_s: u64 = instance.read("TTL", &key).await;
         assert!((890..=900).contains(&ttl_s), "{ttl_s}");
         clock.advance(Duration::from_secs(900));
-        assert_eq!(passed(&counting, 15).await, 10);
+        assert_eq!(passed(&instance, 15).await, 10);
     }
 
     /// G17: never more than the limit in any window, wherever it begins.
     async fn the_public_sliding_log_stands_in_the_documented_key(context: TestContext) {
         let (driven, clock) = with_clock(&context);
-        let counting = Counting::start(&driven, &public("sliding_log")).await;
-        assert_eq!(passed(&counting, 6).await, 6);
+        let instance = TestInstance::start(&driven, &public("sliding_log")).await;
+        assert_eq!(passed(&instance, 6).await, 6);
         clock.advance(Duration::from_secs(600));
-        assert_eq!(passed(&counting, 6).await, 4);
+        assert_eq!(passed(&instance, 6).await, 4);
         clock.advance(Duration::from_secs(300));
-        assert_eq!(passed(&counting, 10).await, 6);
-        let key = counting.keys.sliding_limit(&Identifier::new(CLIENT).unwrap());
-        assert_eq!(counting.read::<u64>("ZCARD", &key).await, 10);
+        assert_eq!(passed(&instance, 10).await, 6);
+        let key = instance.keys.sliding_limit(&Identifier::new(CLIENT).unwrap());
+        assert_eq!(instance.read::<u64>("ZCARD", &key).await, 10);
     }
 
     /// Several windows, all or nothing, over two instances; refusals are counted apart from the upstream's errors.
     async fn instances_share_one_exact_limit(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1s, 8/1m\"\n";
-        let one = Counting::start(&driven, rules).await;
+        let one = TestInstance::start(&driven, rules).await;
         let mut other = context.another_node().await;
         other.store = driven.store.clone();
-        let two = Counting::start(&other, rules).await;
+        let two = TestInstance::start(&other, rules).await;
         assert_eq!(passed(&one, 3).await + passed(&two, 3).await, 5);
         clock.advance(Duration::from_secs(1));
         assert_eq!(passed(&one, 3).await + passed(&two, 3).await, 3);
@@ -76,11 +76,11 @@ every_service! {
         one.expect(8, |keys, shard| keys.response_count(&endpoint("GET /"), shard)).await;
         let rule = Policy::new(&toml::from_str::<Config>(rules).unwrap()).unwrap().rule("api").unwrap().name().clone();
         let limit = wait_for("the rule's counts", LIMIT, async || {
-            let limit = one.gateway.picture().limit(&rule).await.unwrap();
+            let limit = one.gateway.statistics().rule(&rule).await.unwrap();
             (limit.allowed + limit.refused == 12).then_some(limit)
         })
         .await;
-        assert_eq!((limit.allowed, limit.refused, limit.hottest), (8, 4, vec![(CLIENT.to_owned(), 4)]));
+        assert_eq!((limit.allowed, limit.refused, limit.top_refused), (8, 4, vec![(CLIENT.to_owned(), 4)]));
         two.stop().await;
     }
 
@@ -88,15 +88,15 @@ every_service! {
     async fn leases_never_overshoot(context: TestContext) {
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"40/400ms\"\nalgorithm = \"sliding_log\"\n\
                      exactness = \"leased\"\nlease = \"100ms\"\n";
-        let one = Counting::start(&context, rules).await;
+        let one = TestInstance::start(&context, rules).await;
         let other = context.another_node().await;
-        let two = Counting::start(&other, rules).await;
+        let two = TestInstance::start(&other, rules).await;
         let begun = Instant::now();
         let mut admitted = Vec::new();
         while begun.elapsed() < Duration::from_secs(2) {
-            for counting in [&one, &two] {
+            for instance in [&one, &two] {
                 let asked = begun.elapsed();
-                if counting.request_from(CLIENT, Method::GET, "/", 200).await {
+                if instance.request_from(CLIENT, Method::GET, "/", 200).await {
                     admitted.push((asked, begun.elapsed()));
                 }
             }
@@ -118,16 +118,16 @@ every_service! {
         let config = "allow = [\"198.51.100.0/24\"]\ndeny = [\"192.0.2.1\"]\n\
                       [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n\
                       [[rules]]\nname = \"real\"\nwindows = \"3/1h\"\n";
-        let counting = Counting::start(&context, config).await;
-        assert_eq!(passed(&counting, 5).await, 3);
+        let instance = TestInstance::start(&context, config).await;
+        assert_eq!(passed(&instance, 5).await, 3);
         for _ in 0..10 {
-            assert!(counting.request_from("198.51.100.9", Method::GET, "/", 200).await);
-            assert!(!counting.request_from("192.0.2.1", Method::GET, "/", 200).await);
+            assert!(instance.request_from("198.51.100.9", Method::GET, "/", 200).await);
+            assert!(!instance.request_from("192.0.2.1", Method::GET, "/", 200).await);
         }
         let policy = Policy::new(&toml::from_str::<Config>(config).unwrap()).unwrap();
         let trial = policy.rule("trial").unwrap().name().clone();
         wait_for("the shadow rule's counts", LIMIT, async || {
-            let limit = counting.gateway.picture().limit(&trial).await.unwrap();
+            let limit = instance.gateway.statistics().rule(&trial).await.unwrap();
             if (limit.allowed, limit.shadowed, limit.refused) == (1, 4, 0) { Ok(()) } else { Err(limit) }
         })
         .await;
@@ -135,7 +135,7 @@ every_service! {
 }
 
 /// A rule alone, without the tasks of a gateway: every command that the store sees is the limit's.
-fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<LiveRule>) {
+fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<ActiveRule>) {
     let config = format!("[[rules]]\nname = \"api\"\nexactness = \"leased\"\n{rule}");
     let policy = Policy::new(&toml::from_str::<Config>(&config).unwrap()).unwrap();
     let limiter = Limiter::new(context.store.with_deadline(LIMIT), Keys::new(context.layout), &policy);
@@ -153,7 +153,7 @@ fn a_leased_limit_asks_the_store_rarely() {
             let who = Identity::new(windows).unwrap();
             let before = context.store.health().operations.total;
             for _ in 0..20_000 {
-                limiter.ask(&rule, &who, 1).await;
+                limiter.check(&rule, &who, 1).await;
             }
             let asked = context.store.health().operations.total - before;
             assert!(asked <= 400, "{asked} commands for 20,000 requests, {windows}");
@@ -173,7 +173,7 @@ every_service! {
         let mut passed = 0_u64;
         // Enough that batches grow, and an end in the middle of one.
         while passed < 1050 {
-            passed += u64::from(one.ask(&live, &who, 1).await.lets_pass());
+            passed += u64::from(one.check(&live, &who, 1).await.is_allowed());
             tokio::task::yield_now().await;
         }
         let name = hob_gateway::keys::Rule::new("api").unwrap();
@@ -185,12 +185,12 @@ every_service! {
         })
         .await;
         let (two, live) = limiter(&context, rule);
-        while two.ask(&live, &who, 1).await.lets_pass() {
+        while two.check(&live, &who, 1).await.is_allowed() {
             passed += 1;
         }
         assert!((1960..=2000).contains(&passed), "{passed}");
         // A clean stop does not wait for it.
-        two.give_back().await;
+        two.return_tokens().await;
         assert_eq!(held().await, passed);
     }
 }
@@ -204,7 +204,7 @@ fn a_busy_caller_never_waits_for_the_store() {
         let who = Identity::new(CLIENT).unwrap();
         let mut waited = 0;
         for number in 0..3000 {
-            let mut asked = Box::pin(limiter.ask(&rule, &who, 1));
+            let mut asked = Box::pin(limiter.check(&rule, &who, 1));
             // Whoever has to wait is not ready at once.
             if futures_util::poll!(&mut asked).is_pending() {
                 asked.await;
@@ -227,24 +227,24 @@ fn requests_do_not_wait_for_a_store_that_is_away() {
             )
         };
         let rules = [rule("open", "open"), rule("closed", "closed"), rule("local", "local")].concat();
-        let counting = Counting::start(&context, &format!("store_within = \"100ms\"\n{rules}")).await;
+        let instance = TestInstance::start(&context, &format!("store_within = \"100ms\"\n{rules}")).await;
         let hob_testkit::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
-        assert!(counting.request_from(CLIENT, Method::GET, "/open", 200).await);
+        assert!(instance.request_from(CLIENT, Method::GET, "/open", 200).await);
         server.freeze();
         // Whoever is first finds out.
-        counting.request_from(CLIENT, Method::GET, "/open", 200).await;
+        instance.request_from(CLIENT, Method::GET, "/open", 200).await;
         let begun = Instant::now();
         let mut passed = [0; 3];
         for (count, path) in passed.iter_mut().zip(["/open", "/closed", "/local"]) {
             for _ in 0..200 {
-                *count += u32::from(counting.request_from(CLIENT, Method::GET, path, 200).await);
+                *count += u32::from(instance.request_from(CLIENT, Method::GET, path, 200).await);
             }
         }
         assert_eq!(passed, [200, 0, 5]);
         assert!(begun.elapsed() < LIMIT / 3, "600 requests took {:?}", begun.elapsed());
         server.thaw();
         wait_for("the store to be asked again", LIMIT, async || {
-            counting.request_from(CLIENT, Method::GET, "/closed", 200).await
+            instance.request_from(CLIENT, Method::GET, "/closed", 200).await
         })
         .await;
     });
@@ -269,14 +269,14 @@ mod slow {
                 rule("local", "on_store_failure = \"local\""),
                 rule("leased", "exactness = \"leased\"\non_store_failure = \"local\""),
             ];
-            let counting =
-                Counting::start(&context, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
-            let counting = Arc::new(counting);
+            let instance =
+                TestInstance::start(&context, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
+            let instance = Arc::new(instance);
             let hob_testkit::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
             };
             for path in ["/open", "/local", "/leased"] {
-                assert!(counting.request_from(CLIENT, Method::GET, path, 200).await);
+                assert!(instance.request_from(CLIENT, Method::GET, path, 200).await);
             }
             server.freeze();
             let begun = Instant::now();
@@ -284,10 +284,10 @@ mod slow {
             // Arrivals do not wait for answers, as those of many clients do not.
             while begun.elapsed() < Duration::from_secs(5) {
                 for path in ["/open", "/local", "/leased"] {
-                    let counting = Arc::clone(&counting);
+                    let instance = Arc::clone(&instance);
                     asking.push(tokio::spawn(async move {
                         let asked = Instant::now();
-                        let passed = counting.request_from(CLIENT, Method::GET, path, 200).await;
+                        let passed = instance.request_from(CLIENT, Method::GET, path, 200).await;
                         (passed, asked.elapsed())
                     }));
                 }
@@ -345,9 +345,9 @@ fn a_clock_that_is_set_back_admits_nothing_more() {
         let mut driven = context.context().clone();
         driven.store = driven.store.with_clock(clock.clone());
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1m\"\nalgorithm = \"sliding_log\"\n";
-        let counting = Counting::start(&driven, rules).await;
-        assert_eq!(passed(&counting, 5).await, 5);
+        let instance = TestInstance::start(&driven, rules).await;
+        assert_eq!(passed(&instance, 5).await, 5);
         clock.set(Duration::from_secs(1_763_289_000 - 3600));
-        assert_eq!(passed(&counting, 5).await, 0);
+        assert_eq!(passed(&instance, 5).await, 0);
     });
 }

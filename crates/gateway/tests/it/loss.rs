@@ -7,16 +7,16 @@ use hob_store::cmd;
 use hob_testkit::{LIMIT, every_service, wait_for};
 use http::Method;
 
-use crate::kit::{Counting, NEEDS, endpoint};
+use crate::kit::{NEEDS, TestInstance, endpoint};
 
 const SAVES_OFTEN: &str = "checkpoint_every = \"100ms\"";
 const NEVER_SAVES: &str = "checkpoint_every = \"1h\"";
 
-async fn saved(counting: &Counting, total: u64) {
+async fn saved(instance: &TestInstance, total: u64) {
     wait_for(format!("{total} to be in the database"), LIMIT, async || {
         let sum = "SELECT CAST(COALESCE(sum(value), 0) AS BIGINT) FROM gateway_total WHERE kind = 'total'";
         let (found,): (u64,) =
-            hob_database::Read::one(&counting.context.database, hob_database::sql(sum)).await.unwrap();
+            hob_database::Read::one(&instance.context.database, hob_database::sql(sum)).await.unwrap();
         if found == total { Ok(()) } else { Err(found) }
     })
     .await;
@@ -27,11 +27,11 @@ every_service! {
 
     /// G3–G15 survive FLUSHALL: what is in the database comes back, what is not is flushed again.
     async fn totals_survive_the_loss_of_the_store(context: TestContext) {
-        let one = Counting::start(&context, SAVES_OFTEN).await;
+        let one = TestInstance::start(&context, SAVES_OFTEN).await;
         let other = context.another_node().await;
-        let two = Counting::start(&other, NEVER_SAVES).await;
+        let two = TestInstance::start(&other, NEVER_SAVES).await;
         let gone = context.another_node().await;
-        let three = Counting::start(&gone, SAVES_OFTEN).await;
+        let three = TestInstance::start(&gone, SAVES_OFTEN).await;
         for _ in 0..10 {
             one.request(Method::GET, "/a", 200).await;
             two.request(Method::GET, "/b", 500).await;
@@ -59,14 +59,14 @@ every_service! {
     /// A clean stop loses nothing, and a restart goes on where it was, on an empty store too.
     async fn totals_survive_a_restart_on_an_empty_store(context: TestContext) {
         let first = context.another_node().await;
-        let first = Counting::start(&first, "instance = \"gw\"\ncheckpoint_every = \"1h\"").await;
+        let first = TestInstance::start(&first, "instance = \"gw\"\ncheckpoint_every = \"1h\"").await;
         for _ in 0..7 {
             first.request(Method::GET, "/a", 500).await;
         }
         first.stop().await;
         first.expect(7, Keys::requests_total).await;
         context.test_store().flush_all().await;
-        let second = Counting::start(&context, "instance = \"gw\"").await;
+        let second = TestInstance::start(&context, "instance = \"gw\"").await;
         second.request(Method::GET, "/a", 200).await;
         second.expect(8, Keys::requests_total).await;
         second.expect(7, Keys::errors_total).await;
@@ -77,50 +77,50 @@ every_service! {
 
     /// G13: instances write the response times of the last hour again, and none of them twice, whatever was lost.
     async fn response_times_survive_the_loss_of_the_store(context: TestContext) {
-        let counting = Counting::start(&context, NEVER_SAVES).await;
+        let instance = TestInstance::start(&context, NEVER_SAVES).await;
         let a = endpoint("GET /a");
         for _ in 0..20 {
-            counting.request(Method::GET, "/a", 200).await;
+            instance.request(Method::GET, "/a", 200).await;
         }
-        counting.expect(20, |keys, shard| keys.response_count(&a, shard)).await;
+        instance.expect(20, |keys, shard| keys.response_count(&a, shard)).await;
         let timed = async |count: u64| {
             wait_for(format!("{count} response times"), LIMIT, async || {
-                let picture = counting.gateway.picture();
-                let (all, one) = (picture.latency(None, 60).await.unwrap(), picture.latency(Some(&a), 60).await.unwrap());
+                let statistics = instance.gateway.statistics();
+                let (all, one) = (statistics.latency(None, 60).await.unwrap(), statistics.latency(Some(&a), 60).await.unwrap());
                 let sum = |minutes: &[hob_gateway::MinuteLatency]| {
                     minutes.iter().map(|minute| minute.histogram.count()).sum::<u64>()
                 };
-                let times = counting.find(|keys, shard| keys.response_times(&a, shard)).await;
-                let found = (sum(&all), sum(&one), counting.read::<u64>("ZCARD", &times).await);
+                let times = instance.find(|keys, shard| keys.response_times(&a, shard)).await;
+                let found = (sum(&all), sum(&one), instance.read::<u64>("ZCARD", &times).await);
                 if found == (count, count, count) { Ok(()) } else { Err(found) }
             })
             .await;
         };
         timed(20).await;
         context.test_store().flush_all().await;
-        counting.request(Method::GET, "/a", 200).await;
-        counting.expect(21, |keys, shard| keys.response_count(&a, shard)).await;
+        instance.request(Method::GET, "/a", 200).await;
+        instance.expect(21, |keys, shard| keys.response_count(&a, shard)).await;
         timed(21).await;
-        let marker = counting.find(Keys::marker).await;
-        counting.context.store.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
-        counting.request(Method::GET, "/a", 200).await;
-        counting.expect(22, |keys, shard| keys.response_count(&a, shard)).await;
+        let marker = instance.find(Keys::marker).await;
+        instance.context.store.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
+        instance.request(Method::GET, "/a", 200).await;
+        instance.expect(22, |keys, shard| keys.response_count(&a, shard)).await;
         timed(22).await;
     }
 
     /// Losing the store again and again, with counts on their way, changes no total.
     async fn losses_in_a_row_neither_lose_nor_repeat_a_count(context: TestContext) {
-        let counting = Counting::start(&context, "checkpoint_every = \"150ms\"").await;
+        let instance = TestInstance::start(&context, "checkpoint_every = \"150ms\"").await;
         for round in 1..=5 {
             for _ in 0..20 {
-                counting.request(Method::GET, "/a", 200).await;
+                instance.request(Method::GET, "/a", 200).await;
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             context.test_store().flush_all().await;
-            counting.request(Method::GET, "/a", 200).await;
-            counting.expect(round * 21, Keys::requests_total).await;
+            instance.request(Method::GET, "/a", 200).await;
+            instance.expect(round * 21, Keys::requests_total).await;
         }
-        counting.expect(105, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
+        instance.expect(105, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
     }
 
     /// Several instances that find the store lost at once each try to restore it, while the others flush and save.
@@ -130,7 +130,7 @@ every_service! {
             nodes.push(context.another_node().await);
         }
         let toml = ["checkpoint_every = \"10ms\"", SAVES_OFTEN, NEVER_SAVES];
-        let starts = nodes.iter().zip(toml.iter().cycle()).map(|(node, toml)| Counting::start(node, toml));
+        let starts = nodes.iter().zip(toml.iter().cycle()).map(|(node, toml)| TestInstance::start(node, toml));
         let instances = futures_util::future::join_all(starts).await;
         for round in 1..=4 {
             for (number, instance) in instances.iter().enumerate() {
@@ -155,15 +155,15 @@ every_service! {
 
     /// Only the marker is lost: what is still there is not added to what comes back.
     async fn a_partial_loss_counts_nothing_twice(context: TestContext) {
-        let counting = Counting::start(&context, NEVER_SAVES).await;
+        let instance = TestInstance::start(&context, NEVER_SAVES).await;
         for _ in 0..5 {
-            counting.request(Method::GET, "/a", 404).await;
+            instance.request(Method::GET, "/a", 404).await;
         }
-        counting.expect(5, Keys::requests_total).await;
-        let marker = counting.find(Keys::marker).await;
-        counting.context.store.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
-        counting.request(Method::GET, "/a", 404).await;
-        counting.expect(6, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
-        counting.expect(6, Keys::errors_total).await;
+        instance.expect(5, Keys::requests_total).await;
+        let marker = instance.find(Keys::marker).await;
+        instance.context.store.run::<u64>(cmd("DEL").arg(marker.as_bytes())).await.unwrap();
+        instance.request(Method::GET, "/a", 404).await;
+        instance.expect(6, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
+        instance.expect(6, Keys::errors_total).await;
     }
 }

@@ -1,9 +1,9 @@
 //! The gateway's contract, on every store: G1–G19, read with plain commands.
 
+mod api;
 mod browser;
 mod connections;
 mod counts;
-mod faces;
 mod foreign;
 mod fuzz;
 mod kit;

@@ -7,7 +7,7 @@ mod slow {
     use hob_testkit::{Layout, TestContext, budget};
     use http::{HeaderMap, Method};
 
-    use crate::kit::{Counting, NEEDS};
+    use crate::kit::{NEEDS, TestInstance};
 
     /// An instance may grow by so much while it learns how much it has to bear, and no more after that.
     const ROOM_MIB: u64 = 96;
@@ -29,7 +29,7 @@ mod slow {
             let rules = "trusted_proxies = [\"10.0.0.0/8\"]\n\
                 [[rules]]\nname = \"leased\"\nwindows = \"1000/1s burst 2000\"\nexactness = \"leased\"\n\
                 on_store_failure = \"local\"\nlease = \"100ms\"\n";
-            let counting = Counting::start(&context, &format!("store_within = \"50ms\"\n{rules}")).await;
+            let instance = TestInstance::start(&context, &format!("store_within = \"50ms\"\n{rules}")).await;
             let hob_testkit::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
             };
@@ -44,8 +44,8 @@ mod slow {
                 let claimed = std::net::Ipv4Addr::from_bits(0x1400_0000 + number);
                 headers.insert("x-forwarded-for", claimed.to_string().parse().unwrap());
                 let path = format!("/made/up/{}", number % paths);
-                let admission = counting.gateway.admission();
-                admission.admit(proxy, &Method::GET, &path, &headers).await.answered(http::StatusCode::OK);
+                let admission = instance.gateway.admission();
+                admission.admit(proxy, &Method::GET, &path, &headers).await.finish(http::StatusCode::OK);
                 if number == identities / 3 {
                     early = resident_mib();
                 }
@@ -57,8 +57,8 @@ mod slow {
             assert!(late <= early + ROOM_MIB, "{early} MiB grew to {late} MiB");
             server.thaw();
             // And they were all counted, under a thousand names and `other`.
-            counting.expect(u64::from(identities), Keys::requests_total).await;
-            assert!(counting.gateway.picture().endpoints().await.unwrap().len() <= 1001);
+            instance.expect(u64::from(identities), Keys::requests_total).await;
+            assert!(instance.gateway.statistics().endpoints().await.unwrap().len() <= 1001);
         });
     }
 
@@ -67,12 +67,12 @@ mod slow {
     fn the_tagged_layout_is_bounded_too() {
         hob_testkit::run(async {
             let context = TestContext::embedded(NEEDS, Layout::Tagged).await;
-            let counting = Counting::start(&context, "").await;
+            let instance = TestInstance::start(&context, "").await;
             for number in 0..3000 {
-                counting.request(Method::GET, &format!("/made/up/{number}"), 200).await;
+                instance.request(Method::GET, &format!("/made/up/{number}"), 200).await;
             }
-            counting.expect(3000, Keys::requests_total).await;
-            assert!(counting.gateway.picture().endpoints().await.unwrap().len() <= 1001);
+            instance.expect(3000, Keys::requests_total).await;
+            assert!(instance.gateway.statistics().endpoints().await.unwrap().len() <= 1001);
         });
     }
 }

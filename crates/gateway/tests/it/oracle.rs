@@ -93,7 +93,7 @@ mod slow {
         });
         loop {
             let asked = now_ns();
-            if limiter.ask(&rule, &who, 1).await.lets_pass() {
+            if limiter.check(&rule, &who, 1).await.is_allowed() {
                 // One write, so that a kill leaves no half of a line.
                 let line = format!("\npassed {asked} {}\n", now_ns());
                 if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {

@@ -4,19 +4,19 @@ use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-use crate::upstream::{Front, Upstream};
+use crate::upstream::{TestProxy, Upstream};
 
 #[tokio::test]
 async fn the_numbers_are_right() {
     let metrics = PrometheusBuilder::new().install_recorder().expect("no other test of this process records");
     let upstream = Upstream::start().await;
     let rules = "count_loopback = true\n[[rules]]\nname = \"api\"\nwindows = \"2/1h\"\nroute = \"/api/*\"\n";
-    let front = Front::start(&[upstream.address], rules).await;
+    let proxy = TestProxy::start(&[upstream.address], rules).await;
     for _ in 0..2 {
-        assert_eq!(front.get("/api/a").await.0, StatusCode::OK);
+        assert_eq!(proxy.get("/api/a").await.0, StatusCode::OK);
     }
-    assert_eq!(front.get("/api/a").await.0, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(front.get("/status/404").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(proxy.get("/api/a").await.0, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(proxy.get("/status/404").await.0, StatusCode::NOT_FOUND);
     wait_for("the requests", LIMIT, async || {
         let text = metrics.render();
         let has = |line: &str| text.lines().any(|found| found == line);

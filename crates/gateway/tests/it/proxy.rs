@@ -11,52 +11,52 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::kit::NEEDS;
-use crate::upstream::{Front, Upstream};
+use crate::upstream::{TestProxy, Upstream};
 
 /// An address that nobody listens on.
-async fn nobody() -> SocketAddr {
+async fn unused_address() -> SocketAddr {
     tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 #[tokio::test]
 async fn requests_and_answers_pass_with_their_bodies() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "").await;
-    assert_eq!(front.get("/any/path?x=1").await.2, "hello");
-    let (status, _, _) = front.get("/status/404").await;
+    let proxy = TestProxy::start(&[upstream.address], "").await;
+    assert_eq!(proxy.get("/any/path?x=1").await.2, "hello");
+    let (status, _, _) = proxy.get("/status/404").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     let sent = "x".repeat(300_000);
-    let response = front.send(http::Request::put(front.url("/echo")), &sent).await;
+    let response = proxy.send(http::Request::put(proxy.url("/echo")), &sent).await;
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), sent);
 }
 
 #[tokio::test]
 async fn the_upstream_is_told_where_a_request_came_from_and_not_what_a_client_makes_up() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "").await;
-    let request = http::Request::get(front.url("/headers"))
+    let proxy = TestProxy::start(&[upstream.address], "").await;
+    let request = http::Request::get(proxy.url("/headers"))
         .header("x-forwarded-for", "6.6.6.6")
         .header("connection", "x-secret")
         .header("x-secret", "1")
         .header("host", "shop.example");
-    let body = front.send(request, "").await.into_body().collect().await.unwrap().to_bytes();
-    let told = String::from_utf8(body.to_vec()).unwrap();
+    let body = proxy.send(request, "").await.into_body().collect().await.unwrap().to_bytes();
+    let received = String::from_utf8(body.to_vec()).unwrap();
     for line in [
         "x-forwarded-for: 127.0.0.1\n",
         "x-forwarded-proto: http\n",
         "host: shop.example\n",
         "x-real-ip: 127.0.0.1\n",
     ] {
-        assert!(told.contains(line), "{line} is missing in\n{told}");
+        assert!(received.contains(line), "{line} is missing in\n{received}");
     }
-    assert!(!told.contains("x-secret") && !told.contains("6.6.6.6"), "{told}");
+    assert!(!received.contains("x-secret") && !received.contains("6.6.6.6"), "{received}");
 }
 
 #[tokio::test]
 async fn a_stream_passes_as_it_comes() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "").await;
-    let mut body = front.send(http::Request::get(front.url("/stream")), "").await.into_body();
+    let proxy = TestProxy::start(&[upstream.address], "").await;
+    let mut body = proxy.send(http::Request::get(proxy.url("/stream")), "").await.into_body();
     let mut seen = Vec::new();
     // The stream has no end: what was held back would never come.
     while seen.len() < "onetwothree".len() {
@@ -69,8 +69,8 @@ async fn a_stream_passes_as_it_comes() {
 #[tokio::test]
 async fn a_websocket_passes_both_ways() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "").await;
-    let url = format!("ws://{}/socket", front.address);
+    let proxy = TestProxy::start(&[upstream.address], "").await;
+    let url = format!("ws://{}/socket", proxy.address);
     let (mut socket, response) = tokio_tungstenite::connect_async(url).await.unwrap();
     assert_eq!(response.status(), 101);
     for text in ["hello", "again"] {
@@ -84,18 +84,18 @@ async fn a_websocket_passes_both_ways() {
 #[tokio::test]
 async fn http_2_comes_in_and_http_1_goes_out() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "").await;
+    let proxy = TestProxy::start(&[upstream.address], "").await;
     let executor = hyper_util::rt::TokioExecutor::new();
     let client: hyper_util::client::legacy::Client<_, http_body_util::Empty<bytes::Bytes>> =
         hyper_util::client::legacy::Client::builder(executor).http2_only(true).build_http();
-    let request = http::Request::get(front.url("/headers")).header("cookie", "a=1").header("cookie", "b=2");
+    let request = http::Request::get(proxy.url("/headers")).header("cookie", "a=1").header("cookie", "b=2");
     let response = client.request(request.body(http_body_util::Empty::new()).unwrap()).await.unwrap();
     assert_eq!(response.version(), http::Version::HTTP_2);
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    let told = String::from_utf8(body.to_vec()).unwrap();
+    let received = String::from_utf8(body.to_vec()).unwrap();
     assert!(
-        told.contains("cookie: a=1; b=2\n") && told.contains(&format!("host: {}\n", front.address)),
-        "{told}"
+        received.contains("cookie: a=1; b=2\n") && received.contains(&format!("host: {}\n", proxy.address)),
+        "{received}"
     );
 }
 
@@ -108,18 +108,18 @@ async fn upstreams_are_reloaded_live() {
         toml::from_str::<hob_gateway::Config>(&toml).unwrap()
     };
     let (live, replace) = hob_service::Live::new(read(&format!("http://{}", before.address)));
-    let front = Front::following(live).await;
-    assert_eq!(front.get("/").await.0, StatusCode::OK);
+    let proxy = TestProxy::with_config(live).await;
+    assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     // What cannot be used changes nothing.
     replace.replace(read("nonsense"));
     replace.replace(read(&format!("http://{}", after.address)));
     wait_for("the other upstream to be asked", LIMIT, async || {
-        assert_eq!(front.get("/").await.0, StatusCode::OK);
+        assert_eq!(proxy.get("/").await.0, StatusCode::OK);
         after.hits() > 0
     })
     .await;
     let hits = before.hits();
-    front.get("/").await;
+    proxy.get("/").await;
     assert_eq!(before.hits(), hits);
 }
 
@@ -150,18 +150,18 @@ async fn a_reload_in_the_middle_of_a_request_does_not_change_where_it_came_from(
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut node = context.context().clone();
     node.store = hob_store::Store::embedded(&engine);
-    let front = Front::on(context, &node, hob_service::Live::fixed(trusting)).await;
-    admission.set(front.gateway.admission().clone()).unwrap();
+    let proxy = TestProxy::on_node(context, &node, hob_service::Live::fixed(trusting)).await;
+    admission.set(proxy.gateway.admission().clone()).unwrap();
 
-    let told = async || {
-        let request = http::Request::get(front.url("/headers")).header("x-forwarded-for", "203.0.113.9");
-        let body = front.send(request, "").await.into_body().collect().await.unwrap().to_bytes();
+    let received = async || {
+        let request = http::Request::get(proxy.url("/headers")).header("x-forwarded-for", "203.0.113.9");
+        let body = proxy.send(request, "").await.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8(body.to_vec()).unwrap()
     };
-    let first = told().await;
+    let first = received().await;
     assert!(first.contains("x-real-ip: 203.0.113.9\n"), "{first}");
     assert!(first.contains("x-forwarded-for: 203.0.113.9, 127.0.0.1\n"), "{first}");
-    let next = told().await;
+    let next = received().await;
     assert!(next.contains("x-real-ip: 127.0.0.1\n") && !next.contains("203.0.113.9"), "{next}");
 }
 
@@ -193,10 +193,10 @@ async fn connections_to_upstreams_are_used_again() {
             tokio::spawn(served);
         }
     });
-    let front = Front::start(&[address], "").await;
+    let proxy = TestProxy::start(&[address], "").await;
     for path in ["/chunked", "/", "/chunked", "/"] {
         for _ in 0..5 {
-            assert_eq!(front.get(path).await.2, "onetwo");
+            assert_eq!(proxy.get(path).await.2, "onetwo");
         }
     }
     assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);
@@ -222,17 +222,17 @@ async fn an_early_answer_to_an_unfinished_upload_does_not_poison_the_pool() {
             });
         }
     });
-    let front = Front::start(&[address], "answer_within = \"10s\"\nretries = 0").await;
+    let proxy = TestProxy::start(&[address], "answer_within = \"10s\"\nretries = 0").await;
     let mut uploads = Vec::new();
     for length in ["content-length: 1000", "transfer-encoding: chunked"] {
-        let mut upload = tokio::net::TcpStream::connect(front.address).await.unwrap();
+        let mut upload = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
         upload.write_all(format!("POST / HTTP/1.1\r\nhost: a\r\n{length}\r\n\r\n").as_bytes()).await.unwrap();
         let mut answer = [0; 12];
         tokio::time::timeout(LIMIT, upload.read_exact(&mut answer)).await.unwrap().unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200");
         // Neither finished nor given up.
         uploads.push(upload);
-        let (status, _, body) = front.get("/").await;
+        let (status, _, body) = proxy.get("/").await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "ok"), "after {length}");
     }
 }
@@ -253,9 +253,9 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
             let _ = closed.send(());
         }
     });
-    let front = Front::start(&[address], "retries = 0").await;
+    let proxy = TestProxy::start(&[address], "retries = 0").await;
     for _ in 0..5 {
-        let response = front.send(http::Request::post(front.url("/")), "body").await;
+        let response = proxy.send(http::Request::post(proxy.url("/")), "body").await;
         assert_eq!(response.status(), StatusCode::OK);
         response.into_body().collect().await.unwrap();
         closes.recv().await.unwrap();
@@ -267,9 +267,9 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
 #[tokio::test]
 async fn a_request_that_may_be_repeated_goes_to_another_upstream() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[nobody().await, upstream.address], "").await;
+    let proxy = TestProxy::start(&[unused_address().await, upstream.address], "").await;
     for _ in 0..20 {
-        assert_eq!(front.get("/").await.0, StatusCode::OK);
+        assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     }
     assert_eq!(upstream.hits(), 20);
 }
@@ -289,10 +289,10 @@ async fn what_may_have_happened_is_not_repeated() {
         }
     });
     let upstream = Upstream::start().await;
-    let front = Front::start(&[address, upstream.address], "retries = 3").await;
+    let proxy = TestProxy::start(&[address, upstream.address], "retries = 3").await;
     let mut broken = 0;
     for _ in 0..4 {
-        let response = front.send(http::Request::post(front.url("/")), "").await;
+        let response = proxy.send(http::Request::post(proxy.url("/")), "").await;
         broken += u32::from(response.status() == StatusCode::BAD_GATEWAY);
     }
     let mut hung_up = 0;
@@ -305,11 +305,11 @@ async fn what_may_have_happened_is_not_repeated() {
 
 #[tokio::test]
 async fn an_upstream_that_is_away_or_slow_is_told_as_such() {
-    let front = Front::start(&[nobody().await], "").await;
-    assert_eq!(front.get("/").await.0, StatusCode::BAD_GATEWAY);
+    let proxy = TestProxy::start(&[unused_address().await], "").await;
+    assert_eq!(proxy.get("/").await.0, StatusCode::BAD_GATEWAY);
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "answer_within = \"100ms\"").await;
-    assert_eq!(front.get("/slow").await.0, StatusCode::GATEWAY_TIMEOUT);
+    let proxy = TestProxy::start(&[upstream.address], "answer_within = \"100ms\"").await;
+    assert_eq!(proxy.get("/slow").await.0, StatusCode::GATEWAY_TIMEOUT);
 }
 
 #[tokio::test]
@@ -317,7 +317,7 @@ async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
     let well = Upstream::start().await;
     // Answers its health path with 404, which is below 500, until it is gone.
     let unwell = Upstream::start().await;
-    let front = Front::start(
+    let proxy = TestProxy::start(
         &[well.address, unwell.address],
         "health_path = \"/status/404\"\nhealth_every = \"20ms\"",
     )
@@ -326,7 +326,7 @@ async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
     // Probes go to both; once one is known to be unwell, no request meets it.
     wait_for("twenty good answers in a row", LIMIT, async || {
         for _ in 0..20 {
-            if front.send(http::Request::post(front.url("/")), "body").await.status() != StatusCode::OK {
+            if proxy.send(http::Request::post(proxy.url("/")), "body").await.status() != StatusCode::OK {
                 return false;
             }
         }
@@ -339,12 +339,12 @@ async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
 async fn a_client_over_its_limit_is_refused_with_all_fields() {
     let upstream = Upstream::start().await;
     let rules = "x_ratelimit = true\n[[rules]]\nname = \"api\"\nwindows = \"2/1m\"\nroute = \"/api/*\"\n";
-    let front = Front::start(&[upstream.address], rules).await;
-    let (_, headers, _) = front.get("/api/a").await;
+    let proxy = TestProxy::start(&[upstream.address], rules).await;
+    let (_, headers, _) = proxy.get("/api/a").await;
     assert_eq!(headers["ratelimit"], "\"api\";r=1;t=30");
     assert_eq!(headers["ratelimit-policy"], "\"api\";q=2;w=60");
-    front.get("/api/b").await;
-    let (status, headers, body) = front.get("/api/c").await;
+    proxy.get("/api/b").await;
+    let (status, headers, body) = proxy.get("/api/c").await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert!(
         headers["retry-after"].to_str().unwrap().parse::<u64>().is_ok_and(|after| (1..=30).contains(&after))
@@ -353,19 +353,19 @@ async fn a_client_over_its_limit_is_refused_with_all_fields() {
     assert!(body.contains("Too many"));
     assert_eq!(upstream.hits(), 2);
     // Other routes are not concerned.
-    assert!(!front.get("/other").await.1.contains_key("ratelimit"));
+    assert!(!proxy.get("/other").await.1.contains_key("ratelimit"));
 }
 
 /// G1 G4: connections are counted while they are open, requests when they are answered.
 #[tokio::test]
 async fn what_passes_is_counted() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "count_loopback = true").await;
+    let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
     for _ in 0..5 {
-        front.get("/a").await;
+        proxy.get("/a").await;
     }
     wait_for("the counts", LIMIT, async || {
-        let summary = front.gateway.picture().summary().await.unwrap();
+        let summary = proxy.gateway.statistics().summary().await.unwrap();
         if summary.total == 5 && summary.connections == 1 { Ok(()) } else { Err(summary) }
     })
     .await;
@@ -375,13 +375,13 @@ async fn what_passes_is_counted() {
 #[tokio::test]
 async fn a_client_that_leaves_is_counted() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "count_loopback = true").await;
-    let mut stream = tokio::net::TcpStream::connect(front.address).await.unwrap();
+    let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
+    let mut stream = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     wait_for("the upstream to be asked", LIMIT, async || upstream.hits() == 1).await;
     drop(stream);
     wait_for("the request to be counted", LIMIT, async || {
-        front.gateway.picture().statuses().await.unwrap() == [(499, 1)].into()
+        proxy.gateway.statistics().statuses().await.unwrap() == [(499, 1)].into()
     })
     .await;
 }
@@ -390,10 +390,10 @@ async fn a_client_that_leaves_is_counted() {
 #[tokio::test]
 async fn a_stop_lets_requests_end_and_loses_no_count() {
     let upstream = Upstream::start().await;
-    let front = Front::start(&[upstream.address], "count_loopback = true").await;
-    front.get("/").await;
+    let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
+    proxy.get("/").await;
     let begun = Instant::now();
-    assert_eq!(front.context.tasks.stop(LIMIT).await, Vec::<String>::new());
+    assert_eq!(proxy.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     assert!(begun.elapsed() < LIMIT - Duration::from_secs(1));
-    assert_eq!(front.gateway.picture().summary().await.unwrap().total, 1);
+    assert_eq!(proxy.gateway.statistics().summary().await.unwrap().total, 1);
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
-use crate::upstream::{Front, Upstream};
+use crate::upstream::{TestProxy, Upstream};
 
 /// Writes a new certificate and its key, and returns a configuration that names them.
 fn certify(folder: &Path, upstream: &Upstream) -> Config {
@@ -31,13 +31,13 @@ fn certify(folder: &Path, upstream: &Upstream) -> Config {
 }
 
 /// Sends a request over a new connection that trusts only the certificate in the file.
-async fn get(front: &Front, config: &Config, path: &str) -> std::io::Result<String> {
+async fn get(proxy: &TestProxy, config: &Config, path: &str) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(config.tls_certificate.as_ref().unwrap()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let client = client.with_root_certificates(roots).with_no_client_auth();
-    let stream = TcpStream::connect(front.address).await?;
+    let stream = TcpStream::connect(proxy.address).await?;
     let mut stream =
         TlsConnector::from(Arc::new(client)).connect("localhost".try_into().unwrap(), stream).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -51,8 +51,8 @@ async fn get(front: &Front, config: &Config, path: &str) -> std::io::Result<Stri
 async fn clients_connect_with_tls() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     let config = certify(folder.path(), &upstream);
-    let front = Front::following(Live::fixed(config.clone())).await;
-    let response = get(&front, &config, "/headers").await.unwrap();
+    let proxy = TestProxy::with_config(Live::fixed(config.clone())).await;
+    let response = get(&proxy, &config, "/headers").await.unwrap();
     assert!(response.contains("x-forwarded-proto: https\n"), "{response}");
 }
 
@@ -61,20 +61,20 @@ async fn renewed_certificate_is_served_after_a_reload() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     let config = certify(folder.path(), &upstream);
     let (live, replace) = Live::new(config.clone());
-    let front = Front::following(live).await;
-    get(&front, &config, "/").await.unwrap();
+    let proxy = TestProxy::with_config(live).await;
+    get(&proxy, &config, "/").await.unwrap();
 
     let config = certify(folder.path(), &upstream);
-    assert!(get(&front, &config, "/").await.is_err(), "the new certificate is served before a reload");
+    assert!(get(&proxy, &config, "/").await.is_err(), "the new certificate is served before a reload");
     replace.replace(config.clone());
-    wait_for("the new certificate", LIMIT, async || get(&front, &config, "/").await).await;
+    wait_for("the new certificate", LIMIT, async || get(&proxy, &config, "/").await).await;
 
     // A key file that cannot be read leaves the certificate, and everything else, as it is.
     let next = Upstream::start().await;
     std::fs::write(config.tls_key.as_ref().unwrap(), "not a key").unwrap();
     replace.replace(Config { upstream: vec![format!("http://{}", next.address)], ..config.clone() });
     for _ in 0..20 {
-        get(&front, &config, "/").await.expect("the last certificate");
+        get(&proxy, &config, "/").await.expect("the last certificate");
     }
     assert_eq!(next.hits(), 0);
 }
@@ -110,11 +110,11 @@ async fn https_upstreams_are_verified_against_the_configured_roots() {
         }
     });
     let upstream = format!("https://localhost:{port}");
-    let front = Front::before(&[&upstream], &format!("upstream_roots = {roots:?}")).await;
+    let proxy = TestProxy::with_urls(&[&upstream], &format!("upstream_roots = {roots:?}")).await;
     for _ in 0..3 {
-        let (status, _, body) = front.get("/").await;
+        let (status, _, body) = proxy.get("/").await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "over TLS"));
     }
-    let strict = Front::before(&[&upstream], "").await;
+    let strict = TestProxy::with_urls(&[&upstream], "").await;
     assert_eq!(strict.get("/").await.0, StatusCode::BAD_GATEWAY);
 }

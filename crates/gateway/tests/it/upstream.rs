@@ -100,32 +100,32 @@ async fn socket(upgrade: WebSocketUpgrade) -> Response {
 }
 
 /// A gateway before some upstreams, and a client that keeps to it.
-pub(crate) struct Front {
+pub(crate) struct TestProxy {
     pub(crate) context: TestContext,
     pub(crate) gateway: Gateway,
     pub(crate) address: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-impl Front {
+impl TestProxy {
     pub(crate) async fn start(upstreams: &[SocketAddr], more: &str) -> Self {
         let upstreams: Vec<String> = upstreams.iter().map(|address| format!("http://{address}")).collect();
-        Self::before(&upstreams.iter().map(String::as_str).collect::<Vec<_>>(), more).await
+        Self::with_urls(&upstreams.iter().map(String::as_str).collect::<Vec<_>>(), more).await
     }
 
-    pub(crate) async fn before(upstreams: &[&str], more: &str) -> Self {
+    pub(crate) async fn with_urls(upstreams: &[&str], more: &str) -> Self {
         let toml = format!("listen = \"127.0.0.1:0\"\nupstream = {upstreams:?}\n{more}");
-        Self::following(Live::fixed(toml::from_str::<Config>(&toml).unwrap())).await
+        Self::with_config(Live::fixed(toml::from_str::<Config>(&toml).unwrap())).await
     }
 
-    pub(crate) async fn following(config: Live<Config>) -> Self {
+    pub(crate) async fn with_config(config: Live<Config>) -> Self {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let node = context.context().clone();
-        Self::on(context, &node, config).await
+        Self::on_node(context, &node, config).await
     }
 
     /// On a node.
-    pub(crate) async fn on(context: TestContext, node: &ServiceContext, config: Live<Config>) -> Self {
+    pub(crate) async fn on_node(context: TestContext, node: &ServiceContext, config: Live<Config>) -> Self {
         let gateway = Gateway::open(node, config).await.unwrap();
         gateway.start(&hob_web::Changes::detached(node));
         let address = gateway.address().unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hob_database::{Database, Error, Transaction};
 use hob_store::epoch::Epoch;
 
-use super::flush::{HOUR_MS, Place};
+use super::flush::{Destination, HOUR_MS};
 use crate::database::{self, TotalKind, Totals};
 use crate::keys::Endpoint;
 use crate::traffic::counts;
@@ -25,7 +25,7 @@ pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) totals: Totals,
     /// The same counts, which are flushed again if the checkpoint is refused.
-    pub(crate) tally: counts::Tally,
+    pub(crate) counts: counts::Counts,
 }
 
 /// The result of saving a checkpoint.
@@ -38,22 +38,22 @@ pub(crate) enum SaveOutcome {
 }
 
 /// Adds the counts of an endpoint.
-pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, counted: &counts::Totals) {
+pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, endpoint_totals: &counts::RequestTotals) {
     let name = endpoint.as_str();
     let mut add = |kind, id: &str, value| {
         if value > 0 {
             *totals.entry((kind, id.to_owned())).or_default() += value;
         }
     };
-    add(TotalKind::Total, "", counted.requests);
-    add(TotalKind::Accepted, "", counted.accepted());
-    add(TotalKind::Limited, "", counted.refused);
-    add(TotalKind::Errors, "", counted.errors);
-    add(TotalKind::Endpoint, name, counted.requests);
-    add(TotalKind::EndpointErrors, name, counted.errors);
-    add(TotalKind::Timed, name, counted.timed);
-    add(TotalKind::TimeUs, name, counted.time_us);
-    for (status, count) in &counted.statuses {
+    add(TotalKind::Total, "", endpoint_totals.requests);
+    add(TotalKind::Accepted, "", endpoint_totals.accepted());
+    add(TotalKind::Limited, "", endpoint_totals.refused);
+    add(TotalKind::Errors, "", endpoint_totals.errors);
+    add(TotalKind::Endpoint, name, endpoint_totals.requests);
+    add(TotalKind::EndpointErrors, name, endpoint_totals.errors);
+    add(TotalKind::Timed, name, endpoint_totals.timed);
+    add(TotalKind::TimeUs, name, endpoint_totals.time_us);
+    for (status, count) in &endpoint_totals.statuses {
         add(TotalKind::Status, &status.to_string(), *count);
     }
 }
@@ -61,12 +61,12 @@ pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, counted: &cou
 /// Saves a checkpoint, unless it is saved already.
 pub(crate) async fn save(
     database: &Database,
-    place: &Place,
+    destination: &Destination,
     epoch: Epoch,
     checkpoint: &Checkpoint,
 ) -> Result<SaveOutcome, Error> {
-    let shard = place.shard.number();
-    let (incarnation, instance) = (place.incarnation.as_str(), place.instance.as_str());
+    let shard = destination.shard.number();
+    let (incarnation, instance) = (destination.incarnation.as_str(), destination.instance.as_str());
     database
         .write(|tx| async move {
             let last = database::last_checkpoint(&tx, incarnation).await?;

@@ -9,7 +9,7 @@
 --       name, requests, errors, count, sum in ms, how many times, of each age_ms and ms, how many buckets, of each
 --       the minute since 1970 ('' = now), its number and count; a minute is of this hour or the one before, or dropped
 -- Returns {'flushed' | 'repeated', now_ms, hour_ms, the places of endpoints that were counted as `other`…}
---       {'stray', now_ms} when the hour is none of the three · {'lost', epoch found or ''}
+--       {'wrong_hour', now_ms} when the hour is none of the three · {'lost', epoch found or ''}
 --       {'foreign', keys…} when keys hold what we cannot have written: nothing was counted. They are deleted, and so
 --       is the marker, since the totals that they held have to be put back
 -- TTL: what belongs to an instance or an hour goes a day after its last write, when nobody asks for it any more; the
@@ -24,7 +24,7 @@ local HOUR, DAY_S = 3600000, 86400
 local now = clock_ms(ARGV[3])
 local hour = now - now % HOUR
 local turn = (hour - ARGV[4]) / HOUR + 1
-if turn < 0 or turn > 2 then return {'stray', now} end
+if turn < 0 or turn > 2 then return {'wrong_hour', now} end
 
 local statuses = tonumber(ARGV[11])
 local endpoints = tonumber(ARGV[12 + statuses])

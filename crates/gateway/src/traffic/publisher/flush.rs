@@ -4,51 +4,51 @@ use hob_schema::{Key, Shard};
 use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::{CLOCK, Call, Reply, Script, Store};
 
-use super::names::EndpointNames;
+use super::endpoint_names::EndpointNames;
 use crate::admission::endpoint::EndpointId;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
-use crate::traffic::counts::{Counted, Minute, Tally};
-use crate::traffic::foreign::{self, OWN};
+use crate::traffic::counts::{Counts, EndpointCounts, Minute};
+use crate::traffic::foreign::{self, FOREIGN};
 use crate::traffic::meter::Meter;
 
-static FLUSH: Script = Script::with(&[CLOCK, MARKER, OWN], include_str!("flush.lua"));
+static FLUSH: Script = Script::with(&[CLOCK, MARKER, FOREIGN], include_str!("flush.lua"));
 
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
 /// Endpoints of one flush. What has more takes several.
-pub(crate) const MOST_ENDPOINTS: usize = 128;
+pub(crate) const MAX_ENDPOINTS: usize = 128;
 
 /// Buckets of one flush, unless one endpoint alone has more: a store does nothing else meanwhile.
-pub(crate) const MOST_BUCKETS: usize = 4000;
+pub(crate) const MAX_BUCKETS: usize = 4000;
 
 /// What one instance sends once, and again until it is answered.
 #[derive(Debug)]
 pub(crate) struct Flush {
     pub(crate) number: u64,
-    pub(crate) tally: Tally,
+    pub(crate) counts: Counts,
     /// In the order in which they are sent, so that the answer can name them by place.
     endpoints: Vec<EndpointId>,
 }
 
 /// What became of a flush.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Flushed {
+pub(crate) enum FlushOutcome {
     /// It is counted, now or before.
-    Counted {
+    Accepted {
         now_ms: u64,
         hour_ms: u64,
         /// Endpoints that are counted as `other`, since there are enough.
         as_other: Vec<EndpointId>,
     },
     /// The caller was wrong about the hour; nothing was counted.
-    Stray { now_ms: u64 },
+    WrongHour { now_ms: u64 },
     /// Somebody else had written to the counters; nothing was counted, and the totals have to be put back.
     Foreign,
 }
 
 /// Where an instance's counters are.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Destination {
     pub(crate) keys: Keys,
     pub(crate) shard: Shard,
     pub(crate) instance: InstanceId,
@@ -57,22 +57,22 @@ pub(crate) struct Place {
 }
 
 impl Flush {
-    pub(crate) fn new(number: u64, tally: Tally) -> Self {
-        let endpoints = tally.endpoints.keys().copied().collect();
-        Self { number, tally, endpoints }
+    pub(crate) fn new(number: u64, counts: Counts) -> Self {
+        let endpoints = counts.endpoints.keys().copied().collect();
+        Self { number, counts, endpoints }
     }
 
     pub(crate) fn call(
         &self,
         store: &Store,
-        place: &Place,
+        destination: &Destination,
         epoch: Epoch,
         now_ms: u64,
         (names, meter): (&EndpointNames, &Meter),
     ) -> Call {
         let hour_ms = now_ms - now_ms % HOUR_MS;
-        let totals = self.tally.sum();
-        let mut call = FLUSH.on(&self.keys(place, hour_ms, names));
+        let totals = self.counts.sum();
+        let mut call = FLUSH.on(&self.keys(destination, hour_ms, names));
         call = call.arg(epoch.get()).arg(self.number).arg(store.clock().us()).arg(hour_ms);
         call = call.arg(Keys::ENDPOINTS_MAX_LEN).arg(Keys::RESPONSE_TIMES_MAX_LEN);
         call = call.arg(totals.requests).arg(totals.accepted()).arg(totals.refused).arg(totals.errors);
@@ -82,13 +82,13 @@ impl Flush {
         }
         call = call.arg(self.endpoints.len());
         for endpoint in &self.endpoints {
-            call = counted_args(call, &names.name(*endpoint), &self.tally.endpoints[endpoint], meter);
+            call = endpoint_args(call, &names.name(*endpoint), &self.counts.endpoints[endpoint], meter);
         }
         call
     }
 
-    fn keys(&self, place: &Place, hour_ms: u64, names: &EndpointNames) -> Vec<Key> {
-        let Place { keys, shard, instance, incarnation } = place;
+    fn keys(&self, destination: &Destination, hour_ms: u64, names: &EndpointNames) -> Vec<Key> {
+        let Destination { keys, shard, instance, incarnation } = destination;
         let shard = *shard;
         let hours = [hour_ms.saturating_sub(HOUR_MS), hour_ms, hour_ms + HOUR_MS]
             .map(|start| Hour::new(start).expect("a multiple of an hour"));
@@ -107,17 +107,17 @@ impl Flush {
         all.extend(hours.iter().map(|hour| keys.latency_all(hour, shard)));
         let named = self.endpoints.iter().map(|endpoint| names.name(*endpoint));
         for endpoint in std::iter::once(names.name(EndpointId::OTHER)).chain(named) {
-            all.extend(counters(keys, &endpoint, shard));
+            all.extend(endpoint_keys(keys, &endpoint, shard));
             all.extend(hours.iter().map(|hour| keys.latency(hour, &endpoint, shard)));
         }
-        for status in self.tally.sum().statuses.keys() {
+        for status in self.counts.sum().statuses.keys() {
             let status = StatusCode::new(status).expect("an error's status");
             all.push(keys.errors_by_status(&status, shard));
         }
         all
     }
 
-    pub(crate) fn read(&self, reply: Reply) -> hob_store::Result<Outcome<Flushed>> {
+    pub(crate) fn read(&self, reply: Reply) -> hob_store::Result<Outcome<FlushOutcome>> {
         Outcome::read(reply, |mut reply| match reply.word() {
             "flushed" | "repeated" => {
                 let (now_ms, hour_ms) = (reply.next()?, reply.next()?);
@@ -126,17 +126,17 @@ impl Flush {
                     let at: usize = reply.next()?;
                     as_other.extend(at.checked_sub(1).and_then(|at| self.endpoints.get(at)));
                 }
-                Ok(Flushed::Counted { now_ms, hour_ms, as_other })
+                Ok(FlushOutcome::Accepted { now_ms, hour_ms, as_other })
             }
-            "stray" => Ok(Flushed::Stray { now_ms: reply.next()? }),
-            "foreign" => foreign::warn(reply).map(|()| Flushed::Foreign),
+            "wrong_hour" => Ok(FlushOutcome::WrongHour { now_ms: reply.next()? }),
+            "foreign" => foreign::warn_overwritten(reply).map(|()| FlushOutcome::Foreign),
             _ => Err(reply.unexpected()),
         })
     }
 }
 
 /// The documented keys of an endpoint: requests, errors, times, their sum, their count.
-fn counters(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
+fn endpoint_keys(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
     [
         keys.requests_by_endpoint(endpoint, shard),
         keys.errors_by_endpoint(endpoint, shard),
@@ -146,7 +146,7 @@ fn counters(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
     ]
 }
 
-fn counted_args(mut call: Call, name: &Endpoint, counted: &Counted, meter: &Meter) -> Call {
+fn endpoint_args(mut call: Call, name: &Endpoint, counted: &EndpointCounts, meter: &Meter) -> Call {
     let totals = &counted.totals;
     call = call.arg(name.as_str()).arg(totals.requests).arg(totals.errors).arg(totals.timed);
     call = call.arg(millis_text(totals.time_us)).arg(counted.samples.len());
@@ -157,8 +157,8 @@ fn counted_args(mut call: Call, name: &Endpoint, counted: &Counted, meter: &Mete
     call = call.arg(counted.buckets.len());
     for ((minute, bucket), count) in &counted.buckets {
         call = match minute {
-            Minute::At(minute) => call.arg(*minute),
-            Minute::Now => call.arg(""),
+            Minute::Past(minute) => call.arg(*minute),
+            Minute::Current => call.arg(""),
         };
         call = call.arg(bucket.0).arg(*count);
     }

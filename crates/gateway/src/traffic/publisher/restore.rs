@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use hob_schema::{Key, Shard};
 use hob_store::{Call, Reply, Script, Store, cmd};
 
-use super::beat;
 use super::checkpoint::NewEpoch;
 use super::flush::{HOUR_MS, millis_text};
+use super::heartbeat;
 use crate::Error;
 use crate::database::{TotalKind, Totals};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
-use crate::traffic::foreign::{self, OWN};
+use crate::traffic::foreign::{self, FOREIGN};
 
-static RESTORE: Script = Script::with(&[OWN], include_str!("restore.lua"));
+static RESTORE: Script = Script::with(&[FOREIGN], include_str!("restore.lua"));
 
 const DAY_S: u64 = 86_400;
 
@@ -37,11 +37,12 @@ async fn call(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Resul
     let marker = keys.marker(shard);
     // Read before the names below: a flush in between changes it.
     let seen = store.run(cmd("HMGET").arg(marker.as_bytes()).arg("epoch").arg("n")).await;
-    let [epoch, n] = foreign::or_nothing::<[Option<Vec<u8>>; 2]>(seen)?.map(Option::unwrap_or_default);
+    let [epoch, n] = foreign::or_default::<[Option<Vec<u8>>; 2]>(seen)?.map(Option::unwrap_or_default);
     let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
     // What is counted now but not in the database was counted since, and is flushed again.
-    let mut counted = names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
-    let instances = names(store, "HKEYS", &keys.instance_connections(beat::gauges(keys))).await?;
+    let mut counted = read_names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
+    let instances =
+        read_names(store, "HKEYS", &keys.instance_connections(heartbeat::gauge_shard(keys))).await?;
     let (now_s, _): (u64, u64) = store.run(cmd("TIME")).await?;
     let named = new.totals.keys().filter(|(kind, id)| *kind == TotalKind::Endpoint && id != "other");
     let named: Vec<&str> = named.map(|(_, id)| id.as_str()).collect();
@@ -61,9 +62,9 @@ async fn call(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Resul
     Ok(call)
 }
 
-async fn names(store: &Store, command: &str, key: &Key) -> Result<Vec<String>, Error> {
-    let found = foreign::or_nothing(store.run(cmd(command).arg(key.as_bytes())).await)?;
-    Ok(foreign::texts(found).collect())
+async fn read_names(store: &Store, command: &str, key: &Key) -> Result<Vec<String>, Error> {
+    let found = foreign::or_default(store.run(cmd(command).arg(key.as_bytes())).await)?;
+    Ok(foreign::utf8_names(found).collect())
 }
 
 /// What every counter of a shard is to be: its value, empty for none, and its TTL in seconds.

@@ -4,35 +4,35 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::admission::endpoint::EndpointId;
-use crate::traffic::counts::{Counted, Minute, Tally};
+use crate::traffic::counts::{Counts, EndpointCounts, Minute};
 use crate::traffic::histogram::Bucket;
 
 const MINUTE_MS: u64 = 60_000;
 /// As far as pages look back.
 const MINUTES: u64 = 60;
 /// Counters in all; of more, the oldest minutes are forgotten.
-const MOST_BUCKETS: usize = 200_000;
+const MAX_BUCKETS: usize = 200_000;
 
 /// Counts of one minute.
 type Buckets = HashMap<EndpointId, BTreeMap<Bucket, u64>>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ResendBuffer {
     minutes: BTreeMap<u64, Buckets>,
     buckets: usize,
     /// Of each endpoint the newest response times, nothing else.
-    samples: HashMap<EndpointId, Counted>,
+    samples: HashMap<EndpointId, EndpointCounts>,
 }
 
-impl Kept {
+impl ResendBuffer {
     /// Takes note of what the store has counted at `now_ms` of its clock.
-    pub(crate) fn keep(&mut self, tally: &Tally, now_ms: u64) {
+    pub(crate) fn record(&mut self, counts: &Counts, now_ms: u64) {
         let now = now_ms / MINUTE_MS;
-        for (endpoint, counted) in &tally.endpoints {
+        for (endpoint, counted) in &counts.endpoints {
             for ((minute, bucket), count) in &counted.buckets {
                 let minute = match minute {
-                    Minute::At(minute) => *minute,
-                    Minute::Now => now,
+                    Minute::Past(minute) => *minute,
+                    Minute::Current => now,
                 };
                 let of_minute = self.minutes.entry(minute).or_default().entry(*endpoint).or_default();
                 let before = of_minute.len();
@@ -40,14 +40,14 @@ impl Kept {
                 self.buckets += of_minute.len() - before;
             }
             let samples = self.samples.entry(*endpoint).or_default();
-            counted.samples.iter().for_each(|(at_ms, took_us)| samples.sampled(*at_ms, *took_us));
+            counted.samples.iter().for_each(|(at_ms, took_us)| samples.add_sample(*at_ms, *took_us));
         }
-        self.forget(now);
+        self.drop_old(now);
     }
 
-    fn forget(&mut self, now: u64) {
+    fn drop_old(&mut self, now: u64) {
         while let Some(oldest) = self.minutes.first_entry() {
-            if *oldest.key() + MINUTES > now && self.buckets <= MOST_BUCKETS {
+            if *oldest.key() + MINUTES > now && self.buckets <= MAX_BUCKETS {
                 return;
             }
             self.buckets -= oldest.remove().values().map(BTreeMap::len).sum::<usize>();
@@ -55,68 +55,68 @@ impl Kept {
     }
 
     /// All of it, to be sent again.
-    pub(crate) fn take(&mut self) -> Tally {
+    pub(crate) fn take(&mut self) -> Counts {
         let Self { minutes, samples, .. } = std::mem::take(self);
-        let mut again = Tally { endpoints: samples };
+        let mut resent = Counts { endpoints: samples };
         for (minute, endpoints) in minutes {
             for (endpoint, buckets) in endpoints {
-                let counted = again.endpoints.entry(endpoint).or_default();
-                let at = |(bucket, count)| ((Minute::At(minute), bucket), count);
+                let counted = resent.endpoints.entry(endpoint).or_default();
+                let at = |(bucket, count)| ((Minute::Past(minute), bucket), count);
                 counted.buckets.extend(buckets.into_iter().map(at));
             }
         }
-        again
+        resent
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::meter::{Outcome, Sample};
+    use crate::traffic::meter::{RequestOutcome, Sample};
 
-    fn tally(took_us: u32) -> Tally {
-        let mut tally = Tally::default();
-        tally.add(&Sample {
+    fn counts(took_us: u32) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(&Sample {
             endpoint: EndpointId(1),
             status: 200,
-            outcome: Outcome::Passed,
+            outcome: RequestOutcome::Allowed,
             took_us,
             at_ms: 0,
         });
-        tally
+        counts
     }
 
     #[test]
     fn what_is_sent_again_is_in_the_minute_that_it_was_counted_in() {
-        let mut kept = Kept::default();
-        kept.keep(&tally(10), 60 * MINUTE_MS);
-        kept.keep(&tally(10), 61 * MINUTE_MS);
-        kept.keep(&tally(10), 61 * MINUTE_MS + 5);
-        let again = kept.take();
-        let buckets = &again.endpoints[&EndpointId(1)].buckets;
+        let mut buffer = ResendBuffer::default();
+        buffer.record(&counts(10), 60 * MINUTE_MS);
+        buffer.record(&counts(10), 61 * MINUTE_MS);
+        buffer.record(&counts(10), 61 * MINUTE_MS + 5);
+        let resent = buffer.take();
+        let buckets = &resent.endpoints[&EndpointId(1)].buckets;
         let bucket = Bucket::of(10);
-        assert_eq!(*buckets, [((Minute::At(60), bucket), 1), ((Minute::At(61), bucket), 2)].into());
-        assert_eq!(again.requests(), 0);
+        assert_eq!(*buckets, [((Minute::Past(60), bucket), 1), ((Minute::Past(61), bucket), 2)].into());
+        assert_eq!(resent.requests(), 0);
         // Lost once more: it is there again, once.
-        kept.keep(&again, 62 * MINUTE_MS);
-        assert_eq!(kept.take(), again);
+        buffer.record(&resent, 62 * MINUTE_MS);
+        assert_eq!(buffer.take(), resent);
     }
 
     #[test]
     fn an_hour_is_kept_and_no_more_than_fits() {
-        let mut kept = Kept::default();
+        let mut buffer = ResendBuffer::default();
         for minute in 0..200 {
-            kept.keep(&tally(10), minute * MINUTE_MS);
+            buffer.record(&counts(10), minute * MINUTE_MS);
         }
-        assert_eq!(kept.minutes.len() as u64, MINUTES);
-        let mut many = Tally::default();
+        assert_eq!(buffer.minutes.len() as u64, MINUTES);
+        let mut many = Counts::default();
         for endpoint in 0..1000 {
             for power in 0..300_u32 {
                 let took_us = power * power * 40;
                 let sample = Sample {
                     endpoint: EndpointId(endpoint),
                     status: 200,
-                    outcome: Outcome::Passed,
+                    outcome: RequestOutcome::Allowed,
                     took_us,
                     at_ms: 0,
                 };
@@ -124,8 +124,8 @@ mod tests {
             }
         }
         for minute in 200..203 {
-            kept.keep(&many, minute * MINUTE_MS);
-            assert!(kept.buckets <= MOST_BUCKETS, "{}", kept.buckets);
+            buffer.record(&many, minute * MINUTE_MS);
+            assert!(buffer.buckets <= MAX_BUCKETS, "{}", buffer.buckets);
         }
     }
 }

@@ -6,15 +6,15 @@ use parking_lot::Mutex;
 
 use crate::admission::identity::Identity;
 
-const MOST: usize = 64;
+const CAPACITY: usize = 64;
 
 /// Counts refusals by caller. Whoever is refused more often than one in 64 times is among them for certain.
 #[derive(Debug, Default)]
-pub(crate) struct Hottest {
+pub(crate) struct TopRefused {
     counts: Mutex<HashMap<Identity, u64>>,
 }
 
-impl Hottest {
+impl TopRefused {
     pub(crate) fn add(&self, identity: &Identity) {
         let mut counts = self.counts.lock();
         if let Some(count) = counts.get_mut(identity) {
@@ -22,11 +22,13 @@ impl Hottest {
             return;
         }
         let mut inherited = 0;
-        if counts.len() >= MOST {
-            let coldest =
-                counts.iter().min_by_key(|(_, count)| **count).map(|(who, count)| (who.clone(), *count));
-            if let Some((who, count)) = coldest {
-                counts.remove(&who);
+        if counts.len() >= CAPACITY {
+            let smallest = counts
+                .iter()
+                .min_by_key(|(_, count)| **count)
+                .map(|(caller, count)| (caller.clone(), *count));
+            if let Some((caller, count)) = smallest {
+                counts.remove(&caller);
                 inherited = count;
             }
         }
@@ -45,17 +47,17 @@ mod tests {
 
     #[test]
     fn a_flood_of_strangers_does_not_hide_the_hottest() {
-        let hottest = Hottest::default();
-        let store = Identity::new("203.0.113.7").unwrap();
+        let top_refused = TopRefused::default();
+        let busiest = Identity::new("203.0.113.7").unwrap();
         for number in 0..10_000 {
-            hottest.add(&Identity::new(&format!("stranger:{number}")).unwrap());
+            top_refused.add(&Identity::new(&format!("stranger:{number}")).unwrap());
             if number % 10 == 0 {
-                hottest.add(&store);
+                top_refused.add(&busiest);
             }
         }
-        let counts = hottest.take();
-        assert!(counts.len() <= MOST);
-        assert!(counts[&store] >= 1000);
-        assert!(hottest.take().is_empty());
+        let counts = top_refused.take();
+        assert!(counts.len() <= CAPACITY);
+        assert!(counts[&busiest] >= 1000);
+        assert!(top_refused.take().is_empty());
     }
 }

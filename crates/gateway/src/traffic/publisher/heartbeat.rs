@@ -6,27 +6,27 @@ use hob_schema::Shard;
 use hob_store::{CLOCK, Call, Reply, Script, Store};
 
 use crate::keys::{InstanceId, Keys};
-use crate::traffic::foreign::{self, OWN};
+use crate::traffic::foreign::{self, FOREIGN};
 
 /// Lua that sums up what instances hold.
 const INSTANCES: &str = include_str!("instances.lua");
 
-static BEAT: Script = Script::with(&[CLOCK, OWN, INSTANCES], include_str!("beat.lua"));
-static LEAVE: Script = Script::with(&[OWN, INSTANCES], include_str!("leave.lua"));
+static HEARTBEAT: Script = Script::with(&[CLOCK, FOREIGN, INSTANCES], include_str!("heartbeat.lua"));
+static LEAVE: Script = Script::with(&[FOREIGN, INSTANCES], include_str!("leave.lua"));
 
 /// An instance that was not heard of for so long is dead.
-pub(crate) const HOLD: Duration = Duration::from_secs(5);
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 /// Gauges are one picture, so they are in one shard.
-pub(crate) fn gauges(keys: &Keys) -> Shard {
+pub(crate) fn gauge_shard(keys: &Keys) -> Shard {
     keys.space().shard(0).expect("there is always a first shard")
 }
 
 /// What an instance says of itself.
 #[derive(Debug)]
-pub(crate) struct Beat<'a> {
+pub(crate) struct Heartbeat<'a> {
     pub(crate) instance: &'a InstanceId,
-    pub(crate) turn: Turn,
+    pub(crate) kind: HeartbeatKind,
     pub(crate) connections: u32,
     /// The most of them since the last beat.
     pub(crate) peak: u32,
@@ -36,24 +36,24 @@ pub(crate) struct Beat<'a> {
 
 /// Whether an instance was heard of before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum HeartbeatKind {
     First,
-    Again,
+    Next,
 }
 
-impl Turn {
+impl HeartbeatKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
-            Self::Again => "again",
+            Self::Next => "next",
         }
     }
 }
 
-impl Beat<'_> {
+impl Heartbeat<'_> {
     pub(crate) fn call(&self, store: &Store, keys: &Keys) -> Call {
-        let shard = gauges(keys);
-        let mut call = BEAT.on(&[
+        let shard = gauge_shard(keys);
+        let mut call = HEARTBEAT.on(&[
             keys.instances(shard),
             keys.instance_connections(shard),
             keys.instance_starts(shard),
@@ -63,8 +63,8 @@ impl Beat<'_> {
             keys.requests_speed(shard),
             keys.requests_speed_max(shard),
         ]);
-        call = call.arg(self.instance.as_str()).arg(self.turn.as_str()).arg(self.connections).arg(self.peak);
-        call = call.arg(HOLD.as_millis() as u64).arg(store.clock().us());
+        call = call.arg(self.instance.as_str()).arg(self.kind.as_str()).arg(self.connections).arg(self.peak);
+        call = call.arg(LEASE.as_millis() as u64).arg(store.clock().us());
         for (at, count) in self.seen {
             call = call.arg(at.elapsed().as_millis() as u64).arg(*count);
         }
@@ -77,7 +77,7 @@ pub(crate) fn read(mut reply: Reply) -> hob_store::Result<u64> {
     match reply.word() {
         "beat" => {
             let now_ms = reply.next()?;
-            foreign::warn(reply)?;
+            foreign::warn_overwritten(reply)?;
             Ok(now_ms)
         }
         _ => Err(reply.unexpected()),
@@ -86,12 +86,12 @@ pub(crate) fn read(mut reply: Reply) -> hob_store::Result<u64> {
 
 /// Takes an instance out at once.
 pub(crate) async fn leave(store: &Store, keys: &Keys, instance: &InstanceId) -> hob_store::Result<()> {
-    let shard = gauges(keys);
+    let shard = gauge_shard(keys);
     let call = LEAVE.on(&[
         keys.instances(shard),
         keys.instance_connections(shard),
         keys.instance_starts(shard),
         keys.connections_current(shard),
     ]);
-    foreign::warn(store.run(call.arg(instance.as_str())).await?)
+    foreign::warn_overwritten(store.run(call.arg(instance.as_str())).await?)
 }

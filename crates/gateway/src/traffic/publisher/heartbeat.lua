@@ -2,7 +2,7 @@
 -- held, and write the gauges of all of them (G1 G2 G5 G6).
 -- KEYS  1 instances zset (by end of lease, ms) · 2 connections hash · 3 starts hash · 4 seconds hash
 --       5 current · 6 most connections · 7 speed · 8 most speed
--- ARGV  instance, 'first' or 'again', connections, the most of them at once since the last beat, hold_ms,
+-- ARGV  instance, 'first' or 'next', connections, the most of them at once since the last beat, hold_ms,
 --       now_us ('' = the store's clock), then age_ms and count of requests seen since the last beat
 -- Returns {'beat', now_ms, foreign keys that were overwritten…}
 -- TTL: of the seconds only, which are looked at for two minutes and kept for five. The sets are bounded by the

@@ -5,27 +5,27 @@ use hob_schema::Key;
 use hob_store::limit::{Algorithm, Rule};
 use hob_store::{Error, Reply, Result, Script, Store};
 
-static CLAIM: Script = Script::new(include_str!("claim.lua"));
+static DELETE_FOREIGN: Script = Script::new(include_str!("foreign_key.lua"));
 
 /// Asks the store. If it refuses because of what somebody else wrote there, overwrites that and asks once more.
-pub(crate) async fn ask<T, F: Future<Output = Result<T>>>(
+pub(crate) async fn call_with_retry<T, F: Future<Output = Result<T>>>(
     (store, rule, key): (&Store, &Rule, &Key),
-    question: impl Fn() -> F,
+    call: impl Fn() -> F,
 ) -> Result<T> {
-    match question().await {
-        Err(Error::Refused { .. }) if claim(store, rule, key).await? => {
+    match call().await {
+        Err(Error::Refused { .. }) if delete_foreign(store, rule, key).await? => {
             tracing::warn!(%key, "overwrote a key that somebody else had changed");
-            question().await
+            call().await
         }
-        answered => answered,
+        result => result,
     }
 }
 
-async fn claim(store: &Store, rule: &Rule, key: &Key) -> Result<bool> {
+async fn delete_foreign(store: &Store, rule: &Rule, key: &Key) -> Result<bool> {
     let kind = match rule.algorithm() {
         Algorithm::FixedLog | Algorithm::SlidingLog => "zset",
         Algorithm::FixedCounter | Algorithm::SlidingWindow | Algorithm::Gcra => "string",
     };
-    let reply: Reply = store.run(CLAIM.on(std::slice::from_ref(key)).arg(kind)).await?;
+    let reply: Reply = store.run(DELETE_FOREIGN.on(std::slice::from_ref(key)).arg(kind)).await?;
     Ok(reply.word() == "deleted")
 }

@@ -5,7 +5,7 @@ use hob_web::Service as _;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::kit::{Counting, NEEDS};
+use crate::kit::{NEEDS, TestInstance};
 
 const RULES: &str = "[[rules]]\nname = \"calls\"\nwindows = \"3/1h\"\napplies_to = \"checks\"\n\
                      [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\napplies_to = \"checks\"\n";
@@ -15,23 +15,23 @@ every_service! {
 
     /// Limits for services in any language.
     async fn a_service_in_any_language_can_ask(context: TestContext) {
-        let counting = Counting::start(&context, RULES).await;
-        let app = TestApp::start(&context, counting.gateway.routes()).await;
-        let ask = async |rule: &str, cost: u32| {
+        let instance = TestInstance::start(&context, RULES).await;
+        let app = TestApp::start(&context, instance.gateway.routes()).await;
+        let check = async |rule: &str, cost: u32| {
             let check = json!({ "rule": rule, "key": "user:123", "cost": cost });
             app.post("/api/v1/limits/check", &check).await.json::<Value>()
         };
-        let first = ask("calls", 2).await;
+        let first = check("calls", 2).await;
         assert_eq!((&first["allowed"], &first["limit"], &first["remaining"]), (&json!(true), &json!(3), &json!(1)));
         assert_eq!(first["headers"]["RateLimit-Policy"], "\"calls\";q=3;w=3600");
-        let refused = ask("calls", 2).await;
+        let refused = check("calls", 2).await;
         assert_eq!((&refused["allowed"], &refused["remaining"]), (&json!(false), &json!(1)));
         assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| (1..=3_600_000).contains(&ms)));
         assert!(refused["headers"]["Retry-After"].as_str().is_some());
         // A look counts nothing.
-        assert_eq!(ask("calls", 0).await["remaining"], 1);
-        ask("trial", 1).await;
-        let shadowed = ask("trial", 1).await;
+        assert_eq!(check("calls", 0).await["remaining"], 1);
+        check("trial", 1).await;
+        let shadowed = check("trial", 1).await;
         assert_eq!((&shadowed["allowed"], &shadowed["shadow"]), (&json!(true), &json!(false)));
 
         let check = json!({ "rule": "calls", "key": "user:456" });
@@ -51,10 +51,10 @@ every_service! {
 
     /// G19, over HTTP and on the pages.
     async fn the_picture_is_shown(context: TestContext) {
-        let counting = Counting::start(&context, "instance = \"gw-1\"\n[[rules]]\nname = \"few\"\nwindows = \"2/1h\"\n").await;
-        let app = TestApp::start(&context, counting.gateway.routes()).await;
+        let instance = TestInstance::start(&context, "instance = \"gw-1\"\n[[rules]]\nname = \"few\"\nwindows = \"2/1h\"\n").await;
+        let app = TestApp::start(&context, instance.gateway.routes()).await;
         for status in [200, 500, 200, 200] {
-            counting.request(Method::GET, "/api/users", status).await;
+            instance.request(Method::GET, "/api/users", status).await;
         }
         let get = async |path: &str| app.get(path).await.json::<Value>();
         let summary = wait_for("the requests to be counted", LIMIT, async || {
@@ -91,8 +91,8 @@ every_service! {
 #[tokio::test]
 async fn bad_input_is_refused_by_its_field() {
     let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let counting = Counting::start(&context, RULES).await;
-    let app = TestApp::start(&context, counting.gateway.routes()).await;
+    let instance = TestInstance::start(&context, RULES).await;
+    let app = TestApp::start(&context, instance.gateway.routes()).await;
     for (body, field) in [
         (json!({ "rule": "none", "key": "a" }), "rule"),
         (json!({ "rule": "calls", "key": "" }), "key"),
@@ -116,9 +116,9 @@ async fn bad_input_is_refused_by_its_field() {
 #[tokio::test]
 async fn a_made_up_path_is_shown_as_text() {
     let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let counting = Counting::start(&context, "").await;
-    let app = TestApp::start(&context, counting.gateway.routes()).await;
-    counting.request(Method::GET, "/<script>alert(1)</script>", 200).await;
+    let instance = TestInstance::start(&context, "").await;
+    let app = TestApp::start(&context, instance.gateway.routes()).await;
+    instance.request(Method::GET, "/<script>alert(1)</script>", 200).await;
     let page = wait_for("the path on the page", LIMIT, async || {
         let page = app.get("/gateway?q=%3Cscript%3E").await.text();
         page.contains("alert(1)").then_some(page)
@@ -131,12 +131,14 @@ async fn a_made_up_path_is_shown_as_text() {
 #[tokio::test]
 async fn a_service_in_rust_needs_no_proxy() {
     let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
-    let counting =
-        Counting::start(&context, "count_loopback = true\n[[rules]]\nname = \"two\"\nwindows = \"2/1h\"\n")
-            .await;
+    let instance = TestInstance::start(
+        &context,
+        "count_loopback = true\n[[rules]]\nname = \"two\"\nwindows = \"2/1h\"\n",
+    )
+    .await;
     let service = axum::Router::new()
         .route("/", axum::routing::get(async || "hello"))
-        .layer(counting.gateway.layer())
+        .layer(instance.gateway.layer())
         .into_make_service_with_connect_info::<std::net::SocketAddr>();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -152,7 +154,7 @@ async fn a_service_in_rust_needs_no_proxy() {
     }
     assert_eq!(seen, [200, 200, 429]);
     wait_for("the requests to be counted", LIMIT, async || {
-        let summary = counting.gateway.picture().summary().await.unwrap();
+        let summary = instance.gateway.statistics().summary().await.unwrap();
         (summary.total, summary.limited) == (3, 1)
     })
     .await;

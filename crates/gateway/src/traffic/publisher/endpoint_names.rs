@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::admission::endpoint::{EndpointId, Endpoints};
 use crate::keys::Endpoint;
-use crate::traffic::counts::Tally;
+use crate::traffic::counts::Counts;
 
 #[derive(Debug)]
 pub(crate) struct EndpointNames {
@@ -28,12 +28,12 @@ impl EndpointNames {
     }
 
     /// Counts under `other` what the store will not name.
-    pub(crate) fn settle(&self, tally: &mut Tally) {
+    pub(crate) fn fold_unnamed(&self, counts: &mut Counts) {
         if self.as_other.is_empty() {
             return;
         }
         let folded: Vec<EndpointId> =
-            tally.endpoints.keys().filter(|endpoint| self.as_other.contains(endpoint)).copied().collect();
-        folded.into_iter().for_each(|endpoint| tally.fold_into_other(endpoint));
+            counts.endpoints.keys().filter(|endpoint| self.as_other.contains(endpoint)).copied().collect();
+        folded.into_iter().for_each(|endpoint| counts.fold_into_other(endpoint));
     }
 }
