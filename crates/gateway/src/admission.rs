@@ -1,5 +1,5 @@
-//! What happens to a request before it is passed on, the same for the proxy and for the tower layer: who sent it, what
-//! it is counted under, whether it may go on.
+//! Decides about a request before it is forwarded, the same way for the proxy and the tower layer: who sent it, which
+//! endpoint it counts as, and whether the rules allow it.
 
 pub(crate) mod endpoint;
 pub mod identity;
@@ -21,10 +21,10 @@ use crate::limiter::rule::RuleMode;
 use crate::limiter::{ActiveRule, Limiter};
 use crate::traffic::meter::{Meter, RequestOutcome};
 
-/// What a request is counted with whose client did not wait for the answer.
+/// The status that a request is counted with when its client disconnects before the response.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// Decides about requests and counts them. Clones are handles to the same.
+/// Checks requests and counts them. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Admission {
     inner: Arc<Inner>,
@@ -38,34 +38,34 @@ struct Inner {
     endpoints: Arc<Endpoints>,
 }
 
-/// A policy and its rules, replaced together. A request is judged by the ones that it found, however long that takes.
+/// A policy and its rules, replaced together. A request keeps the ones it started with until it is finished.
 #[derive(Debug)]
 struct ActivePolicy {
     policy: Policy,
     rules: Arc<Vec<Arc<ActiveRule>>>,
 }
 
-/// A request that was looked at. It is counted when its answer is known.
+/// A request after its check. It is counted when its response is known.
 #[derive(Debug)]
 pub struct CheckedRequest {
-    /// Where the request comes from, and the header that this was read from.
+    /// The client's address, and the header it was read from.
     pub(crate) client: ClientAddress,
     pub(crate) forwarding_header: ForwardingHeader,
-    /// The client is told so in any case.
+    /// Sent with the response, whether the request is refused or not.
     pub limit_headers: Option<RateLimitHeaders>,
     pub refusal: Option<Refusal>,
     x_ratelimit: XRateLimit,
     sample: Option<PendingSample>,
 }
 
-/// Why a request is not passed on.
+/// Why a request is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is over a limit.
+    /// Over a limit.
     Limited,
-    /// The limit cannot be known, and the rule is closed.
+    /// Redis is unavailable, and the rule has `on_store_failure = "closed"`.
     LimitUnavailable,
-    /// The caller is on the list of those that are always refused.
+    /// The caller is on the deny list.
     Denied,
 }
 
@@ -79,13 +79,13 @@ impl Refusal {
         }
     }
 
-    /// What a client reads.
+    /// The body of the response.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
             Self::Limited => "Too many requests. See Retry-After.",
-            Self::LimitUnavailable => "The limit cannot be known right now. See Retry-After.",
-            Self::Denied => "Refused.",
+            Self::LimitUnavailable => "The rate limiter is unavailable. See Retry-After.",
+            Self::Denied => "Forbidden.",
         }
     }
 }
@@ -105,7 +105,7 @@ impl Admission {
         Self { inner: Arc::new(Inner { active, limiter, meter, endpoints }) }
     }
 
-    /// Puts another policy in force, for the next request. `store_within` is how long that may wait for the store.
+    /// Applies another policy to the next requests. `store_within` is how long a request waits for the store.
     pub fn replace(&self, policy: Policy, store_within: Duration) {
         let mut active = self.inner.active.write();
         self.inner.limiter.replace(&policy, store_within);
@@ -122,7 +122,7 @@ impl Admission {
         &self.inner.limiter
     }
 
-    /// Looks at a request.
+    /// Checks a request.
     pub async fn admit(
         &self,
         peer: SocketAddr,
@@ -150,7 +150,7 @@ impl Admission {
         } else if !policy.allow.contains_address(client.address) {
             self.check_rules(&active, (method, path, headers), &mut checked).await;
         }
-        // One rule for what is counted, in every family.
+        // The same requests are counted in every key.
         if counted {
             let path = endpoint_path(&policy.templates, policy.id_detection, path);
             let endpoint = self.inner.endpoints.id(method, &path);
@@ -162,7 +162,7 @@ impl Admission {
         checked
     }
 
-    /// Every rule that is about the request must let it pass; the first that does not ends it.
+    /// Every rule that matches the request must allow it; the first refusal ends the check.
     async fn check_rules(
         &self,
         ActivePolicy { policy, rules }: &ActivePolicy,
@@ -205,14 +205,14 @@ impl Admission {
 }
 
 impl CheckedRequest {
-    /// Tells the client about its limit.
+    /// Adds the rate limit headers to a response.
     pub fn write_headers(&self, headers: &mut HeaderMap) {
         if let Some(limit_headers) = &self.limit_headers {
             limit_headers.write(headers, self.x_ratelimit);
         }
     }
 
-    /// Counts the request, now that its answer is known.
+    /// Counts the request with the status of its response.
     pub fn finish(mut self, status: StatusCode) {
         self.count(status.as_u16());
     }
@@ -225,14 +225,14 @@ impl CheckedRequest {
 }
 
 impl Drop for CheckedRequest {
-    /// A client that left before its answer is counted too.
+    /// A request whose client disconnected before the response is counted too.
     fn drop(&mut self) {
         self.count(CLIENT_CLOSED_REQUEST);
     }
 }
 
 impl RateLimitHeaders {
-    /// What is left of the limit, as far as it is known.
+    /// What is left of the limit; the maximum if that is not known.
     fn remaining(&self) -> u32 {
         self.quota.map_or(u32::MAX, |quota| quota.remaining)
     }

@@ -1,4 +1,4 @@
-//! The `[gateway]` section of `hob.toml`, as it is written; [`Policy`](crate::Policy) is what is made of it.
+//! The `[gateway]` section of `hob.toml`. [`Policy`](crate::Policy) is its checked form.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,100 +11,102 @@ use serde::{Deserialize, Serialize};
 use crate::admission::identity::ForwardingHeader;
 
 hob_service::section! {
-    /// A reverse proxy that counts requests and limits callers.
+    /// A reverse proxy that counts requests and limits their rate.
     pub struct Config("gateway") {
-        /// Where clients connect.
+        /// The address that clients connect to.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7080)),
-        /// Where requests go: one or more addresses as in "http://127.0.0.1:3000" or "https://shop.example". Without
-        /// one, nothing listens.
+        /// The servers that requests are forwarded to, such as "http://127.0.0.1:3000" or "https://shop.example". If
+        /// empty, the gateway does not listen.
         pub upstream: Vec<String> = Vec::new(),
-        /// The authorities that https upstreams are trusted by, a PEM file; where it is not said, those of the web.
+        /// A PEM file with the root certificates that https upstreams are verified against. Default:
+        /// Mozilla's roots.
         pub upstream_roots: Option<String> = None,
-        /// A path that a healthy upstream answers below 500; asked every `health_every`. Empty: never asked.
+        /// The health check: a path that a healthy upstream answers with a status below 500. Empty: no health checks.
         pub health_path: String = String::new(),
-        /// How often each upstream is asked for `health_path`.
+        /// The interval between health checks of an upstream.
         pub health_every: Period = Period::from_secs(5),
-        /// The certificate chain, a PEM file. With `tls_key` clients connect with TLS.
+        /// A PEM file with the certificate chain. With `tls_key`, clients connect with TLS. Read again on SIGHUP.
         pub tls_certificate: Option<String> = None,
-        /// The private key, a PEM file.
+        /// A PEM file with the private key.
         pub tls_key: Option<String> = None,
-        /// How long connecting to an upstream may take.
+        /// The timeout for connecting to an upstream.
         pub connect_within: Period = Period::from_secs(3),
-        /// How long an upstream may take until it begins to answer.
+        /// The timeout for the first byte of an upstream's response.
         pub answer_within: Period = Period::from_secs(60),
-        /// How often a request that may be repeated is sent to another upstream when one failed.
+        /// How many other upstreams a request without a body is sent to after a failure. If the failed upstream may have
+        /// seen the request, only idempotent methods are sent again.
         pub retries: u32 = 1,
-        /// The most connections of clients at once; more wait.
+        /// The maximum number of client connections; further ones wait.
         pub connections: u32 = 10_000,
-        /// How long a client may take to send the head of a request. A connection without a request is closed after
-        /// this time, or twice it at the latest.
+        /// The timeout for the head of a request. An idle connection is closed after this time, at most twice it.
         pub head_within: Period = Period::from_secs(15),
-        /// How long a client may leave unread what it is sent.
+        /// The timeout for a client that does not read its response.
         pub unread_within: Period = Period::from_secs(30),
         /// How long requests may continue after the gateway begins to stop.
         pub drain_within: Period = Period::from_secs(5),
-        /// Networks of proxies in front, whose word about where a request came from is taken.
+        /// The networks of proxies in front, whose forwarding header is trusted.
         pub trusted_proxies: Vec<IpNet> = Vec::new(),
-        /// The header that they write: "x_forwarded_for" or "forwarded".
+        /// The forwarding header: "x_forwarded_for" or "forwarded".
         pub chain: ForwardingHeader = ForwardingHeader::XForwardedFor,
-        /// Route templates that requests are counted by, as in "/api/users/:id". Other paths count as they are.
+        /// Route templates such as "/api/users/:id": matching requests count as one endpoint. Other paths are endpoints
+        /// themselves.
         pub routes: Vec<String> = Vec::new(),
         /// Whether numbers and UUIDs in other paths are counted as ":id".
         pub learn_routes: bool = false,
         /// Whether requests from this host are counted.
         pub count_loopback: bool = false,
-        /// What this instance is called in the metrics; the node's name where it is not said.
+        /// The name of this instance in the metrics. Default: the node's name.
         pub instance: Option<String> = None,
-        /// How often what was counted is written to the database.
+        /// The interval between two checkpoints of the totals to the database.
         pub checkpoint_every: Period = Period::from_secs(10),
         /// Callers that no rule limits: addresses, networks, or names such as "user:123".
         pub allow: Vec<String> = Vec::new(),
         /// Callers that are always refused.
         pub deny: Vec<String> = Vec::new(),
-        /// Whether answers also carry X-RateLimit-Limit, -Remaining and -Reset.
+        /// Whether responses also have X-RateLimit-Limit, -Remaining and -Reset.
         pub x_ratelimit: bool = false,
-        /// How long a limit may wait for the store before `on_store_failure` decides.
+        /// The timeout for a limit's call to Redis; then `on_store_failure` applies.
         pub store_within: Period = Period::from_millis(100),
-        /// The limits: tables [[gateway.rules]] with name, windows ("20/1s, 500/1m"), and at will methods, route,
+        /// Rate limits, as tables [[gateway.rules]] with name and windows ("20/1s, 500/1m"). Optional: methods, route,
         /// header, by, cost, algorithm, exactness, lease, public, shadow, on_store_failure, applies_to.
         pub rules: Vec<RuleConfig> = Vec::new(),
     }
 }
 
-/// A limit, as it is written.
+/// A rule, as configured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// What it is called: in keys, metrics, header fields.
+    /// The rule's name in keys, metrics and headers.
     pub name: String,
-    /// How many requests in how long: `20/1s, 500/1m burst 50`.
+    /// Requests per period: `20/1s, 500/1m burst 50`.
     pub windows: String,
     /// Only these methods; empty: all.
     #[serde(default)]
     pub methods: Vec<String>,
-    /// Only this route: a template (`/api/users/:id`), at will with a `*` at its end.
+    /// Only this route: a template such as `/api/users/:id` or `/api/*`.
     #[serde(default)]
     pub route: Option<String>,
-    /// Only requests with these values in these headers; `*` is any value.
+    /// Only requests whose headers have these values; `*` matches any value.
     #[serde(default)]
     pub header: BTreeMap<String, String>,
-    /// What is counted by: `address`, `everyone`, `api_key:x-api-key`, or `header:x-user-id as user`.
+    /// What requests are counted by: `address`, `everyone`, `api_key:x-api-key`, or `header:x-user-id as user`.
     #[serde(default)]
     pub by: Option<String>,
-    /// What a request costs.
+    /// What one request costs.
     #[serde(default = "one")]
     pub cost: u32,
     #[serde(default = "gcra")]
     pub algorithm: Algorithm,
     #[serde(default)]
     pub exactness: Exactness,
-    /// With `exactness = "leased"`: how long tokens may be held.
+    /// With `exactness = "leased"`: how long an instance may hold tokens.
     #[serde(default)]
     pub lease: Option<Period>,
-    /// Whether this is the one rule whose state stands in the documented keys.
+    /// Whether the state is in the documented keys, for at most one rule per algorithm.
     #[serde(default)]
     pub public: bool,
-    /// Decide and count, but let everything pass.
+    /// Decide and count, but refuse nothing.
     #[serde(default)]
     pub shadow: bool,
     #[serde(default)]
@@ -136,39 +138,39 @@ impl RuleConfig {
     }
 }
 
-/// How exactly a limit is kept over all instances.
+/// How exactly a limit is enforced over all instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exactness {
-    /// Every request asks the store.
+    /// Every request is a call to Redis.
     #[default]
     Exact,
-    /// Instances hold tokens that the store has debited before, and decide in memory. Never more than the limit,
-    /// a little less.
+    /// Instances hold tokens that Redis has debited in advance, and decide in memory. Admits at most the limit, usually
+    /// slightly less.
     Leased,
 }
 
-/// What happens to requests while the store does not answer.
+/// What happens to requests while Redis is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreFailure {
-    /// They pass.
+    /// They are allowed.
     #[default]
     Open,
     /// They are refused.
     Closed,
-    /// Each instance keeps the limit by itself.
+    /// Each instance enforces the limit by itself.
     Local,
 }
 
-/// What asks a rule.
+/// Where a rule is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppliesTo {
-    /// Requests through the gateway, and the API.
+    /// Requests through the gateway, and checks over the API.
     #[default]
     Requests,
-    /// The API only.
+    /// Checks over the API only.
     Checks,
 }
 

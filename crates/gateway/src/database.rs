@@ -24,7 +24,7 @@ pub(crate) enum TotalKind {
 
 column!(TotalKind as text);
 
-/// Totals by kind and id. The id is an endpoint, status, instance or hour; empty for a total over all requests.
+/// Totals by kind and id. The id is an endpoint, status, instance or hour; it is empty for a total over all requests.
 pub(crate) type Totals = BTreeMap<(TotalKind, String), u64>;
 
 /// The number of the last checkpoint that was saved under this incarnation of an instance.
@@ -94,7 +94,7 @@ pub(crate) async fn shard_epoch(database: &impl Read, shard: u32) -> Result<Opti
     Ok(epoch.map(|(epoch,)| epoch))
 }
 
-/// Raises a shard's epoch, unless it is not `current` any more. Returns whether it was raised.
+/// Raises a shard's epoch if it is still `current`. Returns whether it was raised.
 pub(crate) async fn raise_shard_epoch(
     tx: &Transaction,
     shard: u32,
@@ -107,7 +107,7 @@ pub(crate) async fn raise_shard_epoch(
     Ok(tx.execute(raise.bind(shard).bind(current).bind(next)).await? > 0)
 }
 
-/// As stored in the column `kind`.
+/// The values of the column `kind`.
 const TOTAL_KINDS: [(TotalKind, &str); 11] = [
     (TotalKind::Total, "total"),
     (TotalKind::Accepted, "accepted"),

@@ -1,4 +1,4 @@
-//! The demo: a small site behind the gateway, and bots that click on it.
+//! The demo: a small shop behind the gateway, and bots that send requests to it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::config::{Config, RuleConfig};
 use crate::gateway::Gateway;
 use crate::{Error, Exactness};
 
-/// What the site has, and how often it is clicked on among sixteen clicks.
+/// The pages of the shop, and how many of sixteen requests go to each.
 const PAGES: [(Method, &str, u32); 7] = [
     (Method::GET, "/", 4),
     (Method::GET, "/api/products", 4),
@@ -30,10 +30,10 @@ const PAGES: [(Method, &str, u32); 7] = [
     (Method::GET, "/old-link", 1),
 ];
 
-/// Bots, each with an address of its own. The last one clicks without a pause, and meets the limits.
+/// Each bot has its own address. The last one does not pause and exceeds the limits.
 const BOTS: u8 = 12;
 
-/// A gateway before a small site, instead of what the configuration says.
+/// A gateway in front of the shop, instead of the configured one.
 pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(any).await.map_err(|source| Error::Listen { address: any, source })?;
@@ -43,12 +43,12 @@ pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
             tracing::warn!(%error, "demo site stopped");
         }
     });
-    // A port that is taken is replaced by a free one.
+    // If the port is in use, any free port is used.
     let free = TcpListener::bind(config.listen).await.is_ok();
     Ok(demo_config(if free { config.listen } else { any }, site))
 }
 
-/// Has bots click on the site.
+/// Starts the bots.
 pub(crate) fn start(gateway: &Gateway) {
     let Some(address) = gateway.address() else { return };
     for bot in 1..=BOTS {
@@ -63,7 +63,7 @@ fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
         upstream: vec![format!("http://{site}")],
         health_path: "/".to_owned(),
         routes: vec!["/api/products/:id".to_owned(), "/api/orders/:id".to_owned()],
-        // The bots say where they are, as a proxy would.
+        // The bots send their address as a proxy would.
         trusted_proxies: vec![ipnet::IpNet::from(IpAddr::V4(Ipv4Addr::LOCALHOST))],
         rules: vec![
             RuleConfig {
@@ -83,7 +83,7 @@ fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
     }
 }
 
-/// A shop, more or less: some pages are slow, some fail now and then.
+/// A shop in which some pages are slow and some fail now and then.
 fn app() -> Router {
     Router::new()
         .route("/", get(async || answer(2, 0.0).await))
@@ -94,7 +94,7 @@ fn app() -> Router {
         .route("/api/orders/{id}", get(async || answer(25, 0.08).await))
 }
 
-/// Answers after about so many milliseconds, sometimes much later, sometimes badly.
+/// Responds after about `typical_ms`, sometimes much later, sometimes with an error.
 async fn answer(typical_ms: u64, failing: f64) -> StatusCode {
     let (luck, wobble): (f64, f64) = (rand::rng().random(), rand::rng().random());
     let slow = if wobble > 0.99 { 12.0 } else { 0.5 + wobble };
@@ -104,7 +104,7 @@ async fn answer(typical_ms: u64, failing: f64) -> StatusCode {
 
 async fn run_bot(task: Task, gateway: SocketAddr, bot: u8) {
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    // From the block that is set aside for documentation.
+    // A network that is reserved for documentation.
     let address = Ipv4Addr::new(203, 0, 113, bot);
     let busy = bot == BOTS;
     loop {
@@ -118,7 +118,7 @@ async fn run_bot(task: Task, gateway: SocketAddr, bot: u8) {
         if let Ok(request) = request
             && let Ok(response) = client.request(request).await
         {
-            // Read to its end, so that the connection is used again.
+            // The connection is reused only after the body was read.
             let _ = response.into_body().collect().await;
         }
         task.beat();

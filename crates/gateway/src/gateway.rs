@@ -1,4 +1,4 @@
-//! The gateway as a service: opens, starts its background tasks, hands out its parts.
+//! The gateway's handle and its `Service`: opens the parts and starts the background tasks.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,10 +28,10 @@ use crate::{Error, card, demo, metrics, pages, routes};
 /// The gateway's tables.
 pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
 
-/// Between two looks at whether open pages have something new to show.
+/// The interval at which open pages are notified of changes.
 const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 
-/// The gateway. Clones are handles to the same.
+/// The gateway. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Gateway {
     inner: Arc<Inner>,
@@ -45,11 +45,11 @@ struct Inner {
     statistics: Statistics,
     publisher: Arc<Mutex<Publisher>>,
     frontend: Option<Frontend>,
-    /// Cancelled when the proxy has let its last request end.
+    /// Cancelled when the proxy has finished its last request.
     drained: CancellationToken,
 }
 
-/// Where clients come in.
+/// The proxy and its listener.
 #[derive(Debug)]
 struct Frontend {
     proxy: Proxy,
@@ -69,7 +69,7 @@ impl Service for Gateway {
     const MIGRATIONS: Migrations = MIGRATIONS;
     const METRICS: &'static [Metric] = metrics::METRICS;
 
-    /// Checks the configuration and opens the listener, if there is an upstream.
+    /// Checks the configuration, and binds the listener if there is an upstream.
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let now = config.now();
         let policy = Policy::new(&now)?;
@@ -104,7 +104,7 @@ impl Service for Gateway {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Begins to serve clients, to publish what it counts, and to follow its configuration.
+    /// Starts the proxy, the publisher, the health checks and the configuration watcher.
     fn start(&self, changes: &Changes) {
         let tasks = &self.inner.context.tasks;
         let gateway = self.clone();
@@ -145,7 +145,7 @@ impl Service for Gateway {
 }
 
 impl Gateway {
-    /// Where clients come in; `None` without an upstream.
+    /// The address that clients connect to; `None` without an upstream.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.inner.frontend.as_ref().map(|frontend| frontend.address)
@@ -155,7 +155,7 @@ impl Gateway {
         &self.inner.context.tasks
     }
 
-    /// Decides about requests and counts them, for services that do without the proxy.
+    /// Checks and counts requests, for services that do not use the proxy.
     #[must_use]
     pub fn admission(&self) -> &Admission {
         &self.inner.admission
@@ -177,7 +177,7 @@ impl Gateway {
     async fn notify_pages(self, changes: Changes, task: Task) {
         let mut shown = None;
         while task.pause(NOTIFY_EVERY).await {
-            // When the store is away, pages keep what they show.
+            // While the store is unavailable, pages keep what they show.
             let current = self.statistics().summary().await.ok();
             if current.is_some() && current != shown {
                 changes.tell("gateway");
@@ -197,7 +197,8 @@ impl Gateway {
         }
     }
 
-    /// Flushes ten times a second, saves now and then, and everything once more at the end.
+    /// Flushes ten times a second and saves every `checkpoint_every`. Flushes and saves once more when the gateway
+    /// stops.
     async fn publish_counts(self, task: Task) {
         let (mut saved_at, mut checked_at) = (Instant::now(), Instant::now());
         let mut failing_since = None;
@@ -215,7 +216,7 @@ impl Gateway {
             match result {
                 Ok(()) => failing_since = None,
                 Err(error) if failing_since.is_none() => {
-                    tracing::warn!(%error, "metrics wait for the store or the database");
+                    tracing::warn!(%error, "metrics publication failed, retrying");
                     failing_since = Some(Instant::now());
                 }
                 Err(_) => {}
@@ -223,15 +224,15 @@ impl Gateway {
             task.lag(failing_since.map_or_else(Default::default, |since: Instant| since.elapsed()));
             task.beat();
         }
-        // Requests that end while the proxy drains are counted too.
+        // Requests that finish while the proxy drains are counted too.
         self.inner.drained.cancelled().await;
         self.inner.admission.limiter().return_tokens().await;
         if let Err(error) = self.inner.publisher.lock().await.finish().await {
-            tracing::warn!(%error, "the last metrics could not be written");
+            tracing::warn!(%error, "final metrics publication failed");
         }
     }
 
-    /// Puts every good configuration in force, and keeps the old one when the new one is bad.
+    /// Applies every valid configuration. An invalid one is logged and changes nothing.
     async fn watch_config(self, task: Task) {
         let mut config = self.inner.config.clone();
         loop {
@@ -239,7 +240,7 @@ impl Gateway {
                 () = task.stopped() => return,
                 changed = config.changed() => {
                     if let Err(error) = self.apply_config(&changed) {
-                        tracing::error!(%error, "the gateway keeps its old rules and upstreams");
+                        tracing::error!(%error, "gateway configuration not reloaded");
                     }
                 }
             }
@@ -249,7 +250,7 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// Rules, lists, routes, upstreams and the certificate change at once, or not at all. Where it listens does not.
+    /// Applies rules, lists, routes, upstreams and the certificate together, or none of them. The listener stays.
     fn apply_config(&self, config: &Config) -> Result<(), Error> {
         let policy = Policy::new(config)?;
         if let Some(frontend) = &self.inner.frontend {

@@ -1,3 +1,3 @@
-//! The gateway's keys, made from `schemas/gateway.toml`.
+//! The gateway's Redis keys, generated from `schemas/gateway.toml`.
 
 hob_schema_macros::keys!("schemas/gateway.toml");

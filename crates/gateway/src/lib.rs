@@ -1,11 +1,11 @@
 //! Gateway: request metrics and rate limits in front of any HTTP service.
 //!
-//! A reverse proxy for services in any language, a tower layer for services in Rust, and an API for everybody else.
-//! Every instance decides in memory what it can, and all of them share one picture through the store.
+//! The gateway is a reverse proxy for services in any language, a tower layer for services in Rust, and an API for
+//! everything else. Instances decide in memory where they can, and share limits and counts through Redis.
 //!
-//! - [`identity`]: who a client is.
-//! - [`Policy`], [`Rule`]: what the configuration says; [`Limiter`] keeps it.
-//! - [`Meter`]: records requests; what it counts is flushed to the store and saved in the database.
+//! - [`identity`]: identifies callers.
+//! - [`Policy`], [`Rule`]: the checked configuration; [`Limiter`] enforces it.
+//! - [`Meter`]: records requests. The counts are flushed to Redis and saved in the database.
 //! - [`Statistics`]: reads what all instances counted.
 
 mod admission;

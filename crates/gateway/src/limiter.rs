@@ -1,5 +1,5 @@
-//! Decides whether a caller may go on: by asking the store, from leased tokens, or, while the store is away, as each
-//! rule says.
+//! Enforces rules: by a call to the store, from leased tokens, or, while the store is unavailable, as the rule's
+//! `on_store_failure` says.
 
 mod availability;
 mod foreign_key;
@@ -30,17 +30,17 @@ use lease::{TokenPools, TokenSource};
 use local::LocalLimits;
 pub(crate) use top_refused::TopRefused;
 
-/// How long a caller is told to wait when its limit cannot be known.
+/// `Retry-After` when the store is unavailable.
 const RETRY_AFTER_UNAVAILABLE: Duration = Duration::from_secs(1);
 
-/// What a rule says about a request.
+/// A rule's decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was counted, or refused.
+    /// Decided by the limit.
     Decided(Decision),
-    /// The store is away, and the rule is open.
+    /// Allowed, because the store is unavailable and the rule is open.
     Unlimited,
-    /// The store is away, and the rule is closed.
+    /// Refused, because the store is unavailable and the rule is closed.
     Unavailable { retry_after: Duration },
 }
 
@@ -55,20 +55,20 @@ impl Verdict {
     }
 }
 
-/// A rule and what this instance knows of its callers.
+/// A rule with its state in this instance.
 #[derive(Debug)]
 pub struct ActiveRule {
     rule: Rule,
-    /// With the deadline that a request can afford.
+    /// With the deadline for requests.
     store: Store,
-    /// Of a leased rule.
+    /// Only for a leased rule.
     pools: Option<TokenPools>,
     local: LocalLimits,
     pub(crate) counts: DecisionCounts,
     pub(crate) top_refused: TopRefused,
 }
 
-/// What a rule decided since it was last asked.
+/// Decisions since the last publication.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionCounts {
     pub(crate) allowed: AtomicU64,
@@ -99,7 +99,6 @@ impl ActiveRule {
         }
     }
 
-    /// What the rule says.
     #[must_use]
     pub fn rule(&self) -> &Rule {
         &self.rule
@@ -118,7 +117,7 @@ impl ActiveRule {
     }
 }
 
-/// Keeps the rules of the policy in force. Clones are handles to the same.
+/// Enforces the rules of the current policy. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     inner: Arc<Inner>,
@@ -133,7 +132,7 @@ struct Inner {
 }
 
 impl Limiter {
-    /// `store` has the deadline that a request can afford.
+    /// `store` has the deadline for requests.
     #[must_use]
     pub fn new(store: Store, keys: Keys, policy: &Policy) -> Self {
         let availability = Arc::new(Availability::new(&store));
@@ -142,7 +141,7 @@ impl Limiter {
         Self { inner: Arc::new(Inner { store, keys, availability, rules: RwLock::new(Arc::new(rules)) }) }
     }
 
-    /// Puts other rules in force. A rule that stays as it is keeps the tokens that it holds.
+    /// Replaces the rules. A rule that did not change keeps its tokens.
     pub fn replace(&self, policy: &Policy, store_within: Duration) {
         let (current, store) = (self.rules(), self.inner.store.with_deadline(store_within));
         let same =
@@ -154,26 +153,25 @@ impl Limiter {
         *self.inner.rules.write() = Arc::new(policy.rules.iter().map(renew).collect());
     }
 
-    /// The rules in force, in their order.
+    /// The current rules, in the order of the configuration.
     #[must_use]
     pub fn rules(&self) -> Arc<Vec<Arc<ActiveRule>>> {
         Arc::clone(&self.inner.rules.read())
     }
 
-    /// The rule of this name.
     #[must_use]
     pub fn rule(&self, name: &str) -> Option<Arc<ActiveRule>> {
         self.rules().iter().find(|active| active.rule.name.as_str() == name).cloned()
     }
 
-    /// Asks a rule about a caller, and counts what it says. `cost` is at most what can pass at once.
+    /// Checks a caller against a rule and counts the decision. `cost` must not exceed [`Rule::max_cost`].
     pub async fn check(&self, active: &Arc<ActiveRule>, identity: &Identity, cost: u32) -> Verdict {
         let verdict = self.decide(active, identity, cost).await;
         active.count_decision(identity, &verdict);
         verdict
     }
 
-    /// Gives back the tokens that are held, for a clean stop.
+    /// Returns unspent tokens to the store, for a clean stop.
     pub async fn return_tokens(&self) {
         for active in self.rules().iter() {
             if let Some(pools) = &active.pools {
@@ -184,7 +182,7 @@ impl Limiter {
 
     async fn decide(&self, active: &Arc<ActiveRule>, identity: &Identity, cost: u32) -> Verdict {
         let rule = &active.rule;
-        // Tokens that are held are good without the store. A look takes none.
+        // Held tokens are valid while the store is unavailable. A cost of 0 only reads the quota.
         if let Some(pools) = active.pools.as_ref().filter(|_| cost > 0) {
             if let Some(decision) = pools.take(identity, cost, || self.key(rule, identity)).await {
                 return Verdict::Decided(decision);

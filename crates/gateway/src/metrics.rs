@@ -1,4 +1,4 @@
-//! What this instance says of itself at `/metrics`: names and units as Prometheus wants them.
+//! The metrics of this instance at `/metrics`.
 
 use hob_service::Metric;
 use metrics::{counter, gauge, histogram};
@@ -14,20 +14,19 @@ const RESPONSES: &str = "hob_gateway_response_seconds";
 const DECISIONS: &str = "hob_gateway_limit_decisions_total";
 
 pub(crate) const METRICS: &[Metric] = &[
-    Metric::gauge(CONNECTIONS, "Connections of clients that are open."),
-    Metric::counter(REQUESTS, "Requests that were counted, refused ones included."),
-    Metric::counter(REFUSED, "Requests that the gateway itself refused."),
-    Metric::counter(ERRORS, "Answers with status 400 or above."),
-    Metric::summary(RESPONSES, "Time until an answer began, of what was let through."),
-    Metric::counter(DECISIONS, "What each rule decided: allowed, refused or shadowed."),
+    Metric::gauge(CONNECTIONS, "Open client connections."),
+    Metric::counter(REQUESTS, "Requests, including refused ones."),
+    Metric::counter(REFUSED, "Requests that the gateway refused."),
+    Metric::counter(ERRORS, "Responses with status 400 or above."),
+    Metric::summary(RESPONSES, "Time until the response began, without refused requests."),
+    Metric::counter(DECISIONS, "Decisions by rule: allowed, refused or shadowed."),
 ];
 
-/// Takes note of the connections that are open.
 pub(crate) fn set_connections(open: u32) {
     gauge!(CONNECTIONS).set(open);
 }
 
-/// Takes note of what was counted since the last time.
+/// Adds counts of requests.
 pub(crate) fn record_counts(counts: &Counts) {
     let sum = counts.sum();
     counter!(REQUESTS).increment(sum.requests);
@@ -42,7 +41,7 @@ pub(crate) fn record_counts(counts: &Counts) {
     }
 }
 
-/// Takes note of what a rule decided since the last time.
+/// Adds the decisions of a rule.
 pub(crate) fn record_decisions(rule: &RuleName, [allowed, refused, shadowed]: [u64; 3]) {
     for (decision, count) in [("allowed", allowed), ("refused", refused), ("shadowed", shadowed)] {
         counter!(DECISIONS, "rule" => rule.to_string(), "decision" => decision).increment(count);

@@ -1,4 +1,4 @@
-//! The console's pages: traffic, and limits.
+//! The console's pages: traffic and limits.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ use crate::traffic::statistics::{
 const READ: Access = Access::read("gateway");
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 3_600_000;
-/// Rows of the table of endpoints; a search finds the others.
+/// Rows of the endpoint table; a search finds the others.
 const MAX_ROWS: usize = 100;
 
 pub(crate) fn routes() -> Routes<Gateway> {
     Routes::new().page(READ, "/gateway", traffic).page(READ, "/gateway/limits", limits)
 }
 
-/// How the table of endpoints is shown.
+/// The query parameters of the endpoint table.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct TableQuery {
     #[serde(default)]
@@ -68,7 +68,7 @@ impl Sort {
     }
 }
 
-/// The head of a column, which sorts by it.
+/// A column header, which links to the table sorted by that column.
 struct ColumnHeader {
     sort: Sort,
     title: &'static str,
@@ -87,7 +87,7 @@ struct Traffic {
     query: TableQuery,
     search: Field,
     endpoints: Vec<EndpointStatistics>,
-    /// Endpoints that match, shown or not.
+    /// Endpoints that match the search, including those not shown.
     matching: usize,
     statuses: BTreeMap<u16, u64>,
     instances: Vec<InstanceStatistics>,
@@ -119,9 +119,9 @@ impl Traffic {
 
     fn no_traffic(&self) -> Empty {
         match &self.address {
-            Some(address) => Empty::new("Nothing was counted yet", "Send requests through the gateway. Those from this host count if gateway.count_loopback says so.")
+            Some(address) => Empty::new("No requests yet", "Send requests through the gateway. Requests from this host count only if gateway.count_loopback is true.")
                 .command(format!("curl -i http://{address}/")),
-            None => Empty::new("The gateway has no upstream", "Say in hob.toml where requests go, and start again.")
+            None => Empty::new("No upstream configured", "Set an upstream in hob.toml and restart.")
                 .command("[gateway]\nupstream = [\"http://127.0.0.1:3000\"]"),
         }
     }
@@ -192,7 +192,7 @@ fn latency_chart(minutes: &[MinuteLatency]) -> Markup {
         .render()
 }
 
-/// Rows of the heat map: each is four times as slow as the one before.
+/// Rows of the heat map. Each covers times up to four times as long as the row before.
 const ROWS: [(&str, u64); 9] = [
     ("< 250 µs", 250),
     ("< 1 ms", 1000),
@@ -256,7 +256,7 @@ impl RuleRow {
 
 impl Limits {
     fn no_rules() -> Empty {
-        Empty::new("There are no rules", "A rule limits callers by address, by a header, or by an API key.")
+        Empty::new("No rules", "A rule limits callers by address, header or API key.")
             .command("[[gateway.rules]]\nname = \"api\"\nwindows = \"20/1s, 500/1m\"\nroute = \"/api/*\"")
     }
 }

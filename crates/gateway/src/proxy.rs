@@ -1,5 +1,5 @@
-//! The reverse proxy: clients in over HTTP/1.1 and HTTP/2, with or without TLS; requests out over pooled connections.
-//! Bodies pass as they come.
+//! The reverse proxy. Clients connect with HTTP/1.1 or HTTP/2, with or without TLS; upstreams are called over pooled
+//! HTTP/1.1 connections. Bodies are streamed.
 
 mod forward;
 mod headers;
@@ -23,10 +23,9 @@ use crate::traffic::meter::ConnectionGuard;
 use forward::{ClientConnection, Forwarder, ProxyBody, ProxyResponse, text_response};
 
 const MAX_STREAMS: u32 = 256;
-/// Bytes of a request's head.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
 
-/// A proxy that is ready to serve. Clones are handles to the same.
+/// A proxy that is ready to serve. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     inner: Arc<Inner>,
@@ -47,13 +46,13 @@ impl Proxy {
         Ok(Self { inner: Arc::new(Inner { admission, forwarder, server, tls }) })
     }
 
-    /// Serves clients until `stop` is cancelled, then waits for requests under way, for a limited time.
+    /// Serves clients until `stop` is cancelled, then lets requests finish within `drain_within`.
     pub(crate) async fn serve(&self, listener: &TcpListener, stop: &CancellationToken) {
         self.inner.server.serve(self, listener, stop).await;
     }
 
-    /// Applies a changed configuration: upstreams for the next request, and the certificate that its files hold now for
-    /// the next connection. An error changes neither. Whether clients use TLS is decided at startup.
+    /// Applies a changed configuration: upstreams to the next request, the certificate in its files to the next
+    /// connection. An error changes neither. Whether clients use TLS is decided at startup.
     pub(crate) fn apply_config(&self, config: &Config) -> Result<(), Error> {
         let settings = self.inner.forwarder.read(config)?;
         if let (Some(tls), Some(files)) = (&self.inner.tls, certificate(config)?) {
@@ -63,7 +62,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Asks every upstream for its health path, if there is one, and closes connections that nobody needs.
+    /// Checks the health of every upstream if there is a health path, and closes idle connections.
     pub(crate) async fn check_health(&self, path: Option<&PathAndQuery>) {
         self.inner.forwarder.check_health(path).await;
     }
@@ -102,7 +101,7 @@ fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>>, Error> {
             Ok(Some(CertificateFiles { certificate: Path::new(certificate), key: Path::new(key) }))
         }
         (None, None) => Ok(None),
-        _ => Err(Error::Config("tls_certificate and tls_key belong together".to_owned())),
+        _ => Err(Error::Config("tls_certificate and tls_key must be set together".to_owned())),
     }
 }
 

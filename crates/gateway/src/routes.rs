@@ -1,4 +1,4 @@
-//! The API: limits for services in any language, and what the gateway counted.
+//! The API: rate limit checks for services in any language, and statistics.
 
 use std::sync::Arc;
 
@@ -22,9 +22,8 @@ use crate::{Error, Histogram};
 const READ: Access = Access::read("gateway");
 const WRITE: Access = Access::write("gateway");
 
-/// Checks of one batch.
 const MAX_CHECKS: usize = 100;
-/// Percentiles go back a day.
+/// Latency is kept for a day.
 const MAX_MINUTES: u64 = 24 * 60;
 
 pub(crate) fn routes() -> Routes<Gateway> {
@@ -49,35 +48,35 @@ impl From<Error> for Problem {
     }
 }
 
-/// Whether somebody may go on.
+/// A check of a caller against a rule.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitCheck {
     /// The rule's name.
     #[schema(example = "api", max_length = 64)]
     rule: String,
-    /// Who asks.
+    /// The caller.
     #[schema(example = "user:123", min_length = 1, max_length = 256)]
     key: String,
-    /// What it costs; the rule's own cost if left out. 0 looks without counting.
+    /// The cost; by default the rule's. 0 reads the quota without counting.
     #[schema(minimum = 0)]
     cost: Option<u32>,
 }
 
-/// The answer to a check.
+/// The decision about a check.
 #[derive(Debug, Serialize, ToSchema)]
 struct LimitDecision {
     allowed: bool,
-    /// Whether the rule only watches: then `allowed` is true, and this is what it would have said.
+    /// Only for a shadow rule: whether it would have allowed the request. `allowed` is always true then.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadow: Option<bool>,
     limit: Option<u32>,
     remaining: Option<u32>,
-    /// When all of the limit is there again, if nobody asks.
+    /// Time until the whole limit is available again, if there are no further requests.
     reset_after_ms: Option<u64>,
-    /// When the same would be allowed, if nobody else asks.
+    /// Time until the same check would be allowed, if there are no further requests.
     retry_after_ms: Option<u64>,
-    /// Header fields for a response.
+    /// Headers to add to the response.
     headers: LimitHeaders,
 }
 
@@ -91,7 +90,7 @@ struct LimitHeaders {
     retry_after: Option<String>,
 }
 
-/// Asks a rule about a caller, and counts it if it may go on.
+/// Checks a caller against a rule, and counts the request if it is allowed.
 #[utoipa::path(post, path = "/api/v1/limits/check", tag = "gateway", request_body = LimitCheck,
     responses((status = 200, body = LimitDecision)))]
 async fn check(
@@ -104,18 +103,18 @@ async fn check(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitChecks {
-    /// At most 100.
+    /// 1 to 100 checks.
     #[schema(max_items = 100)]
     checks: Vec<LimitCheck>,
 }
 
-/// The answers, in the order of the checks.
+/// The decisions, in the order of the checks.
 #[derive(Debug, Serialize, ToSchema)]
 struct LimitDecisions {
     results: Vec<LimitDecision>,
 }
 
-/// Asks about several callers at once. Each check is decided for itself.
+/// Checks several callers at once. Each check is decided independently.
 #[utoipa::path(post, path = "/api/v1/limits/check/batch", tag = "gateway", request_body = LimitChecks,
     responses((status = 200, body = LimitDecisions)))]
 async fn check_batch(
@@ -125,7 +124,7 @@ async fn check_batch(
     if checks.is_empty() || checks.len() > MAX_CHECKS {
         return Err(Problem::invalid("checks", format!("1 to {MAX_CHECKS} checks, not {}", checks.len())));
     }
-    // All are looked at before the first counts.
+    // All checks are validated before the first one counts.
     let resolved = checks
         .iter()
         .enumerate()
@@ -136,7 +135,7 @@ async fn check_batch(
     Ok(Json(LimitDecisions { results }))
 }
 
-/// A question that can be answered.
+/// A valid check.
 struct ResolvedCheck {
     rule: Arc<ActiveRule>,
     identity: Identity,
@@ -148,12 +147,12 @@ fn resolve(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<ResolvedCh
         return Err(Problem::invalid(format!("{at}rule"), "There is no such rule."));
     };
     let Some(identity) = Identity::new(&check.key) else {
-        return Err(Problem::invalid(format!("{at}key"), "A key has 1 to 256 bytes."));
+        return Err(Problem::invalid(format!("{at}key"), "A key must have 1 to 256 bytes."));
     };
     let config = rule.rule();
     let (cost, max_cost) = (check.cost.unwrap_or(config.cost), config.max_cost());
     if cost > max_cost {
-        return Err(Problem::invalid(format!("{at}cost"), format!("At most {max_cost} can pass at once.")));
+        return Err(Problem::invalid(format!("{at}cost"), format!("The cost must be at most {max_cost}.")));
     }
     Ok(ResolvedCheck { rule, identity, cost })
 }
@@ -202,7 +201,7 @@ struct GatewaySummary {
     requests_per_second_max: u64,
 }
 
-/// What the gateway has seen so far.
+/// Totals and gauges over all instances.
 #[utoipa::path(get, path = "/api/v1/gateway/summary", tag = "gateway", responses((status = 200, body = GatewaySummary)))]
 async fn summary(State(gateway): State<Gateway>) -> Result<Json<GatewaySummary>, Problem> {
     let statistics = gateway.statistics().summary().await?;
@@ -242,7 +241,7 @@ async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayEnd
 #[derive(Debug, Serialize, ToSchema)]
 struct GatewayErrors {
     total: u64,
-    /// Refused by the gateway itself; the other 429s are the upstream's.
+    /// Refused by the gateway itself; other 429s come from the upstream.
     limited: u64,
     by_status: Vec<GatewayStatus>,
 }
@@ -271,7 +270,7 @@ struct GatewayInstance {
     started_unix_ms: u64,
 }
 
-/// The instances that are alive.
+/// The live instances.
 #[utoipa::path(get, path = "/api/v1/gateway/instances", tag = "gateway", responses((status = 200, body = Vec<GatewayInstance>)))]
 async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayInstance>>, Problem> {
     let instance = |statistics: crate::InstanceStatistics| GatewayInstance {
@@ -289,7 +288,7 @@ struct GatewayHour {
     requests: u64,
 }
 
-/// Requests of the last 24 hours, the oldest first.
+/// Requests per hour for the last 24 hours, the oldest first.
 #[utoipa::path(get, path = "/api/v1/gateway/hourly", tag = "gateway", responses((status = 200, body = Vec<GatewayHour>)))]
 async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>, Problem> {
     let hour = |statistics: crate::HourCount| GatewayHour {
@@ -302,14 +301,14 @@ async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 struct LatencyQuery {
-    /// One endpoint, as in `GET /api/users`; all if left out.
+    /// One endpoint, such as `GET /api/users`; by default all together.
     endpoint: Option<String>,
-    /// How far back, 1 to 1440; an hour if left out.
+    /// How many minutes back, 1 to 1440; by default 60.
     #[param(minimum = 1, maximum = 1440)]
     minutes: Option<u64>,
 }
 
-/// Response times in milliseconds, known to 1 %.
+/// Response times in milliseconds, accurate to 1 %.
 #[derive(Debug, Serialize, ToSchema)]
 struct GatewayPercentiles {
     count: u64,
@@ -324,7 +323,7 @@ struct GatewayPercentiles {
 struct GatewayLatency {
     /// Over the whole range.
     overall: GatewayPercentiles,
-    /// Minute by minute, the oldest first; minutes without requests are left out.
+    /// Per minute, the oldest first; minutes without requests are omitted.
     minutes: Vec<GatewayMinute>,
 }
 
@@ -335,7 +334,7 @@ struct GatewayMinute {
     percentiles: GatewayPercentiles,
 }
 
-/// Percentiles of response times, over all instances.
+/// Percentiles of response times over all instances.
 #[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(LatencyQuery), responses((status = 200, body = GatewayLatency)))]
 async fn latency(
     State(gateway): State<Gateway>,
@@ -379,9 +378,9 @@ mod tests {
 
     use super::*;
 
-    /// A store or a database that is not ready says so by itself; it is not a fault of ours.
+    /// An unavailable store or database is a 503, not a fault of the gateway.
     #[test]
-    fn what_is_not_ready_is_unavailable() {
+    fn unavailable_store_or_database_is_a_503() {
         let refused = |code: &str| {
             Error::Store(hob_store::Error::Refused { code: code.to_owned(), detail: String::new() })
         };

@@ -1,5 +1,5 @@
-//! What the gateway counts: records requests in memory, publishes the counts to Redis and the database, and reads what
-//! all instances counted.
+//! Counts traffic: records requests in memory, publishes the counts to Redis and the database, and reads what all
+//! instances counted.
 
 pub(crate) mod counts;
 pub(crate) mod foreign;

@@ -1,4 +1,5 @@
-//! What a request is counted under: a route template where one fits, else its path, a bounded number of them.
+//! Endpoints: a request is counted under the first route template that matches, otherwise under its path. Their number
+//! is bounded.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use parking_lot::RwLock;
 
 use crate::keys::{self, Keys};
 
-/// A route template: `/api/users/:id`, or `/static/*` for all below.
+/// A route template: `/api/users/:id`, or `/static/*` for everything below `/static`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteTemplate {
     text: String,
@@ -21,10 +22,10 @@ enum Segment {
     Any,
 }
 
-/// Why a text is no template.
+/// An invalid route template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no route: it begins with / and has at most 200 bytes without spaces, as in /api/users/:id or /static/*"
+    "invalid route {0:?}: expected /, then at most 199 ASCII characters without spaces, as in /api/users/:id or /static/*"
 )]
 pub struct BadTemplate(pub String);
 
@@ -66,16 +67,16 @@ impl RouteTemplate {
     }
 }
 
-/// The endpoint of a request, as a small number.
+/// An endpoint's index in [`Endpoints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub(crate) u16);
 
 impl EndpointId {
-    /// Where everything is counted that has no endpoint of its own.
+    /// Counts the requests that have no endpoint of their own.
     pub const OTHER: Self = Self(0);
 }
 
-/// The endpoints that this instance has seen. They are never forgotten, and at most a thousand, so that made-up
+/// The endpoints that this instance has seen. They are never removed, and there are at most 1,000, so that made-up
 /// paths cannot fill the memory.
 #[derive(Debug)]
 pub struct Endpoints {
@@ -90,13 +91,13 @@ struct KnownEndpoints {
 
 impl Default for Endpoints {
     fn default() -> Self {
-        let other = keys::Endpoint::new("other").expect("one lowercase word");
+        let other = keys::Endpoint::new("other").expect("a valid endpoint");
         Self { known: RwLock::new(KnownEndpoints { names: vec![other], ..KnownEndpoints::default() }) }
     }
 }
 
 impl Endpoints {
-    /// The number of an endpoint, which is made known if there is room.
+    /// The id of an endpoint. A new endpoint gets one while there is room, otherwise [`EndpointId::OTHER`].
     pub fn id(&self, method: &Method, path: &str) -> EndpointId {
         let find = |known: &KnownEndpoints| known.by_method.get(method)?.get(path).copied();
         let known = self.known.read();
@@ -121,7 +122,6 @@ impl Endpoints {
         id
     }
 
-    /// What an endpoint is called.
     pub fn name(&self, id: EndpointId) -> keys::Endpoint {
         self.known.read().names[usize::from(id.0)].clone()
     }
@@ -132,7 +132,7 @@ impl Endpoints {
     }
 }
 
-/// The path that a request is counted by.
+/// The path part of an endpoint's name.
 #[must_use]
 pub(crate) fn endpoint_path<'p>(
     templates: &'p [RouteTemplate],
@@ -146,7 +146,7 @@ pub(crate) fn endpoint_path<'p>(
     }
 }
 
-/// Whether ids in paths are recognised.
+/// Whether ids in paths that match no template are replaced by `:id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdDetection {
     Off,
@@ -161,7 +161,7 @@ fn replace_ids(path: &str) -> std::borrow::Cow<'_, str> {
     parts.join("/").into()
 }
 
-/// A number, or something long of hexadecimal digits, such as a UUID or a digest.
+/// A number, or at least 16 hexadecimal digits and dashes, such as a UUID or a digest.
 fn is_id(part: &str) -> bool {
     let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let hex = part.len() >= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_matches_whole_segments() {
+    fn template_matches_whole_segments() {
         assert!(template("/api/users/:id").matches("/api/users/7"));
         for path in ["/api/users", "/api/users/", "/api/users/7/posts", "/api/userss/7"] {
             assert!(!template("/api/users/:id").matches(path), "{path}");
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_could_never_match_is_refused() {
+    fn invalid_templates_are_refused() {
         for text in ["", "api", "/a b", "/a/*/b", "/é", &format!("/{}", "x".repeat(200))] {
             assert!(RouteTemplate::new(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn ids_are_learned_if_wanted() {
+    fn ids_are_replaced_only_if_enabled() {
         let path = |detection, path: &str| endpoint_path(&[], detection, path).into_owned();
         assert_eq!(path(IdDetection::Off, "/forum/questions/123"), "/forum/questions/123");
         assert_eq!(path(IdDetection::On, "/forum/questions/123"), "/forum/questions/:id");
@@ -205,9 +205,9 @@ mod tests {
         assert_eq!(path(IdDetection::On, "/v2/face"), "/v2/face");
     }
 
-    /// G7: a million made-up paths are a thousand endpoints and `other`.
+    /// G7: a million made-up paths become 1,000 endpoints and `other`.
     #[test]
-    fn made_up_paths_do_not_fill_the_memory() {
+    fn number_of_endpoints_is_bounded() {
         let endpoints = Endpoints::default();
         for number in 0..1_000_000 {
             endpoints.id(&Method::GET, &format!("/made/up/{number}"));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_in_a_key_is_counted_as_other() {
+    fn endpoints_that_are_not_valid_in_a_key_count_as_other() {
         let endpoints = Endpoints::default();
         let long = format!("/{}", "x".repeat(600));
         assert_eq!(endpoints.id(&Method::GET, &long), EndpointId::OTHER);

@@ -1,8 +1,7 @@
-//! Who a client is: an address that nobody can talk us out of, or a name that is believed.
+//! Identifies callers: by an address that a client cannot forge, or by a name from a trusted source.
 //!
-//! An address comes from the connection itself, or, where the connection comes from a trusted proxy, from the chain
-//! of hops that proxies wrote down: the right-most one that is not a trusted proxy's. Everything to the left of it
-//! was said by a stranger and is never looked at.
+//! The address is that of the connection. If the connection comes from a trusted proxy, the address is the right-most
+//! hop in the forwarding header that is not a trusted proxy. Hops further left are not verified and are ignored.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -14,19 +13,19 @@ use ring::digest;
 
 use crate::keys::Identifier;
 
-/// The most hops of a chain that are looked at; a longer chain ends here.
+/// Hops of a chain that are read; a longer chain is cut here.
 const MAX_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Whose word about where a request came from is taken, and in which header it stands.
+/// Proxies whose forwarding header is trusted.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies {
     pub networks: Vec<IpNet>,
     pub header: ForwardingHeader,
 }
 
-/// The header that trusted proxies write hops into.
+/// The header in which trusted proxies list the hops of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForwardingHeader {
@@ -37,17 +36,17 @@ pub enum ForwardingHeader {
     Forwarded,
 }
 
-/// Where a client's requests come from.
+/// The address of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
-    /// The client's address, an IPv4 one never wrapped into an IPv6 one.
+    /// In canonical form: an IPv4 address is never mapped to IPv6.
     pub address: IpAddr,
-    /// Whether the connection itself is a trusted proxy's.
+    /// Whether the connection comes from a trusted proxy.
     pub via_proxy: bool,
 }
 
 impl TrustedProxies {
-    /// Where a request comes from. No header of an untrusted peer has any influence.
+    /// The address of the client. The headers of an untrusted peer have no effect.
     #[must_use]
     pub fn client_address(&self, peer: SocketAddr, headers: &HeaderMap) -> ClientAddress {
         let peer = peer.ip().to_canonical();
@@ -56,7 +55,7 @@ impl TrustedProxies {
         }
         let mut client = peer;
         for hop in self.hops(headers).take(MAX_HOPS) {
-            // A trusted proxy that names no address vouches for nobody: the client is that proxy itself.
+            // A trusted proxy that names no address vouches for no client: the proxy itself is the client.
             let Some(address) = hop else { break };
             client = address;
             if !self.trusts(address) {
@@ -70,7 +69,7 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The hops from the nearest to the farthest; `None` for one that is no address.
+    /// The hops from the nearest to the farthest; `None` for a hop that is not an address.
     fn hops<'h>(&self, headers: &'h HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + 'h {
         let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
             ForwardingHeader::XForwardedFor => (X_FORWARDED_FOR, parse_address),
@@ -102,28 +101,28 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     address.ok().map(|address| address.to_canonical())
 }
 
-/// What a rule counts by.
+/// What a rule counts requests by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CountBy {
-    /// The client's address; IPv6 by its /64, since a client has all of one.
+    /// The client's address. An IPv6 client is its /64 network, since one client has all of its addresses.
     #[default]
     Address,
-    /// A header that a trusted proxy sets once it knows who the client is, as in `user:123`. From anybody else,
-    /// and where it is missing, the address counts.
+    /// A header that a trusted proxy sets after authentication, as in `user:123`. If the header is missing or comes
+    /// from another peer, the address is used.
     Header { name: HeaderName, label: String },
-    /// The digest of a header that only its owner can know. A caller that makes keys up gets a new count for each
-    /// of them, so such a rule stands beside one by address.
+    /// The digest of an API key in a header. A caller can make up keys and gets a new count for each, so such a rule
+    /// needs another one by address beside it.
     ApiKey { name: HeaderName },
     /// All clients together.
     Everyone,
 }
 
-/// Whoever is limited, as it stands in a key.
+/// A caller, as written in keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(String);
 
 impl Identity {
-    /// The caller that a rule counts a request for.
+    /// The caller that a request is counted for.
     #[must_use]
     pub fn of(by: &CountBy, client: ClientAddress, headers: &HeaderMap) -> Self {
         let named = match by {
@@ -153,7 +152,7 @@ impl Identity {
         }
     }
 
-    /// Never the secret itself: keys are read by many.
+    /// The key holds a digest, since many can read the keys.
     fn from_secret(secret: &[u8]) -> Self {
         let digest = digest::digest(&digest::SHA256, secret);
         Self(digest.as_ref()[..16].iter().fold("key:".to_owned(), |text, byte| text + &format!("{byte:02x}")))
@@ -169,7 +168,7 @@ impl Identity {
     }
 }
 
-/// The /64 that an address is in.
+/// The /64 network of an address.
 fn network_of(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))
 }
@@ -180,7 +179,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Callers that are named one by one: addresses, networks, or names as rules make them.
+/// Callers on the allow or deny list: addresses, networks, or names such as `user:123`.
 #[derive(Clone, Debug, Default)]
 pub struct CallerList {
     networks: Vec<IpNet>,
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_most_hop_that_is_no_proxy_is_the_client() {
+    fn right_most_untrusted_hop_is_the_client() {
         assert_eq!(client("10.1.1.1", &["6.6.6.6, 203.0.113.7, 10.2.2.2"]), "203.0.113.7");
         assert_eq!(client("10.1.1.1", &["6.6.6.6", "203.0.113.7", "10.2.2.2"]), "203.0.113.7");
         assert_eq!(client("10.1.1.1", &["10.9.9.9, 10.2.2.2"]), "10.9.9.9");
@@ -245,19 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_that_is_no_address_makes_its_proxy_the_client() {
+    fn proxy_that_names_no_address_is_the_client() {
         assert_eq!(client("10.1.1.1", &["203.0.113.7, unknown"]), "10.1.1.1");
         assert_eq!(client("10.1.1.1", &["203.0.113.7, _hidden, 10.2.2.2"]), "10.2.2.2");
     }
 
     #[test]
-    fn a_wrapped_ipv4_address_is_the_same_client() {
+    fn mapped_ipv4_address_is_the_same_client() {
         assert_eq!(client("::ffff:10.1.1.1", &["::ffff:203.0.113.7"]), "203.0.113.7");
         assert_eq!(client("::ffff:198.51.100.1", &["203.0.113.7"]), "198.51.100.1");
     }
 
     #[test]
-    fn the_standard_header_is_read_with_ports_and_brackets() {
+    fn forwarded_header_is_read_with_ports_and_brackets() {
         let peer = "10.1.1.1:1".parse().unwrap();
         for (line, client) in [
             ("for=6.6.6.6, for=\"[2001:db8::7]:80\";proto=https", "2001:db8::7"),
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_client_is_its_network() {
+    fn ipv6_client_counts_as_its_network() {
         let by = |address: &str| {
             let client = ClientAddress { address: address.parse().unwrap(), via_proxy: false };
             Identity::of(&CountBy::Address, client, &HeaderMap::new()).to_string()
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_believed_from_a_proxy_only() {
+    fn name_is_accepted_from_a_trusted_proxy_only() {
         let by = CountBy::Header { name: "x-user".parse().unwrap(), label: "user".into() };
         let headers = headers("x-user", &["123"]);
         let from = |via_proxy| ClientAddress { address: "203.0.113.7".parse().unwrap(), via_proxy };
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_key_never_stands_in_a_key() {
+    fn api_key_is_never_written_to_redis() {
         let by = CountBy::ApiKey { name: "x-api-key".parse().unwrap() };
         let client = ClientAddress { address: "203.0.113.7".parse().unwrap(), via_proxy: false };
         let identity = Identity::of(&by, client, &headers("x-api-key", &["hunter2"]));
@@ -320,9 +319,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an untrusted peer sends, it is itself.
+        /// Whatever headers an untrusted peer sends, its own address counts.
         #[test]
-        fn no_header_makes_a_client_someone_else(
+        fn untrusted_client_cannot_forge_its_address(
             peer in any::<u32>(), sent in prop::collection::vec(any_header(), 0..6), standard: bool,
         ) {
             let header = if standard { ForwardingHeader::Forwarded } else { ForwardingHeader::XForwardedFor };
@@ -336,9 +335,9 @@ mod tests {
             prop_assert_eq!(Identity::of(&by, client, &headers), Identity::from_address(peer));
         }
 
-        /// Behind an honest proxy, which adds the address that it sees, a client is that address.
+        /// A trusted proxy appends the address that it sees; that address counts.
         #[test]
-        fn behind_a_proxy_no_header_makes_a_client_someone_else(
+        fn client_behind_a_proxy_cannot_forge_its_address(
             client in any::<u32>(), sent in any_text(), standard: bool,
         ) {
             let (header, name) = if standard {
@@ -350,7 +349,7 @@ mod tests {
             let client = IpAddr::from(client.to_be_bytes());
             prop_assume!(!trust.trusts(client));
             let added = if standard { format!("for={client}") } else { client.to_string() };
-            // As a line of its own and at the end of the client's line, as proxies do it.
+            // Proxies append the address as a new header line, or to the client's line.
             for lines in [vec![sent.trim().to_owned(), added.clone()], vec![format!("{sent}, {added}").trim().to_owned()]] {
                 let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
                 let found = trust.client_address("10.0.0.1:1".parse().unwrap(), &headers(name, &lines));

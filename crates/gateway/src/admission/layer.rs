@@ -1,4 +1,4 @@
-//! The same limits and counts for a service in Rust, without a proxy: a tower layer.
+//! A tower layer that limits and counts the requests of a Rust service without the proxy.
 //!
 //! ```no_run
 //! # async fn example(gateway: hob_gateway::Gateway) -> std::io::Result<()> {
@@ -25,8 +25,8 @@ use tower::{Layer, Service};
 use crate::admission::{Admission, Refusal};
 use crate::gateway::Gateway;
 
-/// Limits and counts the requests of the service that it is put around. The peer's address is taken from axum's
-/// [`ConnectInfo`]; requests without one are all one client, 0.0.0.0.
+/// Limits and counts the requests of the wrapped service. The peer's address comes from axum's [`ConnectInfo`];
+/// requests without it all count as the client 0.0.0.0.
 #[derive(Clone, Debug)]
 pub struct GatewayLayer {
     admission: Admission,
@@ -40,7 +40,7 @@ pub struct GatewayService<S> {
 }
 
 impl Gateway {
-    /// The layer.
+    /// A layer that applies this gateway's rules.
     #[must_use]
     pub fn layer(&self) -> GatewayLayer {
         GatewayLayer { admission: self.admission().clone() }
@@ -71,7 +71,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was polled until it was ready is the one to be called.
+        // `poll_ready` was called on `self.inner`, so that instance must take the call.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let admission = self.admission.clone();

@@ -1,4 +1,4 @@
-//! What the configuration says, checked: the rules, whom they spare, who is trusted, how requests are counted.
+//! The checked configuration: rules, allow and deny lists, trusted proxies, and route templates.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::limiter::rule::{BadRule, Keyspace, Rule};
 
 const MAX_RULES: usize = 100;
 
-/// A checked configuration. It is replaced as a whole when the file changes.
+/// A checked configuration, replaced as a whole on reload.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) rules: Vec<Rule>,
@@ -22,18 +22,18 @@ pub struct Policy {
     pub(crate) x_ratelimit: bool,
 }
 
-/// What is wrong with a configuration.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
     #[error(transparent)]
     Rule(#[from] BadRule),
     #[error("routes: {0}")]
     Route(#[from] crate::admission::endpoint::BadTemplate),
-    #[error("at most {MAX_RULES} rules, not {0}")]
+    #[error("{0} rules; at most {MAX_RULES} are allowed")]
     TooManyRules(usize),
-    #[error("two rules are called {0:?}")]
+    #[error("two rules have the name {0:?}; names must be unique")]
     DuplicateName(String),
-    #[error("two rules are public with the same algorithm: {0:?} and {1:?}")]
+    #[error("rules {0:?} and {1:?} are public and have the same algorithm; only one of them can be public")]
     TwoPublic(String, String),
 }
 
@@ -67,7 +67,7 @@ impl Policy {
     }
 }
 
-/// Two rules never share state.
+/// Checks that no two rules share state.
 fn check_distinct(rules: &[Rule]) -> Result<(), BadPolicy> {
     let mut names = BTreeSet::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn two_rules_never_share_state() {
+    fn rules_that_share_state_are_refused() {
         let twice =
             "[[rules]]\nname = \"a\"\nwindows = \"1/1s\"\n[[rules]]\nname = \"a\"\nwindows = \"2/1s\"";
         assert_eq!(policy(twice).unwrap_err(), BadPolicy::DuplicateName("a".into()));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_section_limits_nobody() {
+    fn empty_section_has_no_rules() {
         assert!(policy("").unwrap().rules.is_empty());
     }
 }

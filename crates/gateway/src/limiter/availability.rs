@@ -1,4 +1,4 @@
-//! Whether the store answers. While it does not, no request waits for it: one probe in the background does.
+//! Whether the store is available. While it is not, no request waits for it; a background task pings it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,25 +23,25 @@ impl Availability {
         self.unavailable.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a call that got no answer. An answer that is an error is none of that: the store is there.
+    /// Records a failed call. An error reply does not count: the store is available.
     pub(crate) fn record_failure(&self, error: &Error) {
         if !matches!(error, Error::Unavailable { .. } | Error::Interrupted { .. }) {
-            tracing::error!(%error, "a limit could not be asked");
+            tracing::error!(%error, "limit check failed");
             return;
         }
         if self.unavailable.swap(true, Ordering::Relaxed) {
             return;
         }
-        tracing::warn!(%error, "limits go on without the store");
+        tracing::warn!(%error, "store unavailable, on_store_failure applies");
         let (store, unavailable) = (self.store.clone(), Arc::downgrade(&self.unavailable));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(PROBE_EVERY).await;
-                // Nobody asks any more.
+                // The limiter was dropped.
                 let Some(unavailable) = unavailable.upgrade() else { return };
                 if store.ping().await.is_ok() {
                     unavailable.store(false, Ordering::Relaxed);
-                    tracing::info!("limits ask the store again");
+                    tracing::info!("store available again");
                     return;
                 }
             }

@@ -1,4 +1,4 @@
--- Delete a limit's key if it is of another type than the limit writes: somebody else has put it there.
+-- Delete a limit's key if another client has replaced it by another type.
 -- KEYS  1 the limit's key
 -- ARGV  the type that the limit writes
 -- Returns {'deleted'} · {'kept'}

@@ -1,5 +1,5 @@
-//! The keys of limits are ours. One of another type would make every question about its caller fail: then the limit
-//! would be off for that caller, or keep it out, until somebody looks.
+//! Limit keys that another client has replaced by another type. Every call for that caller would fail, so the rule's
+//! `on_store_failure` would apply to it until the key is deleted.
 
 use hob_schema::Key;
 use hob_store::limit::{Algorithm, Rule};
@@ -7,14 +7,14 @@ use hob_store::{Error, Reply, Result, Script, Store};
 
 static DELETE_FOREIGN: Script = Script::new(include_str!("foreign_key.lua"));
 
-/// Asks the store. If it refuses because of what somebody else wrote there, overwrites that and asks once more.
+/// Calls the store. If that fails because the key has another type, deletes the key and calls again.
 pub(crate) async fn call_with_retry<T, F: Future<Output = Result<T>>>(
     (store, rule, key): (&Store, &Rule, &Key),
     call: impl Fn() -> F,
 ) -> Result<T> {
     match call().await {
         Err(Error::Refused { .. }) if delete_foreign(store, rule, key).await? => {
-            tracing::warn!(%key, "overwrote a key that somebody else had changed");
+            tracing::warn!(%key, "key changed by another client overwritten");
             call().await
         }
         result => result,

@@ -1,5 +1,5 @@
-//! What a client is told about its limit: `RateLimit`, `RateLimit-Policy` (draft 11), `Retry-After`, and the older
-//! `X-RateLimit-*` where wanted.
+//! Rate limit headers: `RateLimit`, `RateLimit-Policy` (draft 11), `Retry-After`, and optionally the older
+//! `X-RateLimit-*`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Header fields about a limit.
+/// The rate limit headers of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimitHeaders {
     pub policy: HeaderValue,
@@ -26,12 +26,12 @@ pub struct RateLimitHeaders {
     pub retry_after_s: Option<u64>,
 }
 
-/// What a rule says of itself in every answer, made once.
+/// The policy that a rule advertises in every response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdvertisedPolicy {
     /// `"api-1s";q=20;w=1, "api-1m";q=500;w=60`
     policy: HeaderValue,
-    /// What each window is called.
+    /// The name of each window.
     names: Vec<String>,
 }
 
@@ -49,13 +49,13 @@ impl AdvertisedPolicy {
             format!("\"{name}\";q={};w={}", window.limit, whole_seconds(window.period))
         };
         let policies: Vec<String> = windows.iter().zip(&names).map(policy).collect();
-        let policy = HeaderValue::try_from(policies.join(", ")).expect("letters, digits and signs");
+        let policy = HeaderValue::try_from(policies.join(", ")).expect("rule names are valid in headers");
         Self { policy, names }
     }
 }
 
 impl RateLimitHeaders {
-    /// What a rule's verdict says.
+    /// The headers for a decision.
     #[must_use]
     pub fn new(rule: &Rule, verdict: &Verdict) -> Self {
         let (quota, retry_after) = match verdict {
@@ -73,7 +73,6 @@ impl RateLimitHeaders {
         Self { policy: rule.advertised.policy.clone(), limit, quota, retry_after_s }
     }
 
-    /// Writes them into a response's headers.
     pub fn write(&self, headers: &mut HeaderMap, x_ratelimit: XRateLimit) {
         headers.insert(RATELIMIT_POLICY, self.policy.clone());
         if let Some(limit) = &self.limit {
@@ -90,19 +89,19 @@ impl RateLimitHeaders {
     }
 }
 
-/// Whether the older fields are sent, too.
+/// Whether the older headers are sent too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XRateLimit {
     Sent,
     Omitted,
 }
 
-/// Rounded up, so that whoever waits that long has waited long enough.
+/// Rounded up, so that a client that waits this long is allowed.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
-/// Which window a quota is about, which is said in terms of what the store keeps.
+/// The window that a quota belongs to. The quota has the limit that the store applies.
 fn reported_window(rule: &Rule, quota: Quota) -> usize {
     let stored = rule.stored_limit();
     let is_reported = |window: &Window| window.most_at_once(stored.algorithm()) == quota.limit;
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_client_is_told_when_to_come_back() {
+    fn refused_client_gets_retry_after() {
         let rule = rule("name = \"api\"\nwindows = \"20/1s, 500/1m burst 50\"");
         let retry_after = Duration::from_millis(2100);
         let denied = Verdict::Decided(Decision::Denied { quota: quota(50, 0, 5900), retry_after });
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_may_go_on_is_told_what_is_left() {
+    fn allowed_client_gets_remaining_quota() {
         let rule = rule("name = \"api\"\nwindows = \"20/1s\"");
         let allowed = Verdict::Decided(Decision::Allowed(quota(20, 7, 650)));
         let mut headers = HeaderMap::new();
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nobody_knows_is_not_told() {
+    fn unknown_quota_is_not_reported() {
         let rule = rule("name = \"api\"\nwindows = \"20/1s\"");
         let headers = RateLimitHeaders::new(&rule, &Verdict::Unlimited);
         assert_eq!((headers.limit, headers.retry_after_s), (None, None));

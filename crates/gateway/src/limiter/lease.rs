@@ -1,13 +1,13 @@
-//! Leased limits: tokens that the store has debited in advance, spent in memory.
+//! Leased limits: the store debits tokens in advance, and the instance spends them in memory.
 //!
-//! What the store debits is stricter than what callers are promised, by as much as can be spent later (see
-//! `rule::lease`). The rest of the argument is here: a token is spent within `hold` of the moment it was asked for,
-//! by a monotonic clock, or it is not spent at all. The store debits it no earlier than that moment, so it is spent
-//! within `hold` of its debit. Clocks of different instances are never compared.
+//! The store debits more strictly than the limit, by as much as can be spent late (see `rule::leased_accounting`). The
+//! rest of the argument is here: a token is spent within `hold` of the moment it was requested, by a monotonic clock,
+//! or not at all. The store debits it no earlier than that moment, so it is spent within `hold` of its debit. Clocks of
+//! different instances are never compared.
 //!
-//! A batch is as large as what is used in an eighth of the hold. The next one is asked for before it is used up, so
-//! that a busy caller never waits for the store; and what is left of it at half of the hold is given back, since then
-//! nobody came for it.
+//! A batch is as large as what a caller uses in an eighth of the hold. The next batch is requested before the last one
+//! is used up, so that a busy caller never waits for the store. Tokens that are left at half of the hold are returned,
+//! because the caller has stopped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,32 +23,32 @@ use super::foreign_key;
 use super::recent_map::RecentMap;
 use crate::admission::identity::Identity;
 
-/// Callers whose tokens are held, by rule. Tokens of a caller that is forgotten are lost, which is safe.
+/// Callers whose tokens are held, per rule. If a caller is dropped, its tokens are lost, which is safe.
 const MAX_CALLERS: usize = 32_768;
 
-/// One instance asks for at most this part of what can pass at once, so that others find some.
+/// An instance requests at most 1/8 of what can pass at once, so that tokens are left for others.
 const MAX_BATCH_DIVISOR: u32 = 8;
 
-/// A batch is meant to last for this part of the hold.
+/// A batch is meant to last for 1/8 of the hold.
 const BATCH_DURATION_DIVISOR: u32 = 8;
 
-/// When the store has no more, it is left alone for this part of the hold, so that a flood costs it little.
+/// After a refusal, the store is not asked again for 1/16 of the hold, so that a flood costs it little.
 const REFUSAL_PAUSE_DIVISOR: u32 = 16;
 
-/// The next batch is asked for when this part of the last one is left.
+/// The next batch is requested when 1/4 of the last one is left.
 const PREFETCH_DIVISOR: u32 = 4;
 
-/// Where tokens come from.
+/// Borrows tokens from the store.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
     pub(crate) store: Store,
     pub(crate) availability: Arc<Availability>,
-    /// What the store debits.
+    /// The limit by which the store debits tokens.
     pub(crate) rule: Rule,
     pub(crate) hold: Duration,
 }
 
-/// The tokens of every caller of a rule.
+/// The tokens of all callers of a rule.
 #[derive(Debug)]
 pub(crate) struct TokenPools {
     source: Arc<TokenSource>,
@@ -59,16 +59,16 @@ pub(crate) struct TokenPools {
 struct TokenPool {
     key: Key,
     tokens: Mutex<Tokens>,
-    /// One asks the store at a time; the others of this caller wait for what comes back.
+    /// One request at a time borrows tokens; others of the same caller wait for the result.
     borrowing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Tokens {
     batches: VecDeque<Batch>,
-    /// The size of the next batch; follows how fast they are used up.
+    /// Follows how fast tokens are used.
     next_batch_size: u32,
-    /// What the store said last, and when.
+    /// The last quota from the store, and when it arrived.
     quota: Option<(Quota, Instant)>,
     refused: Option<StoreRefusal>,
 }
@@ -76,14 +76,13 @@ struct Tokens {
 #[derive(Debug)]
 struct Batch {
     left: u32,
-    /// Before the question was sent: the store debits later than this, never earlier.
+    /// Before the request was sent: the store debits no earlier than this.
     requested_at: Instant,
-    /// When its first token was spent.
     first_spent_at: Option<Instant>,
     loan: Loan,
 }
 
-/// When the store was asked, and for what at least.
+/// A request for tokens.
 #[derive(Clone, Copy, Debug)]
 struct BorrowRequest {
     min: u32,
@@ -92,22 +91,22 @@ struct BorrowRequest {
     answered_at: Instant,
 }
 
-/// The store has no more for now.
+/// The store has no more tokens for now.
 #[derive(Clone, Copy, Debug)]
 struct StoreRefusal {
     until: Instant,
-    /// What there was no room for: a refused large request says nothing about a small one.
+    /// The smallest cost that was refused: a refused large request does not mean that a small one would be.
     min: u32,
     quota: Quota,
 }
 
-/// What can be said without the store.
+/// A decision without the store.
 #[derive(Debug, PartialEq, Eq)]
 enum LocalDecision {
     Decided(Decision),
-    /// It is allowed, and the tokens will soon be used up.
+    /// Allowed, and the tokens will soon be used up.
     RunningLow(Decision),
-    /// The store has to be asked.
+    /// There are not enough tokens.
     AskStore,
 }
 
@@ -116,7 +115,7 @@ impl TokenPools {
         Self { source: Arc::new(source), callers: Mutex::new(RecentMap::new(MAX_CALLERS)) }
     }
 
-    /// Spends tokens, or says that there are none; `None` while the store is away and nothing is held.
+    /// Spends tokens, or refuses; `None` while the store is unavailable and there are not enough tokens.
     pub(crate) async fn take(
         &self,
         identity: &Identity,
@@ -135,7 +134,7 @@ impl TokenPools {
         }
     }
 
-    /// Gives back all that is held, for a clean stop.
+    /// Returns all held tokens, for a clean stop.
     pub(crate) async fn return_all(&self) {
         let pools: Vec<Arc<TokenPool>> = self.callers.lock().values().cloned().collect();
         for pool in pools {
@@ -161,13 +160,13 @@ impl TokenPool {
         self.tokens.lock().spend(cost, Instant::now(), hold)
     }
 
-    /// Asks the store, or waits for whoever asks it already.
+    /// Borrows tokens, or waits for another request that does, and spends them.
     async fn borrow_and_spend(self: &Arc<Self>, cost: u32, source: &Arc<TokenSource>) -> Option<Decision> {
         if source.availability.is_unavailable() {
             return None;
         }
         let borrowing = self.borrowing.lock().await;
-        // Whoever asked before may have brought enough, or found out that nobody answers.
+        // Another request may have borrowed enough, or found the store unavailable.
         match self.spend(cost, source.hold) {
             LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => return Some(decision),
             LocalDecision::AskStore if source.availability.is_unavailable() => return None,
@@ -182,7 +181,7 @@ impl TokenPool {
         }
     }
 
-    /// Asks the store for the next batch while the last one is still in use.
+    /// Borrows the next batch while the last one is still in use.
     fn prefetch(self: &Arc<Self>, source: &Arc<TokenSource>) {
         if source.availability.is_unavailable() || self.borrowing.try_lock().is_err() {
             return;
@@ -195,7 +194,7 @@ impl TokenPool {
         });
     }
 
-    /// Asks the store for a batch, or for as much of it as there is; `None` if nobody answers.
+    /// Borrows up to a batch; `None` if the store is unavailable.
     async fn borrow(self: &Arc<Self>, min: u32, source: &Arc<TokenSource>) -> Option<()> {
         let share = (source.rule.most_at_once() / MAX_BATCH_DIVISOR).max(1);
         let max = self.tokens.lock().next_batch_size.clamp(1, share).max(min);
@@ -215,10 +214,10 @@ impl TokenPool {
         }
     }
 
-    /// At half of its hold, what is left of a batch goes back.
+    /// Returns the rest of a batch at half of its hold.
     fn return_later(self: &Arc<Self>, requested_at: Instant, source: &Arc<TokenSource>) {
         if self.tokens.lock().left() <= 1 {
-            // Only what is about to be spent.
+            // The one token is about to be spent.
             return;
         }
         let (pool, source) = (Arc::clone(self), Arc::clone(source));
@@ -231,7 +230,7 @@ impl TokenPool {
         });
     }
 
-    /// Gives a batch back as far as it was not spent. Should that fail, its tokens are lost, which is safe.
+    /// Returns the unspent tokens of a batch. If that fails they are lost, which is safe.
     async fn return_batch(&self, batch: Batch, source: &TokenSource) {
         if batch.left == 0 || source.availability.is_unavailable() {
             return;
@@ -279,20 +278,20 @@ impl Tokens {
         }
     }
 
-    /// What the store said last, as of now: what is held here is left, too.
+    /// The last quota from the store, as of now, plus the tokens held here.
     fn quota_at(&self, now: Instant, held: u32) -> Quota {
         let (quota, received_at) = self.quota.unwrap_or((Quota::default(), now));
         let reset_after = quota.reset_after.saturating_sub(now.saturating_duration_since(received_at));
         Quota { remaining: quota.remaining + held, reset_after, ..quota }
     }
 
-    /// Drops the oldest batch, and learns from how long it lasted how large the next should be.
+    /// Drops the oldest batch, and derives the size of the next one from how long it lasted.
     fn retire(&mut self, now: Instant, hold: Duration) {
         let Some(batch) = self.batches.pop_front() else { return };
         let spent = batch.loan.granted() - batch.left;
         let lasted = now.saturating_duration_since(batch.first_spent_at.unwrap_or(now)).as_nanos().max(1);
         let fitting = u128::from(spent) * (hold / BATCH_DURATION_DIVISOR).as_nanos() / lasted;
-        // Twice as much at once, so that a short burst does not take what others need.
+        // At most doubles, so that a short burst does not take the tokens of others.
         self.next_batch_size =
             u32::try_from(fitting).unwrap_or(u32::MAX).clamp(1, spent.saturating_mul(2).max(1));
     }
@@ -301,7 +300,7 @@ impl Tokens {
         let pause = request.at + hold / REFUSAL_PAUSE_DIVISOR;
         match lent {
             Lent::Granted { quota, loan } => {
-                // Less than was asked for is all that there is.
+                // A partial grant means that nothing is left.
                 let is_partial = loan.granted() < request.max;
                 self.refused = is_partial.then_some(StoreRefusal { until: pause, min: 1, quota });
                 self.quota = Some((quota, request.answered_at));
@@ -315,7 +314,7 @@ impl Tokens {
         }
     }
 
-    /// Takes a batch out; if some of it is left, less is wanted from now on.
+    /// Takes a batch out. If some of it is left, the next one is smaller.
     fn withdraw(&mut self, requested_at: Instant) -> Option<Batch> {
         let at = self.batches.iter().position(|batch| batch.requested_at == requested_at)?;
         let batch = self.batches.remove(at)?;

@@ -1,4 +1,4 @@
-//! Leased tokens on the embedded store, both by clocks that the tests drive.
+//! Leased tokens on the embedded store. The tests set the clocks of the store and of the instance.
 
 use hob_schema::Layout;
 use hob_store::limit::{Algorithm, Window};
@@ -11,14 +11,14 @@ use crate::keys::{Identifier, Keys};
 const HOLD: Duration = Duration::from_secs(1);
 const STORE_BEGAN: Duration = Duration::from_secs(1_800_000_000);
 
-/// A store, and an instance's clock that runs as the store's does.
+/// A store, and an instance whose clock agrees with the store's.
 struct World {
     store: Store,
     clock: Clock,
     key: Key,
     begun: Instant,
     now: Duration,
-    /// Questions to the store.
+    /// Calls to the store.
     calls: u32,
     debited: u32,
     given_back: u32,
@@ -43,7 +43,7 @@ impl World {
         self.begun + self.now
     }
 
-    /// Asks for a batch as a pool does, `to_store` until the store hears of it and `to_instance` until its answer is heard.
+    /// Borrows a batch as a pool does, with delays on the way to the store and back.
     async fn borrow(
         &mut self,
         tokens: &mut Tokens,
@@ -70,7 +70,7 @@ impl World {
         self.given_back += rule.give_back(&self.store, &self.key, unspent, hold).await.unwrap();
     }
 
-    /// Gives back what is as old as that.
+    /// Returns batches that have reached half of their hold.
     async fn sweep(&mut self, tokens: &mut Tokens, rule: &Rule, hold: Duration) {
         let now = self.at();
         let calls: Vec<Instant> = tokens.batches.iter().map(|batch| batch.requested_at).collect();
@@ -95,7 +95,7 @@ fn is_allowed(decision: &LocalDecision) -> bool {
 }
 
 #[tokio::test]
-async fn tokens_are_dropped_when_their_time_is_up() {
+async fn tokens_are_dropped_after_their_hold() {
     let (mut world, mut tokens) = (World::new(), Tokens { next_batch_size: 10, ..Tokens::default() });
     world.borrow(&mut tokens, &per_second(100), HOLD, Duration::ZERO, Duration::ZERO).await;
     let at = world.at();
@@ -104,7 +104,7 @@ async fn tokens_are_dropped_when_their_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_much_says_nothing_about_little() {
+async fn refusal_of_a_large_cost_does_not_refuse_a_small_one() {
     let (mut world, mut tokens) = (World::new(), Tokens::default());
     let lent = per_second(10).borrow(&world.store, &world.key, 8..=8).await.unwrap();
     assert!(matches!(lent, Lent::Granted { .. }));
@@ -117,9 +117,9 @@ async fn a_refusal_of_much_says_nothing_about_little() {
     assert!(is_allowed(&tokens.spend(1, at, HOLD)));
 }
 
-/// A reset that was told is told again, nearer by the time that has passed.
+/// The reset time in later responses is the same point in time.
 #[tokio::test]
-async fn the_reset_time_does_not_wobble() {
+async fn reset_time_is_stable() {
     let (mut world, mut tokens) = (World::new(), Tokens { next_batch_size: 20, ..Tokens::default() });
     world.borrow(&mut tokens, &per_second(200), HOLD, Duration::ZERO, Duration::ZERO).await;
     let mut resets = Vec::new();
@@ -135,7 +135,7 @@ async fn the_reset_time_does_not_wobble() {
 }
 
 #[test]
-fn made_up_callers_do_not_fill_the_memory() {
+fn memory_is_bounded_by_the_number_of_callers() {
     hob_testkit::run(async {
         let store = World::new().store;
         let availability = Arc::new(Availability::new(&store));
@@ -150,12 +150,12 @@ fn made_up_callers_do_not_fill_the_memory() {
     });
 }
 
-/// At most 2 % of what is debited is neither spent nor given back, and at most 0.02 questions are asked per request:
-/// of a caller with so many requests a second that come evenly, that come and stay away, and that are too many.
+/// At most 2 % of the debited tokens are neither spent nor returned, and there are at most 0.02 calls per request: for
+/// steady traffic, for bursts, and for traffic above the limit.
 #[tokio::test]
-async fn little_is_stranded_and_little_is_asked_on_a_hot_key() {
+async fn busy_caller_wastes_few_tokens_and_few_calls() {
     let hour = Window::new(40_000, Duration::from_secs(3600));
-    // How many come in each of so many milliseconds out of 3,000.
+    // Requests per millisecond, in the first `busy_ms` of every 3,000 ms.
     for (what, debited, per_ms, busy_ms) in [
         ("steady", per_second(4000), 1, 3000),
         ("in rushes", rule(Algorithm::SlidingLog, hour), 2, 1200),
@@ -188,8 +188,8 @@ async fn little_is_stranded_and_little_is_asked_on_a_hot_key() {
     }
 }
 
-/// Instances that ask in turn, each with a delay before the store hears it and another before the answer is heard, and
-/// give back what they hold now and then. Answers with when each request passed.
+/// Instances that borrow in turn, with delays on the way to the store and back, and return tokens now and then. Returns
+/// the times at which requests passed.
 async fn run(debited: &Rule, hold: Duration, steps: &[Step]) -> Vec<Duration> {
     let mut world = World::new();
     let mut instances: Vec<Tokens> = (0..4).map(|_| Tokens::default()).collect();
@@ -225,7 +225,7 @@ struct Step {
 }
 
 fn any_steps() -> impl Strategy<Value = Vec<Step>> {
-    // Rushes with lulls between them: what was taken in a rush is spent after the lull, if it may be.
+    // Bursts with pauses between them, so that tokens are held during a pause.
     let pause_ms = prop_oneof![20 => Just(0_u64), 1 => 20_u64..140];
     let step = (0_usize..4, pause_ms, 0_u64..2, 0_u64..2, any::<bool>()).prop_map(
         |(instance, pause_ms, to_store_ms, to_instance_ms, sweeps)| Step {
@@ -246,9 +246,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(hob_testkit::budget(60, 2000)))]
 
-    /// A log whose windows are longer by the hold: never more than the limit in any window.
+    /// A log with windows longer by the hold never exceeds the limit in any window.
     #[test]
-    fn a_leased_log_never_overshoots(steps in any_steps(), hold_ms in 1_u64..150) {
+    fn leased_log_never_exceeds_the_limit(steps in any_steps(), hold_ms in 1_u64..150) {
         let (limit, window, hold) = (20, Duration::from_millis(200), Duration::from_millis(hold_ms));
         let debited = rule(Algorithm::SlidingLog, Window::new(limit, window + hold));
         let passed = block_on(run(&debited, hold, &steps));
@@ -258,9 +258,9 @@ proptest! {
         }
     }
 
-    /// GCRA whose burst is smaller by what passes in the hold: never more than burst + rate × time in any time.
+    /// GCRA with a burst smaller by rate × hold never exceeds burst + rate × time.
     #[test]
-    fn a_leased_rate_never_overshoots(steps in any_steps(), hold_ms in 1_u64..150) {
+    fn leased_rate_never_exceeds_the_limit(steps in any_steps(), hold_ms in 1_u64..150) {
         let (each, burst, hold) = (Duration::from_millis(10), 30_u32, Duration::from_millis(hold_ms));
         let meanwhile = u32::try_from(hold_ms.div_ceil(10)).unwrap();
         let window = Window::new(100, Duration::from_secs(1)).with_burst(burst - meanwhile);

@@ -1,4 +1,4 @@
-//! A limit kept by one instance alone while the store is away: GCRA on this process's own clock.
+//! Limits that one instance enforces alone while the store is unavailable: GCRA on the process's own clock.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ const MAX_CALLERS: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct LocalLimits {
     windows: Vec<Window>,
-    /// When each window's backlog is gone, by caller.
+    /// When the backlog of each window is drained, by caller.
     callers: Mutex<RecentMap<Identity, Vec<Instant>>>,
 }
 
 #[derive(Debug)]
 struct Window {
-    /// What one request occupies.
+    /// The time that one request occupies.
     interval: Duration,
     burst: u32,
 }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_window_must_have_room() {
+    fn every_window_must_allow_the_request() {
         let (limits, who, begun) = (limits(&["10/1s", "15/1m"]), Identity::new("a").unwrap(), Instant::now());
         let passed = |at: u64| {
             let now = begun + Duration::from_secs(at);
@@ -89,12 +89,12 @@ mod tests {
         assert_eq!((passed(0), passed(2), passed(2)), (10, 5, 0));
     }
 
-    /// However many callers are made up, no more than so many take memory.
+    /// The number of callers in memory is bounded, however many there are.
     #[test]
-    fn made_up_callers_do_not_fill_the_memory() {
+    fn memory_is_bounded_by_the_number_of_callers() {
         let (limits, now) = (limits(&["1/1s"]), Instant::now());
         for number in 0..300_000 {
-            limits.take(&Identity::new(&format!("stranger:{number}")).unwrap(), 1, now);
+            limits.take(&Identity::new(&format!("caller:{number}")).unwrap(), 1, now);
         }
         assert!(limits.callers() <= MAX_CALLERS);
     }

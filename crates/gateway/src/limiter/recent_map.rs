@@ -1,5 +1,4 @@
-//! A bounded map that forgets what was not used lately: two generations, and the older one is dropped when the
-//! younger is full.
+//! A bounded map of recently used entries. It has two generations; when the young one is full, the old one is dropped.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,12 +11,12 @@ pub(crate) struct RecentMap<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> RecentMap<K, V> {
-    /// Holds at most `generation_size` entries, and the newest half of that for certain.
+    /// Holds at most `capacity` entries, and always the most recent half of them.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), generation_size: (capacity / 2).max(1) }
     }
 
-    /// The value of a key, made if it is not there.
+    /// The value of a key, inserted if it is missing.
     pub(crate) fn get_or_insert(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         if !self.young.contains_key(key) {
             let value = self.old.remove(key).unwrap_or_else(make);
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_are_kept_and_the_number_is_bounded() {
+    fn recent_entries_are_kept_and_size_is_bounded() {
         let mut map = RecentMap::new(100);
         for key in 0..10_000 {
             map.get_or_insert(&key, || key);

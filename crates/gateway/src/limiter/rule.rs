@@ -1,4 +1,4 @@
-//! A limit that can be kept: which requests it is about, whom it counts, how much it lets pass.
+//! Rules: which requests a rule matches, what it counts by, and how many requests it allows.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
 use crate::keys::{self, Keys};
 use crate::limiter::headers::AdvertisedPolicy;
 
-/// How long leased tokens are held where a rule does not say.
+/// The default of `lease`.
 const DEFAULT_LEASE: Duration = Duration::from_secs(1);
 const MAX_LEASE: Duration = Duration::from_secs(60);
 
-/// What is wrong with a rule.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule {rule:?}: {problem}")]
 pub struct BadRule {
@@ -25,14 +25,14 @@ pub struct BadRule {
     pub problem: String,
 }
 
-/// A limit, checked.
+/// A checked rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(crate) name: RuleName,
     pub(crate) scope: Scope,
     pub(crate) count_by: CountBy,
     pub(crate) cost: u32,
-    /// What clients are promised.
+    /// The limit that clients see.
     pub(crate) limit: limit::Rule,
     pub(crate) advertised: AdvertisedPolicy,
     pub(crate) accounting: Accounting,
@@ -42,11 +42,11 @@ pub struct Rule {
     pub(crate) applies_to: AppliesTo,
 }
 
-/// A rule's name, fit for a key.
+/// A rule's name, valid in a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleName(String);
 
-/// Which requests a rule is about.
+/// The requests that a rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     methods: Vec<Method>,
@@ -54,7 +54,7 @@ pub(crate) struct Scope {
     headers: Vec<(HeaderName, Option<HeaderValue>)>,
 }
 
-/// How a limit is kept.
+/// How a limit is enforced over several instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Accounting {
     Exact,
@@ -65,12 +65,12 @@ pub(crate) enum Accounting {
     },
 }
 
-/// Where a limit's state stands.
+/// Which keys hold a rule's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keyspace {
-    /// In the documented keys (G16 G17).
+    /// The documented keys (G16 G17).
     Public,
-    /// In keys that carry the rule's name.
+    /// Keys with the rule's name in them.
     PerRule,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum Keyspace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleMode {
     Enforced,
-    /// It is counted, and the request passes.
+    /// It is counted, and the request is allowed.
     Shadow,
 }
 
@@ -94,7 +94,10 @@ impl Rule {
         let accounting = match config.exactness {
             Exactness::Exact => Accounting::Exact,
             Exactness::Leased if config.public => {
-                return Err(bad("a public rule shows every request, so it cannot be leased".to_owned()));
+                return Err(bad(
+                    "a public rule counts every request, so it cannot be leased; remove exactness or public"
+                        .to_owned(),
+                ));
             }
             Exactness::Leased => {
                 leased_accounting(&limit, config.lease.map_or(DEFAULT_LEASE, hob_service::Period::get))
@@ -116,7 +119,7 @@ impl Rule {
         };
         let max_cost = rule.max_cost();
         if config.cost == 0 || config.cost > max_cost {
-            return Err(bad(format!("a cost of {} never passes; it is 1 to {max_cost}", config.cost)));
+            return Err(bad(format!("cost must be 1 to {max_cost}, not {}", config.cost)));
         }
         Ok(rule)
     }
@@ -136,7 +139,7 @@ impl Rule {
         self.mode
     }
 
-    /// What the store keeps of it: the limit itself, or as much less as leases need.
+    /// The limit that the store applies: stricter than `limit` for a leased rule.
     pub(crate) fn stored_limit(&self) -> &limit::Rule {
         match &self.accounting {
             Accounting::Exact => &self.limit,
@@ -144,13 +147,13 @@ impl Rule {
         }
     }
 
-    /// The largest cost that can ever pass.
+    /// The largest cost that can ever be allowed.
     #[must_use]
     pub fn max_cost(&self) -> u32 {
         self.stored_limit().most_at_once()
     }
 
-    /// Whether a request through the gateway is asked about.
+    /// Whether a request through the gateway is checked against this rule.
     #[must_use]
     pub fn matches(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
         self.applies_to == AppliesTo::Requests && self.scope.matches(method, path, headers)
@@ -159,14 +162,15 @@ impl Rule {
 
 impl Scope {
     fn new(config: &RuleConfig) -> Result<Self, String> {
-        let method = |text: &String| text.parse::<Method>().map_err(|_| format!("{text:?} is no method"));
+        let method = |text: &String| text.parse::<Method>().map_err(|_| format!("invalid method {text:?}"));
         let header = |(name, value): (&String, &String)| {
-            let read = name.parse::<HeaderName>().map_err(|_| format!("{name:?} is no header"))?;
+            let read = name.parse::<HeaderName>().map_err(|_| format!("invalid header name {name:?}"))?;
             let value = match value.as_str() {
                 "*" => None,
-                text => {
-                    Some(HeaderValue::from_str(text).map_err(|_| format!("{text:?} is no value of {name}"))?)
-                }
+                text => Some(
+                    HeaderValue::from_str(text)
+                        .map_err(|_| format!("invalid value {text:?} of header {name}"))?,
+                ),
             };
             Ok((read, value))
         };
@@ -197,38 +201,37 @@ fn parse_windows(config: &RuleConfig) -> Result<limit::Rule, String> {
     let windows = config.windows.split(',').map(|window| window.trim().parse::<Window>());
     let windows = windows.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     if config.algorithm == Algorithm::FixedCounter {
-        return Err("algorithm is gcra, sliding_window, sliding_log or fixed_log".to_owned());
+        return Err("algorithm must be gcra, sliding_window, sliding_log or fixed_log".to_owned());
     }
     if windows.iter().any(|window| window.burst.is_some()) && config.algorithm != Algorithm::Gcra {
-        return Err("only gcra has a burst".to_owned());
+        return Err("only algorithm gcra allows a burst".to_owned());
     }
     limit::Rule::new(config.algorithm, windows).map_err(|error| error.to_string())
 }
 
-/// What the documented keys can hold.
+/// Checks that the documented keys can hold the limit.
 fn check_public(limit: &limit::Rule) -> Result<(), String> {
     let max_period = match limit.algorithm() {
         Algorithm::FixedLog => Keys::RATE_LIMIT_TTL_MAX,
         Algorithm::SlidingLog => Keys::SLIDING_LIMIT_TTL_MAX,
-        _ => return Err("only fixed_log and sliding_log have documented keys".to_owned()),
+        _ => return Err("a public rule needs algorithm fixed_log or sliding_log".to_owned()),
     };
     let max_requests = Keys::RATE_LIMIT_MAX_LEN.min(Keys::SLIDING_LIMIT_MAX_LEN);
     let fits = |window: &Window| window.period <= max_period && u64::from(window.limit) <= max_requests;
     if limit.windows().iter().all(fits) {
         return Ok(());
     }
-    Err(format!("a public rule has windows of at most a day and {max_requests} requests"))
+    Err(format!("windows of a public rule can have at most one day and {max_requests} requests"))
 }
 
-/// What the store debits of a leased limit, so that it holds although tokens are spent later.
+/// The limit by which the store debits tokens, such that `limit` holds although tokens are spent later.
 ///
-/// A token that is debited at t is spent in [t, t + hold], or never. With a log, the requests of any window W come
-/// from debits within W + hold, so these must fit: each window is longer by the hold. With GCRA, what is debited in
-/// any time T is at most burst + rate × T, so what is spent in T is at most burst + rate × (T + hold): the burst is
-/// smaller by rate × hold.
+/// A token that is debited at t is spent in [t, t + hold], or never. With a log, the requests of any window W come from
+/// debits within W + hold, so these must fit: each window is longer by the hold. With GCRA, at most burst + rate × T is
+/// debited in any time T, so at most burst + rate × (T + hold) is spent in T: the burst is smaller by rate × hold.
 fn leased_accounting(limit: &limit::Rule, hold: Duration) -> Result<Accounting, String> {
     if hold.is_zero() || hold > MAX_LEASE {
-        return Err("a lease is longer than nothing and at most 1m".to_owned());
+        return Err("lease must be more than 0 and at most 1m".to_owned());
     }
     let windows = limit.windows().iter().map(|window| match limit.algorithm() {
         Algorithm::Gcra => {
@@ -238,7 +241,7 @@ fn leased_accounting(limit: &limit::Rule, hold: Duration) -> Result<Accounting, 
             match burst.and_then(|burst| u32::try_from(burst).ok()) {
                 Some(burst) if burst > 0 => Ok(window.with_burst(burst)),
                 _ => Err(format!(
-                    "{meanwhile} requests pass in a lease of {hold:?}, all of the burst of {window}; lease for less"
+                    "a lease of {hold:?} takes {meanwhile} requests, the whole burst of {window}; use a shorter lease or a larger burst"
                 )),
             }
         }
@@ -251,7 +254,9 @@ fn leased_accounting(limit: &limit::Rule, hold: Duration) -> Result<Accounting, 
 }
 
 fn parse_count_by(text: &str) -> Result<CountBy, String> {
-    let refuse = || format!("{text:?}: count by address, everyone, api_key:HEADER or header:HEADER as LABEL");
+    let refuse = || {
+        format!("invalid by {text:?}: expected address, everyone, api_key:HEADER or header:HEADER as LABEL")
+    };
     let header = |name: &str| name.trim().parse::<HeaderName>().map_err(|_| refuse());
     match text.split_once(':') {
         None if text == "address" => Ok(CountBy::Address),
@@ -260,12 +265,12 @@ fn parse_count_by(text: &str) -> Result<CountBy, String> {
         Some(("header", rest)) => {
             let (name, label) = rest.split_once(" as ").ok_or_else(refuse)?;
             let label = label.trim();
-            // A label that no address begins with: `user:1` is never mistaken for an IPv6 address.
+            // At least one letter past `f`, so that `user:1` is never taken for an IPv6 address.
             let apart = label.bytes().any(|byte| byte.is_ascii_lowercase() && !byte.is_ascii_hexdigit());
             let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && label != "key";
             if !apart || !plain || label.len() > 32 {
                 return Err(format!(
-                    "the label {label:?} has lowercase letters, one of them past f, and is not key"
+                    "invalid label {label:?}: expected at most 32 lowercase letters or _, one of them past f, and not \"key\""
                 ));
             }
             Ok(CountBy::Header { name: header(name)?, label: label.to_owned() })
@@ -280,7 +285,7 @@ impl RuleName {
         if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
             Ok(Self(text.to_owned()))
         } else {
-            Err("a name has 1 to 64 lowercase letters, digits, '-' or '_'".to_owned())
+            Err("name must have 1 to 64 lowercase letters, digits, '-' or '_'".to_owned())
         }
     }
 
@@ -290,7 +295,7 @@ impl RuleName {
     }
 
     pub(crate) fn key(&self) -> keys::Rule {
-        keys::Rule::new(&self.0).expect("narrower than what a key allows")
+        keys::Rule::new(&self.0).expect("rule names are valid in keys")
     }
 }
 
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_about_what_it_names() {
+    fn rule_matches_method_route_and_headers() {
         let rule = read(
             "name = \"api\"\nwindows = \"20/1s, 500/1m\"\nmethods = [\"GET\"]\nroute = \"/api/users/:id\"\n\
              header = { x-plan = \"free\", x-trace = \"*\" }",
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leased_limit_debits_what_can_be_spent_later() {
+    fn leased_limit_debits_more_strictly() {
         let debited = |toml: &str| match read(toml).unwrap().accounting {
             Accounting::Leased { debited, .. } => debited.windows()[0],
             Accounting::Exact => panic!("exact"),
@@ -347,22 +352,22 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_cannot_be_kept_says_why() {
+    fn invalid_rules_are_refused_with_a_reason() {
         assert!(problem("name = \"A b\"\nwindows = \"1/1s\"").contains("lowercase"));
-        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\ncost = 2").contains("never passes"));
-        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\npublic = true").contains("documented"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\ncost = 2").contains("1 to 1, not 2"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\npublic = true").contains("needs algorithm"));
         assert!(
             problem("name = \"a\"\nwindows = \"1/2d\"\npublic = true\nalgorithm = \"sliding_log\"")
                 .contains("day")
         );
         assert!(
-            problem("name = \"a\"\nwindows = \"10/1s\"\nexactness = \"leased\"").contains("lease for less")
+            problem("name = \"a\"\nwindows = \"10/1s\"\nexactness = \"leased\"").contains("shorter lease")
         );
         assert!(
             problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"header:x-user as face\"").contains("label")
         );
-        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"peer\"").contains("count by"));
-        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nroute = \"api\"").contains("no route"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"peer\"").contains("invalid by"));
+        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\nroute = \"api\"").contains("invalid route"));
         assert!(
             problem("name = \"a\"\nwindows = \"1/1s burst 2\"\nalgorithm = \"sliding_log\"")
                 .contains("burst")

@@ -8,7 +8,7 @@ use crate::admission::identity::Identity;
 
 const CAPACITY: usize = 64;
 
-/// Counts refusals by caller. Whoever is refused more often than one in 64 times is among them for certain.
+/// Counts refusals by caller. A caller with more than 1/64 of all refusals is always included.
 #[derive(Debug, Default)]
 pub(crate) struct TopRefused {
     counts: Mutex<HashMap<Identity, u64>>,
@@ -35,7 +35,7 @@ impl TopRefused {
         counts.insert(identity.clone(), inherited + 1);
     }
 
-    /// The counts so far; counting starts again.
+    /// Returns the counts and resets them.
     pub(crate) fn take(&self) -> HashMap<Identity, u64> {
         std::mem::take(&mut self.counts.lock())
     }
@@ -46,11 +46,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_strangers_does_not_hide_the_hottest() {
+    fn many_callers_do_not_hide_the_most_refused_one() {
         let top_refused = TopRefused::default();
         let busiest = Identity::new("203.0.113.7").unwrap();
         for number in 0..10_000 {
-            top_refused.add(&Identity::new(&format!("stranger:{number}")).unwrap());
+            top_refused.add(&Identity::new(&format!("caller:{number}")).unwrap());
             if number % 10 == 0 {
                 top_refused.add(&busiest);
             }

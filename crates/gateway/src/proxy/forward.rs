@@ -1,4 +1,4 @@
-//! Passing a request on: to an upstream that answers, once, or again where that does no harm.
+//! Forwards a request to an upstream, and to another one if that fails and a retry is safe.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,17 +25,17 @@ use crate::Error;
 use crate::admission::CheckedRequest;
 use crate::config::Config;
 
-/// What clients get: an upstream's body as it comes in, or a few words of ours.
+/// The body of a response: an upstream's as it arrives, or a short text.
 pub(crate) type ProxyBody = Either<ResponseBody, Full<Bytes>>;
 pub(crate) type ProxyResponse = Response<ProxyBody>;
 
-/// Passes requests on. Clones are handles to the same.
+/// Forwards requests. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarder {
     inner: Arc<RwLock<Arc<Settings>>>,
 }
 
-/// Where requests go, and for how long; replaced as a whole.
+/// Upstreams and timeouts, replaced as a whole.
 #[derive(Debug)]
 pub(crate) struct Settings {
     upstreams: Upstreams,
@@ -44,27 +44,27 @@ pub(crate) struct Settings {
     retries: u32,
 }
 
-/// Where a request came in.
+/// A client's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) peer: SocketAddr,
     pub(crate) scheme: Scheme,
-    /// The peer's address in a header.
+    /// The peer's address as a header value.
     peer_header: HeaderValue,
-    /// Cancelled when the proxy has stopped: then upgraded connections end, too.
+    /// Cancelled when the proxy has stopped; then upgraded connections are closed too.
     cut: CancellationToken,
 }
 
 impl ClientConnection {
     pub(crate) fn new(Client { address: peer, secure, cut }: Client) -> Self {
         let scheme = if secure { Scheme::Https } else { Scheme::Http };
-        let peer_header =
-            HeaderValue::try_from(peer.ip().to_canonical().to_string()).expect("digits and signs");
+        let peer_header = HeaderValue::try_from(peer.ip().to_canonical().to_string())
+            .expect("an address is a valid header value");
         Self { peer, scheme, peer_header, cut }
     }
 }
 
-/// How upstreams with TLS are reached.
+/// The TLS client for https upstreams.
 pub(super) fn connector(roots: Option<&Path>) -> Result<TlsConnector, Error> {
     client_tls(roots).map(TlsConnector::from).map_err(|error| Error::Config(error.to_string()))
 }
@@ -80,7 +80,7 @@ impl Forwarder {
         Settings::new(config, &self.settings().upstreams)
     }
 
-    /// Sends the next requests where these settings say.
+    /// Applies settings to the next requests.
     pub(crate) fn replace(&self, settings: Settings) {
         *self.inner.write() = Arc::new(settings);
     }
@@ -89,7 +89,7 @@ impl Forwarder {
         Arc::clone(&self.inner.read())
     }
 
-    /// Passes a request on and answers with what comes back, or with why nothing does.
+    /// Forwards a request, and returns the upstream's response or an error response.
     pub(crate) async fn forward(
         &self,
         mut request: Request<Incoming>,
@@ -97,10 +97,10 @@ impl Forwarder {
         checked: &CheckedRequest,
     ) -> ProxyResponse {
         if request.method() == Method::CONNECT {
-            return text_response(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not for a gateway.");
+            return text_response(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported.");
         }
         let protocol = headers::strip_hop_by_hop(request.headers_mut());
-        // Only HTTP/1.1 has upgrades of this kind.
+        // Only HTTP/1.1 has this kind of upgrade.
         let upgrade = match protocol {
             Some(protocol) if request.version() == Version::HTTP_11 => {
                 Some((hyper::upgrade::on(&mut request), protocol))
@@ -127,19 +127,19 @@ impl Forwarder {
         }
     }
 
-    /// Sends a request, again to another upstream if that does no harm.
+    /// Sends a request, and sends it again to another upstream if that is safe.
     async fn send(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, ForwardFailure> {
         let settings = self.settings();
         let (mut parts, body) = request.into_parts();
         parts.version = Version::HTTP_11;
-        // Only the path is for the upstream; who is meant stands in Host.
+        // The upstream gets the path only; the authority is in Host.
         if parts.uri.authority().is_some() {
             let path = parts.uri.path_and_query().cloned();
             parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
         }
         let mut tried: Vec<InFlight> = Vec::new();
         let mut last = ForwardFailure::NoUpstream;
-        // What is streamed cannot be sent twice, and what cannot be sent twice needs no copy.
+        // A streamed body cannot be sent twice.
         let has_body = !body.is_end_stream();
         let retries = if has_body { 0 } else { settings.retries as usize };
         let mut next_request =
@@ -163,7 +163,7 @@ impl Forwarder {
         Err(last)
     }
 
-    /// Asks every upstream for its health path, and closes connections that nobody needs.
+    /// Checks the health of every upstream, and closes idle connections.
     pub(crate) async fn check_health(&self, path: Option<&PathAndQuery>) {
         let settings = self.settings();
         let check = |upstream: Arc<Upstream>| {
@@ -207,7 +207,7 @@ impl Settings {
             }
             Ok(Err(error)) => {
                 self.upstreams.record_failure(picked);
-                tracing::debug!(upstream = %picked.upstream().authority(), %error, "an upstream failed");
+                tracing::debug!(upstream = %picked.upstream().authority(), %error, "upstream request failed");
                 Err(match error {
                     SendError::NotSent(_) => ForwardFailure::NotReached,
                     SendError::Interrupted(_) => ForwardFailure::Interrupted,
@@ -225,7 +225,7 @@ impl Settings {
         mut request: Request<RequestBody>,
         upstream: &Upstream,
     ) -> Result<Response<ResponseBody>, SendError> {
-        // HTTP/1.0 may do without a host, HTTP/1.1 may not.
+        // HTTP/1.0 requests may lack Host, HTTP/1.1 requests must have it.
         if !request.headers().contains_key(HOST)
             && let Ok(host) = HeaderValue::from_str(upstream.authority().as_str())
         {
@@ -240,19 +240,19 @@ fn bad_upstream(upstream: super::upstream::BadUpstream) -> Error {
     Error::Config(upstream.to_string())
 }
 
-/// Why no upstream answered.
+/// Why no upstream responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ForwardFailure {
     NoUpstream,
-    /// No connection: the request was certainly not seen.
+    /// No connection: the upstream did not see the request.
     NotReached,
-    /// The connection broke before an answer: nobody knows.
+    /// The connection broke before a response: the upstream may have seen the request.
     Interrupted,
     TimedOut,
 }
 
 impl ForwardFailure {
-    /// Whether the same request may go to another upstream. One that was slow has had its time.
+    /// Whether the request may be sent to another upstream. After a timeout there is no time left.
     fn is_retryable(self, method: &Method) -> bool {
         match self {
             Self::NotReached => true,
@@ -263,17 +263,18 @@ impl ForwardFailure {
 
     fn answer(self) -> ProxyResponse {
         match self {
-            Self::NoUpstream => text_response(StatusCode::SERVICE_UNAVAILABLE, "There is no upstream."),
+            Self::NoUpstream => text_response(StatusCode::SERVICE_UNAVAILABLE, "No upstream is configured."),
             Self::NotReached => text_response(StatusCode::BAD_GATEWAY, "The upstream cannot be reached."),
-            Self::Interrupted => text_response(StatusCode::BAD_GATEWAY, "The upstream broke off."),
-            Self::TimedOut => {
-                text_response(StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time.")
+            Self::Interrupted => {
+                text_response(StatusCode::BAD_GATEWAY, "The upstream closed the connection.")
             }
+            Self::TimedOut => text_response(StatusCode::GATEWAY_TIMEOUT, "The upstream timed out."),
         }
     }
 }
 
-/// An upstream's response for the client; after a 101 the two talk to each other, until the proxy has stopped.
+/// The upstream's response for the client. After a 101, copies bytes both ways until one side closes or the proxy
+/// stops.
 fn response_to_client(
     mut response: Response<ResponseBody>,
     client_upgrade: Option<(OnUpgrade, CancellationToken)>,
@@ -281,14 +282,17 @@ fn response_to_client(
     let protocol = headers::strip_hop_by_hop(response.headers_mut());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let (Some((client_upgrade, cut)), Some(protocol)) = (client_upgrade, protocol) else {
-            return text_response(StatusCode::BAD_GATEWAY, "The upstream switched protocols unasked.");
+            return text_response(
+                StatusCode::BAD_GATEWAY,
+                "The upstream switched protocols without a request.",
+            );
         };
         headers::keep_upgrade(response.headers_mut(), protocol);
         let upstream_upgrade = hyper::upgrade::on(&mut response);
         tokio::spawn(cut.run_until_cancelled_owned(async move {
             let Ok((client, upstream)) = tokio::try_join!(client_upgrade, upstream_upgrade) else { return };
             let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-            // Either side ends it as it likes, also by vanishing.
+            // Either side may close or disappear at any time.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
         }));
         let (parts, body) = response.into_parts();
@@ -298,7 +302,6 @@ fn response_to_client(
     response.map(Either::Left)
 }
 
-/// A few words of ours.
 pub(crate) fn text_response(status: StatusCode, message: &'static str) -> ProxyResponse {
     let mut response = Response::new(Either::Right(Full::new(Bytes::from_static(message.as_bytes()))));
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! Which header fields pass: those of one connection do not, and what is said about where a request came from is ours.
+//! Rewrites headers: removes hop-by-hop headers, and replaces forwarding headers from untrusted peers.
 
 use http::header::{
     CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
@@ -27,7 +27,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// How clients connect.
+/// The scheme that a client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -43,8 +43,7 @@ impl Scheme {
     }
 }
 
-/// Removes what concerns one connection only, also what `Connection` names. Answers with the protocol that an upgrade
-/// is asked for, which survives.
+/// Removes hop-by-hop headers, including those listed in `Connection`. Returns the protocol of a requested upgrade.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
     let listed: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -54,7 +53,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
         .filter_map(|name| name.trim().parse().ok())
         .collect();
     let upgrade = if listed.contains(&UPGRADE) { headers.get(UPGRADE).cloned() } else { None };
-    // Trailers are the one thing of TE that passes.
+    // `TE: trailers` is the one value that is forwarded.
     let trailers = headers.get_all(TE).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
     for name in listed.iter().filter(|name| **name != HOST).chain(&HOP_BY_HOP) {
         headers.remove(name);
@@ -65,13 +64,13 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
-/// Keeps an upgrade in the headers of a request or of a 101.
+/// Adds the upgrade headers to a request or to a 101 response.
 pub(crate) fn keep_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
-/// What is said about where a request came from.
+/// Where a request comes from.
 pub(crate) struct RequestSource<'a> {
     /// The address of the connection.
     pub(crate) peer: &'a HeaderValue,
@@ -80,7 +79,7 @@ pub(crate) struct RequestSource<'a> {
     pub(crate) scheme: Scheme,
 }
 
-/// Makes a client's headers those of the request to the upstream.
+/// Turns the headers of a client's request into those for the upstream.
 pub(crate) fn rewrite_request(
     headers: &mut HeaderMap,
     (uri, version): (&Uri, Version),
@@ -91,7 +90,7 @@ pub(crate) fn rewrite_request(
     if version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    // HTTP/2, and HTTP/1.1 with an absolute target, say the host in the target.
+    // HTTP/2, and HTTP/1.1 with an absolute target, have the host in the target.
     if let Some(authority) = uri.authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
@@ -108,7 +107,7 @@ pub(crate) fn rewrite_request(
             let peer = peer.to_str().unwrap_or_default();
             let node = if peer.contains(':') { format!("\"[{peer}]\"") } else { peer.to_owned() };
             let hop = HeaderValue::try_from(format!("for={node};proto={}", scheme.as_str()));
-            append(headers, FORWARDED, hop.expect("letters, digits and signs"));
+            append(headers, FORWARDED, hop.expect("an address is a valid header value"));
         }
     }
     if !headers.contains_key(X_FORWARDED_PROTO) {
@@ -125,7 +124,7 @@ pub(crate) fn rewrite_request(
         .append(VIA, HeaderValue::from_static(if version == Version::HTTP_2 { "2 hob" } else { "1.1 hob" }));
 }
 
-/// HTTP/2 may split cookies over several lines; HTTP/1.1 has one.
+/// HTTP/2 may split cookies over several lines; HTTP/1.1 requires one.
 fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() > 1
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_one_connection_do_not_pass() {
+    fn hop_by_hop_headers_are_removed() {
         let mut headers = headers(&[
             ("connection", "close, x-secret, Host"),
             ("x-secret", "1"),
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_that_is_asked_for_is_told() {
+    fn requested_upgrade_is_returned() {
         let mut headers = headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
         assert_eq!(strip_hop_by_hop(&mut headers).unwrap(), "websocket");
         let mut headers = self::headers(&[("upgrade", "h2c")]);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_says_about_itself_is_replaced() {
+    fn forwarding_headers_of_an_untrusted_client_are_replaced() {
         let lines = [
             ("x-forwarded-for", "10.0.0.1"),
             ("forwarded", "for=10.0.0.1"),
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxys_word_is_passed_on() {
+    fn forwarding_headers_of_a_trusted_proxy_are_kept() {
         let headers_sent = rewritten(
             &[("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "http")],
             true,
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_that_http_2_split_are_joined() {
+    fn split_http2_cookies_are_joined() {
         let headers_sent = rewritten(&[("cookie", "a=1"), ("cookie", "b=2")], false, Version::HTTP_2);
         assert_eq!(headers_sent.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
         assert_eq!(headers_sent["via"], "2 hob");

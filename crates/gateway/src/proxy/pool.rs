@@ -1,5 +1,5 @@
-//! Connections to upstreams. One is driven by whoever uses it, in the task of the client's connection: no other task
-//! has to be woken for a request, and a client that leaves takes its request with it.
+//! Pooled connections to upstreams. A connection is driven in the task of the client that uses it: no other task is
+//! woken for a request, and when the client disconnects, its request is cancelled.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -19,30 +19,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// What upstreams get.
+/// The body of a request: the client's as it arrives, or none.
 pub(crate) type RequestBody = Either<Incoming, Empty<Bytes>>;
 
-/// How long a connection may wait for its next request, and how many may.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 const MAX_IDLE: usize = 512;
 
-/// Where an upstream is, and how it is reached.
+/// The address of an upstream.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// For an upstream that is talked to with TLS.
+    /// For an https upstream.
     pub(crate) tls: Option<TlsConnector>,
 }
 
-/// A connection.
+/// A connection to an upstream.
 struct Connection {
     sender: SendRequest<RequestBody>,
-    /// Reads and writes while it is polled; `None` when it is over.
+    /// Reads and writes while it is polled; `None` once the connection is closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The connections to one upstream that wait for a request.
+/// The idle connections to one upstream.
 #[derive(Default)]
 pub(crate) struct ConnectionPool {
     idle: Mutex<Vec<(Connection, Instant)>>,
@@ -50,14 +49,14 @@ pub(crate) struct ConnectionPool {
 
 /// Why there is no response.
 pub(crate) enum SendError {
-    /// The request was certainly not seen.
+    /// The upstream did not see the request.
     NotSent(Box<dyn std::error::Error + Send + Sync>),
-    /// Nobody knows.
+    /// The upstream may have seen the request.
     Interrupted(hyper::Error),
 }
 
 impl ConnectionPool {
-    /// Sends a request over a connection that waits, or over a new one.
+    /// Sends a request over an idle connection, or over a new one.
     pub(crate) async fn send(
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
@@ -67,7 +66,7 @@ impl ConnectionPool {
         while let Some(mut connection) = self.take() {
             match connection.send(request).await {
                 Ok(response) => return Ok(self.with_body(response, connection)),
-                // It was closed just now, before the request was on it.
+                // The upstream closed the connection before the request was sent.
                 Err((_, Some(unsent))) => request = unsent,
                 Err((error, None)) => return Err(SendError::Interrupted(error)),
             }
@@ -75,7 +74,7 @@ impl ConnectionPool {
         let connecting = tokio::time::timeout(connect_within, Connection::connect(target));
         let mut connection = connecting
             .await
-            .unwrap_or_else(|_| Err("it took too long to connect".into()))
+            .unwrap_or_else(|_| Err("connect timed out".into()))
             .map_err(SendError::NotSent)?;
         match connection.send(request).await {
             Ok(response) => Ok(self.with_body(response, connection)),
@@ -84,7 +83,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes connections that have waited for long, or were closed by the other side.
+    /// Closes connections that were idle for too long, or that the upstream has closed.
     pub(crate) fn sweep(&self) {
         let mut idle = std::mem::take(&mut *self.idle.lock());
         let is_usable = |(connection, since): &mut (Connection, Instant)| {
@@ -93,7 +92,7 @@ impl ConnectionPool {
         self.idle.lock().extend(idle.extract_if(.., is_usable));
     }
 
-    /// The connection that was used last and can still take a request.
+    /// The idle connection that was used last.
     fn take(&self) -> Option<Connection> {
         loop {
             let (mut connection, since) = self.idle.lock().pop()?;
@@ -115,9 +114,8 @@ impl ConnectionPool {
         })
     }
 
-    /// Keeps a connection for the next request, if it could take one at once. An upstream may answer before it has
-    /// read the whole request; what is left of that upload would stand in the way of every later request, so such
-    /// a connection is closed.
+    /// Keeps a connection for the next request if it is ready for one. An upstream may respond before it has read the
+    /// whole request; the rest of that upload would block every later request, so such a connection is closed.
     fn release(&self, mut connection: Connection) {
         if connection.is_ready() {
             let mut idle = self.idle.lock();
@@ -148,31 +146,32 @@ impl Connection {
         Ok(Self { sender, driver: Some(Box::pin(driver.with_upgrades())) })
     }
 
-    /// Reads and writes what can be; ready when the connection is over.
+    /// Reads and writes as far as possible; ready once the connection is closed.
     fn drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // Why it ended is told to whoever waits for a response.
+            // The pending response reports why the connection closed.
             let _ended = ready!(driver.as_mut().poll(context));
             self.driver = None;
         }
         Poll::Ready(())
     }
 
-    /// Whether it can take a request now: not while a request is still being sent, nor once the other side has closed
-    /// it. Nobody waits here, so nobody has to be woken.
+    /// Whether the connection is open and no request is being sent. Nothing waits for the result, so no waker is
+    /// needed.
     fn is_ready(&mut self) -> bool {
         let mut context = Context::from_waker(std::task::Waker::noop());
         self.drive(&mut context).is_pending() && self.sender.is_ready()
     }
 
-    /// Sends a request and drives the connection until the response begins. What was not sent comes back.
+    /// Sends a request and drives the connection until the response begins. Returns the request with the error if it
+    /// was not sent.
     async fn send(
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<RequestBody>>)> {
         let mut response = std::pin::pin!(self.sender.try_send_request(request));
         let finish = poll_fn(|context| {
-            // First what there is to write, then perhaps the response that has been read.
+            // First write the request, then poll for the response.
             let _over = self.drive(context);
             response.as_mut().poll(context)
         });
@@ -183,7 +182,7 @@ impl Connection {
     }
 }
 
-/// A response's body as it comes in. Read to its end, it leaves its connection for the next request.
+/// A response's body as it arrives. Once it was read to its end, the connection returns to the pool.
 pub(crate) struct ResponseBody {
     body: Incoming,
     ended: bool,
@@ -191,7 +190,7 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    /// Drives the connection for as long as it lasts, for a protocol that was switched to.
+    /// Drives the connection until it is closed, for an upgraded protocol.
     pub(crate) fn detach(mut self) {
         if let Some((Connection { driver: Some(driver), .. }, _)) = self.connection.take() {
             tokio::spawn(driver);

@@ -1,4 +1,4 @@
-//! Where requests go: the upstreams, how busy each is, and which of them answer.
+//! Upstreams: how many requests each has in flight, and which are available.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,11 +10,11 @@ use tokio_rustls::TlsConnector;
 
 use super::pool::{ConnectionPool, Target};
 
-/// After so many failures in a row an upstream is left alone for a while.
+/// After this many failures in a row, an upstream gets no requests for `EJECTED_FOR`.
 const MAX_FAILURES: u32 = 3;
 const EJECTED_FOR: Duration = Duration::from_secs(5);
 
-/// A server that requests are passed on to.
+/// A server that requests are forwarded to.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     address: String,
@@ -23,13 +23,13 @@ pub(crate) struct Upstream {
     pub(crate) pool: Arc<ConnectionPool>,
     in_flight: AtomicU32,
     failures: AtomicU32,
-    /// Milliseconds of the life of the upstreams.
+    /// In milliseconds since `Upstreams::created`.
     ejected_until_ms: AtomicU64,
-    /// What its health path last said.
+    /// The result of the last health check.
     unhealthy: AtomicBool,
 }
 
-/// All of them.
+/// All upstreams.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     all: Vec<Arc<Upstream>>,
@@ -37,13 +37,13 @@ pub(crate) struct Upstreams {
     next: AtomicUsize,
 }
 
-/// A request that an upstream works on, until it is dropped.
+/// A request in flight; counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight(Arc<Upstream>);
 
-/// Why a text is no upstream.
+/// An invalid upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no upstream; write http://host:port or https://host without a path")]
+#[error("invalid upstream {0:?}: expected http://host:port or https://host without a path")]
 pub(crate) struct BadUpstream(String);
 
 impl Upstreams {
@@ -53,7 +53,7 @@ impl Upstreams {
         Ok(Self { all, created: Instant::now(), next: AtomicUsize::new(0) })
     }
 
-    /// Others instead. One that stays keeps its connections, and what is known of it.
+    /// The upstreams at these addresses. One that stays keeps its connections, failures and health.
     pub(crate) fn with_addresses(
         &self,
         addresses: &[String],
@@ -67,11 +67,12 @@ impl Upstreams {
         Ok(Self { all, created: self.created, next: AtomicUsize::new(0) })
     }
 
-    /// The least busy of those that answer and were not tried yet; if none answers, the least busy of all.
+    /// The least busy available upstream that was not tried yet. If none is available, the least busy one that was not
+    /// tried.
     pub(crate) fn pick(&self, tried: &[InFlight]) -> Option<InFlight> {
         let is_untried =
             |upstream: &&Arc<Upstream>| !tried.iter().any(|other| Arc::ptr_eq(&other.0, upstream));
-        // Whose turn it is among equals.
+        // Round robin among equally busy ones.
         let next = self.next.fetch_add(1, Relaxed);
         let rotated =
             || (0..self.all.len()).map(|at| &self.all[(next + at) % self.all.len()]).filter(is_untried);
@@ -108,11 +109,11 @@ impl Upstream {
         &self.authority
     }
 
-    /// Takes note of what its health path says.
+    /// Records the result of a health check.
     pub(crate) fn set_health(&self, health: Health) {
         let unhealthy = health == Health::Unhealthy;
         if self.unhealthy.swap(unhealthy, Relaxed) != unhealthy {
-            tracing::warn!(upstream = %self.authority, ?health, "an upstream's health changed");
+            tracing::warn!(upstream = %self.authority, ?health, "upstream health changed");
         }
     }
 
@@ -121,7 +122,7 @@ impl Upstream {
     }
 }
 
-/// What an upstream's health path says.
+/// The result of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Healthy,
@@ -178,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn the_least_busy_is_next() {
+    fn least_busy_upstream_is_picked() {
         let upstreams = upstreams(3);
         let mut busy: Vec<InFlight> = (0..3).map(|_| upstreams.pick(&[]).unwrap()).collect();
         let authorities: std::collections::BTreeSet<&str> =
             busy.iter().map(|picked| picked.upstream().authority().as_str()).collect();
         assert_eq!(authorities.len(), 3);
-        // Whichever is idle is next, however often it has been: turns matter among equals only.
+        // The idle upstream is picked, however often it was picked before.
         for at in [1, 1, 0, 2] {
             let idle = busy.remove(at);
             let authority = idle.upstream().authority().clone();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_again_and_again_is_left_alone_unless_there_is_no_other() {
+    fn failing_upstream_is_skipped_while_another_is_available() {
         let upstreams = upstreams(2);
         let failing = upstreams.pick(&[]).unwrap();
         (0..MAX_FAILURES).for_each(|_| upstreams.record_failure(&failing));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_keeps_what_is_known_of_it() {
+    fn unchanged_upstream_keeps_its_state() {
         let before = upstreams(2);
         before.all()[1].set_health(Health::Unhealthy);
         let tls = super::super::forward::connector(None).unwrap();
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_addresses_are_upstreams() {
+    fn upstreams_with_a_path_are_refused() {
         for text in ["", "localhost:3000", "http://a/path", "https://a?x", "http://u@a", "ftp://a"] {
             assert!(parse_all(&[text.to_owned()]).is_err(), "{text:?}");
         }

@@ -1,4 +1,4 @@
-//! What was counted, by endpoint. Tallies add up, and what is in none of them was never counted.
+//! Counts by endpoint, which can be merged and split.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,42 +6,41 @@ use crate::admission::endpoint::EndpointId;
 use crate::traffic::histogram::Bucket;
 use crate::traffic::meter::{RequestOutcome, Sample};
 
-/// Response times of one endpoint that a flush carries at most; of more, the newest.
+/// Response times of one endpoint in a flush; of more, the newest are kept.
 pub(crate) const MAX_SAMPLES: usize = 100;
 
-/// Counts of many requests.
+/// Counts by endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) endpoints: HashMap<EndpointId, EndpointCounts>,
 }
 
-/// Counts of the requests of one endpoint.
+/// Counts of one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EndpointCounts {
     pub(crate) totals: RequestTotals,
     pub(crate) buckets: BTreeMap<(Minute, Bucket), u64>,
-    /// The newest response times: when, in milliseconds of the meter's life, and how long in microseconds.
+    /// The newest response times: when, in milliseconds since the meter was created, and how long, in microseconds.
     pub(crate) samples: VecDeque<(u32, u32)>,
 }
 
-/// The minute that response times are counted in, by the store's clock.
+/// The minute, by the store's clock, that response times are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Minute {
-    /// Minutes since 1970: what was counted before, and was lost.
+    /// In minutes since 1970: counted before, then lost with the store.
     Past(u64),
-    /// When the flush arrives.
+    /// The minute in which the flush arrives.
     Current,
 }
 
-/// What is kept for ever, also in the database.
+/// Counts that are kept forever, also in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestTotals {
     pub(crate) requests: u64,
     pub(crate) refused: u64,
     pub(crate) errors: u64,
-    /// Errors by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
-    /// How many response times there are in the sum: those of requests that were let through.
+    /// Number of response times in `time_us`; refused requests have none.
     pub(crate) timed: u64,
     pub(crate) time_us: u64,
 }
@@ -61,7 +60,8 @@ impl Counts {
         }
     }
 
-    /// At most so many endpoints of it, and buckets beyond those of the first; the rest stays.
+    /// Takes at most `max_endpoints`, with at most `max_buckets` unless the first endpoint alone has more. The rest
+    /// stays.
     pub(crate) fn take_some(&mut self, max_endpoints: usize, max_buckets: usize) -> Self {
         let mut buckets = 0;
         let fits = |(_, counted): &(&EndpointId, &EndpointCounts)| {
@@ -82,14 +82,14 @@ impl Counts {
         Self { endpoints: taken.into_iter().filter_map(take).collect() }
     }
 
-    /// Counts what is under `endpoint` as `other` instead.
+    /// Moves the counts of `endpoint` to `other`.
     pub(crate) fn fold_into_other(&mut self, endpoint: EndpointId) {
         if let Some(counted) = self.endpoints.remove(&endpoint) {
             self.endpoints.entry(EndpointId::OTHER).or_default().merge(counted);
         }
     }
 
-    /// The same without what is only kept in the store.
+    /// Without the counts that are not saved in the database.
     pub(crate) fn totals_only(mut self) -> Self {
         for counted in self.endpoints.values_mut() {
             counted.buckets.clear();
@@ -106,7 +106,7 @@ impl Counts {
         self.endpoints.values().map(|counted| counted.totals.requests).sum()
     }
 
-    /// Of all endpoints together.
+    /// The totals over all endpoints.
     pub(crate) fn sum(&self) -> RequestTotals {
         let mut sum = RequestTotals::default();
         self.endpoints.values().for_each(|counted| sum.merge(&counted.totals));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_in_parts_adds_up_to_the_whole() {
+    fn parts_add_up_to_the_whole() {
         let mut counts = Counts::default();
         for number in 0..1000 {
             counts.add(&sample(number % 10, 200 + (number % 3) * 150, RequestOutcome::Allowed));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_refused_has_no_response_time() {
+    fn refused_request_has_no_response_time() {
         let mut counts = Counts::default();
         counts.add(&sample(1, 429, RequestOutcome::Refused));
         let sum = counts.sum();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_without_a_name_of_its_own_is_other() {
+    fn unnamed_endpoint_counts_as_other() {
         let mut counts = Counts::default();
         counts.add(&sample(1, 200, RequestOutcome::Allowed));
         counts.fold_into_other(EndpointId(1));

@@ -1,12 +1,12 @@
-//! Log-linear histograms of microseconds: 64 buckets for each power of two, so that a value is known to 1 %, and
-//! histograms of any instances and minutes can be added up.
+//! Log-linear histograms of microseconds with 64 buckets for each power of two. A value is accurate to 1 %, and
+//! histograms of different instances and minutes can be merged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LINEAR: u32 = 64;
 
-/// Which bucket a value falls into.
+/// A bucket's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket(pub(crate) u16);
 
@@ -21,7 +21,7 @@ impl Bucket {
         Self((power * LINEAR + (us >> power)) as u16)
     }
 
-    /// The least and the first too large value.
+    /// The range of values, without its end.
     #[must_use]
     pub fn range_us(self) -> (u64, u64) {
         let bucket = u64::from(self.0);
@@ -34,7 +34,7 @@ impl Bucket {
         (lower, lower + (1 << power))
     }
 
-    /// The value that stands for all of the bucket.
+    /// The value that represents the bucket.
     #[must_use]
     pub fn middle_us(self) -> u64 {
         let (lower, upper) = self.range_us();
@@ -42,7 +42,7 @@ impl Bucket {
     }
 }
 
-/// How often values fell into each bucket.
+/// Counts by bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: BTreeMap<Bucket, u64>,
@@ -66,7 +66,7 @@ impl Histogram {
         self.total
     }
 
-    /// The value that `percent` of all values do not exceed; `None` if there are none.
+    /// The value that `percent` of all values do not exceed; `None` if there are no values.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let rank = (self.total as f64 * percent / 100.0).ceil().max(1.0) as u64;
@@ -80,7 +80,7 @@ impl Histogram {
         None
     }
 
-    /// The buckets that hold something, the fastest first.
+    /// The non-empty buckets, the fastest first.
     pub fn buckets(&self) -> impl Iterator<Item = (Bucket, u64)> {
         self.counts.iter().map(|(bucket, count)| (*bucket, *count))
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_each_other_without_a_gap() {
+    fn buckets_have_no_gaps() {
         let mut expected = 0;
         for number in 0..=Bucket::of(u32::MAX).0 {
             let (lower, upper_of_next) = Bucket(number).range_us();
@@ -105,16 +105,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_known_to_one_percent(us: u32) {
+        fn values_are_accurate_to_one_percent(us: u32) {
             let bucket = Bucket::of(us);
             let (lower, upper) = bucket.range_us();
             prop_assert!((lower..upper).contains(&u64::from(us)));
             prop_assert!(bucket.middle_us().abs_diff(u64::from(us)) as f64 <= f64::from(us) * 0.01);
         }
 
-        /// Percentiles over several instances are those of all values together.
+        /// Percentiles of merged histograms are those of all values together.
         #[test]
-        fn percentiles_of_merged_histograms_are_right(
+        fn percentiles_of_merged_histograms_are_accurate(
             parts in prop::collection::vec(prop::collection::vec(1_u32..10_000_000, 1..80), 1..6), percent in 0.0_f64..100.0,
         ) {
             let mut merged = Histogram::default();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_percentile() {
+    fn empty_histogram_has_no_percentile() {
         assert_eq!(Histogram::default().percentile(99.0), None);
     }
 }

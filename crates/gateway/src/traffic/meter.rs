@@ -1,5 +1,5 @@
-//! Recording a request costs a few nanoseconds: a sample is pushed onto the log of the thread's shard, and the flush
-//! folds the logs ten times a second.
+//! Records requests in a few nanoseconds each: a sample is appended to the log of the thread's stripe, and each flush
+//! folds the logs into counts.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -10,31 +10,31 @@ use parking_lot::Mutex;
 use crate::admission::endpoint::EndpointId;
 use crate::traffic::counts::Counts;
 
-/// Samples of one shard that wait to be folded. A thread that finds as many folds them itself.
+/// When a stripe has this many samples, the thread that recorded the last one folds them.
 const MAX_PENDING: usize = 16_384;
 
-/// One answered request.
+/// One finished request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) endpoint: EndpointId,
     pub(crate) status: u16,
     pub(crate) outcome: RequestOutcome,
-    /// How long it took until the answer began.
+    /// Time until the response began.
     pub(crate) took_us: u32,
-    /// When it was answered, in milliseconds of the meter's life.
+    /// When the response began, in milliseconds since the meter was created.
     pub(crate) at_ms: u32,
 }
 
-/// What became of a request.
+/// What the gateway did with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// It was let through.
+    /// Let through to the service.
     Allowed,
-    /// The gateway itself refused it.
+    /// Refused by the gateway itself.
     Refused,
 }
 
-/// Counts what an instance does. Shared by all its threads.
+/// Counts the requests and connections of this instance.
 #[derive(Debug)]
 pub struct Meter {
     created: Instant,
@@ -43,7 +43,7 @@ pub struct Meter {
     peak: AtomicU32,
 }
 
-/// On cache lines of its own, so that threads do not slow each other down.
+/// Each stripe has its own cache lines, so that threads do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
@@ -83,7 +83,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Records a request that began at `started` and was answered at `answered`.
+    /// Records a request that started at `started` and was answered at `answered`.
     pub fn record(
         &self,
         endpoint: EndpointId,
@@ -109,13 +109,13 @@ impl Meter {
         ConnectionGuard { meter: std::sync::Arc::clone(self) }
     }
 
-    /// Open connections now, and the most at once since this was last asked.
+    /// Open connections, and their maximum since the last call.
     pub(crate) fn connections(&self) -> (u32, u32) {
         let now = self.connections.load(Relaxed);
         (now, self.peak.swap(now, Relaxed).max(now))
     }
 
-    /// All that was recorded since this was last asked.
+    /// Takes everything recorded since the last call.
     pub(crate) fn take(&self) -> Counts {
         let mut counts = Counts::default();
         for stripe in &self.stripes {
@@ -129,12 +129,12 @@ impl Meter {
         counts
     }
 
-    /// How long ago a sample was taken.
+    /// The age of a sample.
     pub(crate) fn age(&self, at_ms: u32) -> Duration {
         Duration::from_millis(u64::from(self.millis(Instant::now()).wrapping_sub(at_ms)))
     }
 
-    /// Wraps after 49 days; only ages of minutes are looked at.
+    /// Wraps after 49 days; only ages of minutes are compared.
     fn millis(&self, at: Instant) -> u32 {
         at.duration_since(self.created).as_millis() as u32
     }
@@ -148,7 +148,7 @@ impl SampleLog {
     }
 }
 
-/// A connection that is open.
+/// Counts an open connection.
 #[derive(Debug)]
 pub struct ConnectionGuard {
     meter: std::sync::Arc<Meter>,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_threads_record_is_lost() {
+    fn concurrent_records_are_not_lost() {
         let meter = Meter::default();
         let started = Instant::now();
         let mut total = 0;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_counts_until_it_is_closed() {
+    fn connection_counts_until_it_is_closed() {
         let meter = Arc::new(Meter::default());
         let first = meter.connected();
         drop((meter.connected(), meter.connected()));

@@ -1,7 +1,7 @@
-//! Publishes what this instance counts: ten times a second to the store, every few seconds to the database.
+//! Publishes the counts of this instance: ten times a second to the store, every `checkpoint_every` to the database.
 //!
-//! A count is in one of four places: not sent yet, sent but not answered, flushed but not saved in the database, saved.
-//! It moves forwards only, and after a loss of the store what is not saved moves back to the first.
+//! A count is unsent, pending (sent without a reply), flushed, or saved in the database. It moves in that order. When
+//! the store was lost, all counts that are not saved become unsent again.
 
 pub(crate) mod checkpoint;
 mod decisions;
@@ -37,15 +37,14 @@ use crate::traffic::counts::Counts;
 use crate::traffic::foreign;
 use crate::traffic::meter::Meter;
 
-/// Between two flushes.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);
-/// Between two looks at whether the totals are there.
+/// How often the publisher checks that no shard was lost.
 pub(crate) const SHARD_CHECK_EVERY: Duration = Duration::from_secs(2);
-/// An idle instance says that it lives.
+/// How often an idle instance sends a heartbeat.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
-/// An instance's own counter lives a day longer than the instance.
+/// How often the TTL of the instance's own counter is renewed. The counter outlives the instance by a day.
 const RENEW_TTL_EVERY: Duration = Duration::from_secs(600);
-/// Slices of the recent past that a beat carries at most.
+/// The maximum number of slices of requests in a heartbeat.
 const MAX_REQUEST_SLICES: usize = 1200;
 
 /// Where counts come from and go to.
@@ -58,13 +57,13 @@ pub(crate) struct Sources {
     pub(crate) limiter: Limiter,
 }
 
-/// The counts of this instance on their way.
+/// Publishes the counts of this instance.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     sources: Sources,
     destination: Destination,
     names: EndpointNames,
-    /// Of the shard; `None` until it is known.
+    /// The shard's epoch; `None` until it was loaded.
     epoch: Option<Epoch>,
     flush_number: u64,
     unsent: Counts,
@@ -77,7 +76,7 @@ pub(crate) struct Publisher {
     connections: u32,
     heartbeat_at: Option<Instant>,
     renewed_at: Option<Instant>,
-    /// What the store's clock said, and when.
+    /// The store's time in its last reply, and when the reply arrived.
     store_time: Option<(Instant, u64)>,
 }
 
@@ -110,7 +109,7 @@ impl Publisher {
         }
     }
 
-    /// Sends what there is to send, in one batch; more than one only if there are very many endpoints.
+    /// Sends all counts. Takes more than one batch only if there are very many endpoints.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
         if self.epoch.is_none() {
             self.load_epoch().await?;
@@ -124,7 +123,7 @@ impl Publisher {
         }
     }
 
-    /// Writes to the database what was flushed.
+    /// Saves the flushed counts in the database.
     pub(crate) async fn save(&mut self) -> Result<(), Error> {
         let Some(epoch) = self.epoch else { return Ok(()) };
         if self.pending_checkpoint.is_none() {
@@ -138,7 +137,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Looks whether every shard is there, also those that no live instance writes to, and puts back what is not.
+    /// Restores shards that the store has lost, including those that no live instance writes to.
     pub(crate) async fn restore_lost_shards(&mut self) -> Result<(), Error> {
         let shards: Vec<Shard> = self.destination.keys.space().shards().collect();
         let epoch_of = |shard: &Shard| {
@@ -146,7 +145,7 @@ impl Publisher {
         };
         let calls: Vec<Call> = shards.iter().map(epoch_of).collect();
         for (shard, answer) in shards.into_iter().zip(self.sources.store.batch(&calls).await) {
-            // A marker that cannot be read counts as missing.
+            // An unreadable marker counts as missing.
             let found = foreign::or_default(answer.map(Some))?;
             let found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
             if shard != self.destination.shard {
@@ -163,11 +162,11 @@ impl Publisher {
         Ok(())
     }
 
-    /// Sends and saves everything, and takes the instance out.
+    /// Sends and saves everything, and removes the instance.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         self.flush().await?;
         self.save().await?;
-        // What a save that was still open had left.
+        // The first save may have completed an earlier checkpoint.
         self.save().await?;
         heartbeat::leave(&self.sources.store, &self.destination.keys, &self.destination.instance).await?;
         Ok(())
@@ -210,7 +209,7 @@ impl Publisher {
         answers.try_for_each(|answer| answer.map(drop).map_err(Error::from))
     }
 
-    /// Adds a beat when there is something to say, or it is time.
+    /// Adds a heartbeat if there is something to report, or it is due.
     fn heartbeat(&mut self, calls: &mut Vec<Call>) -> bool {
         let (connections, peak) = self.sources.meter.connections();
         metrics::set_connections(connections);
@@ -249,7 +248,7 @@ impl Publisher {
         true
     }
 
-    /// Adds what each rule decided; answers with how many calls that takes.
+    /// Adds the decisions of each rule; returns the number of calls.
     fn decisions(&self, calls: &mut Vec<Call>) -> usize {
         let before = calls.len();
         let rules = self.sources.limiter.rules();
@@ -308,23 +307,23 @@ impl Publisher {
         }
     }
 
-    /// The shard's counters are gone, or of another epoch.
+    /// Handles counters that are gone or of another epoch.
     async fn recover_shard(&mut self, found: u32) -> Result<(), Error> {
-        // What is being saved must be settled under the epoch that it was flushed in.
+        // A pending checkpoint must be saved under the epoch in which it was flushed.
         if self.pending_checkpoint.is_some() {
             self.save().await?;
         }
         let shard = self.destination.shard;
         let seen = checkpoint::epoch(&self.sources.database, shard.number()).await?;
-        // An epoch that is newer than mine was new by somebody who puts the totals back. Should nothing come of it,
-        // the next flush is refused again, in that epoch.
+        // The instance that began a newer epoch restores the totals. If it fails, the next flush is refused again, in
+        // that epoch.
         if seen <= self.epoch.map_or(0, Epoch::get) {
             self.restore(shard, seen, found).await?;
         }
         self.resend_unsaved().await
     }
 
-    /// Puts a shard's totals back in a new epoch, unless somebody else has new one.
+    /// Restores a shard's totals in a new epoch, unless another instance has begun one.
     async fn restore(&self, shard: Shard, seen: u32, found: u32) -> Result<(), Error> {
         let Sources { store, database, .. } = &self.sources;
         if let Some(new) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
@@ -334,7 +333,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes part in the shard's present epoch: all that is not in the database is sent again.
+    /// Joins the shard's current epoch: all counts that are not in the database are sent again.
     async fn resend_unsaved(&mut self) -> Result<(), Error> {
         self.load_epoch().await?;
         let unsaved = std::mem::take(&mut self.unsaved);
@@ -344,7 +343,7 @@ impl Publisher {
             self.unsent.merge(flush.counts);
         }
         if let Some(checkpoint) = self.pending_checkpoint.take() {
-            // It was refused, so its counts are nowhere else.
+            // The checkpoint was refused, so its counts are nowhere else.
             self.unsent.merge(checkpoint.counts);
         }
         Ok(())
@@ -373,7 +372,7 @@ impl Publisher {
         Some(Checkpoint { number: self.checkpoint_number, totals, counts })
     }
 
-    /// What the store's clock says, as far as is known.
+    /// The store's time, estimated from its last reply.
     fn now_ms(&self) -> u64 {
         match self.store_time {
             Some((at, now_ms)) => now_ms + at.elapsed().as_millis() as u64,

@@ -1,4 +1,4 @@
-//! The whole picture, read by any instance: totals, endpoints, statuses, hours, instances, percentiles (G19).
+//! Statistics over all instances: totals, endpoints, statuses, hours, instances and percentiles (G19).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,8 +15,7 @@ use crate::traffic::publisher::{HOUR_MS, gauge_shard};
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Reads what all instances counted. Under the tagged layout numbers are summed over the shards, which are asked all
-/// at once.
+/// Reads what all instances counted. With tagged keys, values are summed over all shards, which are read in one batch.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     store: Store,
@@ -36,7 +35,7 @@ pub struct Summary {
     pub per_second_max: u64,
 }
 
-/// What is known of an endpoint.
+/// Totals of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndpointStatistics {
     pub name: String,
@@ -77,13 +76,13 @@ pub struct MinuteLatency {
     pub histogram: Histogram,
 }
 
-/// What a rule decided.
+/// Decisions of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleStatistics {
     pub allowed: u64,
     pub refused: u64,
     pub shadowed: u64,
-    /// Who was refused most lately, and how often.
+    /// The callers that were refused most in about the last hour, with the number of refusals.
     pub top_refused: Vec<(String, u64)>,
 }
 
@@ -128,7 +127,7 @@ impl Statistics {
         })
     }
 
-    /// Every endpoint, the busiest first.
+    /// All endpoints, the busiest first.
     pub async fn endpoints(&self) -> Result<Vec<EndpointStatistics>, Error> {
         let names = self.endpoint_names().await?;
         let calls: Vec<Call> = names
@@ -177,7 +176,7 @@ impl Statistics {
         Ok(statuses.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect())
     }
 
-    /// The last 24 hours, the oldest first.
+    /// Requests of the last 24 hours, the oldest hour first.
     pub async fn hours(&self) -> Result<Vec<HourCount>, Error> {
         let this_hour = now_ms() - now_ms() % HOUR_MS;
         let starts: Vec<u64> = (0..24).rev().map(|ago| this_hour - ago * HOUR_MS).collect();
@@ -193,7 +192,7 @@ impl Statistics {
         Ok(starts.into_iter().zip(counts).map(hour).collect())
     }
 
-    /// The live instances, by name.
+    /// The live instances, by id.
     pub async fn instances(&self) -> Result<Vec<InstanceStatistics>, Error> {
         let shard = gauge_shard(&self.keys);
         let hash = |key: Key| Call::from(cmd("HGETALL").arg(key.as_bytes()));
@@ -215,7 +214,7 @@ impl Statistics {
         Ok(ids.iter().zip(counts).map(statistics).collect())
     }
 
-    /// Response times of the last minutes, of one endpoint or of all, minute by minute, the oldest first.
+    /// Response times per minute for the last `minutes`, the oldest first; of one endpoint or of all.
     pub async fn latency(
         &self,
         endpoint: Option<&Endpoint>,
@@ -252,7 +251,7 @@ impl Statistics {
         Ok(found.into_iter().map(minute).collect())
     }
 
-    /// What a rule decided, over all instances.
+    /// Decisions of a rule over all instances.
     pub async fn rule(&self, rule: &RuleName) -> Result<RuleStatistics, Error> {
         let rule = rule.key();
         let mut counts = Vec::new();
@@ -297,7 +296,7 @@ impl Statistics {
         self.keys.space().shards()
     }
 
-    /// A key of another type than ours reads as if it were not there.
+    /// A key of another type reads as if it did not exist.
     async fn read_all<T: FromRedisValue + Default>(&self, calls: &[Call]) -> Result<Vec<T>, Error> {
         let read = |answer: hob_store::Result<Value>| {
             let Some(value) = foreign::or_default(answer.map(Some))? else { return Ok(T::default()) };
@@ -307,7 +306,7 @@ impl Statistics {
     }
 }
 
-/// Percentiles of several minutes together.
+/// The histogram of several minutes together.
 #[must_use]
 pub(crate) fn merge_minutes(minutes: &[MinuteLatency]) -> Histogram {
     let mut all = Histogram::default();
@@ -315,7 +314,7 @@ pub(crate) fn merge_minutes(minutes: &[MinuteLatency]) -> Histogram {
     all
 }
 
-/// What MGET answers with, and HGETALL. Both may hold what somebody else wrote.
+/// Replies to MGET and HGETALL. Values may come from another client.
 type Values = Vec<Option<Vec<u8>>>;
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -1,4 +1,4 @@
-//! The API and the pages, through the real router; and the tower layer.
+//! The API and the pages through the real router, and the tower layer.
 
 use hob_testkit::{LIMIT, TestApp, every_service, wait_for};
 use hob_web::Service as _;
@@ -13,8 +13,7 @@ const RULES: &str = "[[rules]]\nname = \"calls\"\nwindows = \"3/1h\"\napplies_to
 every_service! {
     NEEDS;
 
-    /// Limits for services in any language.
-    async fn a_service_in_any_language_can_ask(context: TestContext) {
+    async fn limits_are_checked_over_the_api(context: TestContext) {
         let instance = TestInstance::start(&context, RULES).await;
         let app = TestApp::start(&context, instance.gateway.routes()).await;
         let check = async |rule: &str, cost: u32| {
@@ -28,7 +27,7 @@ every_service! {
         assert_eq!((&refused["allowed"], &refused["remaining"]), (&json!(false), &json!(1)));
         assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| (1..=3_600_000).contains(&ms)));
         assert!(refused["headers"]["Retry-After"].as_str().is_some());
-        // A look counts nothing.
+        // A cost of 0 counts nothing.
         assert_eq!(check("calls", 0).await["remaining"], 1);
         check("trial", 1).await;
         let shadowed = check("trial", 1).await;
@@ -39,7 +38,7 @@ every_service! {
         let allowed = batch["results"].as_array().unwrap().iter().filter(|result| result["allowed"] == true).count();
         assert_eq!(allowed, 3);
 
-        // A batch with a mistake in it counts nothing.
+        // A batch with an invalid check counts nothing.
         let check = |rule: &str| json!({ "rule": rule, "key": "user:789", "cost": 2 });
         let mixed = json!({ "checks": [check("calls"), check("none")] });
         let mixed = app.post("/api/v1/limits/check/batch", &mixed).await;
@@ -50,7 +49,7 @@ every_service! {
     }
 
     /// G19, over HTTP and on the pages.
-    async fn the_picture_is_shown(context: TestContext) {
+    async fn statistics_are_shown_on_api_and_pages(context: TestContext) {
         let instance = TestInstance::start(&context, "instance = \"gw-1\"\n[[rules]]\nname = \"few\"\nwindows = \"2/1h\"\n").await;
         let app = TestApp::start(&context, instance.gateway.routes()).await;
         for status in [200, 500, 200, 200] {
@@ -87,9 +86,9 @@ every_service! {
     }
 }
 
-/// Bad input is told what is wrong with which field.
+/// An error names the invalid field.
 #[tokio::test]
-async fn bad_input_is_refused_by_its_field() {
+async fn invalid_input_is_refused_with_its_field() {
     let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let instance = TestInstance::start(&context, RULES).await;
     let app = TestApp::start(&context, instance.gateway.routes()).await;
@@ -112,9 +111,9 @@ async fn bad_input_is_refused_by_its_field() {
     }
 }
 
-/// What a page shows of strangers is escaped.
+/// Paths from clients are escaped on pages.
 #[tokio::test]
-async fn a_made_up_path_is_shown_as_text() {
+async fn paths_are_escaped_on_pages() {
     let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let instance = TestInstance::start(&context, "").await;
     let app = TestApp::start(&context, instance.gateway.routes()).await;
@@ -129,7 +128,7 @@ async fn a_made_up_path_is_shown_as_text() {
 
 /// The layer limits and counts as the proxy does.
 #[tokio::test]
-async fn a_service_in_rust_needs_no_proxy() {
+async fn layer_limits_and_counts_a_rust_service() {
     let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let instance = TestInstance::start(
         &context,

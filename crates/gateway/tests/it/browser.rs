@@ -1,5 +1,4 @@
-//! The console's pages in a real browser: numbers move by themselves, the table is sorted and searched, limits show whom
-//! they refuse.
+//! The console's pages in a real browser: live updates, sorting, search, and the callers that limits refuse.
 
 use hob_service::Live;
 use hob_testkit::fantoccini::{Client, Locator};
@@ -31,7 +30,7 @@ async fn shows(window: &Client, css: &str, words: &str) {
     .await;
 }
 
-/// The first column of the table of endpoints.
+/// The first column of the endpoint table.
 async fn endpoints(window: &Client) -> Vec<String> {
     let mut names = Vec::new();
     for row in window.find_all(Locator::Css("#endpoints tbody th")).await.unwrap_or_default() {
@@ -54,7 +53,7 @@ async fn start() -> (TestContext, TestInstance, TestApp) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_move_and_the_table_is_sorted_and_searched() {
+async fn traffic_page_updates_sorts_and_searches() {
     let (_context, instance, app) = start().await;
     let browser = Browser::start();
     let window = browser.open(Window::default()).await;
@@ -64,7 +63,7 @@ async fn numbers_move_and_the_table_is_sorted_and_searched() {
         endpoints(&window).await == ["GET /api/users", "GET /about", "GET /slow"]
     })
     .await;
-    // Nobody reloads the page.
+    // The page updates without a reload.
     for _ in 0..30 {
         instance.request(Method::GET, "/about", 200).await;
     }
@@ -88,7 +87,7 @@ async fn numbers_move_and_the_table_is_sorted_and_searched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
+async fn limits_page_shows_refused_callers_and_shadow_rules() {
     let (_context, instance, app) = start().await;
     let browser = Browser::start();
     let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
@@ -97,7 +96,7 @@ async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
     for _ in 0..3 {
         instance.request(Method::GET, "/api/users", 200).await;
     }
-    // Without scripts a page is as good as its last load.
+    // Without scripts the page shows its last load.
     wait_for("the refusals", LIMIT, async || {
         window.refresh().await.unwrap();
         let (rules, top_refused) = (text(&window, "#rules").await, text(&window, "#hottest").await);
@@ -108,9 +107,9 @@ async fn limits_show_whom_they_refuse_and_what_a_trial_would() {
     window.close().await.unwrap();
 }
 
-/// Wide, narrow and dark: nothing is too faint or too wide. `HOB_TEST_SCREENSHOTS` names a folder for pictures.
+/// Wide, narrow and dark: nothing is too faint or too wide. `HOB_TEST_SCREENSHOTS` names a folder for screenshots.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_pages_are_readable_in_every_window() {
+async fn pages_are_readable_in_every_window() {
     let (_context, _counting, app) = start().await;
     let browser = Browser::start();
     for (name, width, scheme) in

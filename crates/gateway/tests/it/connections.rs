@@ -1,4 +1,4 @@
-//! Clients that are silent, slow or greedy give their connection back, and a stop ends all of them.
+//! Silent and slow clients are disconnected, and a stop ends all connections.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SHORT_HEAD_TIMEOUT: &str = "head_within = \"200ms\"\n";
 /// Reads until the gateway closes the connection.
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut read = Vec::new();
-    // A connection that is cut may end with a reset.
+    // A connection that is cut off may end with a reset.
     let _ = tokio::time::timeout(LIMIT, stream.read_to_end(&mut read)).await.expect("an end");
     read
 }
@@ -30,9 +30,9 @@ async fn connect(proxy: &TestProxy, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Two silent connections are all that `connections = 2` allows: a third client is served once they are closed.
+/// With `connections = 2`, a third client is served once two silent connections are closed.
 #[tokio::test]
-async fn silent_connections_are_closed_and_make_room() {
+async fn silent_connections_are_closed() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}connections = 2")).await;
     let mut silent = [connect(&proxy, b"").await, connect(&proxy, b"").await];
@@ -42,7 +42,7 @@ async fn silent_connections_are_closed_and_make_room() {
     }
 }
 
-/// Whatever part of a head a client sends before it stops, its connection is closed.
+/// Whatever part of a head a client sends, its connection is closed.
 #[tokio::test]
 async fn connections_with_an_unfinished_head_are_closed() {
     let upstream = Upstream::start().await;
@@ -60,9 +60,9 @@ async fn connections_with_an_unfinished_head_are_closed() {
     assert_eq!(upstream.hits(), 0);
 }
 
-/// A head that arrives byte by byte, each in time, is not a head in time.
+/// A head that arrives byte by byte must be complete within the timeout too.
 #[tokio::test]
-async fn slow_heads_do_not_hold_a_connection() {
+async fn client_with_a_slow_head_is_disconnected() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
     let mut stream = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\n").await;
@@ -73,9 +73,9 @@ async fn slow_heads_do_not_hold_a_connection() {
     .await;
 }
 
-/// A connection is not kept for requests that never follow, whatever the version of HTTP.
+/// With HTTP/1.1 and HTTP/2.
 #[tokio::test]
-async fn connections_without_a_further_request_are_closed() {
+async fn idle_connections_are_closed() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
     let mut http1 = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -91,7 +91,7 @@ async fn connections_without_a_further_request_are_closed() {
     let _ = tokio::time::timeout(LIMIT, ended).await.expect("an end").unwrap();
 }
 
-/// A request that takes longer than a head may is under way, and so is an answer that never ends.
+/// A request that takes longer than `head_within` is in progress, and so is a response that never ends.
 #[tokio::test]
 async fn connections_in_use_stay_open() {
     let upstream = Upstream::start().await;
@@ -102,31 +102,30 @@ async fn connections_in_use_stay_open() {
     let mut connection = tokio::spawn(connection);
     let request = http::Request::get(proxy.url("/stream")).body(Empty::<bytes::Bytes>::new()).unwrap();
     let _endless = sender.send_request(request).await.unwrap();
-    // An idle connection ends within twice the limit.
+    // An idle connection is closed within twice the limit.
     let ended = tokio::time::timeout(Duration::from_millis(1000), &mut connection).await;
     assert!(ended.is_err(), "{ended:?}");
 }
 
-/// The answer to a client that does not read stays in memory no longer than it may.
 #[tokio::test]
 async fn clients_that_do_not_read_are_disconnected() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "unread_within = \"200ms\"\nconnections = 1").await;
-    let mut greedy = connect(&proxy, b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    // There is one permit: the next client is served once the greedy one is gone.
+    let mut slow = connect(&proxy, b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    // There is one permit: the next client is served once this one is disconnected.
     assert_eq!(proxy.get("/").await.0, StatusCode::OK);
-    assert!(read_to_end(&mut greedy).await.len() < crate::upstream::LARGE_BYTES);
+    assert!(read_to_end(&mut slow).await.len() < crate::upstream::LARGE_BYTES);
 }
 
-/// A WebSocket holds its permit until it is closed, and is counted as a connection until then.
+/// A WebSocket holds its permit, and is counted as a connection, until it is closed.
 #[tokio::test]
-async fn an_upgraded_connection_keeps_its_permit() {
+async fn upgraded_connection_keeps_its_permit() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "connections = 1").await;
     let (mut socket, _) =
         tokio_tungstenite::connect_async(format!("ws://{}/socket", proxy.address)).await.unwrap();
     let mut waiting = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
-    // By then the upgrade is complete, and the accept loop had time to take the next client.
+    // By then the upgrade is complete, and the accept loop had time to accept the next client.
     for _ in 0..10 {
         socket.send(Message::text("hello")).await.unwrap();
         assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("hello"));
@@ -141,9 +140,9 @@ async fn an_upgraded_connection_keeps_its_permit() {
     assert!(read_to_end(&mut waiting).await.ends_with(b"hello"));
 }
 
-/// What never ends by itself is cut off once the gateway has stopped.
+/// Requests and WebSockets that never end are cut off when the gateway stops.
 #[tokio::test]
-async fn a_stop_ends_requests_and_upgraded_connections() {
+async fn stop_ends_requests_and_upgraded_connections() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "drain_within = \"200ms\"").await;
     let (mut socket, _) =

@@ -13,15 +13,15 @@ use crate::kit::{NEEDS, TestInstance, endpoint, with_clock};
 every_service! {
     NEEDS;
 
-    /// G3 G4 G7 G10 G11 G12: one rule for what is counted, in every family.
-    async fn a_request_is_counted_in_every_family(context: TestContext) {
+    /// G3 G4 G7 G10 G11 G12: the same requests are counted in every family.
+    async fn request_is_counted_in_every_family(context: TestContext) {
         let instance = TestInstance::start(&context, "").await;
         for _ in 0..3 {
             instance.request(Method::GET, "/api/users", 200).await;
         }
         instance.request(Method::GET, "/api/users", 404).await;
         instance.request(Method::PUT, "/api/forum/questions/123", 500).await;
-        // Not from elsewhere, so not counted.
+        // Requests from this host are not counted.
         instance.request_from("127.0.0.1", Method::GET, "/api/users", 200).await;
         instance.request_from("::1", Method::GET, "/api/users", 500).await;
         let (users, questions) = (endpoint("GET /api/users"), endpoint("PUT /api/forum/questions/123"));
@@ -38,8 +38,8 @@ every_service! {
         }
     }
 
-    /// G8 G9: counters of an hour and of an instance have the TTL that they should, from the first count on.
-    async fn counters_that_end_have_their_ttl(context: TestContext) {
+    /// G8 G9: counters of an hour and of an instance have a TTL from the first count on.
+    async fn hour_and_instance_counters_have_a_ttl(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, "instance = \"gw-1\"").await;
         instance.request(Method::GET, "/", 200).await;
@@ -60,12 +60,12 @@ every_service! {
         }
     }
 
-    /// G13 G14 G15: equal response times stay apart, the newest 1,000 are kept, sum and count belong together.
-    async fn response_times_are_plain_numbers_that_do_not_collapse(context: TestContext) {
+    /// G13 G14 G15: equal response times stay separate, the newest 1,000 are kept, and sum and count agree.
+    async fn equal_response_times_stay_separate(context: TestContext) {
         let instance = TestInstance::start(&context, "").await;
         let users = endpoint("GET /api/users");
         let mut sent = 0;
-        // A flush carries the newest hundred of an endpoint, so these are several.
+        // A flush has the newest 100 times of an endpoint, so these are several flushes.
         while sent < 1200 {
             for _ in 0..100 {
                 instance.request(Method::GET, "/api/users", 200).await;
@@ -88,13 +88,13 @@ every_service! {
         assert!(sum > 0.0 && sum < 1200.0 * 60_000.0, "{sum}");
     }
 
-    /// G1 G2: what a dead instance held is taken out of the sum; the highest number stays.
-    async fn a_dead_instance_leaves_no_connections_behind(context: TestContext) {
+    /// G1 G2: the connections of a dead instance are removed from the sum; the maximum stays.
+    async fn connections_of_a_dead_instance_are_removed(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, "instance = \"survivor\"").await;
         let survivors: Vec<_> = (0..2).map(|_| instance.gateway.admission().meter().connected()).collect();
         instance.expect(2, Keys::connections_current).await;
-        // An instance of its own, which ends as a killed process does.
+        // An instance with its own runtime, which ends like a killed process.
         let mut other = context.another_node().await;
         other.store = driven.store.clone();
         let process = tokio::runtime::Runtime::new().unwrap();
@@ -113,7 +113,7 @@ every_service! {
     }
 
     /// G2 G6: startup is when the first live instance started.
-    async fn the_highest_numbers_start_again_with_the_first_instance(context: TestContext) {
+    async fn maxima_restart_with_the_first_instance(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, "").await;
         let open = instance.gateway.admission().meter().connected();
@@ -135,8 +135,8 @@ every_service! {
         next.stop().await;
     }
 
-    /// G5 G6: the requests of a second, over all instances.
-    async fn the_speed_is_that_of_all_instances_in_the_last_second(context: TestContext) {
+    /// G5 G6: requests per second over all instances.
+    async fn requests_per_second_cover_all_instances(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let one = TestInstance::start(&driven, "").await;
         let mut other = context.another_node().await;
@@ -157,7 +157,7 @@ every_service! {
         two.stop().await;
     }
 
-    /// G7: made-up paths end in `other`, over all instances of a shard.
+    /// G7: over all instances of a shard, endpoints beyond the maximum count as `other`.
     async fn endpoints_are_bounded_over_all_instances(context: TestContext) {
         let one = TestInstance::start(&context, "instance = \"a\"").await;
         let same_shard = (0..).map(|number| format!("b{number}")).find(|name| {
@@ -174,7 +174,7 @@ every_service! {
         let index = one.find(Keys::endpoints).await;
         assert_eq!(one.read::<u64>("SCARD", &index).await, 1000);
         one.expect(200, |keys, shard| keys.requests_by_endpoint(&endpoint("other"), shard)).await;
-        // Once told, an instance counts them as `other` by itself.
+        // Now both instances count them as `other` themselves.
         for number in 0..600 {
             one.request(Method::GET, &format!("/one/{number}"), 200).await;
             two.request(Method::GET, &format!("/two/{number}"), 200).await;
@@ -183,8 +183,8 @@ every_service! {
         two.stop().await;
     }
 
-    /// G19: any instance reads the whole picture.
-    async fn any_instance_reads_the_whole_picture(context: TestContext) {
+    /// G19: any instance reads the statistics of all.
+    async fn any_instance_reads_the_statistics_of_all(context: TestContext) {
         let one = TestInstance::start(&context, "instance = \"one\"\nroutes = [\"/users/:id\"]").await;
         let two = context.another_node().await;
         let two = TestInstance::start(&two, "instance = \"two\"\nroutes = [\"/users/:id\"]").await;
@@ -222,9 +222,9 @@ every_service! {
     }
 }
 
-/// The bytes of the document: what `redis-cli` finds under the documented names (G1–G16, G18).
+/// G1–G16, G18: the documented keys, byte for byte as `redis-cli` shows them.
 #[test]
-fn documented_keys_are_there_byte_for_byte() {
+fn documented_keys_match_byte_for_byte() {
     hob_testkit::run(async {
         let context = hob_testkit::TestContext::embedded(NEEDS, Layout::Plain).await;
         let instance = TestInstance::start(&context, "instance = \"0\"").await;

@@ -1,4 +1,4 @@
-//! Keys are ours: what somebody else writes there is overwritten, changes no count, and makes nothing fail.
+//! Values that another client writes into the gateway's keys are overwritten, change no count and cause no failure.
 
 use hob_gateway::keys::{Hour, Identifier, InstanceId, Keys, StatusCode};
 use hob_gateway::{Config, Policy};
@@ -9,13 +9,13 @@ use http::Method;
 
 use crate::kit::{CLIENT, NEEDS, TestInstance, endpoint};
 
-/// What an outsider does to a key.
+/// What another client does to a key.
 enum Overwrite {
     /// Replaces it by this text.
     Text(&'static str),
     /// Replaces it by a list.
     List,
-    /// Sets a field of the hash to this text, whatever the field was.
+    /// Sets a field of the hash to this text.
     Field(String, &'static str),
 }
 
@@ -23,7 +23,7 @@ async fn overwrite(context: &TestContext, key: &Key, change: &Overwrite) {
     let command: Cmd = match change {
         Overwrite::Text(text) => cmd("SET").arg(key.as_bytes()).arg(text).clone(),
         Overwrite::Field(field, text) => cmd("HSET").arg(key.as_bytes()).arg(field).arg(text).clone(),
-        // In one step, so that the gateway finds nothing in between.
+        // Atomically, so that the gateway never finds the key missing.
         Overwrite::List => {
             let replace = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'abc')";
             cmd("EVAL").arg(replace).arg(1).arg(key.as_bytes()).clone()
@@ -32,7 +32,7 @@ async fn overwrite(context: &TestContext, key: &Key, change: &Overwrite) {
     context.test_store().as_outsider(command).await;
 }
 
-/// A counter's value over all shards; `None` while somebody else's value stands there.
+/// A counter's value over all shards; `None` while it holds a foreign value.
 async fn total(instance: &TestInstance, key: impl Fn(&Keys, Shard) -> Key) -> Option<u64> {
     let mut sum = 0;
     for shard in instance.keys.space().shards() {
@@ -42,7 +42,7 @@ async fn total(instance: &TestInstance, key: impl Fn(&Keys, Shard) -> Key) -> Op
     Some(sum)
 }
 
-/// The hour before this one, this one, and the next, in which a test may end.
+/// The previous, the current and the next hour, in which a test may end.
 fn hours() -> [Hour; 3] {
     let now_ms =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
@@ -50,7 +50,7 @@ fn hours() -> [Hour; 3] {
     [start - 3_600_000, start, start + 3_600_000].map(|start| Hour::new(start).unwrap())
 }
 
-/// Waits until every family says that there were so many requests, all of them refused by the upstream with a 404.
+/// Waits until every family has counted this many requests, all with a 404 from the upstream.
 async fn expect_everywhere(instance: &TestInstance, count: u64, after: &str) {
     let (a, gateway, not_found) =
         (endpoint("GET /a"), InstanceId::new("gw").unwrap(), StatusCode::new("404").unwrap());
@@ -76,7 +76,7 @@ async fn expect_everywhere(instance: &TestInstance, count: u64, after: &str) {
     .await;
 }
 
-/// The key of a family in the shard that the gateway writes to.
+/// The shard that the gateway writes to.
 async fn shard_of(instance: &TestInstance) -> Shard {
     for shard in instance.keys.space().shards() {
         if instance.read::<bool>("EXISTS", &instance.keys.requests_total(shard)).await {
@@ -86,7 +86,7 @@ async fn shard_of(instance: &TestInstance) -> Shard {
     panic!("nothing was counted");
 }
 
-/// All that the pages and the API show can be read.
+/// Everything that the pages and the API show can be read.
 async fn assert_readable(instance: &TestInstance, after: &str) {
     let statistics = instance.gateway.statistics();
     let rule =
@@ -105,8 +105,8 @@ const RULE: &str = "[[rules]]\nname = \"api\"\nwindows = \"1000000/1s\"\n";
 every_service! {
     NEEDS;
 
-    /// G3 G4 G7–G15: a value that is not a count makes no flush count twice, and the total comes back.
-    async fn foreign_values_in_counters_are_overwritten_and_count_nothing_twice(context: TestContext) {
+    /// G3 G4 G7–G15: a foreign value makes no flush count twice, and the total is restored.
+    async fn foreign_values_in_counters_are_overwritten(context: TestContext) {
         let config = format!("instance = \"gw\"\ncheckpoint_every = \"300ms\"\n{RULE}");
         let instance = TestInstance::start(&context, &config).await;
         let mut sent = 0;
@@ -159,7 +159,7 @@ every_service! {
         }
         for (key, change) in overwrites {
             overwrite(&context, &key, &change).await;
-            let after = format!("an outsider's {} in {key}", match &change {
+            let after = format!("{} in {key}", match &change {
                 Overwrite::Text(text) => format!("{text:?}"),
                 Overwrite::List => "list".to_owned(),
                 Overwrite::Field(field, text) => format!("{field} = {text:?}"),
@@ -175,8 +175,8 @@ every_service! {
         assert_eq!(saved, (sent,));
     }
 
-    /// The number of an instance's last flush is what keeps a flush from being counted twice.
-    async fn a_foreign_flush_number_counts_nothing_twice(context: TestContext) {
+    /// The number of an instance's last flush is what prevents a flush from being counted twice.
+    async fn foreign_flush_number_counts_nothing_twice(context: TestContext) {
         let instance = TestInstance::start(&context, "instance = \"gw\"").await;
         for sent in 1..=5 {
             instance.request(Method::GET, "/a", 404).await;
@@ -193,7 +193,7 @@ every_service! {
         instance.stop().await;
     }
 
-    /// A histogram with somebody else's fields can be read, and goes on.
+    /// A histogram with foreign fields can be read and continues to count.
     async fn foreign_fields_in_histograms_are_overwritten(context: TestContext) {
         let instance = TestInstance::start(&context, RULE).await;
         instance.request(Method::GET, "/a", 200).await;
@@ -216,7 +216,7 @@ every_service! {
             let minutes = instance.gateway.statistics().latency(endpoint, 60).await.unwrap();
             minutes.iter().map(|minute| minute.histogram.count()).sum::<u64>()
         };
-        // What somebody else has overwritten is gone, and nothing else is.
+        // Only the overwritten counts are gone.
         assert_eq!((timed(None).await, timed(Some(&a)).await), (20, 20));
     }
 
@@ -268,8 +268,8 @@ every_service! {
         instance.stop().await;
     }
 
-    /// What a rule decided is counted again, and does not keep other counts from being saved.
-    async fn foreign_values_in_the_counts_of_a_rule_are_overwritten(context: TestContext) {
+    /// A rule's counts start again, and other counts are still saved.
+    async fn foreign_values_in_rule_counts_are_overwritten(context: TestContext) {
         let rule = "checkpoint_every = \"100ms\"\n[[rules]]\nname = \"api\"\nwindows = \"1/1h\"\n";
         let instance = TestInstance::start(&context, rule).await;
         instance.request(Method::GET, "/a", 200).await;
@@ -282,7 +282,7 @@ every_service! {
             overwrite(&context, key, &Overwrite::List).await;
             assert_readable(&instance, key.to_string().as_str()).await;
             instance.request(Method::GET, "/a", 200).await;
-            wait_for(format!("{key} to be ours again"), LIMIT, async || {
+            wait_for(format!("{key} to be overwritten"), LIMIT, async || {
                 let limit = instance.gateway.statistics().rule(&name).await.unwrap();
                 let ours = limit.refused == refused && limit.top_refused == [(CLIENT.to_owned(), 1)];
                 if ours { Ok(()) } else { Err(limit) }
@@ -291,7 +291,7 @@ every_service! {
         }
         overwrite(&context, &counts[0], &Overwrite::Field("refused".to_owned(), "abc")).await;
         instance.request(Method::GET, "/a", 200).await;
-        wait_for("the field to be ours again", LIMIT, async || {
+        wait_for("the field to be overwritten", LIMIT, async || {
             let limit = instance.gateway.statistics().rule(&name).await.unwrap();
             if limit.refused == 1 { Ok(()) } else { Err(limit) }
         })
@@ -299,7 +299,7 @@ every_service! {
         instance.stop().await;
     }
 
-    /// G16 G17: a limit's key of another type does not switch the limit off, nor lock anybody out.
+    /// G16 G17: a foreign value in a limit's key neither disables the limit nor refuses every request.
     async fn foreign_values_in_limits_are_overwritten(context: TestContext) {
         for (name, more, family) in [
             ("public", "public = true\nalgorithm = \"fixed_log\"", 0),
@@ -318,7 +318,7 @@ every_service! {
                 instance.keys.limit_log(&rule, &caller),
                 instance.keys.limit_state(&rule, &caller),
             ][family].clone();
-            // Tokens that are held are good without the store, so a leased rule can be surprised once only.
+            // Held tokens are valid without the store, so a leased rule meets the foreign value only once.
             let overwrites = if name == "leased" { vec![Overwrite::List] } else { vec![Overwrite::List, Overwrite::Text("abc")] };
             for change in overwrites {
                 overwrite(&context, &key, &change).await;
@@ -326,7 +326,7 @@ every_service! {
                 for _ in 0..15 {
                     passed += u32::from(instance.request_from(CLIENT, Method::GET, "/", 200).await);
                 }
-                // A leased limit lets a little less pass.
+                // A leased limit may admit slightly less.
                 let least = if name == "leased" { 1 } else { 10 };
                 assert!((least..=10).contains(&passed), "{passed} passed under {more}");
             }

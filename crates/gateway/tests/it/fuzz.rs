@@ -1,4 +1,4 @@
-//! Rules that are nearly right, or made to exhaust their reader: each is read or refused in bounded time and memory.
+//! Mutated rules are accepted or refused in bounded time and memory.
 
 use hob_gateway::{Config, Policy, Rule, RuleConfig};
 use hob_testkit::fuzz;

@@ -1,4 +1,4 @@
-//! What the suites share: a gateway with a test's store and database, and plain reads of its keys.
+//! Shared by the suites: a gateway on a test's store and database, and plain reads of its keys.
 
 use hob_web::{Changes, Service as _};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub(crate) const NEEDS: Needs = Needs {
 
 pub(crate) const CLIENT: &str = "203.0.113.7";
 
-/// A gateway that counts, and a look at what it counted.
+/// A gateway instance under test.
 pub(crate) struct TestInstance {
     pub(crate) gateway: Gateway,
     pub(crate) context: ServiceContext,
@@ -31,11 +31,11 @@ impl TestInstance {
         Self::start_with_changes(context, toml, &Changes::detached(context)).await
     }
 
-    /// With open pages that follow what changes.
+    /// Notifies open pages through `changes`.
     pub(crate) async fn start_with_changes(context: &ServiceContext, toml: &str, changes: &Changes) -> Self {
         let mut config: Config = toml::from_str(toml).expect("a section");
         if !toml.contains("store_within") {
-            // A test's patience, not a service's: a busy machine is no reason to let requests pass.
+            // On a busy machine a slow store must not make requests pass.
             config.store_within = Period::from_secs(LIMIT.as_secs());
         }
         let gateway = Gateway::open(context, Live::fixed(config)).await.expect("a gateway");
@@ -43,7 +43,7 @@ impl TestInstance {
         Self { gateway, context: context.clone(), keys: Keys::new(context.layout) }
     }
 
-    /// A request from elsewhere, answered with this status.
+    /// A request from another host, answered with this status.
     pub(crate) async fn request(&self, method: Method, path: &str, status: u16) {
         self.request_from(CLIENT, method, path, status).await;
     }
@@ -58,7 +58,7 @@ impl TestInstance {
         refusal.is_none()
     }
 
-    /// A counter's value, summed over the shards; 0 where it is not there.
+    /// A counter's value, summed over the shards; 0 if it does not exist.
     pub(crate) async fn count(&self, key: impl Fn(&Keys, Shard) -> Key) -> u64 {
         let mut sum = 0;
         for shard in self.keys.space().shards() {
@@ -67,7 +67,7 @@ impl TestInstance {
         sum
     }
 
-    /// Waits until a counter has reached a value, and not gone beyond.
+    /// Waits until a counter has exactly this value.
     pub(crate) async fn expect(&self, value: u64, key: impl Fn(&Keys, Shard) -> Key) {
         let name = key(&self.keys, self.keys.space().shard(0).expect("a shard"));
         wait_for(format!("{name} to be {value}"), LIMIT, async || {
@@ -77,7 +77,7 @@ impl TestInstance {
         .await;
     }
 
-    /// The one key of its family that is there, in whichever shard.
+    /// The one key of its family that exists, in any shard.
     pub(crate) async fn find(&self, key: impl Fn(&Keys, Shard) -> Key) -> Key {
         for shard in self.keys.space().shards() {
             let key = key(&self.keys, shard);
@@ -101,7 +101,7 @@ pub(crate) fn endpoint(name: &str) -> Endpoint {
     Endpoint::new(name).expect("an endpoint")
 }
 
-/// The same context under a clock that the test drives, late in a second in the middle of an hour.
+/// The same context with a clock that the test sets, late in a second in the middle of an hour.
 pub(crate) fn with_clock(context: &TestContext) -> (ServiceContext, Clock) {
     let clock = Clock::driven(Duration::from_millis(1_763_289_000_950));
     let mut driven = context.context().clone();

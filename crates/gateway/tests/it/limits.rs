@@ -1,4 +1,4 @@
-//! G16 G17: limits on the documented keys, exact and leased limits, and what happens while the store is away.
+//! G16 G17: limits in the documented keys, exact and leased limits, and limits while the store is unavailable.
 
 use hob_web::Service as _;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ fn public(algorithm: &str) -> String {
 every_service! {
     NEEDS;
 
-    /// G16: requests of one millisecond count one by one, and the TTL is the window.
-    async fn the_public_fixed_log_stands_in_the_documented_key(context: TestContext) {
+    /// G16: requests in the same millisecond count separately, and the TTL is the window.
+    async fn public_fixed_log_is_in_the_documented_key(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, &public("fixed_log")).await;
         assert_eq!(passed(&instance, 15).await, 10);
@@ -46,8 +46,8 @@ every_service! {
         assert_eq!(passed(&instance, 15).await, 10);
     }
 
-    /// G17: never more than the limit in any window, wherever it begins.
-    async fn the_public_sliding_log_stands_in_the_documented_key(context: TestContext) {
+    /// G17: never more than the limit in any window.
+    async fn public_sliding_log_is_in_the_documented_key(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, &public("sliding_log")).await;
         assert_eq!(passed(&instance, 6).await, 6);
@@ -59,7 +59,7 @@ every_service! {
         assert_eq!(instance.read::<u64>("ZCARD", &key).await, 10);
     }
 
-    /// Several windows, all or nothing, over two instances; refusals are counted apart from the upstream's errors.
+    /// All windows must allow a request, over two instances; refusals are counted apart from the upstream's errors.
     async fn instances_share_one_exact_limit(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1s, 8/1m\"\n";
@@ -84,8 +84,8 @@ every_service! {
         two.stop().await;
     }
 
-    /// Leased tokens never admit more than the limit in any window, however many instances hold some.
-    async fn leases_never_overshoot(context: TestContext) {
+    /// Leased tokens never admit more than the limit in any window, over all instances.
+    async fn leases_never_exceed_the_limit(context: TestContext) {
         let rules = "[[rules]]\nname = \"api\"\nwindows = \"40/400ms\"\nalgorithm = \"sliding_log\"\n\
                      exactness = \"leased\"\nlease = \"100ms\"\n";
         let one = TestInstance::start(&context, rules).await;
@@ -95,17 +95,17 @@ every_service! {
         let mut admitted = Vec::new();
         while begun.elapsed() < Duration::from_secs(2) {
             for instance in [&one, &two] {
-                let asked = begun.elapsed();
+                let sent_at = begun.elapsed();
                 if instance.request_from(CLIENT, Method::GET, "/", 200).await {
-                    admitted.push((asked, begun.elapsed()));
+                    admitted.push((sent_at, begun.elapsed()));
                 }
             }
             tokio::task::yield_now().await;
         }
-        for (asked, _) in &admitted {
-            // Those that certainly happened within one window, by a clock that counts milliseconds.
-            let end = *asked + Duration::from_millis(399);
-            let within = admitted.iter().filter(|(from, to)| from >= asked && *to <= end);
+        for (sent_at, _) in &admitted {
+            // Requests that certainly happened within one window, by a clock that counts milliseconds.
+            let end = *sent_at + Duration::from_millis(399);
+            let within = admitted.iter().filter(|(from, to)| from >= sent_at && *to <= end);
             assert!(within.count() <= 40);
         }
         // Debits are spread over windows of 500 ms, so about 160 pass in two seconds.
@@ -113,8 +113,8 @@ every_service! {
         two.stop().await;
     }
 
-    /// A shadow rule counts what it would refuse and refuses nothing; lists come before rules.
-    async fn shadow_rules_and_lists_do_what_they_say(context: TestContext) {
+    /// A shadow rule counts what it would refuse and refuses nothing; lists apply before rules.
+    async fn shadow_rules_refuse_nothing_and_lists_apply_first(context: TestContext) {
         let config = "allow = [\"198.51.100.0/24\"]\ndeny = [\"192.0.2.1\"]\n\
                       [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n\
                       [[rules]]\nname = \"real\"\nwindows = \"3/1h\"\n";
@@ -134,7 +134,7 @@ every_service! {
     }
 }
 
-/// A rule alone, without the tasks of a gateway: every command that the store sees is the limit's.
+/// A limiter without the tasks of a gateway: every command that the store runs is the limiter's.
 fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<ActiveRule>) {
     let config = format!("[[rules]]\nname = \"api\"\nexactness = \"leased\"\n{rule}");
     let policy = Policy::new(&toml::from_str::<Config>(&config).unwrap()).unwrap();
@@ -143,20 +143,20 @@ fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<ActiveRule>) {
     (limiter, rule)
 }
 
-/// A flood on a hot key costs the store next to nothing: at most 0.02 commands per request, admitted or refused.
+/// At most 0.02 commands per request on a hot key, whether it is allowed or refused.
 #[test]
-fn a_leased_limit_asks_the_store_rarely() {
+fn leased_limit_rarely_calls_the_store() {
     hob_testkit::run(async {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         for windows in ["100000/1s burst 200000", "1000/1s burst 2000"] {
             let (limiter, rule) = limiter(&context, &format!("windows = \"{windows}\"\n"));
-            let who = Identity::new(windows).unwrap();
+            let caller = Identity::new(windows).unwrap();
             let before = context.store.health().operations.total;
             for _ in 0..20_000 {
-                limiter.check(&rule, &who, 1).await;
+                limiter.check(&rule, &caller, 1).await;
             }
-            let asked = context.store.health().operations.total - before;
-            assert!(asked <= 400, "{asked} commands for 20,000 requests, {windows}");
+            let commands = context.store.health().operations.total - before;
+            assert!(commands <= 400, "{commands} commands for 20,000 requests, {windows}");
         }
     });
 }
@@ -164,50 +164,49 @@ fn a_leased_limit_asks_the_store_rarely() {
 every_service! {
     NEEDS;
 
-    /// What is not spent comes back: when everybody has gone, the store holds what passed and hardly more, and another
-    /// instance can have the rest.
-    async fn unused_tokens_are_given_back(context: TestContext) {
+    /// When traffic stops, the store holds little more than what passed, and another instance gets the rest.
+    async fn unused_tokens_are_returned(context: TestContext) {
         let rule = "windows = \"2000/1h\"\nalgorithm = \"sliding_log\"\nlease = \"2s\"\n";
         let (one, live) = limiter(&context, rule);
-        let who = Identity::new(CLIENT).unwrap();
+        let caller = Identity::new(CLIENT).unwrap();
         let mut passed = 0_u64;
-        // Enough that batches grow, and an end in the middle of one.
+        // Enough that batches grow; ends in the middle of a batch.
         while passed < 1050 {
-            passed += u64::from(one.check(&live, &who, 1).await.is_allowed());
+            passed += u64::from(one.check(&live, &caller, 1).await.is_allowed());
             tokio::task::yield_now().await;
         }
         let name = hob_gateway::keys::Rule::new("api").unwrap();
         let key = Keys::new(context.layout).limit_log(&name, &Identifier::new(CLIENT).unwrap());
         let held = async || context.store.run::<u64>(cmd("ZCARD").arg(key.as_bytes())).await.unwrap();
-        wait_for("the unused to come back", LIMIT, async || {
+        wait_for("unused tokens to be returned", LIMIT, async || {
             let stranded = held().await - passed;
             if stranded * 50 <= passed { Ok(()) } else { Err(stranded) }
         })
         .await;
         let (two, live) = limiter(&context, rule);
-        while two.check(&live, &who, 1).await.is_allowed() {
+        while two.check(&live, &caller, 1).await.is_allowed() {
             passed += 1;
         }
         assert!((1960..=2000).contains(&passed), "{passed}");
-        // A clean stop does not wait for it.
+        // A clean stop returns tokens at once.
         two.return_tokens().await;
         assert_eq!(held().await, passed);
     }
 }
 
-/// The next tokens are there before the last are spent: a busy caller does not wait for the store.
+/// The next tokens are borrowed before the last are spent.
 #[test]
-fn a_busy_caller_never_waits_for_the_store() {
+fn busy_caller_does_not_wait_for_the_store() {
     hob_testkit::run(async {
         let context = TestContext::redis(NEEDS).await;
         let (limiter, rule) = limiter(&context, "windows = \"100000/1s burst 200000\"\n");
-        let who = Identity::new(CLIENT).unwrap();
+        let caller = Identity::new(CLIENT).unwrap();
         let mut waited = 0;
         for number in 0..3000 {
-            let mut asked = Box::pin(limiter.check(&rule, &who, 1));
-            // Whoever has to wait is not ready at once.
-            if futures_util::poll!(&mut asked).is_pending() {
-                asked.await;
+            let mut check = Box::pin(limiter.check(&rule, &caller, 1));
+            // A request that has to wait is not ready at the first poll.
+            if futures_util::poll!(&mut check).is_pending() {
+                check.await;
                 waited += u32::from(number >= 1000);
             }
             tokio::time::sleep(Duration::from_micros(500)).await;
@@ -216,9 +215,10 @@ fn a_busy_caller_never_waits_for_the_store() {
     });
 }
 
-/// While the store is stalled, open and local rules answer at once, a closed one refuses, and all go back to it after.
+/// While the store is stalled, open and local rules decide at once and a closed one refuses; afterwards all use the
+/// store again.
 #[test]
-fn requests_do_not_wait_for_a_store_that_is_away() {
+fn requests_do_not_wait_for_an_unavailable_store() {
     hob_testkit::run(async {
         let context = TestContext::redis(NEEDS).await;
         let rule = |name: &str, then: &str| {
@@ -231,7 +231,7 @@ fn requests_do_not_wait_for_a_store_that_is_away() {
         let hob_testkit::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
         assert!(instance.request_from(CLIENT, Method::GET, "/open", 200).await);
         server.freeze();
-        // Whoever is first finds out.
+        // The first request finds the store unavailable.
         instance.request_from(CLIENT, Method::GET, "/open", 200).await;
         let begun = Instant::now();
         let mut passed = [0; 3];
@@ -243,7 +243,7 @@ fn requests_do_not_wait_for_a_store_that_is_away() {
         assert_eq!(passed, [200, 0, 5]);
         assert!(begun.elapsed() < LIMIT / 3, "600 requests took {:?}", begun.elapsed());
         server.thaw();
-        wait_for("the store to be asked again", LIMIT, async || {
+        wait_for("the store to be used again", LIMIT, async || {
             instance.request_from(CLIENT, Method::GET, "/closed", 200).await
         })
         .await;
@@ -253,10 +253,10 @@ fn requests_do_not_wait_for_a_store_that_is_away() {
 mod slow {
     use super::*;
 
-    /// A store that stands still for five seconds: requests under open and local rules take no longer than they may wait
-    /// for it, nearly all of them no time at all, and none waits behind another.
+    /// With a store that is stalled for five seconds, requests under open and local rules take at most `store_within`,
+    /// most of them no time, and none waits behind another.
     #[test]
-    fn a_stalled_store_makes_nothing_pile_up() {
+    fn requests_do_not_queue_behind_a_stalled_store() {
         hob_testkit::run(async {
             let context = TestContext::redis(NEEDS).await;
             let rule = |name: &str, more: &str| {
@@ -281,14 +281,14 @@ mod slow {
             server.freeze();
             let begun = Instant::now();
             let mut asking = Vec::new();
-            // Arrivals do not wait for answers, as those of many clients do not.
+            // Requests arrive independently of responses, as with many clients.
             while begun.elapsed() < Duration::from_secs(5) {
                 for path in ["/open", "/local", "/leased"] {
                     let instance = Arc::clone(&instance);
                     asking.push(tokio::spawn(async move {
-                        let asked = Instant::now();
+                        let sent_at = Instant::now();
                         let passed = instance.request_from(CLIENT, Method::GET, path, 200).await;
-                        (passed, asked.elapsed())
+                        (passed, sent_at.elapsed())
                     }));
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -310,9 +310,9 @@ mod slow {
     }
 }
 
-/// New rules are in force with the next request, and a bad configuration changes nothing.
+/// New rules apply to the next request, and an invalid configuration changes nothing.
 #[test]
-fn rules_are_reloaded_live() {
+fn rules_are_reloaded() {
     hob_testkit::run(async {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let read = |text: &str| toml::from_str::<Config>(text).unwrap();
@@ -336,9 +336,9 @@ fn rules_are_reloaded_live() {
     });
 }
 
-/// Whatever nodes think of the time, the store's clock decides: a driven one here, for both.
+/// The store's clock decides, and never runs backwards.
 #[test]
-fn a_clock_that_is_set_back_admits_nothing_more() {
+fn clock_set_back_admits_no_further_requests() {
     hob_testkit::run(async {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let clock = Clock::driven(Duration::from_secs(1_763_289_000));

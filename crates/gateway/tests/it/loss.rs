@@ -1,4 +1,4 @@
-//! The store is disposable: totals survive its loss and restarts, and nothing is counted twice.
+//! Totals survive the loss of the store and restarts, and nothing is counted twice.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn saved(instance: &TestInstance, total: u64) {
 every_service! {
     NEEDS;
 
-    /// G3–G15 survive FLUSHALL: what is in the database comes back, what is not is flushed again.
+    /// G3–G15 survive FLUSHALL: saved counts are restored, the others are flushed again.
     async fn totals_survive_the_loss_of_the_store(context: TestContext) {
         let one = TestInstance::start(&context, SAVES_OFTEN).await;
         let other = context.another_node().await;
@@ -49,14 +49,14 @@ every_service! {
         one.expect(11, |keys, shard| keys.response_count(&b, shard)).await;
         one.expect(32, Keys::requests_total).await;
         one.expect(21, Keys::errors_total).await;
-        // Of the one that is gone too, whose shard nobody else may write to.
+        // The totals of a stopped instance are restored too, though no other instance writes to its shard.
         one.expect(10, |keys, shard| keys.requests_by_endpoint(&c, shard)).await;
         let gone = InstanceId::new(gone.node.as_str()).unwrap();
         one.expect(10, |keys, shard| keys.requests_by_instance(&gone, shard)).await;
         two.stop().await;
     }
 
-    /// A clean stop loses nothing, and a restart goes on where it was, on an empty store too.
+    /// A clean stop loses nothing, and a restart continues the totals, also on an empty store.
     async fn totals_survive_a_restart_on_an_empty_store(context: TestContext) {
         let first = context.another_node().await;
         let first = TestInstance::start(&first, "instance = \"gw\"\ncheckpoint_every = \"1h\"").await;
@@ -75,7 +75,7 @@ every_service! {
         second.expect(8, |keys, shard| keys.requests_by_instance(&gw, shard)).await;
     }
 
-    /// G13: instances write the response times of the last hour again, and none of them twice, whatever was lost.
+    /// G13: instances send the response times of the last hour again, and none of them twice.
     async fn response_times_survive_the_loss_of_the_store(context: TestContext) {
         let instance = TestInstance::start(&context, NEVER_SAVES).await;
         let a = endpoint("GET /a");
@@ -108,8 +108,8 @@ every_service! {
         timed(22).await;
     }
 
-    /// Losing the store again and again, with counts on their way, changes no total.
-    async fn losses_in_a_row_neither_lose_nor_repeat_a_count(context: TestContext) {
+    /// Losing the store repeatedly, with counts in flight, changes no total.
+    async fn repeated_losses_change_no_total(context: TestContext) {
         let instance = TestInstance::start(&context, "checkpoint_every = \"150ms\"").await;
         for round in 1..=5 {
             for _ in 0..20 {
@@ -123,8 +123,8 @@ every_service! {
         instance.expect(105, |keys, shard| keys.requests_by_endpoint(&endpoint("GET /a"), shard)).await;
     }
 
-    /// Several instances that find the store lost at once each try to restore it, while the others flush and save.
-    async fn instances_that_restore_at_once_count_everything_once(context: TestContext) {
+    /// Several instances that find the store lost at the same time try to restore it while others flush and save.
+    async fn concurrent_restores_count_everything_once(context: TestContext) {
         let mut nodes = vec![context.context().clone()];
         for _ in 0..4 {
             nodes.push(context.another_node().await);
@@ -153,8 +153,8 @@ every_service! {
         }
     }
 
-    /// Only the marker is lost: what is still there is not added to what comes back.
-    async fn a_partial_loss_counts_nothing_twice(context: TestContext) {
+    /// Only the marker is lost: counters that still exist are not added to the restored ones.
+    async fn partial_loss_counts_nothing_twice(context: TestContext) {
         let instance = TestInstance::start(&context, NEVER_SAVES).await;
         for _ in 0..5 {
             instance.request(Method::GET, "/a", 404).await;

@@ -1,4 +1,4 @@
-//! The gateway's contract, on every store: G1–G19, read with plain commands.
+//! The gateway's contract G1–G19 on every store, read with plain commands.
 
 mod api;
 mod browser;

@@ -1,4 +1,4 @@
-//! Memory stays as it is, whoever makes up identities and paths.
+//! Memory is bounded, however many identities and paths clients make up.
 
 mod slow {
     use std::net::SocketAddr;
@@ -9,7 +9,7 @@ mod slow {
 
     use crate::kit::{NEEDS, TestInstance};
 
-    /// An instance may grow by so much while it learns how much it has to bear, and no more after that.
+    /// How much an instance may grow after a third of the requests.
     const ROOM_MIB: u64 = 96;
 
     fn resident_mib() -> u64 {
@@ -18,13 +18,13 @@ mod slow {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
     }
 
-    /// Ten million spoofed identities and a million paths (fewer every day): a tenth of them fills all there is to fill,
-    /// and the rest changes nothing.
+    /// Ten million spoofed identities and a million paths (fewer in daily runs): a third of them fills all caches, and
+    /// the rest needs no more memory.
     #[test]
-    #[expect(clippy::print_stdout, reason = "whoever runs the full count wants to see it")]
-    fn spoofed_identities_and_made_up_paths_do_not_fill_the_memory() {
+    #[expect(clippy::print_stdout, reason = "shows the result of a full run")]
+    fn memory_is_bounded_under_spoofed_identities_and_paths() {
         hob_testkit::run(async {
-            // A store of its own process: what it keeps for each caller expires, and is not the instance's memory.
+            // The store is another process: its keys expire and are not the instance's memory.
             let context = TestContext::redis(NEEDS).await;
             let rules = "trusted_proxies = [\"10.0.0.0/8\"]\n\
                 [[rules]]\nname = \"leased\"\nwindows = \"1000/1s burst 2000\"\nexactness = \"leased\"\n\
@@ -33,7 +33,8 @@ mod slow {
             let hob_testkit::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
             };
-            // Away, so that every caller is kept in the instance itself; a store would take hours for all of them.
+            // While the store is frozen, every caller is in the instance's memory. A store would take hours for all of
+            // them.
             server.freeze();
             let identities = budget(300_000_u32, 10_000_000);
             let paths = identities / 10;
@@ -56,15 +57,15 @@ mod slow {
             );
             assert!(late <= early + ROOM_MIB, "{early} MiB grew to {late} MiB");
             server.thaw();
-            // And they were all counted, under a thousand names and `other`.
+            // All were counted, under 1,000 endpoints and `other`.
             instance.expect(u64::from(identities), Keys::requests_total).await;
             assert!(instance.gateway.statistics().endpoints().await.unwrap().len() <= 1001);
         });
     }
 
-    /// The layout that a Cluster needs bounds them as well.
+    /// Tagged keys are bounded too.
     #[test]
-    fn the_tagged_layout_is_bounded_too() {
+    fn tagged_layout_is_bounded() {
         hob_testkit::run(async {
             let context = TestContext::embedded(NEEDS, Layout::Tagged).await;
             let instance = TestInstance::start(&context, "").await;

@@ -1,5 +1,5 @@
-//! Eight instances, each a process of its own, share one Redis. Their clocks are wrong by up to five seconds, and they
-//! are killed and stopped at random: no window ever holds more than its limit.
+//! Eight instances, each in its own process, share one Redis. Their clocks are off by up to five seconds, and they are
+//! killed and stopped at random: no window ever exceeds its limit.
 
 mod slow {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -23,13 +23,13 @@ mod slow {
     const INSTANCES: u64 = 8;
     const LIMIT_OF_RULE: usize = 30;
     const WINDOW: Duration = Duration::from_millis(300);
-    /// What tells a process that it is an instance: the store, and how exactly it keeps the limit.
+    /// Tell a process to run as an instance: the store's address, and the exactness.
     const STORE: &str = "HOB_TEST_ORACLE_STORE";
     const EXACTNESS: &str = "HOB_TEST_ORACLE_EXACTNESS";
 
-    /// Exact limits never admit more than one thread would that saw the same arrivals.
+    /// Exact limits never admit more than a single thread that sees the same arrivals.
     #[test]
-    fn exact_limits_are_exact_over_processes_that_die() {
+    fn exact_limits_hold_over_killed_processes() {
         let server = RedisServer::start();
         let arrivals = Arrivals::watch(&server);
         let passed = run(&server, "exact");
@@ -39,18 +39,18 @@ mod slow {
         assert!(passed.len() * 2 > admitted, "only {} of {admitted} passed", passed.len());
     }
 
-    /// Leased ones never overshoot, since tokens that were not spent in time are dropped.
+    /// Tokens that were not spent in time are dropped.
     #[test]
-    fn leased_limits_never_overshoot_over_processes_that_die() {
+    fn leased_limits_hold_over_killed_processes() {
         let server = RedisServer::start();
         assert_no_window_overflows(&run(&server, "leased"));
     }
 
-    /// The part of one instance. Told about no store it looks after itself: the limit is kept, and reported.
+    /// Runs as an instance if the environment names a store. Otherwise starts one and checks its reports.
     #[test]
-    fn an_instance_reports_what_passes() {
+    fn instance_reports_requests_that_pass() {
         match (std::env::var(STORE), std::env::var(EXACTNESS)) {
-            (Ok(test_store), Ok(exactness)) => hob_testkit::run(ask_for_ever(&test_store, &exactness)),
+            (Ok(test_store), Ok(exactness)) => hob_testkit::run(check_forever(&test_store, &exactness)),
             _ => {
                 let server = RedisServer::start();
                 let mut instance = Instance::start(&server, "exact", 0);
@@ -64,7 +64,7 @@ mod slow {
         }
     }
 
-    /// When a request that passed was asked about and answered, in nanoseconds of the machine's clock that nobody sets.
+    /// When a request that passed was sent and answered, in nanoseconds of the machine's monotonic clock.
     type Passed = (u64, u64);
 
     fn now_ns() -> u64 {
@@ -72,8 +72,8 @@ mod slow {
         u64::try_from(now.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap()
     }
 
-    /// Asks as fast as it can, and says so of every request that passes.
-    async fn ask_for_ever(test_store: &str, exactness: &str) {
+    /// Checks as fast as possible, and prints every request that passes.
+    async fn check_forever(test_store: &str, exactness: &str) {
         let lease = if exactness == "leased" { "lease = \"60ms\"\n" } else { "" };
         let rule = format!(
             "[[rules]]\nname = \"api\"\nwindows = \"{LIMIT_OF_RULE}/{}ms\"\nalgorithm = \"sliding_log\"\n\
@@ -86,16 +86,16 @@ mod slow {
         let limiter = Limiter::new(store, Keys::new(Layout::Plain), &policy);
         let (rule, who) = (limiter.rule("api").unwrap(), Identity::new(CLIENT).unwrap());
         let mut out = std::io::stdout();
-        // Whoever started it holds the other end: no instance outlives its test.
+        // Ends with the test, which holds the other end.
         std::thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0)
         });
         loop {
-            let asked = now_ns();
+            let sent_at = now_ns();
             if limiter.check(&rule, &who, 1).await.is_allowed() {
-                // One write, so that a kill leaves no half of a line.
-                let line = format!("\npassed {asked} {}\n", now_ns());
+                // One write, so that a kill leaves no partial line.
+                let line = format!("\npassed {sent_at} {}\n", now_ns());
                 if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
                     return;
                 }
@@ -105,18 +105,20 @@ mod slow {
         }
     }
 
-    /// A process of this program in which only the one test above runs, with a clock of its own.
+    /// A process that runs only the test above, with its own clock.
     struct Instance {
         child: Child,
     }
 
     impl Instance {
         fn start(server: &RedisServer, exactness: &str, skew_s: i64) -> Self {
-            let test =
-                format!("{}::an_instance_reports_what_passes", module_path!().split_once("::").unwrap().1);
+            let test = format!(
+                "{}::instance_reports_requests_that_pass",
+                module_path!().split_once("::").unwrap().1
+            );
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args([test.as_str(), "--exact", "--nocapture"]);
-            // The program `faketime` would stand between us and the process, and take the signals for itself.
+            // The program `faketime` would receive the signals instead of the process.
             command.env("LD_PRELOAD", faketime()).env("FAKETIME", format!("{skew_s:+}s"));
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
             command.env(STORE, server.url()).env(EXACTNESS, exactness);
@@ -125,7 +127,7 @@ mod slow {
         }
 
         fn signal(&self, signal: Signal) {
-            // One that has ended needs no signal.
+            // The process may have ended already.
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
@@ -157,7 +159,7 @@ mod slow {
     fn run(server: &RedisServer, exactness: &str) -> Vec<Passed> {
         let passed: Arc<Mutex<Vec<Passed>>> = Arc::default();
         let start = |number: u64| {
-            // From five seconds behind to five ahead.
+            // From five seconds behind to five seconds ahead.
             let skew_s = i64::try_from(number).unwrap() * 10 / (i64::try_from(INSTANCES).unwrap() - 1) - 5;
             let mut instance = Instance::start(server, exactness, skew_s);
             let (out, passed) = (instance.child.stdout.take().unwrap(), Arc::clone(&passed));
@@ -178,7 +180,7 @@ mod slow {
             std::thread::sleep(Duration::from_millis(10));
         }
         let until = Instant::now() + budget(Duration::from_secs(4), Duration::from_secs(120));
-        // A small generator, so that a run can be had again.
+        // A fixed seed, so that a run can be repeated.
         let mut luck = 42_u64;
         while Instant::now() < until {
             luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -190,7 +192,7 @@ mod slow {
                 *instance = start(number);
                 std::thread::sleep(pause);
             } else {
-                // Longer than a lease, often.
+                // Often longer than a lease.
                 instance.signal(Signal::STOP);
                 std::thread::sleep(pause);
                 instance.signal(Signal::CONT);
@@ -204,9 +206,9 @@ mod slow {
     }
 
     fn assert_no_window_overflows(passed: &[Passed]) {
-        for (index, (asked, _)) in passed.iter().enumerate() {
-            // Those that certainly fell into the window that begins here, by a clock that counts milliseconds.
-            let end = asked + u64::try_from((WINDOW - Duration::from_millis(1)).as_nanos()).unwrap();
+        for (index, (sent_at, _)) in passed.iter().enumerate() {
+            // Requests that certainly fell into the window that starts here, by a clock that counts milliseconds.
+            let end = sent_at + u64::try_from((WINDOW - Duration::from_millis(1)).as_nanos()).unwrap();
             let inside =
                 passed[index..].iter().take_while(|(from, _)| *from <= end).filter(|(_, to)| *to <= end);
             let inside = inside.count();
@@ -214,7 +216,7 @@ mod slow {
         }
     }
 
-    /// When each question reached the store, by the store's clock.
+    /// When each call reached the store, by the store's clock.
     struct Arrivals {
         seen_us: Arc<Mutex<Vec<u64>>>,
     }
@@ -246,8 +248,8 @@ mod slow {
             Self { seen_us }
         }
 
-        /// How many of them one thread with one log lets pass. Its window is a millisecond shorter, since the store
-        /// looks at its clock a moment before it writes down the arrival.
+        /// How many requests a single thread with one log admits. Its window is a millisecond shorter, because the
+        /// store reads its clock shortly before it logs the call.
         fn admitted_by_one_thread(&self) -> usize {
             let window_us = u64::try_from((WINDOW - Duration::from_millis(1)).as_micros()).unwrap();
             let (mut log, mut admitted) = (std::collections::VecDeque::new(), 0);

@@ -1,4 +1,4 @@
-//! What Prometheus reads of an instance.
+//! The metrics that Prometheus reads from an instance.
 
 use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use crate::upstream::{TestProxy, Upstream};
 
 #[tokio::test]
-async fn the_numbers_are_right() {
+async fn metrics_match_the_requests() {
     let metrics = PrometheusBuilder::new().install_recorder().expect("no other test of this process records");
     let upstream = Upstream::start().await;
     let rules = "count_loopback = true\n[[rules]]\nname = \"api\"\nwindows = \"2/1h\"\nroute = \"/api/*\"\n";

@@ -1,4 +1,4 @@
-//! The proxy: what passes, what does not, and what happens when an upstream is not there.
+//! The proxy: what is forwarded, what is not, and what happens when an upstream fails.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::kit::NEEDS;
 use crate::upstream::{TestProxy, Upstream};
 
-/// An address that nobody listens on.
+/// An address without a listener.
 async fn unused_address() -> SocketAddr {
     tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 #[tokio::test]
-async fn requests_and_answers_pass_with_their_bodies() {
+async fn requests_and_responses_are_forwarded_with_their_bodies() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "").await;
     assert_eq!(proxy.get("/any/path?x=1").await.2, "hello");
@@ -31,7 +31,7 @@ async fn requests_and_answers_pass_with_their_bodies() {
 }
 
 #[tokio::test]
-async fn the_upstream_is_told_where_a_request_came_from_and_not_what_a_client_makes_up() {
+async fn upstream_gets_the_real_client_address() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "").await;
     let request = http::Request::get(proxy.url("/headers"))
@@ -53,12 +53,12 @@ async fn the_upstream_is_told_where_a_request_came_from_and_not_what_a_client_ma
 }
 
 #[tokio::test]
-async fn a_stream_passes_as_it_comes() {
+async fn streams_are_forwarded_without_buffering() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "").await;
     let mut body = proxy.send(http::Request::get(proxy.url("/stream")), "").await.into_body();
     let mut seen = Vec::new();
-    // The stream has no end: what was held back would never come.
+    // The stream never ends: a proxy that buffers would never forward it.
     while seen.len() < "onetwothree".len() {
         let frame = tokio::time::timeout(LIMIT, body.frame()).await.unwrap().unwrap().unwrap();
         seen.extend_from_slice(frame.data_ref().unwrap());
@@ -67,7 +67,7 @@ async fn a_stream_passes_as_it_comes() {
 }
 
 #[tokio::test]
-async fn a_websocket_passes_both_ways() {
+async fn websocket_is_forwarded_both_ways() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "").await;
     let url = format!("ws://{}/socket", proxy.address);
@@ -82,7 +82,7 @@ async fn a_websocket_passes_both_ways() {
 }
 
 #[tokio::test]
-async fn http_2_comes_in_and_http_1_goes_out() {
+async fn http2_clients_are_forwarded_as_http1() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "").await;
     let executor = hyper_util::rt::TokioExecutor::new();
@@ -99,9 +99,9 @@ async fn http_2_comes_in_and_http_1_goes_out() {
     );
 }
 
-/// Other upstreams are in use with the next request after the configuration has changed.
+/// New upstreams are used for the next request after a reload.
 #[tokio::test]
-async fn upstreams_are_reloaded_live() {
+async fn upstreams_are_reloaded() {
     let (before, after) = (Upstream::start().await, Upstream::start().await);
     let read = |upstream: &str| {
         let toml = format!("listen = \"127.0.0.1:0\"\nupstream = [\"{upstream}\"]");
@@ -110,10 +110,10 @@ async fn upstreams_are_reloaded_live() {
     let (live, replace) = hob_service::Live::new(read(&format!("http://{}", before.address)));
     let proxy = TestProxy::with_config(live).await;
     assert_eq!(proxy.get("/").await.0, StatusCode::OK);
-    // What cannot be used changes nothing.
+    // An invalid configuration changes nothing.
     replace.replace(read("nonsense"));
     replace.replace(read(&format!("http://{}", after.address)));
-    wait_for("the other upstream to be asked", LIMIT, async || {
+    wait_for("the other upstream to be called", LIMIT, async || {
         assert_eq!(proxy.get("/").await.0, StatusCode::OK);
         after.hits() > 0
     })
@@ -123,9 +123,9 @@ async fn upstreams_are_reloaded_live() {
     assert_eq!(before.hits(), hits);
 }
 
-/// A reload while a request waits for its limit: it is forwarded as it was admitted, by the policy that it found.
+/// A request keeps the policy that it was admitted by.
 #[tokio::test]
-async fn a_reload_in_the_middle_of_a_request_does_not_change_where_it_came_from() {
+async fn reload_during_a_request_keeps_its_client_address() {
     let upstream = Upstream::start().await;
     let config = |more: &str| {
         let rule = "[[rules]]\nname = \"api\"\nwindows = \"100/1m\"\n";
@@ -136,12 +136,12 @@ async fn a_reload_in_the_middle_of_a_request_does_not_change_where_it_came_from(
         toml::from_str::<hob_gateway::Config>(&toml).unwrap()
     };
     let trusting = config("trusted_proxies = [\"127.0.0.0/8\"]");
-    // The store replaces the policy at the moment when it is asked about the first caller.
+    // The store replaces the policy during the check of the first request.
     let admission = std::sync::Arc::new(std::sync::OnceLock::<hob_gateway::Admission>::new());
     let (reloaded, suspicious) = (std::sync::Arc::clone(&admission), config(""));
     let guard = hob_engine::Guard::new(move |changes| {
-        let asked = changes.keys().iter().any(|key| key.starts_with(b"ha:gateway:limit:api:"));
-        if let Some(admission) = reloaded.get().filter(|_| asked) {
+        let is_check = changes.keys().iter().any(|key| key.starts_with(b"ha:gateway:limit:api:"));
+        if let Some(admission) = reloaded.get().filter(|_| is_check) {
             admission.replace(hob_gateway::Policy::new(&suspicious).unwrap(), LIMIT);
         }
         Ok(())
@@ -165,9 +165,9 @@ async fn a_reload_in_the_middle_of_a_request_does_not_change_where_it_came_from(
     assert!(next.contains("x-real-ip: 127.0.0.1\n") && !next.contains("203.0.113.9"), "{next}");
 }
 
-/// Connections to upstreams are used again and again, also after answers without a length, and after a client left.
+/// Also after responses without a length.
 #[tokio::test]
-async fn connections_to_upstreams_are_used_again() {
+async fn upstream_connections_are_reused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let connections = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
@@ -202,17 +202,17 @@ async fn connections_to_upstreams_are_used_again() {
     assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
-/// An upstream may answer before it has read the whole request. What is left of the upload must not stand in the way of
-/// the next request.
+/// An upstream may respond before it has read the whole request. The rest of the upload must not block the next
+/// request.
 #[tokio::test]
-async fn an_early_answer_to_an_unfinished_upload_does_not_poison_the_pool() {
+async fn early_response_to_an_upload_does_not_block_the_pool() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let mut lines = BufReader::new(stream).lines();
-                // Every head is answered at once; whatever follows it is read as further lines.
+                // Every head is answered at once; the body is read as further lines.
                 while let Ok(Some(line)) = lines.next_line().await {
                     if line.is_empty() {
                         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -230,23 +230,23 @@ async fn an_early_answer_to_an_unfinished_upload_does_not_poison_the_pool() {
         let mut answer = [0; 12];
         tokio::time::timeout(LIMIT, upload.read_exact(&mut answer)).await.unwrap().unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200");
-        // Neither finished nor given up.
+        // The upload is neither finished nor closed.
         uploads.push(upload);
         let (status, _, body) = proxy.get("/").await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "ok"), "after {length}");
     }
 }
 
-/// An upstream that closes its idle connections is asked over a new one, also for what must not be repeated.
+/// If an upstream closes idle connections, a new one is used, also for requests that must not be repeated.
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_not_used() {
+async fn closed_upstream_connection_is_not_reused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (closed, mut closes) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = [0; 1024];
-            // One answer that promises more, and then the end.
+            // Keep-alive is promised, but the connection is closed after one response.
             let _ = stream.read(&mut head).await;
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
             let _ = stream.shutdown().await;
@@ -259,13 +259,13 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
         assert_eq!(response.status(), StatusCode::OK);
         response.into_body().collect().await.unwrap();
         closes.recv().await.unwrap();
-        // Until the end of the connection has arrived.
+        // Until the close has arrived.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test]
-async fn a_request_that_may_be_repeated_goes_to_another_upstream() {
+async fn retryable_request_goes_to_another_upstream() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[unused_address().await, upstream.address], "").await;
     for _ in 0..20 {
@@ -275,11 +275,11 @@ async fn a_request_that_may_be_repeated_goes_to_another_upstream() {
 }
 
 #[tokio::test]
-async fn what_may_have_happened_is_not_repeated() {
-    // Two that hang up without a word.
+async fn request_that_may_have_been_processed_is_not_repeated() {
+    // Accepts connections and closes them without a response.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (seen, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let (seen, mut received_requests) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let mut head = [0; 1024];
@@ -296,15 +296,15 @@ async fn what_may_have_happened_is_not_repeated() {
         broken += u32::from(response.status() == StatusCode::BAD_GATEWAY);
     }
     let mut hung_up = 0;
-    while asked.try_recv().is_ok() {
+    while received_requests.try_recv().is_ok() {
         hung_up += 1;
     }
-    assert!(broken > 0 && broken == hung_up, "{broken} refused, {hung_up} asked");
+    assert!(broken > 0 && broken == hung_up, "{broken} refused, {hung_up} received");
     assert_eq!(upstream.hits() + broken, 4);
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_away_or_slow_is_told_as_such() {
+async fn failed_upstream_is_502_and_slow_upstream_is_504() {
     let proxy = TestProxy::start(&[unused_address().await], "").await;
     assert_eq!(proxy.get("/").await.0, StatusCode::BAD_GATEWAY);
     let upstream = Upstream::start().await;
@@ -313,9 +313,9 @@ async fn an_upstream_that_is_away_or_slow_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
+async fn unhealthy_upstream_gets_no_requests() {
     let well = Upstream::start().await;
-    // Answers its health path with 404, which is below 500, until it is gone.
+    // Its health path is a 404, which is below 500, until it stops.
     let unwell = Upstream::start().await;
     let proxy = TestProxy::start(
         &[well.address, unwell.address],
@@ -323,8 +323,8 @@ async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
     )
     .await;
     drop(unwell);
-    // Probes go to both; once one is known to be unwell, no request meets it.
-    wait_for("twenty good answers in a row", LIMIT, async || {
+    // Once the health check has failed, no request goes to it.
+    wait_for("20 successful responses in a row", LIMIT, async || {
         for _ in 0..20 {
             if proxy.send(http::Request::post(proxy.url("/")), "body").await.status() != StatusCode::OK {
                 return false;
@@ -336,7 +336,7 @@ async fn an_unwell_upstream_gets_no_requests_until_it_is_well() {
 }
 
 #[tokio::test]
-async fn a_client_over_its_limit_is_refused_with_all_fields() {
+async fn client_over_its_limit_gets_all_headers() {
     let upstream = Upstream::start().await;
     let rules = "x_ratelimit = true\n[[rules]]\nname = \"api\"\nwindows = \"2/1m\"\nroute = \"/api/*\"\n";
     let proxy = TestProxy::start(&[upstream.address], rules).await;
@@ -352,13 +352,13 @@ async fn a_client_over_its_limit_is_refused_with_all_fields() {
     assert_eq!(headers["x-ratelimit-remaining"], "0");
     assert!(body.contains("Too many"));
     assert_eq!(upstream.hits(), 2);
-    // Other routes are not concerned.
+    // The rule does not match other routes.
     assert!(!proxy.get("/other").await.1.contains_key("ratelimit"));
 }
 
 /// G1 G4: connections are counted while they are open, requests when they are answered.
 #[tokio::test]
-async fn what_passes_is_counted() {
+async fn forwarded_requests_are_counted() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
     for _ in 0..5 {
@@ -371,14 +371,14 @@ async fn what_passes_is_counted() {
     .await;
 }
 
-/// A client that does not wait for its answer is counted too, as 499.
+/// A client that disconnects before the response is counted with status 499.
 #[tokio::test]
-async fn a_client_that_leaves_is_counted() {
+async fn client_that_disconnects_is_counted() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
     let mut stream = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-    wait_for("the upstream to be asked", LIMIT, async || upstream.hits() == 1).await;
+    wait_for("the request to reach the upstream", LIMIT, async || upstream.hits() == 1).await;
     drop(stream);
     wait_for("the request to be counted", LIMIT, async || {
         proxy.gateway.statistics().statuses().await.unwrap() == [(499, 1)].into()
@@ -386,9 +386,8 @@ async fn a_client_that_leaves_is_counted() {
     .await;
 }
 
-/// A stop lets requests end and loses no count.
 #[tokio::test]
-async fn a_stop_lets_requests_end_and_loses_no_count() {
+async fn stop_finishes_requests_and_loses_no_count() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
     proxy.get("/").await;

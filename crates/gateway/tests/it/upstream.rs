@@ -1,4 +1,4 @@
-//! A small service to stand behind the gateway, and clients to stand before it.
+//! An upstream service and a proxy in front of it, for the tests.
 
 use hob_web::Service as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,7 +29,7 @@ use crate::kit::NEEDS;
 /// More than the buffers of a connection hold.
 pub(crate) const LARGE_BYTES: usize = 64 << 20;
 
-/// A service that echoes, streams, talks over WebSockets, and is slow, as asked.
+/// A service that echoes, streams, speaks WebSocket, or is slow.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     hits: Arc<AtomicU32>,
@@ -75,7 +75,7 @@ async fn count(
     next.run(request).await
 }
 
-/// What the upstream was told, one header a line.
+/// The headers of the request, one per line.
 async fn headers(headers: HeaderMap) -> String {
     let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         format!("{name}: {}\n", value.to_str().unwrap())
@@ -83,7 +83,7 @@ async fn headers(headers: HeaderMap) -> String {
     headers.iter().map(line).collect()
 }
 
-/// Three parts, and never an end.
+/// Three parts without an end.
 async fn stream() -> Body {
     let parts = ["one", "two", "three"].map(|part| Ok::<_, std::io::Error>(Bytes::from(part)));
     Body::from_stream(futures_util::stream::iter(parts).chain(futures_util::stream::pending()))
@@ -99,7 +99,7 @@ async fn socket(upgrade: WebSocketUpgrade) -> Response {
     })
 }
 
-/// A gateway before some upstreams, and a client that keeps to it.
+/// A gateway in front of some upstreams, and a client.
 pub(crate) struct TestProxy {
     pub(crate) context: TestContext,
     pub(crate) gateway: Gateway,
@@ -124,7 +124,6 @@ impl TestProxy {
         Self::on_node(context, &node, config).await
     }
 
-    /// On a node.
     pub(crate) async fn on_node(context: TestContext, node: &ServiceContext, config: Live<Config>) -> Self {
         let gateway = Gateway::open(node, config).await.unwrap();
         gateway.start(&hob_web::Changes::detached(node));

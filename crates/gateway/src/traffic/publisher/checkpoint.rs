@@ -84,7 +84,7 @@ pub(crate) async fn save(
         .await
 }
 
-/// Deletes hours and instances that are over for a day.
+/// Deletes hours and instances that ended more than a day ago.
 async fn delete_old(tx: &Transaction, shard: u32) -> Result<(), Error> {
     let day_ago = tx.now().minus(DAY);
     database::delete_hours_before(tx, shard, day_ago.minus(Duration::from_millis(HOUR_MS))).await?;
@@ -103,8 +103,8 @@ pub(crate) struct NewEpoch {
     pub(crate) totals: Totals,
 }
 
-/// Begins a new epoch of a shard whose counters are gone, larger than `found` too. `None` if another instance has begun
-/// one since `seen`: then that instance restores the counters.
+/// Begins a new epoch of a shard whose counters are gone. The new epoch is also larger than `found`. `None` if another
+/// instance has begun one since `seen` was read: then that instance restores the counters.
 ///
 /// The totals are read in the transaction that raises the epoch. Read after it, they could lack a checkpoint that read
 /// the old epoch and committed in between, and that checkpoint's instance would never send its counts again.

@@ -1,4 +1,4 @@
-//! What rules decided, added up over all instances.
+//! Adds the decisions of this instance's rules to those of all instances.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +12,7 @@ use crate::traffic::foreign::FOREIGN;
 
 static ADD_DECISIONS: Script = Script::with(&[FOREIGN], include_str!("decisions.lua"));
 
-/// The call that adds what a rule decided since it was last asked; `None` if that is nothing.
+/// The call that adds a rule's decisions since the last call; `None` if there are none.
 pub(crate) fn call(rule: &ActiveRule, keys: &Keys, shard: Shard) -> Option<Call> {
     let counts = &rule.counts;
     let counts = [&counts.allowed, &counts.refused, &counts.shadowed].map(|count| count.swap(0, Relaxed));

@@ -1,4 +1,4 @@
-//! What endpoints are called in shared counters: by name, or `other` once the store has said that there are enough.
+//! The names of endpoints in shared counters: their own, or `other` once the store has the maximum number of endpoints.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ impl EndpointNames {
         self.endpoints.name(endpoint)
     }
 
-    /// From now on these are `other`.
+    /// Counts these endpoints as `other` from now on.
     pub(crate) fn count_as_other(&mut self, endpoints: &[EndpointId]) {
         self.as_other.extend(endpoints);
     }
 
-    /// Counts under `other` what the store will not name.
+    /// Moves the counts of such endpoints to `other`.
     pub(crate) fn fold_unnamed(&self, counts: &mut Counts) {
         if self.as_other.is_empty() {
             return;

@@ -1,19 +1,21 @@
--- Add what an instance counted since its last flush, once: the same number again changes nothing (G3 G4 G7–G15).
--- KEYS  1 marker · 2 number of the instance's last flush · 3 set of endpoints · 4 samples taken
---       5 total · 6 accepted · 7 limited · 8 errors · 9 by instance
---       10 to 12 hourly counters of the hour before the believed one, of it, of the next · 13 to 15 latency of all, likewise
---       then 8 keys for `other` and for each endpoint: requests, errors, times, sum, count, latency of the three hours
---       then one key for each status
--- ARGV  epoch, number, now_us ('' = the store's clock), start of the believed hour in ms, most endpoints, most times,
---       total, accepted, limited, errors, how many statuses, the count of each, how many endpoints, then of each:
---       name, requests, errors, count, sum in ms, how many times, of each age_ms and ms, how many buckets, of each
---       the minute since 1970 ('' = now), its number and count; a minute is of this hour or the one before, or dropped
--- Returns {'flushed' | 'repeated', now_ms, hour_ms, the places of endpoints that were counted as `other`…}
---       {'wrong_hour', now_ms} when the hour is none of the three · {'lost', epoch found or ''}
---       {'foreign', keys…} when keys hold what we cannot have written: nothing was counted. They are deleted, and so
---       is the marker, since the totals that they held have to be put back
--- TTL: what belongs to an instance or an hour goes a day after its last write, when nobody asks for it any more; the
--- number of a flush is needed for seconds. The others are bounded by the set of endpoints and the codes there are.
+-- Add the counts of an instance since its last flush (G3 G4 G7–G15). Idempotent: a repeated number adds nothing.
+-- KEYS  1 marker, 2 number of the instance's last flush, 3 set of endpoints, 4 number of samples
+--       5 total, 6 accepted, 7 limited, 8 errors, 9 requests of the instance
+--       10–12 requests by hour: the hour before the expected one, the expected one, the next
+--       13–15 latency of all endpoints, for the same three hours
+--       then 8 keys each for `other` and every endpoint: requests, errors, times, sum, count, latency of three hours
+--       then 1 key for each status
+-- ARGV  epoch, number, now_us ('' = the store's clock), start of the expected hour in ms, max endpoints, max times,
+--       total, accepted, limited, errors, number of statuses, count of each, number of endpoints, then for each endpoint:
+--       name, requests, errors, count, sum in ms, number of times, age_ms and ms of each, number of buckets, then of each
+--       its minute since 1970 ('' = now), index and count. Minutes before the previous hour are dropped.
+-- Returns {'flushed' | 'repeated', now_ms, hour_ms, indexes of endpoints that were counted as `other` …}
+--       {'wrong_hour', now_ms} if it is none of the three hours; nothing was counted
+--       {'lost', epoch found or ''}
+--       {'foreign', keys …} if keys hold values of another client; nothing was counted. The keys and the marker are
+--       deleted, so that the totals are restored.
+-- TTL: counters of an instance or an hour expire a day after their last write, when they are not read any more; the
+-- number of a flush is needed for seconds. The other keys are bounded by the sets of endpoints and status codes.
 if not is_marker(KEYS[1]) then
   redis.call('DEL', KEYS[1])
   return {'foreign', KEYS[1]}
@@ -23,20 +25,20 @@ if gone then return gone end
 local HOUR, DAY_S = 3600000, 86400
 local now = clock_ms(ARGV[3])
 local hour = now - now % HOUR
-local turn = (hour - ARGV[4]) / HOUR + 1
-if turn < 0 or turn > 2 then return {'wrong_hour', now} end
+local hour_index = (hour - ARGV[4]) / HOUR + 1
+if hour_index < 0 or hour_index > 2 then return {'wrong_hour', now} end
 
 local statuses = tonumber(ARGV[11])
 local endpoints = tonumber(ARGV[12 + statuses])
 
--- Every key is looked at before the first is written: a script that fails half way has counted half.
+-- Check every key before the first write: a script that fails half way has counted half.
 local function check(kind, key)
   if not is_a(kind, key) then foreign[#foreign + 1] = key end
 end
 
-local function check_number(key, is_one)
+local function check_number(key, is_valid)
   local held = redis.pcall('GET', key)
-  if held and not (type(held) == 'string' and is_one(held)) then foreign[#foreign + 1] = key end
+  if held and not (type(held) == 'string' and is_valid(held)) then foreign[#foreign + 1] = key end
 end
 
 local function is_sum(text)
@@ -45,17 +47,17 @@ end
 
 check_number(KEYS[2], is_count)
 check('set', KEYS[3])
-for place = 4, 12 do check_number(KEYS[place], is_count) end
-for place = 13, 15 do check('hash', KEYS[place]) end
+for index = 4, 12 do check_number(KEYS[index], is_count) end
+for index = 13, 15 do check('hash', KEYS[index]) end
 for block = 16, 16 + 8 * endpoints, 8 do
   check_number(KEYS[block], is_count)
   check_number(KEYS[block + 1], is_count)
   check('zset', KEYS[block + 2])
   check_number(KEYS[block + 3], is_sum)
   check_number(KEYS[block + 4], is_count)
-  for place = block + 5, block + 7 do check('hash', KEYS[place]) end
+  for index = block + 5, block + 7 do check('hash', KEYS[index]) end
 end
-for place = 24 + 8 * endpoints, #KEYS do check_number(KEYS[place], is_count) end
+for index = 24 + 8 * endpoints, #KEYS do check_number(KEYS[index], is_count) end
 if #foreign > 0 then
   for _, key in ipairs(foreign) do redis.call('DEL', key) end
   redis.call('DEL', KEYS[1])
@@ -64,11 +66,11 @@ if #foreign > 0 then
 end
 
 local repeated = tonumber(ARGV[2]) <= tonumber(redis.call('GET', KEYS[2]) or 0)
-local most, most_times = tonumber(ARGV[5]), tonumber(ARGV[6])
+local max_endpoints, max_times = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function is_named(name)
   if redis.call('SISMEMBER', KEYS[3], name) == 1 then return true end
-  if repeated or redis.call('SCARD', KEYS[3]) >= most then return false end
+  if repeated or redis.call('SCARD', KEYS[3]) >= max_endpoints then return false end
   redis.call('SADD', KEYS[3], name)
   return true
 end
@@ -77,14 +79,14 @@ local function add(key, count)
   if count ~= '0' then redis.call('INCRBY', key, count) end
 end
 
--- `first` is the place of the key of the first of the three hours.
+-- `first` is the index of the key for the first of the three hours.
 local function add_buckets(first, at, buckets)
   local touched = {}
   for bucket = at, at + 3 * buckets - 1, 3 do
     local minute = tonumber(ARGV[bucket]) or math.floor(now / 60000)
-    local place = turn + math.floor(minute / 60) - hour / HOUR
-    if place >= 0 and place <= turn then
-      local key = KEYS[first + place]
+    local index = hour_index + math.floor(minute / 60) - hour / HOUR
+    if index >= 0 and index <= hour_index then
+      local key = KEYS[first + index]
       touched[key] = true
       add_field(key, string.format('%d:%s', minute % 60, ARGV[bucket + 1]), ARGV[bucket + 2])
     end
@@ -92,7 +94,7 @@ local function add_buckets(first, at, buckets)
   for key in pairs(touched) do redis.call('EXPIRE', key, 26 * 3600) end
 end
 
--- Members stay plain numbers; the last digits of a sequence keep equal ones apart.
+-- Members are plain numbers; the last digits of a sequence keep equal times apart.
 local function add_times(key, at, times)
   if times == 0 then return end
   local sequence = redis.call('INCRBY', KEYS[4], times) - times
@@ -100,18 +102,18 @@ local function add_times(key, at, times)
     local member = string.format('%s%06d', ARGV[at + 2 * time + 1], (sequence + time) % 1000000)
     redis.call('ZADD', key, int(now - ARGV[at + 2 * time]), member)
   end
-  redis.call('ZREMRANGEBYRANK', key, 0, -(most_times + 1))
+  redis.call('ZREMRANGEBYRANK', key, 0, -(max_times + 1))
 end
 
 local at = 13 + statuses
 local answer = {repeated and 'repeated' or 'flushed', now, hour}
-for place = 1, endpoints do
-  local block = 16 + 8 * place
+for index = 1, endpoints do
+  local block = 16 + 8 * index
   if ARGV[at] == 'other' then
     block = 16
   elseif not is_named(ARGV[at]) then
     block = 16
-    answer[#answer + 1] = place
+    answer[#answer + 1] = index
   end
   local times = tonumber(ARGV[at + 5])
   local buckets_at = at + 6 + 2 * times
@@ -129,12 +131,12 @@ for place = 1, endpoints do
 end
 if repeated then return answer end
 
-for place = 1, 4 do add(KEYS[4 + place], ARGV[6 + place]) end
+for index = 1, 4 do add(KEYS[4 + index], ARGV[6 + index]) end
 for status = 1, statuses do add(KEYS[23 + 8 * endpoints + status], ARGV[11 + status]) end
 add(KEYS[9], ARGV[7])
 redis.call('EXPIRE', KEYS[9], DAY_S)
-add(KEYS[10 + turn], ARGV[7])
-redis.call('EXPIRE', KEYS[10 + turn], DAY_S)
+add(KEYS[10 + hour_index], ARGV[7])
+redis.call('EXPIRE', KEYS[10 + hour_index], DAY_S)
 redis.call('SET', KEYS[2], ARGV[2], 'EX', DAY_S)
 -- A restore that listed the counters before this flush has to list them again.
 add_field(KEYS[1], 'n', 1)

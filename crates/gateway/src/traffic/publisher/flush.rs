@@ -1,4 +1,4 @@
-//! One flush: what an instance counted, added to the shared counters by one script.
+//! One flush: adds the counts of this instance to the shared counters with one script.
 
 use hob_schema::{Key, Shard};
 use hob_store::epoch::{Epoch, MARKER, Outcome};
@@ -15,44 +15,44 @@ static FLUSH: Script = Script::with(&[CLOCK, MARKER, FOREIGN], include_str!("flu
 
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
-/// Endpoints of one flush. What has more takes several.
+/// Endpoints in one flush; more take several.
 pub(crate) const MAX_ENDPOINTS: usize = 128;
 
-/// Buckets of one flush, unless one endpoint alone has more: a store does nothing else meanwhile.
+/// Buckets in one flush, unless one endpoint has more. The store runs nothing else meanwhile.
 pub(crate) const MAX_BUCKETS: usize = 4000;
 
-/// What one instance sends once, and again until it is answered.
+/// Counts that are sent until the store confirms them.
 #[derive(Debug)]
 pub(crate) struct Flush {
     pub(crate) number: u64,
     pub(crate) counts: Counts,
-    /// In the order in which they are sent, so that the answer can name them by place.
+    /// In the order of the script's arguments; the reply refers to endpoints by index.
     endpoints: Vec<EndpointId>,
 }
 
-/// What became of a flush.
+/// The result of a flush.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FlushOutcome {
-    /// It is counted, now or before.
+    /// Counted, now or by an earlier attempt.
     Accepted {
         now_ms: u64,
         hour_ms: u64,
-        /// Endpoints that are counted as `other`, since there are enough.
+        /// Endpoints that are counted as `other`, because the maximum is reached.
         as_other: Vec<EndpointId>,
     },
-    /// The caller was wrong about the hour; nothing was counted.
+    /// The expected hour was wrong; nothing was counted.
     WrongHour { now_ms: u64 },
-    /// Somebody else had written to the counters; nothing was counted, and the totals have to be put back.
+    /// Another client had changed the counters; nothing was counted, and the totals must be restored.
     Foreign,
 }
 
-/// Where an instance's counters are.
+/// Where the counts of this instance go.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub(crate) keys: Keys,
     pub(crate) shard: Shard,
     pub(crate) instance: InstanceId,
-    /// This life of the instance, random: its flushes are never taken for those of a former one.
+    /// Random for each start of the instance, so that its flushes are never mistaken for those of an earlier one.
     pub(crate) incarnation: InstanceId,
 }
 
@@ -165,7 +165,7 @@ fn endpoint_args(mut call: Call, name: &Endpoint, counted: &EndpointCounts, mete
     call
 }
 
-/// Microseconds as the documented milliseconds: `150.123`.
+/// Microseconds as documented in milliseconds: `150.123`.
 pub(crate) fn millis_text(us: u64) -> String {
     format!("{}.{:03}", us / 1000, us % 1000)
 }

@@ -1,20 +1,20 @@
--- Say that an instance is alive, with its open connections and the requests it saw; take out what dead instances
--- held, and write the gauges of all of them (G1 G2 G5 G6).
--- KEYS  1 instances zset (by end of lease, ms) · 2 connections hash · 3 starts hash · 4 seconds hash
---       5 current · 6 most connections · 7 speed · 8 most speed
--- ARGV  instance, 'first' or 'next', connections, the most of them at once since the last beat, hold_ms,
---       now_us ('' = the store's clock), then age_ms and count of requests seen since the last beat
--- Returns {'beat', now_ms, foreign keys that were overwritten…}
--- TTL: of the seconds only, which are looked at for two minutes and kept for five. The sets are bounded by the
--- instances that live; a dead one goes with the next beat of any other.
+-- Renew the lease of an instance with its connections and requests, remove dead instances, and write the gauges over
+-- all instances (G1 G2 G5 G6).
+-- KEYS  1 instances zset (by end of lease, ms), 2 connections hash, 3 starts hash, 4 seconds hash
+--       5 connections, 6 max connections, 7 requests per second, 8 max requests per second
+-- ARGV  instance, 'first' or 'next', connections, max connections since the last heartbeat, lease_ms,
+--       now_us ('' = the store's clock), then age_ms and count of requests since the last heartbeat …
+-- Returns {'beat', now_ms, overwritten foreign keys …}
+-- TTL: only for the seconds, which are read for two minutes and kept for five. The sets are bounded by the live
+-- instances; a dead one is removed by the next heartbeat of any other.
 claim('zset', KEYS[1])
-for place = 2, 4 do claim('hash', KEYS[place]) end
-local instance, connections, peak, hold_ms = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
--- The newest lease says what time it was at the latest beat.
+for index = 2, 4 do claim('hash', KEYS[index]) end
+local instance, connections, peak, lease_ms = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+-- The newest lease tells the time of the last heartbeat; the clock never runs backwards from it.
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local now = math.max(clock_ms(ARGV[6]), tonumber(newest[2] or 0) - hold_ms)
+local now = math.max(clock_ms(ARGV[6]), tonumber(newest[2] or 0) - lease_ms)
 
--- Keeps the highest value of a gauge.
+-- Raises a gauge to a higher value.
 local function raise(key, value)
   local held = redis.pcall('GET', key)
   if type(held) == 'string' and is_count(held) then
@@ -32,12 +32,12 @@ for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', int(now))) do
     redis.call('HDEL', KEYS[3], dead)
   end
 end
--- An instance that begins while no other lives: startup is now. One that was only late has not started again.
+-- Startup is when the first live instance sends its first heartbeat. A late heartbeat is not a startup.
 if ARGV[2] == 'first' and redis.call('ZCARD', KEYS[1]) == 0 then
   redis.call('SET', KEYS[6], 0)
   redis.call('SET', KEYS[8], 0)
 end
-redis.call('ZADD', KEYS[1], int(now + hold_ms), instance)
+redis.call('ZADD', KEYS[1], int(now + lease_ms), instance)
 redis.call('HSET', KEYS[2], instance, int(connections))
 if not is_count(redis.call('HGET', KEYS[3], instance) or '') then
   redis.call('HSET', KEYS[3], instance, int(now))
@@ -52,7 +52,7 @@ for at = 7, #ARGV, 2 do
   local seen = math.floor((now - ARGV[at]) / 1000)
   if seen > second - 120 then add_field(KEYS[4], int(seen), ARGV[at + 1]) end
 end
--- A second counts when it is over; late beats still add to it.
+-- A second counts when it is over; late heartbeats still add to it.
 local busiest = 0
 local seconds = redis.call('HGETALL', KEYS[4])
 for at = 1, #seconds, 2 do

@@ -1,4 +1,4 @@
-//! An instance's sign of life, and the gauges of all instances that follow from it (G1 G2 G5 G6).
+//! Heartbeats of this instance, and the gauges over all instances that follow from them (G1 G2 G5 G6).
 
 use std::time::{Duration, Instant};
 
@@ -8,33 +8,33 @@ use hob_store::{CLOCK, Call, Reply, Script, Store};
 use crate::keys::{InstanceId, Keys};
 use crate::traffic::foreign::{self, FOREIGN};
 
-/// Lua that sums up what instances hold.
+/// Lua that sums the connections of live instances.
 const INSTANCES: &str = include_str!("instances.lua");
 
 static HEARTBEAT: Script = Script::with(&[CLOCK, FOREIGN, INSTANCES], include_str!("heartbeat.lua"));
 static LEAVE: Script = Script::with(&[FOREIGN, INSTANCES], include_str!("leave.lua"));
 
-/// An instance that was not heard of for so long is dead.
+/// An instance without a heartbeat for this long is dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
-/// Gauges are one picture, so they are in one shard.
+/// The shard of the gauges. All are in one, because a maximum cannot be summed over shards.
 pub(crate) fn gauge_shard(keys: &Keys) -> Shard {
     keys.space().shard(0).expect("there is always a first shard")
 }
 
-/// What an instance says of itself.
+/// What an instance reports about itself.
 #[derive(Debug)]
 pub(crate) struct Heartbeat<'a> {
     pub(crate) instance: &'a InstanceId,
     pub(crate) kind: HeartbeatKind,
     pub(crate) connections: u32,
-    /// The most of them since the last beat.
+    /// The maximum since the last heartbeat.
     pub(crate) peak: u32,
-    /// Requests since the last beat, by when they were collected.
+    /// Requests since the last heartbeat, by the time they were collected.
     pub(crate) seen: &'a [(Instant, u64)],
 }
 
-/// Whether an instance was heard of before.
+/// Whether this is the first heartbeat since the instance started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeartbeatKind {
     First,
@@ -72,7 +72,7 @@ impl Heartbeat<'_> {
     }
 }
 
-/// The store's time in a beat's answer.
+/// Reads the store's time from the reply to a heartbeat.
 pub(crate) fn read(mut reply: Reply) -> hob_store::Result<u64> {
     match reply.word() {
         "beat" => {
@@ -84,7 +84,7 @@ pub(crate) fn read(mut reply: Reply) -> hob_store::Result<u64> {
     }
 }
 
-/// Takes an instance out at once.
+/// Removes an instance at once.
 pub(crate) async fn leave(store: &Store, keys: &Keys, instance: &InstanceId) -> hob_store::Result<()> {
     let shard = gauge_shard(keys);
     let call = LEAVE.on(&[

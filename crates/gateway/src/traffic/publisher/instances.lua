@@ -1,4 +1,4 @@
--- The sum of the open connections of all instances with a lease; forgets every other field.
+-- Sums the open connections of all live instances; deletes every other field.
 local function connections_of(instances, connections)
   local sum, fields = 0, redis.call('HGETALL', connections)
   for at = 1, #fields, 2 do

@@ -1,8 +1,8 @@
--- Take an instance out at once, for a clean stop.
--- KEYS  1 instances zset · 2 connections hash · 3 starts hash · 4 current
+-- Remove an instance at once, for a clean stop.
+-- KEYS  1 instances zset, 2 connections hash, 3 starts hash, 4 connections
 -- ARGV  instance
--- Returns {'left', foreign keys that were overwritten…}
--- No TTLs: see beat.lua.
+-- Returns {'left', overwritten foreign keys …}
+-- No TTLs: see heartbeat.lua.
 claim('zset', KEYS[1])
 claim('hash', KEYS[2])
 claim('hash', KEYS[3])

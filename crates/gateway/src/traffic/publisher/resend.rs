@@ -1,5 +1,5 @@
-//! What the store holds of this instance and the database does not: response times of the last hour. When the store was
-//! lost, they are written again, in the minutes that they were counted in.
+//! Response times of the last hour, which are in the store but not in the database. After a loss of the store they are
+//! sent again, in the minutes in which they were counted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,24 +8,24 @@ use crate::traffic::counts::{Counts, EndpointCounts, Minute};
 use crate::traffic::histogram::Bucket;
 
 const MINUTE_MS: u64 = 60_000;
-/// As far as pages look back.
+/// As far back as the pages show.
 const MINUTES: u64 = 60;
-/// Counters in all; of more, the oldest minutes are forgotten.
+/// Buckets in total; beyond that, the oldest minutes are dropped.
 const MAX_BUCKETS: usize = 200_000;
 
-/// Counts of one minute.
+/// Buckets of one minute.
 type Buckets = HashMap<EndpointId, BTreeMap<Bucket, u64>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct ResendBuffer {
     minutes: BTreeMap<u64, Buckets>,
     buckets: usize,
-    /// Of each endpoint the newest response times, nothing else.
+    /// Only the newest response times of each endpoint.
     samples: HashMap<EndpointId, EndpointCounts>,
 }
 
 impl ResendBuffer {
-    /// Takes note of what the store has counted at `now_ms` of its clock.
+    /// Records what the store has counted at `now_ms` of its clock.
     pub(crate) fn record(&mut self, counts: &Counts, now_ms: u64) {
         let now = now_ms / MINUTE_MS;
         for (endpoint, counted) in &counts.endpoints {
@@ -54,7 +54,7 @@ impl ResendBuffer {
         }
     }
 
-    /// All of it, to be sent again.
+    /// Takes everything, to send it again.
     pub(crate) fn take(&mut self) -> Counts {
         let Self { minutes, samples, .. } = std::mem::take(self);
         let mut resent = Counts { endpoints: samples };
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_in_the_minute_that_it_was_counted_in() {
+    fn resent_times_keep_their_minute() {
         let mut buffer = ResendBuffer::default();
         buffer.record(&counts(10), 60 * MINUTE_MS);
         buffer.record(&counts(10), 61 * MINUTE_MS);
@@ -97,13 +97,13 @@ mod tests {
         let bucket = Bucket::of(10);
         assert_eq!(*buckets, [((Minute::Past(60), bucket), 1), ((Minute::Past(61), bucket), 2)].into());
         assert_eq!(resent.requests(), 0);
-        // Lost once more: it is there again, once.
+        // After another loss, the same is there once.
         buffer.record(&resent, 62 * MINUTE_MS);
         assert_eq!(buffer.take(), resent);
     }
 
     #[test]
-    fn an_hour_is_kept_and_no_more_than_fits() {
+    fn buffer_keeps_one_hour_and_is_bounded() {
         let mut buffer = ResendBuffer::default();
         for minute in 0..200 {
             buffer.record(&counts(10), minute * MINUTE_MS);

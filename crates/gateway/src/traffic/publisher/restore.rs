@@ -1,4 +1,4 @@
-//! Puts the counters of a shard back as the database has them.
+//! Restores the counters of a shard from the database.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ static RESTORE: Script = Script::with(&[FOREIGN], include_str!("restore.lua"));
 
 const DAY_S: u64 = 86_400;
 
-/// Flushes of other instances may interrupt a restore this often; then the next flush finds the shard lost again.
+/// How often flushes of other instances may interrupt a restore. After that, the next flush finds the shard lost again.
 const ATTEMPTS: usize = 20;
 
-/// Sets the counters to what a new epoch begins with. If a later epoch is there already, the next flush finds it.
+/// Sets the counters to the totals of a new epoch. If a later epoch is there already, the next flush finds it.
 pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Result<(), Error> {
     for _ in 0..ATTEMPTS {
         let reply: Reply = store.run(call(store, keys, shard, new).await?).await?;
@@ -35,11 +35,11 @@ pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, new: &NewE
 
 async fn call(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Result<Call, Error> {
     let marker = keys.marker(shard);
-    // Read before the names below: a flush in between changes it.
+    // Read before the names below, so that a flush in between is noticed.
     let seen = store.run(cmd("HMGET").arg(marker.as_bytes()).arg("epoch").arg("n")).await;
     let [epoch, n] = foreign::or_default::<[Option<Vec<u8>>; 2]>(seen)?.map(Option::unwrap_or_default);
     let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
-    // What is counted now but not in the database was counted since, and is flushed again.
+    // Counters that are not in the database were counted since, and are flushed again.
     let mut counted = read_names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
     let instances =
         read_names(store, "HKEYS", &keys.instance_connections(heartbeat::gauge_shard(keys))).await?;
@@ -67,7 +67,7 @@ async fn read_names(store: &Store, command: &str, key: &Key) -> Result<Vec<Strin
     Ok(foreign::utf8_names(found).collect())
 }
 
-/// What every counter of a shard is to be: its value, empty for none, and its TTL in seconds.
+/// The target value of every counter of a shard (empty: delete it), and its TTL in seconds.
 struct Counters<'a> {
     keys: &'a Keys,
     shard: Shard,
@@ -75,7 +75,7 @@ struct Counters<'a> {
 }
 
 impl Counters<'_> {
-    /// Names every counter that may be there.
+    /// Lists every counter that may exist.
     fn clear(&mut self, endpoints: &[String], instances: &[String], now_ms: u64) {
         for instance in instances {
             self.set(TotalKind::Instance, instance, String::new());
@@ -99,7 +99,7 @@ impl Counters<'_> {
         self.clear_times(endpoints, this_hour);
     }
 
-    /// Instances send the response times of the last hour again.
+    /// Response times are deleted, since the instances send those of the last hour again.
     fn clear_times(&mut self, endpoints: &[String], this_hour: u64) {
         let (keys, shard) = (self.keys, self.shard);
         let endpoints = endpoints.iter().map(String::as_str).chain(["other"]);
@@ -121,7 +121,7 @@ impl Counters<'_> {
         }
     }
 
-    /// A row whose id is none any more, since the schema has become narrower, has no key.
+    /// A row whose id the schema does not allow any more has no key.
     fn set(&mut self, kind: TotalKind, id: &str, value: String) {
         if let Some((key, ttl_s)) = self.key(kind, id) {
             self.wanted.insert(key, (value, ttl_s));
