@@ -1,4 +1,4 @@
-//! The gateway in a process of its own, with its metrics on, the store in Redis and the database in SQLite.
+//! The gateway in its own process, with metrics, Redis as its store and SQLite as its database.
 
 use anyhow::{Context, Result};
 use hob_database::Database;
@@ -10,7 +10,7 @@ use hob_store::{Address, Store};
 use hob_web::Service as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-/// Serves until it is killed. `store` is the address of a Redis.
+/// Serves until it is killed. `store` is the address of a Redis server.
 #[tokio::main]
 pub(crate) async fn run(toml: &str, store: &str) -> Result<()> {
     let _metrics = PrometheusBuilder::new().install_recorder().context("no recorder")?;

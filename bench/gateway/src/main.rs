@@ -1,13 +1,13 @@
 //! The gateway beside nginx, HAProxy and Express: `cargo run --release -p bench-gateway [SECONDS]`.
 //!
 //! Needs `nginx`, `haproxy`, `redis-server`, `node` with `npm`, `wrk` and `taskset` on the PATH (Debian packages
-//! `nginx-light`, `haproxy`, `redis-server`, `nodejs`, `npm`, `wrk`, `util-linux`), and two cores: each proxy has the
-//! first for itself, with one worker; the upstream, Redis and whoever asks share the second. All proxies limit by the
-//! caller's address, with limits that nobody reaches, and keep their connections to the upstream alive. Hob counts
-//! every request, too.
+//! `nginx-light`, `haproxy`, `redis-server`, `nodejs`, `npm`, `wrk`, `util-linux`), and two cores. Each proxy has one
+//! worker on the first core; the load generator, the upstream and Redis share the second. All proxies limit by the
+//! client's address, with limits that are never reached, and keep their connections to the upstream open. Hob also
+//! counts every request.
 //!
-//! Three rounds, in turns. First as many requests as each can take over 64 connections; then half as many, at an even
-//! pace, and as many straight to the upstream: the difference of the two p99s is what the proxy adds.
+//! Three rounds, in turn. First full load over 64 connections; then half of that load at a steady pace, and the same
+//! straight to the upstream. The proxy adds the difference of the two p99s.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -55,15 +55,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a round gave.
+/// The results of a round.
 struct Figures {
     per_second: f64,
     cpu_us: f64,
     p99: Duration,
-    /// At half of that: the p99, and that of going straight to the upstream.
+    /// At half load: the p99 through the proxy, and straight to the upstream.
     half: Duration,
     straight: Duration,
-    /// Of scripts and commands that were sent, and of commands that the store ran, each for one request.
+    /// Messages to the store, and commands that the store ran, per request.
     sent: f64,
     ran: f64,
 }
@@ -92,8 +92,8 @@ fn measure(peer: &Peer, upstream: std::net::SocketAddr, store: &Store, seconds: 
 
 fn print(peers: &[Peer], rounds: Vec<Vec<Figures>>) {
     println!(
-        "| | requests/s | CPU µs per request | p99 | p99 at half load | added to the upstream's | sent to the store \
-         per request | commands that it ran |\n|---|---|---|---|---|---|---|---|"
+        "| | requests/s | CPU µs per request | p99 | p99 at half load | added to the upstream's p99 | messages to \
+         Redis per request | commands in Redis per request |\n|---|---|---|---|---|---|---|---|"
     );
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     for (peer, rounds) in peers.iter().zip(rounds) {

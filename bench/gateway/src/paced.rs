@@ -1,4 +1,4 @@
-//! Requests at an even pace, from threads that sleep in between: the time that each of them took, from when it was sent.
+//! Requests at a steady pace, from threads that sleep in between. Measures each from when it was sent.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// What one thread sends at most: beyond that its sleeps are too short to be kept.
+/// Requests per second of one thread: beyond that, sleeps are too short to be accurate.
 const PER_THREAD: f64 = 1500.0;
 
-/// The p99 of so many requests a second.
+/// The p99 at this rate.
 pub(crate) fn p99(address: SocketAddr, per_second: f64, lasting: Duration) -> Result<Duration> {
     let threads = (per_second / PER_THREAD).ceil().max(1.0);
     let every = Duration::from_secs_f64(threads / per_second);
@@ -39,12 +39,12 @@ fn ask(address: SocketAddr, first: Duration, every: Duration, lasting: Duration)
     let mut due = begun + first;
     while begun.elapsed() < lasting {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        // Whoever is late does not hurry: an even pace is what is measured.
+        // A late request does not make the next ones hurry: the pace stays steady.
         due = Instant::now() + every;
         let sent = Instant::now();
         stream.write_all(request.as_bytes())?;
         let mut filled = 0;
-        // All answers end with the upstream's body.
+        // Every response ends with the upstream's body.
         while !answer[..filled].ends_with(b"abcdef") {
             let read = stream.read(&mut answer[filled..])?;
             ensure!(read > 0, "{address} hung up");

@@ -84,14 +84,14 @@ fn express(upstream: SocketAddr, store: &Store) -> Result<Peer> {
 
 fn hob(name: &'static str, upstream: SocketAddr, store: &Store, exactness: &str) -> Result<Peer> {
     let address = free_address()?;
-    // Each counts for itself, so that its commands are its own.
+    // Each has its own instance name, so that commands can be attributed.
     let toml = format!(
         "listen = \"{address}\"\nupstream = [\"http://{upstream}\"]\ncount_loopback = true\ninstance = \"{exactness}\"\n\
          routes = [\"/api/things/:id\"]\n[[rules]]\nname = \"{exactness}\"\nwindows = \"1000000/1s burst 2000000\"\n\
          exactness = \"{exactness}\"\n"
     );
     let mut command = Command::new(std::env::current_exe()?);
-    // One worker, as the others have.
+    // One worker, like the others.
     command.env("TOKIO_WORKER_THREADS", "1").stdout(Stdio::piped());
     let redis = format!("redis://{}", store.address);
     let mut process = Process::start(command.args(["gateway", &toml, &redis]))?;

@@ -1,4 +1,4 @@
-//! What it costs to record a request.
+//! The cost of recording a request.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use http::Method;
 
 const REQUESTS: u32 = 5_000_000;
 
-/// Nanoseconds of CPU time for each request.
+/// Nanoseconds of CPU time per request.
 pub(crate) fn measure() -> f64 {
     let (meter, endpoints) = (Meter::default(), Endpoints::default());
     let ids: Vec<_> =
@@ -19,7 +19,7 @@ pub(crate) fn measure() -> f64 {
     (busy_ns() - busy_before) as f64 / f64::from(REQUESTS)
 }
 
-/// CPU time of this thread, which does not depend on what else the machine does.
+/// CPU time of this thread, which does not depend on other load.
 fn busy_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! The Redis that proxies with a shared limit use, and how many commands it got.
+//! The Redis that proxies with a shared limit use, and its command counts.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -16,9 +16,9 @@ pub(crate) struct Store {
 /// Commands so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
-    /// Scripts, each one message.
+    /// Scripts; each is one message.
     pub(crate) sent: u64,
-    /// All, also those that scripts call.
+    /// All commands, including those called by scripts.
     pub(crate) ran: u64,
 }
 

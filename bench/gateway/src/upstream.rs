@@ -1,4 +1,4 @@
-//! What stands behind every proxy: the same bytes for every request, as fast as possible.
+//! The upstream of every proxy: the same response to every request, as fast as possible.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: keep-alive\r\n\
                         Content-Length: 64\r\n\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// Serves on a thread of its own, for ever.
+/// Serves on its own thread, forever.
 pub(crate) fn start() -> Result<SocketAddr> {
     let (bound, address) = mpsc::channel();
     std::thread::spawn(move || -> Result<()> {
