@@ -18,8 +18,8 @@ use std::ops::BitOr;
 use std::sync::LazyLock;
 
 use crate::core::Core;
-use crate::reply::{Failure, Outcome};
-use crate::turn::Turn;
+use crate::dispatch::CommandContext;
+use crate::reply::{CommandResult, Failure};
 
 /// A command's words, its name first.
 pub(crate) type Args<'a> = &'a [&'a [u8]];
@@ -37,9 +37,9 @@ pub(crate) struct Command {
 #[derive(Debug)]
 pub(crate) enum Run {
     /// Needs the data alone, so a script may call it.
-    Data(fn(&mut Core, Args<'_>) -> Outcome),
+    Data(fn(&mut Core, Args<'_>) -> CommandResult),
     /// Also needs the connection that it came over, or the whole store.
-    Session(fn(&mut Turn<'_>, Args<'_>) -> Outcome),
+    Session(fn(&mut CommandContext<'_>, Args<'_>) -> CommandResult),
     /// Its second word chooses.
     Container(&'static [Command]),
 }
@@ -152,7 +152,7 @@ const fn data(
     arity: i32,
     flags: Flags,
     keys: Keys,
-    run: fn(&mut Core, Args<'_>) -> Outcome,
+    run: fn(&mut Core, Args<'_>) -> CommandResult,
 ) -> Command {
     Command { name, arity, flags, keys, run: Run::Data(run) }
 }
@@ -162,7 +162,7 @@ const fn session(
     arity: i32,
     flags: Flags,
     keys: Keys,
-    run: fn(&mut Turn<'_>, Args<'_>) -> Outcome,
+    run: fn(&mut CommandContext<'_>, Args<'_>) -> CommandResult,
 ) -> Command {
     Command { name, arity, flags, keys, run: Run::Session(run) }
 }
@@ -207,7 +207,7 @@ pub(crate) fn lookup(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// The command that these words call, if they are enough for it.
-pub(crate) fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
+pub(crate) fn resolve(args: Args<'_>) -> CommandResult<&'static Command> {
     let command = lookup(args[0]).ok_or_else(|| unknown_command(args))?;
     let Run::Container(subcommands) = command.run else {
         return command.check_arity(args.len(), || command.name.to_owned());
@@ -224,7 +224,11 @@ pub(crate) fn resolve(args: Args<'_>) -> Outcome<&'static Command> {
 }
 
 impl Command {
-    fn check_arity(&'static self, words: usize, full_name: impl Fn() -> String) -> Outcome<&'static Command> {
+    fn check_arity(
+        &'static self,
+        words: usize,
+        full_name: impl Fn() -> String,
+    ) -> CommandResult<&'static Command> {
         let wanted = self.arity.unsigned_abs() as usize;
         let fits = if self.arity < 0 { words >= wanted } else { words == wanted };
         if fits { Ok(self) } else { Err(Failure::arity(&full_name())) }

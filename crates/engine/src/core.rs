@@ -5,7 +5,7 @@ use crate::command::{Args, Flags, Run, lookup, resolve};
 use crate::config::Config;
 use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
-use crate::reply::{Failure, Outcome};
+use crate::reply::{CommandResult, Failure};
 use crate::session::Clients;
 use crate::store::Keyspace;
 
@@ -82,7 +82,7 @@ impl Core {
     }
 
     /// Shows the guard what was changed, if there is a guard and anything was.
-    pub(crate) fn judge(&mut self) -> Outcome<()> {
+    pub(crate) fn check_guard(&mut self) -> CommandResult<()> {
         let Some(guard) = self.guard() else { return Ok(()) };
         let mut keys = self.keys.take_touched();
         if keys.is_empty() {
@@ -93,7 +93,7 @@ impl Core {
         guard.check(&mut Changes { core: self, keys })
     }
 
-    pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> Outcome<()> {
+    pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> CommandResult<()> {
         self.settings.strict.admit(keys)?;
         let began_full = self.is_full();
         // Only a strict store asks again which keys a script was given.
@@ -108,7 +108,7 @@ impl Core {
     }
 
     /// Runs a command that the current script calls. `may_write` is asked before the first one that writes.
-    pub(crate) fn call_from_script(&mut self, args: Args<'_>, may_write: impl Fn() -> bool) -> Outcome {
+    pub(crate) fn call_from_script(&mut self, args: Args<'_>, may_write: impl Fn() -> bool) -> CommandResult {
         let run = self.admit_from_script(args, may_write)?;
         run(self, args)
     }
@@ -117,7 +117,7 @@ impl Core {
         &mut self,
         args: Args<'_>,
         may_write: impl Fn() -> bool,
-    ) -> Outcome<fn(&mut Core, Args<'_>) -> Outcome> {
+    ) -> CommandResult<fn(&mut Core, Args<'_>) -> CommandResult> {
         let named = lookup(args[0]).ok_or(Failure::new("ERR Unknown Redis command called from script"))?;
         let command = resolve(args).map_err(|failure| match named.run {
             Run::Container(_) if !failure.0.contains("number of arguments") => {
@@ -138,7 +138,7 @@ impl Core {
         }
         if command.flags.has(Flags::WRITE) && !frame.wrote {
             if !may_write() {
-                return Err(Failure::HAS_TO_STOP);
+                return Err(Failure::MUST_STOP);
             }
             frame.wrote = true;
         }

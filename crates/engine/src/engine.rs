@@ -11,12 +11,12 @@ use tokio::time::{Instant, timeout};
 use crate::command::Args;
 use crate::config::Config;
 use crate::core::Core;
+use crate::dispatch::CommandContext;
 use crate::door::{Connection, Subscriber};
-use crate::gate::{Gate, Held};
+use crate::lock::{StoreLock, StoreLockGuard};
 use crate::reply::Reply;
 use crate::script::{Scripts, Watchdog};
-use crate::session::{Origin, Session};
-use crate::turn::Turn;
+use crate::session::{Session, SessionOrigin};
 
 /// A store in this process. Clones are handles to the same store.
 #[derive(Clone)]
@@ -26,28 +26,29 @@ pub struct Engine {
 
 struct Shared {
     /// The store's turn: a command, a transaction or a script holds it from its beginning to its end.
-    gate: Gate,
+    lock: StoreLock,
     /// The data. A script takes this lock for each command that it calls, since Lua owns the functions that need it.
     /// So it is held for one command at most, and what only looks (memory, subscriptions, the list of clients) takes
     /// it alone and gets in between the commands of a script.
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
     /// Threads for scripts of clients. Several, so that the next one is ready when the one before it ends.
-    seats: Arc<Semaphore>,
+    script_permits: Arc<Semaphore>,
     busy_after: Duration,
 }
 
-const SEATS: usize = 16;
+const MAX_CLIENT_SCRIPTS: usize = 16;
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
         let busy_after = config.busy_after;
         let watchdog = Arc::new(Watchdog::new(config.max_script_instructions, config.max_script_duration));
-        let (memory, most) = (config.script_memory_bytes, config.max_scripts);
+        let (memory, max_scripts) = (config.script_memory_bytes, config.max_scripts);
         let core = Arc::new(Mutex::new(Core::new(config)));
-        let gate = Gate::new(Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, most));
-        let seats = Arc::new(Semaphore::new(SEATS));
-        Engine { shared: Arc::new(Shared { gate, core, watchdog, seats, busy_after }) }
+        let lock =
+            StoreLock::new(Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, max_scripts));
+        let script_permits = Arc::new(Semaphore::new(MAX_CLIENT_SCRIPTS));
+        Engine { shared: Arc::new(Shared { lock, core, watchdog, script_permits, busy_after }) }
     }
 
     /// A handle for redis-rs. Clones may be used at the same time.
@@ -63,7 +64,7 @@ impl Engine {
     /// Answers one command. It blocks the thread while another command or script runs, so tasks use a
     /// [`connection`](Engine::connection) instead.
     pub fn execute(&self, words: &[&[u8]]) -> Reply {
-        self.take_blocking(&mut self.handle_session(), words)
+        self.run_blocking(&mut self.handle_session(), words)
     }
 
     /// Removes keys whose time is over, ten times a second, for as long as the future is polled. Without it
@@ -85,14 +86,14 @@ impl Engine {
         }
     }
 
-    /// Removes keys whose time is over, among the next `most` that it looks at; says how many.
-    pub fn sweep(&self, most: usize) -> usize {
-        let Some(_held) = self.shared.gate.try_enter() else {
+    /// Removes keys whose time is over, among the next `max_keys` that it looks at; says how many.
+    pub fn sweep(&self, max_keys: usize) -> usize {
+        let Some(_guard) = self.shared.lock.try_lock() else {
             return 0;
         };
         let mut core = self.shared.core.lock();
         core.begin();
-        core.keys.sweep(most)
+        core.keys.sweep(max_keys)
     }
 
     /// Bytes held by keys and values.
@@ -110,68 +111,68 @@ impl Engine {
     }
 
     pub(crate) fn handle_session(&self) -> Session {
-        Session::new(0, Origin::Handle, true, None)
+        Session::new(0, SessionOrigin::Handle, true, None)
     }
 
-    pub(crate) fn with_core<R>(&self, look: impl FnOnce(&mut Core) -> R) -> R {
-        look(&mut self.shared.core.lock())
+    pub(crate) fn with_core<R>(&self, access: impl FnOnce(&mut Core) -> R) -> R {
+        access(&mut self.shared.core.lock())
     }
 
     /// Runs one command if the store is free, or will be in no time.
-    pub(crate) fn take_at_once(&self, session: &mut Session, args: Args<'_>) -> Option<Reply> {
-        let mut held = self.enter_briefly()?;
-        Some(self.turn(Some(&mut *held), session).take(args))
+    pub(crate) fn try_run(&self, session: &mut Session, args: Args<'_>) -> Option<Reply> {
+        let mut guard = self.lock_briefly()?;
+        Some(self.context(Some(&mut *guard), session).execute(args))
     }
 
     /// Runs one command, or answers BUSY when a script holds the store for too long or until the deadline.
-    pub(crate) async fn take(
+    pub(crate) async fn run(
         &self,
         session: &mut Session,
         args: Args<'_>,
         deadline: Option<Instant>,
     ) -> Reply {
-        let mut held = self.enter(deadline).await;
-        self.turn(held.as_deref_mut(), session).take(args)
+        let mut guard = self.lock(deadline).await;
+        self.context(guard.as_deref_mut(), session).execute(args)
     }
 
     /// The same for a thread that may be blocked.
-    pub(crate) fn take_blocking(&self, session: &mut Session, args: Args<'_>) -> Reply {
-        let mut held = loop {
-            let patience = self.patience();
-            let held = self.shared.gate.enter_within(patience);
-            if held.is_some() || self.patience().is_zero() {
-                break held;
+    pub(crate) fn run_blocking(&self, session: &mut Session, args: Args<'_>) -> Reply {
+        let mut guard = loop {
+            let time_until_busy = self.time_until_busy();
+            let guard = self.shared.lock.lock_within(time_until_busy);
+            if guard.is_some() || self.time_until_busy().is_zero() {
+                break guard;
             }
         };
-        self.turn(held.as_deref_mut(), session).take(args)
+        self.context(guard.as_deref_mut(), session).execute(args)
     }
 
     /// Runs the commands of a pipeline as a transaction.
-    pub(crate) async fn transact(
+    pub(crate) async fn run_transaction(
         &self,
         session: &mut Session,
         queue: &[Vec<&[u8]>],
         deadline: Option<Instant>,
     ) -> Reply {
-        let mut held = self.enter(deadline).await;
-        self.turn(held.as_deref_mut(), session).transact(queue)
+        let mut guard = self.lock(deadline).await;
+        self.context(guard.as_deref_mut(), session).transact(queue)
     }
 
     /// Answers a command while a script holds the store for too long.
     pub(crate) fn refuse_as_busy(&self, session: &mut Session, args: Args<'_>) -> Reply {
-        self.turn(None, session).take(args)
+        self.context(None, session).execute(args)
     }
 
     /// A thread for a script; `None` when another script holds the store for too long.
-    pub(crate) async fn seat(&self) -> Option<OwnedSemaphorePermit> {
-        let seat = Arc::clone(&self.shared.seats).acquire_owned();
-        tokio::pin!(seat);
+    pub(crate) async fn script_permit(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.shared.script_permits).acquire_owned();
+        tokio::pin!(permit);
         loop {
             // Never too long a sleep: other scripts end and begin meanwhile.
-            let patience = self.patience().min(Duration::from_millis(50));
-            match timeout(patience, &mut seat).await {
-                Ok(seat) => return seat.ok(),
-                Err(_) if self.patience().is_zero() => return None,
+            let time_until_busy = self.time_until_busy().min(Duration::from_millis(50));
+            match timeout(time_until_busy, &mut permit).await {
+                Ok(permit) => return permit.ok(),
+                Err(_) if self.time_until_busy().is_zero() => return None,
                 Err(_) => {}
             }
         }
@@ -179,40 +180,44 @@ impl Engine {
 
     /// Stops what clients' scripts still run, within a bounded time: even one that has written, but not one that
     /// never returns from a single call of Lua's library.
-    pub(crate) async fn stop_scripts_of_clients(&self) {
+    pub(crate) async fn stop_client_scripts(&self) {
         const TRIES: usize = 100;
         for _ in 0..TRIES {
-            if self.shared.seats.available_permits() == SEATS {
+            if self.shared.script_permits.available_permits() == MAX_CLIENT_SCRIPTS {
                 return;
             }
-            self.shared.watchdog.stop_script_of_client();
+            self.shared.watchdog.stop_client_script();
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         tracing::warn!("a client's script does not stop");
     }
 
-    fn turn<'a>(&'a self, scripts: Option<&'a mut Scripts>, session: &'a mut Session) -> Turn<'a> {
-        Turn { core: &self.shared.core, watchdog: &self.shared.watchdog, scripts, session }
+    fn context<'a>(
+        &'a self,
+        scripts: Option<&'a mut Scripts>,
+        session: &'a mut Session,
+    ) -> CommandContext<'a> {
+        CommandContext { core: &self.shared.core, watchdog: &self.shared.watchdog, scripts, session }
     }
 
-    fn enter_briefly(&self) -> Option<Held<'_>> {
-        self.shared.gate.enter_briefly(|| self.shared.watchdog.runs_script_of_client())
+    fn lock_briefly(&self) -> Option<StoreLockGuard<'_>> {
+        self.shared.lock.lock_briefly(|| self.shared.watchdog.runs_client_script())
     }
 
-    async fn enter(&self, deadline: Option<Instant>) -> Option<Held<'_>> {
-        if let Some(held) = self.enter_briefly() {
-            return Some(held);
+    async fn lock(&self, deadline: Option<Instant>) -> Option<StoreLockGuard<'_>> {
+        if let Some(guard) = self.lock_briefly() {
+            return Some(guard);
         }
-        let patience = || {
+        let time_until_busy = || {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            self.patience().min(left.unwrap_or(Duration::MAX))
+            self.time_until_busy().min(left.unwrap_or(Duration::MAX))
         };
-        self.shared.gate.enter(patience).await
+        self.shared.lock.lock(time_until_busy).await
     }
 
     /// How long to wait before a command is answered with BUSY.
-    fn patience(&self) -> Duration {
-        self.shared.watchdog.patience(self.shared.busy_after)
+    fn time_until_busy(&self) -> Duration {
+        self.shared.watchdog.time_until_busy(self.shared.busy_after)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::command::{Args, Flags, Run, resolve};
 use crate::core::Core;
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::slot::key_slot;
 
 /// What a script may touch.
@@ -22,7 +22,7 @@ pub enum Strict {
 
 impl Strict {
     /// Judges a script's KEYS before it runs.
-    pub(crate) fn admit(self, keys: &[&[u8]]) -> Outcome<()> {
+    pub(crate) fn admit(self, keys: &[&[u8]]) -> CommandResult<()> {
         let mut slots = keys.iter().map(|key| key_slot(key));
         let first = slots.next();
         if self == Strict::KeysOfOneSlot && slots.any(|slot| Some(slot) != first) {
@@ -32,7 +32,7 @@ impl Strict {
     }
 
     /// Judges a key that a running script is about to touch.
-    pub(crate) fn allow(self, declared: &[Vec<u8>], key: &[u8]) -> Outcome<()> {
+    pub(crate) fn allow(self, declared: &[Vec<u8>], key: &[u8]) -> CommandResult<()> {
         if self == Strict::Off || declared.iter().any(|allowed| allowed == key) {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl Guard {
         Guard(Arc::new(check))
     }
 
-    pub(crate) fn check(&self, changes: &mut Changes<'_>) -> Outcome<()> {
+    pub(crate) fn check(&self, changes: &mut Changes<'_>) -> CommandResult<()> {
         (self.0)(changes).map_err(|what| format!("GUARD {what}").into())
     }
 }
@@ -87,7 +87,7 @@ impl Changes<'_> {
         self.try_ask(words).unwrap_or_else(Reply::from)
     }
 
-    fn try_ask(&mut self, words: Args<'_>) -> Outcome {
+    fn try_ask(&mut self, words: Args<'_>) -> CommandResult {
         let command = resolve(words)?;
         match command.run {
             Run::Data(run) if command.flags.has(Flags::READONLY) => run(self.core, words),

@@ -6,7 +6,7 @@ use rustc_apfloat::ieee::X87DoubleExtended;
 use rustc_apfloat::{Float, Round, Status};
 
 use crate::number::trim_zeros;
-use crate::reply::{Failure, Outcome};
+use crate::reply::{CommandResult, Failure};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongDouble(X87DoubleExtended);
@@ -36,7 +36,7 @@ impl LongDouble {
     }
 
     /// The sum, or the refusal that Redis gives when it is not finite.
-    pub(crate) fn plus(self, other: LongDouble) -> Outcome<LongDouble> {
+    pub(crate) fn plus(self, other: LongDouble) -> CommandResult<LongDouble> {
         let sum = (self.0 + other.0).value;
         if sum.is_finite() { Ok(LongDouble(sum)) } else { Err(Failure::NOT_FINITE) }
     }

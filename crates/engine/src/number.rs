@@ -1,6 +1,6 @@
 //! Numbers as Redis reads and writes them.
 
-use crate::reply::{Failure, Outcome};
+use crate::reply::{CommandResult, Failure};
 
 /// Reads an integer the strict way: no sign but `-`, no leading zeros or spaces.
 pub(crate) fn read_int(text: &[u8]) -> Option<i64> {
@@ -23,12 +23,12 @@ pub(crate) fn read_int(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-pub(crate) fn int(text: &[u8]) -> Outcome<i64> {
+pub(crate) fn int(text: &[u8]) -> CommandResult<i64> {
     read_int(text).ok_or(Failure::NOT_AN_INTEGER)
 }
 
 /// A count that may not be negative.
-pub(crate) fn positive(text: &[u8]) -> Outcome<usize> {
+pub(crate) fn positive(text: &[u8]) -> CommandResult<usize> {
     let count = read_int(text).ok_or(Failure::NOT_POSITIVE)?;
     usize::try_from(count).map_err(|_| Failure::NOT_POSITIVE)
 }
@@ -42,7 +42,7 @@ pub(crate) fn read_float(text: &[u8]) -> Option<f64> {
     (!overflowed && !underflowed).then_some(value)
 }
 
-pub(crate) fn float(text: &[u8]) -> Outcome<f64> {
+pub(crate) fn float(text: &[u8]) -> CommandResult<f64> {
     read_float(text).ok_or(Failure::NOT_A_FLOAT)
 }
 

@@ -80,7 +80,7 @@ impl Failure {
         Failure::new("OOM command not allowed when used memory > 'maxmemory'.");
 
     /// Only seen by a script's own `redis.pcall`: its caller gets the reason why it had to stop.
-    pub(crate) const HAS_TO_STOP: Failure = Failure::new("ERR the script has to stop");
+    pub(crate) const MUST_STOP: Failure = Failure::new("ERR the script has to stop");
 
     pub(crate) const fn new(text: &'static str) -> Failure {
         Failure(Cow::Borrowed(text))
@@ -107,4 +107,4 @@ impl From<Failure> for Reply {
     }
 }
 
-pub(crate) type Outcome<T = Reply> = Result<T, Failure>;
+pub(crate) type CommandResult<T = Reply> = Result<T, Failure>;

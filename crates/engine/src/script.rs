@@ -18,9 +18,9 @@ use smallvec::SmallVec;
 use crate::command::Args;
 use crate::core::Core;
 use crate::number::write_float;
-use crate::reply::{Failure, Outcome, Reply};
-use crate::session::Origin;
-use convert::{Given, one_line, to_lua, to_reply};
+use crate::reply::{CommandResult, Failure, Reply};
+use crate::session::SessionOrigin;
+use convert::{LuaArgument, one_line, to_lua, to_reply};
 
 use watchdog::FIRST_PERIOD;
 pub(crate) use watchdog::Watchdog;
@@ -36,7 +36,7 @@ pub(crate) struct Scripts {
     run: Function,
     environment: Table,
     loaded: IndexMap<Sha, Function>,
-    most: usize,
+    max_scripts: usize,
     memory: usize,
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
@@ -47,30 +47,30 @@ impl Scripts {
         core: Arc<Mutex<Core>>,
         watchdog: Arc<Watchdog>,
         memory: usize,
-        most: usize,
+        max_scripts: usize,
     ) -> Scripts {
         let build = || -> Result<(Lua, Function, Table)> {
             let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
-            let (run, environment) = prelude(&lua, &core, &watchdog, memory)?;
+            let (run, environment) = load_prelude(&lua, &core, &watchdog, memory)?;
             // A script's heap is small and short-lived: marking the little that lasts each time it doubles
             // would cost more than the scripts do.
             let rarely = GcIncParams::default().pause(1000);
             lua.gc_set_mode(GcMode::Incremental(rarely));
-            keep_watch(&lua, &watchdog, FIRST_PERIOD)?;
+            set_watchdog_hook(&lua, &watchdog, FIRST_PERIOD)?;
             Ok((lua, run, environment))
         };
         let (lua, run, environment) = build().expect("the prelude is part of this crate and loads");
-        Scripts { lua, run, environment, loaded: IndexMap::new(), most, memory, core, watchdog }
+        Scripts { lua, run, environment, loaded: IndexMap::new(), max_scripts, memory, core, watchdog }
     }
 
     /// Compiles a script and keeps it; says its hash.
-    pub(crate) fn load(&mut self, body: &[u8]) -> Outcome<Sha> {
+    pub(crate) fn load(&mut self, body: &[u8]) -> CommandResult<Sha> {
         let sha = sha1(body);
         if self.loaded.contains_key(&sha) {
             return Ok(sha);
         }
         // What is loaded stays below three quarters of the memory, and leaves the rest to run in.
-        self.tidy().map_err(|error| internal(&error))?;
+        self.free_memory().map_err(|error| internal(&error))?;
         self.lua
             .set_memory_limit(self.lua.used_memory() + self.memory / 4)
             .map_err(|error| internal(&error))?;
@@ -81,7 +81,7 @@ impl Scripts {
             let text = compile_error(&error);
             Failure::from(format!("ERR Error compiling script (new function): {text}"))
         })?;
-        if self.loaded.len() >= self.most {
+        if self.loaded.len() >= self.max_scripts {
             self.loaded.shift_remove_index(0);
         }
         self.loaded.insert(sha, function);
@@ -89,7 +89,7 @@ impl Scripts {
     }
 
     pub(crate) fn exists(&self, sha: &[u8]) -> bool {
-        normal(sha).is_some_and(|sha| self.loaded.contains_key(&sha))
+        parse_sha(sha).is_some_and(|sha| self.loaded.contains_key(&sha))
     }
 
     pub(crate) fn flush(&mut self) {
@@ -97,18 +97,24 @@ impl Scripts {
     }
 
     /// Runs a loaded script. It is atomic: the caller holds the store's lock.
-    pub(crate) fn run(&mut self, sha: &[u8], keys: Args<'_>, argv: Args<'_>, origin: Origin) -> Outcome {
+    pub(crate) fn run(
+        &mut self,
+        sha: &[u8],
+        keys: Args<'_>,
+        argv: Args<'_>,
+        origin: SessionOrigin,
+    ) -> CommandResult {
         const MISSING: Failure = Failure::new("NOSCRIPT No matching script. Please use EVAL.");
-        let sha = normal(sha).ok_or(MISSING)?;
+        let sha = parse_sha(sha).ok_or(MISSING)?;
         let script = self.loaded.get(&sha).ok_or(MISSING)?.clone();
         self.core.lock().enter_script(keys)?;
         if self.watchdog.begin(origin) != FIRST_PERIOD {
-            keep_watch(&self.lua, &self.watchdog, FIRST_PERIOD).map_err(|error| internal(&error))?;
+            set_watchdog_hook(&self.lua, &self.watchdog, FIRST_PERIOD).map_err(|error| internal(&error))?;
         }
         let outcome = self.call(script, keys, argv);
         let verdict = self.watchdog.end();
         self.core.lock().leave_script();
-        self.tidy().map_err(|error| internal(&error))?;
+        self.free_memory().map_err(|error| internal(&error))?;
         if let Some(failure) = verdict {
             return Err(failure);
         }
@@ -121,7 +127,7 @@ impl Scripts {
 
     /// Lua's collector waits until its memory has grown many times. A script that came near the limit must not leave the
     /// next one without any, nor must scripts that are only loaded: the oldest of them go.
-    fn tidy(&mut self) -> Result<()> {
+    fn free_memory(&mut self) -> Result<()> {
         if self.lua.used_memory() <= self.memory / 2 {
             return Ok(());
         }
@@ -134,8 +140,8 @@ impl Scripts {
     }
 
     fn call(&self, script: Function, keys: Args<'_>, argv: Args<'_>) -> Result<(bool, Value)> {
-        let keys = self.lua.create_sequence_from(keys.iter().map(|word| Given(word)))?;
-        let argv = self.lua.create_sequence_from(argv.iter().map(|word| Given(word)))?;
+        let keys = self.lua.create_sequence_from(keys.iter().map(|word| LuaArgument(word)))?;
+        let argv = self.lua.create_sequence_from(argv.iter().map(|word| LuaArgument(word)))?;
         self.lua.set_memory_limit(self.memory)?;
         let outcome = self.run.call((script, keys, argv));
         self.lua.set_memory_limit(0)?;
@@ -145,7 +151,7 @@ impl Scripts {
 
 /// Makes Lua values without the memory limit, under which each of them would have to be made in a protected
 /// call. A reply is bounded by what the store holds; a script that collects replies is stopped by the look afterwards.
-fn unlimited<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
+fn without_memory_limit<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
     lua.set_memory_limit(0)?;
     let made = make();
     if lua.used_memory() > memory {
@@ -158,31 +164,31 @@ fn unlimited<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> R
 
 /// Sets the hook that counts instructions, and fails once the script has to stop. A `pcall` of the script's
 /// may catch that, but the prelude's `pcall` then fails itself.
-fn keep_watch(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
+fn set_watchdog_hook(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
     let watchdog = Arc::clone(watchdog);
     lua.set_hook(HookTriggers::new().every_nth_instruction(period), move |lua, _| {
         let next = watchdog.count(period);
-        if watchdog.has_to_stop() {
+        if watchdog.must_stop() {
             return Err(stopped());
         }
         if next != period {
-            keep_watch(lua, &watchdog, next)?;
+            set_watchdog_hook(lua, &watchdog, next)?;
         }
         Ok(VmState::Continue)
     })
 }
 
 fn stopped() -> mlua::Error {
-    mlua::Error::external(CallFailed(Failure::HAS_TO_STOP.0))
+    mlua::Error::external(CallFailed(Failure::MUST_STOP.0))
 }
 
-fn prelude(
+fn load_prelude(
     lua: &Lua,
     core: &Arc<Mutex<Core>>,
     watchdog: &Arc<Watchdog>,
     memory: usize,
 ) -> Result<(Function, Table)> {
-    let (core, watchdog, dog) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
+    let (core, watchdog, watchdog_of_pcall) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
     let store = Arc::new(move |words: &MultiValue| {
         // A script that has to stop does so here, also if it calls `redis.pcall`.
         if watchdog.count_call() { Err(stopped()) } else { Ok(call(&core, &watchdog, words)) }
@@ -190,13 +196,14 @@ fn prelude(
     let store_pcall = Arc::clone(&store);
     let call = lua.create_function(move |lua, words: MultiValue| match store(&words)? {
         Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
-        Ok(reply) => unlimited(lua, memory, || to_lua(lua, reply)),
+        Ok(reply) => without_memory_limit(lua, memory, || to_lua(lua, reply)),
     })?;
     let pcall = lua.create_function(move |lua, words: MultiValue| {
         let reply = store_pcall(&words)?.unwrap_or_else(Reply::from);
-        unlimited(lua, memory, || to_lua(lua, reply))
+        without_memory_limit(lua, memory, || to_lua(lua, reply))
     })?;
-    let go_on = lua.create_function(move |_, ()| if dog.count_call() { Err(stopped()) } else { Ok(()) })?;
+    let check_stop = lua
+        .create_function(move |_, ()| if watchdog_of_pcall.count_call() { Err(stopped()) } else { Ok(()) })?;
     let text = lua.create_function(|_, error: mlua::Error| {
         let failed = error.downcast_ref::<CallFailed>();
         Ok(failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string))
@@ -221,12 +228,12 @@ fn prelude(
         Ok((0..).map_while(|level| lua.inspect_stack(level, line)).find_map(|line| line))
     })?;
     let loader = lua.load(include_str!("script/prelude.lua")).set_name("=prelude");
-    loader.call((call, pcall, text, go_on, log, sha1hex, line))
+    loader.call((call, pcall, text, check_stop, log, sha1hex, line))
 }
 
 /// One `redis.call`: its words as Redis would write them, then the command.
-fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> Outcome {
-    enum Word {
+fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> CommandResult {
+    enum Argument {
         Text(mlua::BorrowedBytes),
         Number(String),
     }
@@ -234,18 +241,18 @@ fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> Outcome 
         return Err(Failure::new("ERR Please specify at least one argument for this redis lib call"));
     }
     let read = |value: &Value| match value {
-        Value::String(text) => Ok(Word::Text(text.as_bytes())),
-        Value::Integer(number) => Ok(Word::Number(write_float(*number as f64))),
-        Value::Number(number) => Ok(Word::Number(write_float(*number))),
+        Value::String(text) => Ok(Argument::Text(text.as_bytes())),
+        Value::Integer(number) => Ok(Argument::Number(write_float(*number as f64))),
+        Value::Number(number) => Ok(Argument::Number(write_float(*number))),
         _ => Err(Failure::new("ERR Lua redis lib command arguments must be strings or integers")),
     };
     // Commands have few words: on the stack they cost nothing.
-    let words = words.iter().map(read).collect::<Outcome<SmallVec<[Word; 8]>>>()?;
+    let words = words.iter().map(read).collect::<CommandResult<SmallVec<[Argument; 8]>>>()?;
     let args: SmallVec<[&[u8]; 8]> = words
         .iter()
         .map(|word| match word {
-            Word::Text(text) => text.as_ref(),
-            Word::Number(text) => text.as_bytes(),
+            Argument::Text(text) => text.as_ref(),
+            Argument::Number(text) => text.as_bytes(),
         })
         .collect();
     core.lock().call_from_script(&args, || watchdog.may_write())
@@ -262,7 +269,7 @@ fn sha1(bytes: &[u8]) -> Sha {
 }
 
 /// A hash in lower case, if it is one.
-fn normal(sha: &[u8]) -> Option<Sha> {
+fn parse_sha(sha: &[u8]) -> Option<Sha> {
     Some(Sha::try_from(sha).ok()?.map(|digit| digit.to_ascii_lowercase()))
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Protocol {
 
 /// Where a connection's commands come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SessionOrigin {
     /// A handle in this process. Its clones share one connection, so nothing may stay on it.
     Handle,
     Socket,
@@ -29,7 +29,7 @@ pub(crate) enum Origin {
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
-    pub(crate) origin: Origin,
+    pub(crate) origin: SessionOrigin,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
     pub(crate) transaction: Option<Transaction>,
@@ -53,7 +53,12 @@ pub(crate) struct Transaction {
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, origin: Origin, authenticated: bool, mailbox: Option<Mailbox>) -> Session {
+    pub(crate) fn new(
+        id: u64,
+        origin: SessionOrigin,
+        authenticated: bool,
+        mailbox: Option<Mailbox>,
+    ) -> Session {
         Session {
             id,
             origin,
@@ -99,7 +104,7 @@ impl Session {
     }
 
     /// In RESP2 a subscriber may only manage its subscriptions: replies and messages look alike there.
-    pub(crate) fn is_confined(&self) -> bool {
+    pub(crate) fn is_resp2_subscriber(&self) -> bool {
         self.protocol == Protocol::Resp2 && self.subscriptions() > 0
     }
 }

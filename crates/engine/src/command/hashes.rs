@@ -5,7 +5,7 @@ use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
 use crate::core::Core;
 use crate::long_double::LongDouble;
 use crate::number::{int, read_int};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Hash, Scan};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
     data("hscan", -3, READ, Keys::ONE, hscan),
 ];
 
-fn set_all(core: &mut Core, args: Args<'_>, command: &str) -> Outcome<usize> {
+fn set_all(core: &mut Core, args: Args<'_>, command: &str) -> CommandResult<usize> {
     if !args.len().is_multiple_of(2) {
         return Err(Failure::arity(command));
     }
@@ -37,34 +37,34 @@ fn set_all(core: &mut Core, args: Args<'_>, command: &str) -> Outcome<usize> {
     Ok(added)
 }
 
-fn set_one(core: &mut Core, key: &[u8], field: &[u8], value: &[u8]) -> Outcome<()> {
+fn set_one(core: &mut Core, key: &[u8], field: &[u8], value: &[u8]) -> CommandResult<()> {
     core.keys.upsert(key, |hash: &mut Hash| hash.set(field, value))?;
     core.keys.touch(key);
     Ok(())
 }
 
 /// The value of one field, copied out.
-fn field(core: &mut Core, key: &[u8], field: &[u8]) -> Outcome<Option<Vec<u8>>> {
+fn field(core: &mut Core, key: &[u8], field: &[u8]) -> CommandResult<Option<Vec<u8>>> {
     Ok(core.keys.read::<Hash>(key)?.and_then(|hash| hash.get(field)).map(<[u8]>::to_vec))
 }
 
-fn hget(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hget(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::bulk_or_null(field(core, args[1], args[2])?))
 }
 
-fn hmget(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hmget(core: &mut Core, args: Args<'_>) -> CommandResult {
     let hash = core.keys.read::<Hash>(args[1])?;
     let value = |field: &&[u8]| hash.and_then(|hash| hash.get(field)).map_or(Reply::Null, Reply::bulk);
     Ok(Reply::Array(args[2..].iter().map(value).collect()))
 }
 
-fn hgetall(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hgetall(core: &mut Core, args: Args<'_>) -> CommandResult {
     let hash = core.keys.read::<Hash>(args[1])?;
     let pairs = hash.into_iter().flat_map(Hash::iter);
     Ok(Reply::Map(pairs.map(|(field, value)| (Reply::bulk(field), Reply::bulk(value))).collect()))
 }
 
-fn hdel(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hdel(core: &mut Core, args: Args<'_>) -> CommandResult {
     let removed = core
         .keys
         .update(args[1], |hash: &mut Hash| args[2..].iter().filter(|field| hash.remove(field)).count())?;
@@ -75,26 +75,26 @@ fn hdel(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::len(removed))
 }
 
-fn hexists(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hexists(core: &mut Core, args: Args<'_>) -> CommandResult {
     let hash = core.keys.read::<Hash>(args[1])?;
     Ok(Reply::flag(hash.is_some_and(|hash| hash.get(args[2]).is_some())))
 }
 
-fn hlen(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hlen(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<Hash>(args[1])?.map_or(0, Hash::len)))
 }
 
-fn hkeys(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hkeys(core: &mut Core, args: Args<'_>) -> CommandResult {
     let hash = core.keys.read::<Hash>(args[1])?;
     Ok(Reply::bulks(hash.into_iter().flat_map(Hash::iter).map(|(field, _)| field)))
 }
 
-fn hvals(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hvals(core: &mut Core, args: Args<'_>) -> CommandResult {
     let hash = core.keys.read::<Hash>(args[1])?;
     Ok(Reply::bulks(hash.into_iter().flat_map(Hash::iter).map(|(_, value)| value)))
 }
 
-fn hsetnx(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hsetnx(core: &mut Core, args: Args<'_>) -> CommandResult {
     let missing = field(core, args[1], args[2])?.is_none();
     if missing {
         set_one(core, args[1], args[2], args[3])?;
@@ -102,7 +102,7 @@ fn hsetnx(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::flag(missing))
 }
 
-fn hincrby(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hincrby(core: &mut Core, args: Args<'_>) -> CommandResult {
     let by = int(args[3])?;
     let current = match field(core, args[1], args[2])? {
         Some(value) => read_int(&value).ok_or(Failure::new("ERR hash value is not an integer"))?,
@@ -113,7 +113,7 @@ fn hincrby(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::Int(sum))
 }
 
-fn hincrbyfloat(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hincrbyfloat(core: &mut Core, args: Args<'_>) -> CommandResult {
     let by = LongDouble::read(args[3]).ok_or(Failure::NOT_A_FLOAT)?;
     if !by.is_finite() {
         return Err(Failure::new("ERR value is NaN or Infinity"));
@@ -127,7 +127,7 @@ fn hincrbyfloat(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::Bulk(sum))
 }
 
-fn hscan(core: &mut Core, args: Args<'_>) -> Outcome {
+fn hscan(core: &mut Core, args: Args<'_>) -> CommandResult {
     let options = ScanOptions::parse(args, 2)?;
     let Some(hash) = core.keys.read::<Hash>(args[1])? else {
         return Ok(options.nothing());

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use super::Args;
 use super::server::REDIS_VERSION;
 use crate::core::Core;
-use crate::reply::{Outcome, Reply};
+use crate::reply::{CommandResult, Reply};
 use crate::session::Client;
 
-pub(super) fn info(core: &mut Core, args: Args<'_>) -> Outcome {
+pub(super) fn info(core: &mut Core, args: Args<'_>) -> CommandResult {
     let wanted: Vec<String> =
         args[1..].iter().map(|word| String::from_utf8_lossy(word).to_ascii_lowercase()).collect();
     let everything = wanted.is_empty()

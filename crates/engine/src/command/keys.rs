@@ -5,7 +5,7 @@ use super::{Args, Command, Flags, Keys, READ, READ_FAST, WRITE, WRITE_FAST, cont
 use crate::core::Core;
 use crate::glob;
 use crate::number::{int, read_int};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 
 pub(super) const COMMANDS: &[Command] = &[
     data("del", -2, WRITE, Keys::REST, del),
@@ -46,7 +46,7 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
-fn del(core: &mut Core, args: Args<'_>) -> Outcome {
+fn del(core: &mut Core, args: Args<'_>) -> CommandResult {
     let mut removed = 0;
     for key in &args[1..] {
         if core.keys.remove(key).is_some() {
@@ -57,11 +57,11 @@ fn del(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::Int(removed))
 }
 
-fn exists(core: &mut Core, args: Args<'_>) -> Outcome {
+fn exists(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(args[1..].iter().filter(|key| core.keys.contains(key)).count()))
 }
 
-fn type_of(core: &mut Core, args: Args<'_>) -> Outcome {
+fn type_of(core: &mut Core, args: Args<'_>) -> CommandResult {
     let name = core.keys.get(args[1]).map_or("none", |entry| entry.value.type_name());
     Ok(Reply::Simple(name.into()))
 }
@@ -81,7 +81,7 @@ struct ExpireFlags {
 }
 
 impl ExpireFlags {
-    fn parse(args: Args<'_>) -> Outcome<ExpireFlags> {
+    fn parse(args: Args<'_>) -> CommandResult<ExpireFlags> {
         let mut flags = ExpireFlags::default();
         let mut options = Options::after(args, 3);
         while let Some(word) = options.next_word() {
@@ -116,7 +116,7 @@ impl ExpireFlags {
     }
 }
 
-fn expire(core: &mut Core, args: Args<'_>, unit_ms: i64, base: Base, command: &str) -> Outcome {
+fn expire(core: &mut Core, args: Args<'_>, unit_ms: i64, base: Base, command: &str) -> CommandResult {
     let key = args[1];
     let flags = ExpireFlags::parse(args)?;
     let too_far = || Failure::expire_time(command);
@@ -135,7 +135,7 @@ fn expire(core: &mut Core, args: Args<'_>, unit_ms: i64, base: Base, command: &s
     Ok(Reply::Int(1))
 }
 
-fn time_left(core: &mut Core, key: &[u8], left: fn(u64, u64) -> u64) -> Outcome {
+fn time_left(core: &mut Core, key: &[u8], left: fn(u64, u64) -> u64) -> CommandResult {
     let now_ms = core.keys.now_ms;
     Ok(Reply::Int(match core.keys.get(key) {
         None => -2,
@@ -143,7 +143,7 @@ fn time_left(core: &mut Core, key: &[u8], left: fn(u64, u64) -> u64) -> Outcome 
     }))
 }
 
-fn persist(core: &mut Core, args: Args<'_>) -> Outcome {
+fn persist(core: &mut Core, args: Args<'_>) -> CommandResult {
     let had_deadline = core.keys.deadline(args[1]).is_some();
     if had_deadline {
         core.keys.set_deadline(args[1], None);
@@ -152,7 +152,7 @@ fn persist(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::flag(had_deadline))
 }
 
-fn keys(core: &mut Core, args: Args<'_>) -> Outcome {
+fn keys(core: &mut Core, args: Args<'_>) -> CommandResult {
     let len = core.keys.len();
     let page = core.keys.scan(0, len, |key, _| glob::selects(args[1], key).then(|| Reply::bulk(key)));
     Ok(Reply::Array(page.found))
@@ -168,7 +168,7 @@ pub(super) struct ScanOptions<'a> {
 
 impl<'a> ScanOptions<'a> {
     /// Reads the cursor at `at` and the options behind it.
-    pub(super) fn parse(args: Args<'a>, at: usize) -> Outcome<ScanOptions<'a>> {
+    pub(super) fn parse(args: Args<'a>, at: usize) -> CommandResult<ScanOptions<'a>> {
         let cursor = std::str::from_utf8(args[at]).ok().and_then(|text| text.parse::<u64>().ok());
         let cursor = cursor.ok_or(Failure::new("ERR invalid cursor"))?;
         let cursor = usize::try_from(cursor).unwrap_or(usize::MAX);
@@ -203,7 +203,7 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-fn scan(core: &mut Core, args: Args<'_>) -> Outcome {
+fn scan(core: &mut Core, args: Args<'_>) -> CommandResult {
     let options = ScanOptions::parse(args, 1)?;
     let page = core.keys.scan(options.cursor, options.count, |key, entry| {
         let typed = options
@@ -214,7 +214,7 @@ fn scan(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(ScanOptions::reply(page.cursor, page.found))
 }
 
-fn rename(core: &mut Core, args: Args<'_>) -> Outcome {
+fn rename(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (from, to) = (args[1], args[2]);
     if from == to {
         return if core.keys.contains(from) { Ok(Reply::OK) } else { Err(Failure::NO_SUCH_KEY) };
@@ -226,7 +226,7 @@ fn rename(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::OK)
 }
 
-fn flush(core: &mut Core, args: Args<'_>) -> Outcome {
+fn flush(core: &mut Core, args: Args<'_>) -> CommandResult {
     if args.len() > 2 || args.get(1).is_some_and(|word| !is_flush_mode(word)) {
         return Err(Failure::SYNTAX);
     }
@@ -234,7 +234,7 @@ fn flush(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::OK)
 }
 
-fn memory_usage(core: &mut Core, args: Args<'_>) -> Outcome {
+fn memory_usage(core: &mut Core, args: Args<'_>) -> CommandResult {
     let samples_are_named = match &args[3..] {
         [] => true,
         [word, count] if word.eq_ignore_ascii_case(b"samples") => {
@@ -248,7 +248,7 @@ fn memory_usage(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(core.keys.memory_of(args[2]).map_or(Reply::Null, Reply::len))
 }
 
-fn memory_stats(core: &mut Core, _: Args<'_>) -> Outcome {
+fn memory_stats(core: &mut Core, _: Args<'_>) -> CommandResult {
     let count = core.keys.len();
     let total = core.keys.memory();
     let per_key = total.checked_div(count).unwrap_or(0);

@@ -4,7 +4,7 @@ use super::options::places;
 use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
 use crate::core::Core;
 use crate::number::{int, positive};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{End, List};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[
     data("lmove", 5, GROW, Keys::TWO, lmove),
 ];
 
-fn push(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
+fn push(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
     let length = core.keys.upsert(args[1], |list: &mut List| {
         args[2..].iter().for_each(|item| list.push(end, item));
         list.len()
@@ -32,14 +32,14 @@ fn push(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
     Ok(Reply::len(length))
 }
 
-fn push_existing(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
+fn push_existing(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
     if core.keys.read::<List>(args[1])?.is_none() {
         return Ok(Reply::Int(0));
     }
     push(core, args, end)
 }
 
-fn pop(core: &mut Core, args: Args<'_>, end: End, command: &str) -> Outcome {
+fn pop(core: &mut Core, args: Args<'_>, end: End, command: &str) -> CommandResult {
     let key = args[1];
     let count = match args {
         [_, _] => None,
@@ -61,7 +61,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End, command: &str) -> Outcome {
     })
 }
 
-fn lrange(core: &mut Core, args: Args<'_>) -> Outcome {
+fn lrange(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
     let Some(list) = core.keys.read::<List>(args[1])? else {
         return Ok(Reply::Array(vec![]));
@@ -69,7 +69,7 @@ fn lrange(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::bulks(list.range(places(start, stop, list.len()))))
 }
 
-fn ltrim(core: &mut Core, args: Args<'_>) -> Outcome {
+fn ltrim(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
     let trimmed = core.keys.update(args[1], |list: &mut List| {
         list.keep(places(start, stop, list.len()));
@@ -80,7 +80,7 @@ fn ltrim(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::OK)
 }
 
-fn llen(core: &mut Core, args: Args<'_>) -> Outcome {
+fn llen(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<List>(args[1])?.map_or(0, List::len)))
 }
 
@@ -90,14 +90,14 @@ fn place(index: i64, len: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|place| *place < len)
 }
 
-fn lindex(core: &mut Core, args: Args<'_>) -> Outcome {
+fn lindex(core: &mut Core, args: Args<'_>) -> CommandResult {
     let list = core.keys.read::<List>(args[1])?;
     let Some(list) = list else { return Ok(Reply::Null) };
     let item = place(int(args[2])?, list.len()).and_then(|place| list.get(place));
     Ok(item.map_or(Reply::Null, Reply::bulk))
 }
 
-fn lset(core: &mut Core, args: Args<'_>) -> Outcome {
+fn lset(core: &mut Core, args: Args<'_>) -> CommandResult {
     let length = core.keys.read::<List>(args[1])?.ok_or(Failure::NO_SUCH_KEY)?.len();
     let place = place(int(args[2])?, length).ok_or(Failure::new("ERR index out of range"))?;
     core.keys.update(args[1], |list: &mut List| list.set(place, args[3]))?;
@@ -105,7 +105,7 @@ fn lset(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::OK)
 }
 
-fn lrem(core: &mut Core, args: Args<'_>) -> Outcome {
+fn lrem(core: &mut Core, args: Args<'_>) -> CommandResult {
     let count = int(args[2])?;
     let end = if count < 0 { End::Right } else { End::Left };
     let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
@@ -117,7 +117,7 @@ fn lrem(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::len(removed))
 }
 
-fn end(word: &[u8]) -> Outcome<End> {
+fn end(word: &[u8]) -> CommandResult<End> {
     match word {
         word if word.eq_ignore_ascii_case(b"left") => Ok(End::Left),
         word if word.eq_ignore_ascii_case(b"right") => Ok(End::Right),
@@ -125,7 +125,7 @@ fn end(word: &[u8]) -> Outcome<End> {
     }
 }
 
-fn lmove(core: &mut Core, args: Args<'_>) -> Outcome {
+fn lmove(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (source, target) = (args[1], args[2]);
     let (from, to) = (end(args[3])?, end(args[4])?);
     if core.keys.read::<List>(source)?.is_none() {

@@ -3,7 +3,7 @@
 use super::Args;
 use crate::core::Core;
 use crate::number::int;
-use crate::reply::{Failure, Outcome};
+use crate::reply::{CommandResult, Failure};
 
 /// Walks the words after a command's fixed ones.
 pub(super) struct Options<'a> {
@@ -24,7 +24,7 @@ impl<'a> Options<'a> {
     }
 
     /// The value that an option must be followed by.
-    pub(super) fn value(&mut self) -> Outcome<&'a [u8]> {
+    pub(super) fn value(&mut self) -> CommandResult<&'a [u8]> {
         let value = self.args.get(self.at).ok_or(Failure::SYNTAX)?;
         self.at += 1;
         Ok(value)
@@ -68,7 +68,7 @@ impl<'a> Deadline<'a> {
     }
 
     /// Unix milliseconds. Times that are not after the beginning of all counting are refused.
-    pub(super) fn resolve(self, core: &Core, command: &str) -> Outcome<u64> {
+    pub(super) fn resolve(self, core: &Core, command: &str) -> CommandResult<u64> {
         let given = int(self.text)?;
         let too_far = || Failure::expire_time(command);
         if given <= 0 {

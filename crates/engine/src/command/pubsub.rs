@@ -4,20 +4,24 @@ use bytes::Bytes;
 
 use super::{Args, CONTROL, Command, Flags, Keys, container, data, session};
 use crate::core::Core;
+use crate::dispatch::CommandContext;
 use crate::glob;
 use crate::hub::Topic;
-use crate::reply::{Failure, Outcome, Reply};
-use crate::turn::Turn;
+use crate::reply::{CommandResult, Failure, Reply};
 
 const LISTEN: Flags = CONTROL.and(Flags::PUBSUB);
 const TELL: Flags = Flags::PUBSUB.and(Flags::FAST);
 
 pub(super) const COMMANDS: &[Command] = &[
     data("publish", 3, TELL, Keys::None, publish),
-    session("subscribe", -2, LISTEN, Keys::None, |turn, args| subscribe(turn, args, Topic::Channel)),
-    session("unsubscribe", -1, LISTEN, Keys::None, |turn, args| unsubscribe(turn, args, Topic::Channel)),
-    session("psubscribe", -2, LISTEN, Keys::None, |turn, args| subscribe(turn, args, Topic::Pattern)),
-    session("punsubscribe", -1, LISTEN, Keys::None, |turn, args| unsubscribe(turn, args, Topic::Pattern)),
+    session("subscribe", -2, LISTEN, Keys::None, |context, args| subscribe(context, args, Topic::Channel)),
+    session("unsubscribe", -1, LISTEN, Keys::None, |context, args| {
+        unsubscribe(context, args, Topic::Channel)
+    }),
+    session("psubscribe", -2, LISTEN, Keys::None, |context, args| subscribe(context, args, Topic::Pattern)),
+    session("punsubscribe", -1, LISTEN, Keys::None, |context, args| {
+        unsubscribe(context, args, Topic::Pattern)
+    }),
     container(
         "pubsub",
         &[
@@ -28,54 +32,54 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
-fn publish(core: &mut Core, args: Args<'_>) -> Outcome {
+fn publish(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.hub.publish(args[1], args[2])))
 }
 
-fn subscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
+fn subscribe(context: &mut CommandContext<'_>, args: Args<'_>, topic: Topic) -> CommandResult {
     let kind = if topic == Topic::Channel { "subscribe" } else { "psubscribe" };
-    let mailbox = turn.session.mailbox.clone();
+    let mailbox = context.session.mailbox.clone();
     let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot subscribe"))?;
-    if turn.session.subscriptions() + args.len() - 1 > turn.core().settings.max_subscriptions {
+    if context.session.subscriptions() + args.len() - 1 > context.core().settings.max_subscriptions {
         return Err(Failure::new("ERR too many subscriptions on this connection"));
     }
     let mut replies = Vec::new();
     for name in &args[1..] {
         let name = Bytes::copy_from_slice(name);
-        if turn.session.topics(topic).insert(name.clone()) {
-            let id = turn.session.id;
-            turn.core().hub.subscribe(topic, name.clone(), id, mailbox.clone());
+        if context.session.topics(topic).insert(name.clone()) {
+            let id = context.session.id;
+            context.core().hub.subscribe(topic, name.clone(), id, mailbox.clone());
         }
-        replies.push(confirmation(kind, Reply::bulk(&name), turn.session.subscriptions()));
+        replies.push(confirmation(kind, Reply::bulk(&name), context.session.subscriptions()));
     }
-    mark_subscribed(turn);
+    mark_subscribed(context);
     Ok(Reply::Several(replies))
 }
 
-fn unsubscribe(turn: &mut Turn<'_>, args: Args<'_>, topic: Topic) -> Outcome {
+fn unsubscribe(context: &mut CommandContext<'_>, args: Args<'_>, topic: Topic) -> CommandResult {
     let kind = if topic == Topic::Channel { "unsubscribe" } else { "punsubscribe" };
     let names: Vec<Bytes> = match &args[1..] {
-        [] => turn.session.topics(topic).iter().cloned().collect(),
+        [] => context.session.topics(topic).iter().cloned().collect(),
         names => names.iter().map(|name| Bytes::copy_from_slice(name)).collect(),
     };
     let mut replies = Vec::new();
     for name in &names {
-        if turn.session.topics(topic).remove(name) {
-            let id = turn.session.id;
-            turn.core().hub.unsubscribe(topic, name, id);
+        if context.session.topics(topic).remove(name) {
+            let id = context.session.id;
+            context.core().hub.unsubscribe(topic, name, id);
         }
-        replies.push(confirmation(kind, Reply::bulk(name), turn.session.subscriptions()));
+        replies.push(confirmation(kind, Reply::bulk(name), context.session.subscriptions()));
     }
     if names.is_empty() {
-        replies.push(confirmation(kind, Reply::Null, turn.session.subscriptions()));
+        replies.push(confirmation(kind, Reply::Null, context.session.subscriptions()));
     }
-    mark_subscribed(turn);
+    mark_subscribed(context);
     Ok(Reply::Several(replies))
 }
 
-fn mark_subscribed(turn: &mut Turn<'_>) {
-    let (id, subscribed) = (turn.session.id, turn.session.subscriptions() > 0);
-    if let Some(client) = turn.core().clients.connected.get_mut(&id) {
+fn mark_subscribed(context: &mut CommandContext<'_>) {
+    let (id, subscribed) = (context.session.id, context.session.subscriptions() > 0);
+    if let Some(client) = context.core().clients.connected.get_mut(&id) {
         client.subscribed = subscribed;
     }
 }
@@ -84,7 +88,7 @@ fn confirmation(kind: &str, name: Reply, count: usize) -> Reply {
     Reply::Push(vec![Reply::bulk(kind), name, Reply::len(count)])
 }
 
-fn channels(core: &mut Core, args: Args<'_>) -> Outcome {
+fn channels(core: &mut Core, args: Args<'_>) -> CommandResult {
     if args.len() > 3 {
         return Err(Failure::new(
             "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.",
@@ -94,7 +98,7 @@ fn channels(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::bulks(core.hub.channels().filter(wanted)))
 }
 
-fn numsub(core: &mut Core, args: Args<'_>) -> Outcome {
+fn numsub(core: &mut Core, args: Args<'_>) -> CommandResult {
     let counts = args[2..]
         .iter()
         .flat_map(|channel| [Reply::bulk(channel), Reply::len(core.hub.subscribers(channel))]);

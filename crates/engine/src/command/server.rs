@@ -2,12 +2,12 @@
 
 use super::{ADMIN, Args, CONTROL, Command, Flags, Keys, Run, all, container, data, lookup, session};
 use crate::core::Core;
+use crate::dispatch::CommandContext;
 use crate::glob;
 use crate::number::{int, read_int};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, Session};
 use crate::slot::key_slot;
-use crate::turn::Turn;
 
 use super::info::{client_line, info};
 
@@ -28,9 +28,11 @@ pub(super) const COMMANDS: &[Command] = &[
     container(
         "client",
         &[
-            session("id", 2, CONTROL, Keys::None, |turn, _| Ok(Reply::Int(turn.session.id.cast_signed()))),
+            session("id", 2, CONTROL, Keys::None, |context, _| {
+                Ok(Reply::Int(context.session.id.cast_signed()))
+            }),
             session("getname", 2, CONTROL, Keys::None, client_getname),
-            session("setname", 3, CONTROL, Keys::None, |turn, args| set_name(turn, args[2])),
+            session("setname", 3, CONTROL, Keys::None, |context, args| set_name(context, args[2])),
             session("setinfo", 4, CONTROL, Keys::None, |_, _| Ok(Reply::OK)),
             session("info", 2, CONTROL, Keys::None, client_info),
             session("list", -2, ADMIN, Keys::None, client_list),
@@ -54,13 +56,13 @@ pub(super) const COMMANDS: &[Command] = &[
     session("host:", -1, GREETING, Keys::None, drop_http),
 ];
 
-fn drop_http(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
+fn drop_http(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     tracing::warn!("a client spoke HTTP to the store and was dropped");
-    turn.session.closing = true;
+    context.session.closing = true;
     Ok(Reply::Nothing)
 }
 
-fn ping(_: &mut Core, args: Args<'_>) -> Outcome {
+fn ping(_: &mut Core, args: Args<'_>) -> CommandResult {
     match args {
         [_] => Ok(Reply::Simple("PONG".into())),
         [_, text] => Ok(Reply::bulk(text)),
@@ -75,41 +77,41 @@ fn same_secret(given: &[u8], expected: &[u8]) -> bool {
     given.iter().zip(expected).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
 
-fn sign_in(turn: &mut Turn<'_>, user: &[u8], password: &[u8]) -> Outcome<()> {
-    let expected = turn.core().settings.password.clone();
+fn sign_in(context: &mut CommandContext<'_>, user: &[u8], password: &[u8]) -> CommandResult<()> {
+    let expected = context.core().settings.password.clone();
     let right = expected.is_none_or(|expected| same_secret(password, expected.as_bytes()));
     if user != b"default" || !right {
         return Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."));
     }
-    turn.session.authenticated = true;
+    context.session.authenticated = true;
     Ok(())
 }
 
-fn auth(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+fn auth(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
     match args {
         [_, password] => {
-            if turn.core().settings.password.is_none() {
+            if context.core().settings.password.is_none() {
                 return Err(Failure::new(
                     "ERR AUTH <password> called without any password configured for the default user. Are \
                      you sure your configuration is correct?",
                 ));
             }
-            sign_in(turn, b"default", password)?;
+            sign_in(context, b"default", password)?;
         }
-        [_, user, password] => sign_in(turn, user, password)?,
+        [_, user, password] => sign_in(context, user, password)?,
         _ => return Err(Failure::SYNTAX),
     }
     Ok(Reply::OK)
 }
 
-fn hello(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+fn hello(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
     let protocol = args.get(1).map(|version| hello_protocol(version)).transpose()?;
     let mut rest = args.get(2..).unwrap_or_default();
     let mut name = None;
     while let Some((word, values)) = rest.split_first() {
         rest = match (word.to_ascii_lowercase().as_slice(), values) {
             (b"auth", [user, password, rest @ ..]) => {
-                sign_in(turn, user, password)?;
+                sign_in(context, user, password)?;
                 rest
             }
             (b"setname", [value, rest @ ..]) => {
@@ -122,7 +124,7 @@ fn hello(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
             }
         };
     }
-    if !turn.session.authenticated {
+    if !context.session.authenticated {
         return Err(Failure::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
@@ -130,13 +132,13 @@ fn hello(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
         ));
     }
     if let Some(name) = name {
-        set_name(turn, name)?;
+        set_name(context, name)?;
     }
-    turn.session.protocol = protocol.unwrap_or(turn.session.protocol);
-    Ok(greeting(turn.session))
+    context.session.protocol = protocol.unwrap_or(context.session.protocol);
+    Ok(greeting(context.session))
 }
 
-fn hello_protocol(version: &[u8]) -> Outcome<Protocol> {
+fn hello_protocol(version: &[u8]) -> CommandResult<Protocol> {
     let version = read_int(version);
     let version = version.ok_or(Failure::new("ERR Protocol version is not an integer or out of range"))?;
     match version {
@@ -160,60 +162,60 @@ fn greeting(session: &Session) -> Reply {
     Reply::Map(facts.map(|(name, value)| (Reply::bulk(name), value)).into())
 }
 
-fn select(_: &mut Core, args: Args<'_>) -> Outcome {
+fn select(_: &mut Core, args: Args<'_>) -> CommandResult {
     match int(args[1])? {
         0 => Ok(Reply::OK),
         _ => Err(Failure::new("ERR DB index is out of range")),
     }
 }
 
-fn reset(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let mut core = turn.core();
-    turn.session.forget(&mut core);
-    turn.session.protocol = Protocol::Resp2;
-    turn.session.authenticated = core.settings.password.is_none();
+fn reset(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    let mut core = context.core();
+    context.session.forget(&mut core);
+    context.session.protocol = Protocol::Resp2;
+    context.session.authenticated = core.settings.password.is_none();
     Ok(Reply::Simple("RESET".into()))
 }
 
-fn quit(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    turn.session.closing = true;
+fn quit(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    context.session.closing = true;
     Ok(Reply::OK)
 }
 
-fn client_getname(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let core = turn.core();
-    let client = core.clients.connected.get(&turn.session.id);
+fn client_getname(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    let core = context.core();
+    let client = core.clients.connected.get(&context.session.id);
     Ok(match client {
         Some(client) if !client.name.is_empty() => Reply::bulk(&client.name),
         _ => Reply::Null,
     })
 }
 
-fn set_name(turn: &mut Turn<'_>, name: &[u8]) -> Outcome {
+fn set_name(context: &mut CommandContext<'_>, name: &[u8]) -> CommandResult {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err(Failure::new("ERR Client names cannot contain spaces, newlines or special characters."));
     }
-    let id = turn.session.id;
-    if let Some(client) = turn.core().clients.connected.get_mut(&id) {
+    let id = context.session.id;
+    if let Some(client) = context.core().clients.connected.get_mut(&id) {
         client.name = String::from_utf8_lossy(name).into_owned();
     }
     Ok(Reply::OK)
 }
 
-fn client_info(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let core = turn.core();
-    let client = core.clients.connected.get(&turn.session.id);
-    let line = client.map(|client| client_line(turn.session.id, client, core.now_us));
+fn client_info(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    let core = context.core();
+    let client = core.clients.connected.get(&context.session.id);
+    let line = client.map(|client| client_line(context.session.id, client, core.now_us));
     Ok(Reply::Text(line.unwrap_or_default()))
 }
 
-fn client_list(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
+fn client_list(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
     let wanted = match &args[2..] {
         [] => ClientType::Any,
         [word, kind] if word.eq_ignore_ascii_case(b"type") => ClientType::parse(kind)?,
         _ => return Err(Failure::SYNTAX),
     };
-    let core = turn.core();
+    let core = context.core();
     let clients = core.clients.connected.iter().filter(|(_, client)| wanted.fits(client.subscribed));
     Ok(Reply::Text(clients.map(|(id, client)| client_line(*id, client, core.now_us)).collect()))
 }
@@ -228,7 +230,7 @@ enum ClientType {
 }
 
 impl ClientType {
-    fn parse(word: &[u8]) -> Outcome<ClientType> {
+    fn parse(word: &[u8]) -> CommandResult<ClientType> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(ClientType::Normal),
             b"pubsub" => Ok(ClientType::Subscribed),
@@ -247,16 +249,16 @@ impl ClientType {
     }
 }
 
-fn client_kill(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
-    let own_id = turn.session.id;
+fn client_kill(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
+    let own_id = context.session.id;
     if let [_, _, address] = args {
-        let core = turn.core();
+        let core = context.core();
         let found = core.clients.connected.iter().find(|(_, client)| client.address.as_bytes() == *address);
         let (id, client) = found.ok_or(Failure::new("ERR No such client"))?;
         client.kill.notify_one();
         let own = *id == own_id;
         drop(core);
-        turn.session.closing |= own;
+        context.session.closing |= own;
         return Ok(Reply::OK);
     }
     let (mut wanted_id, mut wanted_type, mut wanted_address, mut skip_me) =
@@ -281,7 +283,7 @@ fn client_kill(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let mut killed = 0;
-    let core = turn.core();
+    let core = context.core();
     for (id, client) in &core.clients.connected {
         let wanted = wanted_id.is_none_or(|wanted| wanted.unsigned_abs() == *id)
             && wanted_type.fits(client.subscribed)
@@ -311,7 +313,7 @@ fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn config_get(core: &mut Core, args: Args<'_>) -> Outcome {
+fn config_get(core: &mut Core, args: Args<'_>) -> CommandResult {
     let wanted = |name: &str| {
         args[2..].iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
     };
@@ -319,7 +321,7 @@ fn config_get(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect()))
 }
 
-fn config_set(core: &mut Core, args: Args<'_>) -> Outcome {
+fn config_set(core: &mut Core, args: Args<'_>) -> CommandResult {
     if !args.len().is_multiple_of(2) {
         return Err(Failure::arity("config|set"));
     }
@@ -361,7 +363,7 @@ fn memory_size(text: &[u8]) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-fn command(_: &mut Core, args: Args<'_>) -> Outcome {
+fn command(_: &mut Core, args: Args<'_>) -> CommandResult {
     let Some(sub) = args.get(1) else {
         return Ok(Reply::Array(all().map(describe).collect()));
     };
@@ -402,15 +404,15 @@ fn describe(command: &Command) -> Reply {
     ])
 }
 
-fn time(core: &mut Core, _: Args<'_>) -> Outcome {
+fn time(core: &mut Core, _: Args<'_>) -> CommandResult {
     let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
     Ok(Reply::bulks([seconds.to_string(), micros.to_string()]))
 }
 
-fn monitor(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let mailbox = turn.session.mailbox.clone();
+fn monitor(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    let mailbox = context.session.mailbox.clone();
     let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot monitor"))?;
-    let id = turn.session.id;
-    turn.core().hub.monitor(id, mailbox);
+    let id = context.session.id;
+    context.core().hub.monitor(id, mailbox);
     Ok(Reply::OK)
 }

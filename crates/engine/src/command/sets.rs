@@ -8,7 +8,7 @@ use super::keys::ScanOptions;
 use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
 use crate::core::Core;
 use crate::number::{int, positive};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Scan, Set};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
     data("sscan", -3, READ, Keys::ONE, sscan),
 ];
 
-fn sadd(core: &mut Core, args: Args<'_>) -> Outcome {
+fn sadd(core: &mut Core, args: Args<'_>) -> CommandResult {
     let members = &args[2..];
     let added = core.keys.upsert(args[1], |set: &mut Set| members.iter().filter(|m| set.add(m)).count())?;
     if added > 0 {
@@ -35,7 +35,7 @@ fn sadd(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::len(added))
 }
 
-fn srem(core: &mut Core, args: Args<'_>) -> Outcome {
+fn srem(core: &mut Core, args: Args<'_>) -> CommandResult {
     let members = &args[2..];
     let removed =
         core.keys.update(args[1], |set: &mut Set| members.iter().filter(|m| set.remove(m)).count())?;
@@ -50,25 +50,25 @@ fn members<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Reply {
     Reply::Set(items.into_iter().map(Reply::bulk).collect())
 }
 
-fn smembers(core: &mut Core, args: Args<'_>) -> Outcome {
+fn smembers(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(members(core.keys.read::<Set>(args[1])?.into_iter().flat_map(Set::iter)))
 }
 
-fn sismember(core: &mut Core, args: Args<'_>) -> Outcome {
+fn sismember(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::flag(core.keys.read::<Set>(args[1])?.is_some_and(|set| set.contains(args[2]))))
 }
 
-fn smismember(core: &mut Core, args: Args<'_>) -> Outcome {
+fn smismember(core: &mut Core, args: Args<'_>) -> CommandResult {
     let set = core.keys.read::<Set>(args[1])?;
     let is_member = |member: &&[u8]| Reply::flag(set.is_some_and(|set| set.contains(member)));
     Ok(Reply::Array(args[2..].iter().map(is_member).collect()))
 }
 
-fn scard(core: &mut Core, args: Args<'_>) -> Outcome {
+fn scard(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<Set>(args[1])?.map_or(0, Set::len)))
 }
 
-fn spop(core: &mut Core, args: Args<'_>) -> Outcome {
+fn spop(core: &mut Core, args: Args<'_>) -> CommandResult {
     let key = args[1];
     let count = match args {
         [_, _] => None,
@@ -89,7 +89,7 @@ fn spop(core: &mut Core, args: Args<'_>) -> Outcome {
     })
 }
 
-fn srandmember(core: &mut Core, args: Args<'_>) -> Outcome {
+fn srandmember(core: &mut Core, args: Args<'_>) -> CommandResult {
     let count = match args {
         [_, _] => None,
         [_, _, count] => Some(int(count)?),
@@ -126,7 +126,7 @@ fn srandmember(core: &mut Core, args: Args<'_>) -> Outcome {
 type Members = HashSet<Vec<u8>>;
 
 /// Copies of all named sets; a key that is missing is an empty one.
-fn sets(core: &mut Core, keys: Args<'_>) -> Outcome<Vec<Members>> {
+fn sets(core: &mut Core, keys: Args<'_>) -> CommandResult<Vec<Members>> {
     keys.iter()
         .map(|key| {
             let set = core.keys.read::<Set>(key)?;
@@ -135,33 +135,33 @@ fn sets(core: &mut Core, keys: Args<'_>) -> Outcome<Vec<Members>> {
         .collect()
 }
 
-fn combined(core: &mut Core, keys: Args<'_>, combine: fn(Members, Members) -> Members) -> Outcome {
+fn combined(core: &mut Core, keys: Args<'_>, combine: fn(Members, Members) -> Members) -> CommandResult {
     let result = sets(core, keys)?.into_iter().reduce(combine).unwrap_or_default();
     Ok(Reply::Set(result.into_iter().map(Reply::Bulk).collect()))
 }
 
-fn sinter(core: &mut Core, args: Args<'_>) -> Outcome {
+fn sinter(core: &mut Core, args: Args<'_>) -> CommandResult {
     combined(core, &args[1..], |mut left, right| {
         left.retain(|member| right.contains(member));
         left
     })
 }
 
-fn sunion(core: &mut Core, args: Args<'_>) -> Outcome {
+fn sunion(core: &mut Core, args: Args<'_>) -> CommandResult {
     combined(core, &args[1..], |mut left, right| {
         left.extend(right);
         left
     })
 }
 
-fn sdiff(core: &mut Core, args: Args<'_>) -> Outcome {
+fn sdiff(core: &mut Core, args: Args<'_>) -> CommandResult {
     combined(core, &args[1..], |mut left, right| {
         left.retain(|member| !right.contains(member));
         left
     })
 }
 
-fn sscan(core: &mut Core, args: Args<'_>) -> Outcome {
+fn sscan(core: &mut Core, args: Args<'_>) -> CommandResult {
     let options = ScanOptions::parse(args, 2)?;
     let Some(set) = core.keys.read::<Set>(args[1])? else {
         return Ok(options.nothing());

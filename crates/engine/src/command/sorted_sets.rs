@@ -7,7 +7,7 @@ use super::options::{Options, places};
 use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
 use crate::core::Core;
 use crate::number::{float, int, parse_decimal, positive, write_float};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Bound, End, Scan, SortedSet};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -53,7 +53,7 @@ struct AddFlags {
 
 impl AddFlags {
     /// The flags, and how many words they took.
-    fn parse(args: Args<'_>) -> Outcome<(AddFlags, usize)> {
+    fn parse(args: Args<'_>) -> CommandResult<(AddFlags, usize)> {
         let mut flags = AddFlags::default();
         let mut words = 0;
         let mut options = Options::after(args, 2);
@@ -72,7 +72,7 @@ impl AddFlags {
         Ok((flags, words))
     }
 
-    fn check(&self, pairs: usize) -> Outcome<()> {
+    fn check(&self, pairs: usize) -> CommandResult<()> {
         if self.only_new && self.only_existing {
             return Err(Failure::new("ERR XX and NX options at the same time are not compatible"));
         }
@@ -87,7 +87,7 @@ impl AddFlags {
     }
 
     /// The score that a member gets, or `None` where it stays as it is.
-    fn decide(&self, current: Option<f64>, given: f64) -> Outcome<Option<f64>> {
+    fn decide(&self, current: Option<f64>, given: f64) -> CommandResult<Option<f64>> {
         let Some(current) = current else {
             return Ok((!self.only_existing).then_some(given));
         };
@@ -103,7 +103,7 @@ impl AddFlags {
     }
 }
 
-fn zadd(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zadd(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (flags, words) = AddFlags::parse(args)?;
     let pairs = &args[2 + words..];
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
@@ -113,20 +113,20 @@ fn zadd(core: &mut Core, args: Args<'_>) -> Outcome {
     add(core, args[1], &flags, pairs)
 }
 
-fn zincrby(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zincrby(core: &mut Core, args: Args<'_>) -> CommandResult {
     let flags = AddFlags { increment: true, ..AddFlags::default() };
     add(core, args[1], &flags, &args[2..])
 }
 
-fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcome {
+fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> CommandResult {
     // All scores are read before the first is written: a wrong one must change nothing.
-    let scores = pairs.iter().step_by(2).map(|text| float(text)).collect::<Outcome<Vec<f64>>>()?;
+    let scores = pairs.iter().step_by(2).map(|text| float(text)).collect::<CommandResult<Vec<f64>>>()?;
     if core.keys.read::<SortedSet>(key)?.is_none() && flags.only_existing {
         return Ok(if flags.increment { Reply::Null } else { Reply::Int(0) });
     }
     let members = pairs.iter().skip(1).step_by(2);
     let (mut added, mut updated, mut last) = (0, 0, None);
-    core.keys.upsert(key, |set: &mut SortedSet| -> Outcome<()> {
+    core.keys.upsert(key, |set: &mut SortedSet| -> CommandResult<()> {
         for (member, given) in members.zip(scores) {
             let current = set.score(member);
             last = flags.decide(current, given)?;
@@ -150,7 +150,7 @@ fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Outcom
     Ok(Reply::len(if flags.count_changed { added + updated } else { added }))
 }
 
-fn zrem(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zrem(core: &mut Core, args: Args<'_>) -> CommandResult {
     let members = &args[2..];
     let removed = core
         .keys
@@ -166,20 +166,20 @@ fn score(set: Option<&SortedSet>, member: &[u8]) -> Reply {
     set.and_then(|set| set.score(member)).map_or(Reply::Null, Reply::Double)
 }
 
-fn zscore(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zscore(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(score(core.keys.read(args[1])?, args[2]))
 }
 
-fn zmscore(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zmscore(core: &mut Core, args: Args<'_>) -> CommandResult {
     let set = core.keys.read(args[1])?;
     Ok(Reply::Array(args[2..].iter().map(|member| score(set, member)).collect()))
 }
 
-fn zcard(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zcard(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len)))
 }
 
-fn bound(text: &[u8]) -> Outcome<Bound> {
+fn bound(text: &[u8]) -> CommandResult<Bound> {
     let (exclusive, number) = match text {
         [b'(', number @ ..] => (true, number),
         number => (false, number),
@@ -190,7 +190,7 @@ fn bound(text: &[u8]) -> Outcome<Bound> {
     Ok(Bound { score, exclusive })
 }
 
-fn zcount(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zcount(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (min, max) = (bound(args[2])?, bound(args[3])?);
     let set = core.keys.read::<SortedSet>(args[1])?;
     Ok(Reply::len(set.map_or(0, |set| set.places(min, max).len())))
@@ -267,7 +267,7 @@ enum Named {
     Scores(Direction),
 }
 
-fn range(core: &mut Core, args: Args<'_>, named: Named) -> Outcome {
+fn range(core: &mut Core, args: Args<'_>, named: Named) -> CommandResult {
     let (mut by_score, mut direction) = match named {
         Named::Nothing => (None, None),
         Named::Ranks(direction) => (Some(false), Some(direction)),
@@ -302,7 +302,7 @@ fn range(core: &mut Core, args: Args<'_>, named: Named) -> Outcome {
     Ok(query.answer(core.keys.read(args[1])?))
 }
 
-fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> Outcome {
+fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> CommandResult {
     let Some(set) = core.keys.read::<SortedSet>(args[1])? else {
         return Ok(Reply::Null);
     };
@@ -313,7 +313,11 @@ fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> Outcome {
     Ok(rank.map_or(Reply::Null, Reply::len))
 }
 
-fn remove_places(core: &mut Core, key: &[u8], places: impl FnOnce(&SortedSet) -> Range<usize>) -> Outcome {
+fn remove_places(
+    core: &mut Core,
+    key: &[u8],
+    places: impl FnOnce(&SortedSet) -> Range<usize>,
+) -> CommandResult {
     let removed = core.keys.update(key, |set: &mut SortedSet| {
         let places = places(set);
         places.clone().rev().for_each(|place| drop(set.take(place)));
@@ -326,17 +330,17 @@ fn remove_places(core: &mut Core, key: &[u8], places: impl FnOnce(&SortedSet) ->
     Ok(Reply::len(removed))
 }
 
-fn zremrangebyrank(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zremrangebyrank(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
     remove_places(core, args[1], |set| places(start, stop, set.len()))
 }
 
-fn zremrangebyscore(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zremrangebyscore(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (min, max) = (bound(args[2])?, bound(args[3])?);
     remove_places(core, args[1], |set| set.places(min, max))
 }
 
-fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
+fn pop(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
     let count = match args {
         [_, _] => None,
         [_, _, count] => Some(positive(count)?),
@@ -359,7 +363,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> Outcome {
     Ok(Reply::Array(flat.collect()))
 }
 
-fn zscan(core: &mut Core, args: Args<'_>) -> Outcome {
+fn zscan(core: &mut Core, args: Args<'_>) -> CommandResult {
     let options = ScanOptions::parse(args, 2)?;
     let Some(set) = core.keys.read::<SortedSet>(args[1])? else {
         return Ok(options.nothing());

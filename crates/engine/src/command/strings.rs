@@ -5,7 +5,7 @@ use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, d
 use crate::core::Core;
 use crate::long_double::LongDouble;
 use crate::number::int;
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Str, Value};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
     data("incrbyfloat", 3, GROW_FAST, Keys::ONE, incrbyfloat),
 ];
 
-fn value_of(core: &mut Core, key: &[u8]) -> Outcome<Reply> {
+fn value_of(core: &mut Core, key: &[u8]) -> CommandResult<Reply> {
     Ok(Reply::bulk_or_null(core.keys.read::<Str>(key)?.map(Str::to_vec)))
 }
 
@@ -38,7 +38,7 @@ fn put(core: &mut Core, key: &[u8], value: &[u8], deadline: Option<u64>) {
     core.keys.touch(key);
 }
 
-fn get(core: &mut Core, args: Args<'_>) -> Outcome {
+fn get(core: &mut Core, args: Args<'_>) -> CommandResult {
     value_of(core, args[1])
 }
 
@@ -57,7 +57,7 @@ enum Existence {
 }
 
 impl<'a> SetOptions<'a> {
-    fn parse(args: Args<'a>) -> Outcome<SetOptions<'a>> {
+    fn parse(args: Args<'a>) -> CommandResult<SetOptions<'a>> {
         let mut parsed = SetOptions::default();
         let mut options = Options::after(args, 3);
         while let Some(word) = options.next_word() {
@@ -82,7 +82,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-fn set(core: &mut Core, args: Args<'_>) -> Outcome {
+fn set(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (key, value) = (args[1], args[2]);
     let options = SetOptions::parse(args)?;
     let deadline = options.deadline.map(|deadline| deadline.resolve(core, "set")).transpose()?;
@@ -100,7 +100,7 @@ fn set(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(old.unwrap_or(if wanted { Reply::OK } else { Reply::Null }))
 }
 
-fn setnx(core: &mut Core, args: Args<'_>) -> Outcome {
+fn setnx(core: &mut Core, args: Args<'_>) -> CommandResult {
     let missing = !core.keys.contains(args[1]);
     if missing {
         put(core, args[1], args[2], None);
@@ -108,27 +108,27 @@ fn setnx(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::flag(missing))
 }
 
-fn setex(core: &mut Core, args: Args<'_>) -> Outcome {
+fn setex(core: &mut Core, args: Args<'_>) -> CommandResult {
     set_for(core, args, "ex", "setex")
 }
 
-fn psetex(core: &mut Core, args: Args<'_>) -> Outcome {
+fn psetex(core: &mut Core, args: Args<'_>) -> CommandResult {
     set_for(core, args, "px", "psetex")
 }
 
-fn set_for(core: &mut Core, args: Args<'_>, unit: &str, command: &str) -> Outcome {
+fn set_for(core: &mut Core, args: Args<'_>, unit: &str, command: &str) -> CommandResult {
     let deadline = Deadline::from_option(unit, args[2]).ok_or(Failure::SYNTAX)?.resolve(core, command)?;
     put(core, args[1], args[3], Some(deadline));
     Ok(Reply::OK)
 }
 
-fn getset(core: &mut Core, args: Args<'_>) -> Outcome {
+fn getset(core: &mut Core, args: Args<'_>) -> CommandResult {
     let old = value_of(core, args[1])?;
     put(core, args[1], args[2], None);
     Ok(old)
 }
 
-fn getdel(core: &mut Core, args: Args<'_>) -> Outcome {
+fn getdel(core: &mut Core, args: Args<'_>) -> CommandResult {
     let old = value_of(core, args[1])?;
     if core.keys.remove(args[1]).is_some() {
         core.keys.touch(args[1]);
@@ -136,7 +136,7 @@ fn getdel(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(old)
 }
 
-fn getex(core: &mut Core, args: Args<'_>) -> Outcome {
+fn getex(core: &mut Core, args: Args<'_>) -> CommandResult {
     let key = args[1];
     let mut deadline = None;
     let mut persist = false;
@@ -169,12 +169,12 @@ fn getex(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(value)
 }
 
-fn mget(core: &mut Core, args: Args<'_>) -> Outcome {
+fn mget(core: &mut Core, args: Args<'_>) -> CommandResult {
     let values = args[1..].iter().map(|key| value_of(core, key).unwrap_or(Reply::Null));
     Ok(Reply::Array(values.collect()))
 }
 
-fn mset(core: &mut Core, args: Args<'_>) -> Outcome {
+fn mset(core: &mut Core, args: Args<'_>) -> CommandResult {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("mset"));
     }
@@ -184,7 +184,7 @@ fn mset(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::OK)
 }
 
-fn append(core: &mut Core, args: Args<'_>) -> Outcome {
+fn append(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (key, tail) = (args[1], args[2]);
     let before = core.keys.read::<Str>(key)?.map(Str::len);
     let length = before.unwrap_or(0) + tail.len();
@@ -200,11 +200,11 @@ fn append(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::len(length))
 }
 
-fn strlen(core: &mut Core, args: Args<'_>) -> Outcome {
+fn strlen(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<Str>(args[1])?.map_or(0, Str::len)))
 }
 
-fn getrange(core: &mut Core, args: Args<'_>) -> Outcome {
+fn getrange(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
     let Some(value) = core.keys.read::<Str>(args[1])? else {
         return Ok(Reply::bulk(""));
@@ -218,7 +218,7 @@ fn getrange(core: &mut Core, args: Args<'_>) -> Outcome {
     Ok(Reply::bulk(&bytes[range]))
 }
 
-fn add(core: &mut Core, key: &[u8], by: i64) -> Outcome {
+fn add(core: &mut Core, key: &[u8], by: i64) -> CommandResult {
     let current = match core.keys.read::<Str>(key)? {
         Some(value) => value.as_int().ok_or(Failure::NOT_AN_INTEGER)?,
         None => 0,
@@ -229,12 +229,12 @@ fn add(core: &mut Core, key: &[u8], by: i64) -> Outcome {
     Ok(Reply::Int(sum))
 }
 
-fn decrby(core: &mut Core, args: Args<'_>) -> Outcome {
+fn decrby(core: &mut Core, args: Args<'_>) -> CommandResult {
     let by = int(args[2])?.checked_neg().ok_or(Failure::new("ERR decrement would overflow"))?;
     add(core, args[1], by)
 }
 
-fn incrbyfloat(core: &mut Core, args: Args<'_>) -> Outcome {
+fn incrbyfloat(core: &mut Core, args: Args<'_>) -> CommandResult {
     let key = args[1];
     let current = match core.keys.read::<Str>(key)? {
         Some(value) => LongDouble::read(&value.to_vec()).ok_or(Failure::NOT_A_FLOAT)?,

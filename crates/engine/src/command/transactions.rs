@@ -1,9 +1,9 @@
 //! Transactions.
 
 use super::{Args, CONTROL, Command, Flags, Keys, resolve, session};
-use crate::reply::{Failure, Outcome, Reply};
+use crate::dispatch::CommandContext;
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::Transaction;
-use crate::turn::Turn;
 
 const QUICK: Flags = CONTROL.and(Flags::FAST);
 
@@ -12,53 +12,53 @@ pub(super) const COMMANDS: &[Command] = &[
     session("exec", 1, CONTROL, Keys::None, exec),
     session("discard", 1, QUICK, Keys::None, discard),
     session("watch", -2, QUICK, Keys::REST, watch),
-    session("unwatch", 1, QUICK, Keys::None, |turn, _| {
-        turn.unwatch();
+    session("unwatch", 1, QUICK, Keys::None, |context, _| {
+        context.unwatch();
         Ok(Reply::OK)
     }),
 ];
 
-fn multi(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    if turn.session.transaction.is_some() {
+fn multi(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    if context.session.transaction.is_some() {
         return Err(Failure::new("ERR MULTI calls can not be nested"));
     }
-    turn.session.transaction = Some(Transaction::default());
+    context.session.transaction = Some(Transaction::default());
     Ok(Reply::OK)
 }
 
-fn discard(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    turn.session.transaction.take().ok_or(Failure::new("ERR DISCARD without MULTI"))?;
-    turn.unwatch();
+fn discard(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    context.session.transaction.take().ok_or(Failure::new("ERR DISCARD without MULTI"))?;
+    context.unwatch();
     Ok(Reply::OK)
 }
 
-fn watch(turn: &mut Turn<'_>, args: Args<'_>) -> Outcome {
-    if turn.session.transaction.is_some() {
+fn watch(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
+    if context.session.transaction.is_some() {
         return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
     }
     for key in &args[1..] {
-        if turn.session.watches.iter().all(|watch| &*watch.key != *key) {
-            let watch = turn.core().keys.watch(key);
-            turn.session.watches.push(watch);
+        if context.session.watches.iter().all(|watch| &*watch.key != *key) {
+            let watch = context.core().keys.watch(key);
+            context.session.watches.push(watch);
         }
     }
     Ok(Reply::OK)
 }
 
-fn exec(turn: &mut Turn<'_>, _: Args<'_>) -> Outcome {
-    let transaction = turn.session.transaction.take().ok_or(Failure::new("ERR EXEC without MULTI"))?;
-    let changed = turn.session.watches.iter().any(|watch| turn.core().keys.is_changed(watch));
-    turn.unwatch();
+fn exec(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
+    let transaction = context.session.transaction.take().ok_or(Failure::new("ERR EXEC without MULTI"))?;
+    let changed = context.session.watches.iter().any(|watch| context.core().keys.is_changed(watch));
+    context.unwatch();
     if transaction.broken {
         return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
     }
     if changed {
         return Ok(Reply::NullArray);
     }
-    Ok(turn.run_all(&transaction.queue))
+    Ok(context.run_all(&transaction.queue))
 }
 
-impl Turn<'_> {
+impl CommandContext<'_> {
     pub(crate) fn unwatch(&mut self) {
         let watches = std::mem::take(&mut self.session.watches);
         let mut core = self.core();
@@ -83,12 +83,12 @@ impl Turn<'_> {
         }
         self.session.transaction = Some(Transaction::default());
         for args in queue {
-            if let Reply::Error(text) = self.take(args) {
+            if let Reply::Error(text) = self.execute(args) {
                 tracing::debug!("refused while queueing: {text}");
             }
         }
         let reply = exec(self, &[]).unwrap_or_else(Reply::from);
-        let verdict = self.core().judge();
-        verdict.map_or_else(Reply::from, |()| reply)
+        let checked = self.core().check_guard();
+        checked.map_or_else(Reply::from, |()| reply)
     }
 }

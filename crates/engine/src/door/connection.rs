@@ -47,7 +47,7 @@ impl fmt::Debug for Connection {
 
 impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move { self.take(command).await?.extract_error() })
+        Box::pin(async move { self.run(command).await?.extract_error() })
     }
 
     fn req_packed_commands<'a>(
@@ -58,11 +58,11 @@ impl ConnectionLike for Connection {
     ) -> RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
             if pipeline.is_transaction() {
-                return Ok(vec![self.transact(pipeline).await?]);
+                return Ok(vec![self.run_transaction(pipeline).await?]);
             }
             let mut values = Vec::with_capacity(count);
             for (index, command) in pipeline.cmd_iter().enumerate() {
-                let value = self.take(command).await;
+                let value = self.run(command).await;
                 if (offset..offset + count).contains(&index) {
                     values.push(value?);
                 }
@@ -77,24 +77,24 @@ impl ConnectionLike for Connection {
 }
 
 impl Connection {
-    async fn take(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let at_once = with_words(command, |words| self.engine.take_at_once(&mut self.session, words));
-        let reply = match at_once {
+    async fn run(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let immediate = with_words(command, |words| self.engine.try_run(&mut self.session, words));
+        let reply = match immediate {
             Some(reply) => reply,
             None => {
                 let words = owned_words(command);
                 let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                self.engine.take(&mut self.session, &words, self.deadline).await
+                self.engine.run(&mut self.session, &words, self.deadline).await
             }
         };
         to_value(reply)
     }
 
-    async fn transact(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {
+    async fn run_transaction(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {
         let owned: Vec<Vec<Vec<u8>>> = pipeline.cmd_iter().map(owned_words).collect();
         let queue: Vec<Vec<&[u8]>> =
             owned.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
-        let reply = self.engine.transact(&mut self.session, &queue, self.deadline).await;
+        let reply = self.engine.run_transaction(&mut self.session, &queue, self.deadline).await;
         match to_value(reply)? {
             error @ Value::ServerError(_) => error.extract_error(),
             replies => Ok(replies),

@@ -20,7 +20,7 @@ use super::request::RequestParser;
 use crate::engine::Engine;
 use crate::hub::{Delivery, Inbox, mailbox};
 use crate::reply::Reply;
-use crate::session::{Client, Origin, Protocol, Session};
+use crate::session::{Client, Protocol, Session, SessionOrigin};
 
 /// Replies are sent once they are this long, so that a long pipeline's do not pile up.
 const FLUSH_AT: usize = 64 * 1024;
@@ -86,7 +86,7 @@ impl Listener {
             }
         }
         clients.shutdown().await;
-        self.engine.stop_scripts_of_clients().await;
+        self.engine.stop_client_scripts().await;
     }
 
     /// Waits for the next client; what serves it.
@@ -157,7 +157,7 @@ fn register(
         core.clients.join(id, client);
         let (mailbox, inbox) = mailbox(core.settings.subscriber_queue, Some(Arc::clone(kill)));
         let open = core.settings.password.is_none();
-        Some((Session::new(id, Origin::Socket, open, Some(mailbox)), inbox))
+        Some((Session::new(id, SessionOrigin::Socket, open, Some(mailbox)), inbox))
     })
 }
 

@@ -1,10 +1,10 @@
 //! A client of the listener among the others: on the list of clients from its first byte to its last.
 
 use crate::command::Args;
+use crate::dispatch::runs_lua;
 use crate::engine::Engine;
 use crate::reply::Reply;
 use crate::session::Session;
-use crate::turn::runs_lua;
 
 /// A client's session. Dropping it ends what the client has left in the store: subscriptions, watches, its place on the
 /// list.
@@ -18,9 +18,9 @@ impl Member {
     /// this task has other tasks to run; `None` if it panicked there, and the session is lost.
     pub(super) async fn answer(&mut self, args: Args<'_>) -> Option<Reply> {
         if !runs_lua(&self.session, args) {
-            return Some(self.engine.take(&mut self.session, args, None).await);
+            return Some(self.engine.run(&mut self.session, args, None).await);
         }
-        let Some(seat) = self.engine.seat().await else {
+        let Some(script_permit) = self.engine.script_permit().await else {
             return Some(self.engine.refuse_as_busy(&mut self.session, args));
         };
         // The session goes with the script: it is needed until the script has ended, also if this task ends before.
@@ -29,8 +29,8 @@ impl Member {
         let args: Vec<Vec<u8>> = args.iter().map(|word| word.to_vec()).collect();
         let running = tokio::task::spawn_blocking(move || {
             let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-            let reply = member.engine.take_blocking(&mut member.session, &words);
-            drop(seat);
+            let reply = member.engine.run_blocking(&mut member.session, &words);
+            drop(script_permit);
             (member, reply)
         });
         let (member, reply) = running.await.ok()?;

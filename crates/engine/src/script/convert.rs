@@ -36,22 +36,22 @@ fn field(lua: &Lua, name: &str, text: &str) -> Result<Value> {
 }
 
 fn sequence(lua: &Lua, items: impl IntoIterator<Item = Reply>) -> Result<Value> {
-    Ok(Value::Table(lua.create_sequence_from(items.into_iter().map(Seen))?))
+    Ok(Value::Table(lua.create_sequence_from(items.into_iter().map(LuaReply))?))
 }
 
 /// A reply on its way into a table.
-struct Seen(Reply);
+struct LuaReply(Reply);
 
-impl IntoLua for Seen {
+impl IntoLua for LuaReply {
     fn into_lua(self, lua: &Lua) -> Result<Value> {
         to_lua(lua, self.0)
     }
 }
 
 /// A word of KEYS or ARGV on its way into a table.
-pub(super) struct Given<'a>(pub(super) &'a [u8]);
+pub(super) struct LuaArgument<'a>(pub(super) &'a [u8]);
 
-impl IntoLua for Given<'_> {
+impl IntoLua for LuaArgument<'_> {
     fn into_lua(self, lua: &Lua) -> Result<Value> {
         Ok(Value::String(lua.create_string(self.0)?))
     }
@@ -79,7 +79,7 @@ impl Conversion {
                 Reply::bulk(text.as_bytes())
             }
             Value::Integer(number) => Reply::Int(*number),
-            Value::Number(number) => Reply::Int(truncated(*number)),
+            Value::Number(number) => Reply::Int(truncate(*number)),
             Value::Boolean(true) => Reply::Int(1),
             Value::Table(table) => self.table(table, depth)?,
             _ => Reply::Null,
@@ -116,7 +116,7 @@ impl Conversion {
 }
 
 /// Cuts the fraction off. What does not fit becomes the smallest integer, as on the processors Redis runs on.
-fn truncated(number: f64) -> i64 {
+fn truncate(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
 }

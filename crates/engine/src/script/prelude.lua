@@ -3,10 +3,10 @@
 --
 -- Given:   call(...), pcall(...)         call the store
 --          text(error) -> what a failed `call` said
---          go_on() fails once the script has to stop
+--          check_stop() fails once the script has to stop
 --          log(level, text), sha1hex(text), line() -> where the script is
 -- Returns: run(script, keys, argv) -> ok, result, and the environment to load scripts with
-local call, store_pcall, text_of, go_on, log, sha1hex, line = ...
+local call, store_pcall, text_of, check_stop, log, sha1hex, line = ...
 local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
 local rawset, tostring, type, xpcall = rawset, tostring, type, xpcall
 
@@ -40,30 +40,30 @@ function redis.error_reply(text)
 end
 
 -- What a script sees of an error: a failed `call` is a table with its text, whoever raised it.
-local function plain(err)
+local function unwrap_error(err)
   if type(err) == 'userdata' then err = { err = text_of(err) } end
   return err
 end
 
 -- As in Redis, `pcall` hands on the text alone. A script that has to stop gets no further than this: what
 -- its `pcall` caught is raised again outside of it.
-local function settle(ok, err, ...)
-  go_on()
+local function pcall_result(ok, err, ...)
+  check_stop()
   if ok then return ok, err, ... end
-  err = plain(err)
+  err = unwrap_error(err)
   if type(err) == 'table' and type(err.err) == 'string' then err = err.err end
   return false, err
 end
 
 local function script_pcall(...)
-  return settle(pcall(...))
+  return pcall_result(pcall(...))
 end
 
 -- The handler runs after the fact: within it Lua would not count instructions, and it could go on for ever.
 local function handle(handler, ok, err, ...)
-  go_on()
+  check_stop()
   if ok then return ok, err, ... end
-  return false, handler(plain(err))
+  return false, handler(unwrap_error(err))
 end
 
 local function script_xpcall(script, handler)
@@ -86,7 +86,7 @@ local globals = setmetatable({
 
 -- Adds where in the script it happened, as Redis does.
 local function locate(err)
-  err = plain(err)
+  err = unwrap_error(err)
   if type(err) ~= 'table' then err = { err = 'ERR ' .. tostring(err) } end
   rawset(err, 'line', line())
   return err

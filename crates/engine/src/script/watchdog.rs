@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::reply::{Failure, Outcome, Reply};
-use crate::session::Origin;
+use crate::reply::{CommandResult, Failure, Reply};
+use crate::session::SessionOrigin;
 
 /// The bits of [`Watchdog::state`]. The number of the run is above them, so that a change meant for one script
 /// never reaches the next.
 const RUNNING: u64 = 1;
 /// The script came from a client of the listener, so it runs on a thread where it may take its time.
-const OF_CLIENT: u64 = 1 << 1;
+const FROM_CLIENT: u64 = 1 << 1;
 const WROTE: u64 = 1 << 2;
 const KILLED: u64 = 1 << 3;
 const TOO_MANY_INSTRUCTIONS: u64 = 1 << 4;
@@ -26,7 +26,7 @@ const LONG_PERIOD: u32 = 10_000;
 const SHORT_PERIOD: u32 = 100;
 
 /// Commands and protected calls between two looks at the clock, which cost about as much as a small command.
-const CALLS_PER_LOOK: u64 = 16;
+const CALLS_PER_CLOCK_CHECK: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
@@ -60,15 +60,15 @@ impl Watchdog {
     }
 
     /// Begins a run; says in which period the script before was counted.
-    pub(crate) fn begin(&self, origin: Origin) -> u32 {
+    pub(crate) fn begin(&self, origin: SessionOrigin) -> u32 {
         self.instructions.store(0, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         let now_us = self.now_us();
         self.started_us.store(now_us, Ordering::SeqCst);
         self.counted_us.store(now_us, Ordering::Relaxed);
-        let of_client = if origin == Origin::Socket { OF_CLIENT } else { 0 };
+        let from_client = if origin == SessionOrigin::Socket { FROM_CLIENT } else { 0 };
         let run = self.state.load(Ordering::SeqCst) / RUN + 1;
-        self.state.store((run * RUN) | RUNNING | of_client, Ordering::SeqCst);
+        self.state.store((run * RUN) | RUNNING | from_client, Ordering::SeqCst);
         self.period.swap(FIRST_PERIOD, Ordering::Relaxed)
     }
 
@@ -90,7 +90,7 @@ impl Watchdog {
     }
 
     /// How long others should still wait before they answer BUSY.
-    pub(crate) fn patience(&self, busy_after: Duration) -> Duration {
+    pub(crate) fn time_until_busy(&self, busy_after: Duration) -> Duration {
         if self.state.load(Ordering::SeqCst) & RUNNING == 0 {
             return busy_after;
         }
@@ -98,8 +98,8 @@ impl Watchdog {
     }
 
     /// Whether the store is held by a script that may take long.
-    pub(crate) fn runs_script_of_client(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & (RUNNING | OF_CLIENT) == RUNNING | OF_CLIENT
+    pub(crate) fn runs_client_script(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & (RUNNING | FROM_CLIENT) == RUNNING | FROM_CLIENT
     }
 
     fn running_for(&self) -> Duration {
@@ -115,7 +115,7 @@ impl Watchdog {
         if used + u64::from(instructions) > self.max_instructions {
             self.stop(TOO_MANY_INSTRUCTIONS, RUNNING, 0);
         }
-        self.look_at_clock();
+        self.check_duration();
         let now_us = self.now_us();
         let next = match now_us.saturating_sub(self.counted_us.swap(now_us, Ordering::Relaxed)) {
             ..FAST_US => LONG_PERIOD,
@@ -129,19 +129,19 @@ impl Watchdog {
     /// Counts a command or a protected call, in which time passes without instructions; `true` once the script has
     /// to stop.
     pub(crate) fn count_call(&self) -> bool {
-        if self.calls.fetch_add(1, Ordering::Relaxed) % CALLS_PER_LOOK == CALLS_PER_LOOK - 1 {
-            self.look_at_clock();
+        if self.calls.fetch_add(1, Ordering::Relaxed) % CALLS_PER_CLOCK_CHECK == CALLS_PER_CLOCK_CHECK - 1 {
+            self.check_duration();
         }
-        self.has_to_stop()
+        self.must_stop()
     }
 
-    fn look_at_clock(&self) {
+    fn check_duration(&self) {
         if self.running_for() > self.max_duration {
             self.stop(TOO_LONG, RUNNING, 0);
         }
     }
 
-    pub(crate) fn has_to_stop(&self) -> bool {
+    pub(crate) fn must_stop(&self) -> bool {
         self.state.load(Ordering::Relaxed) & STOP != 0
     }
 
@@ -151,7 +151,7 @@ impl Watchdog {
         self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, wrote).is_ok()
     }
 
-    pub(crate) fn kill(&self) -> Outcome {
+    pub(crate) fn kill(&self) -> CommandResult {
         match self.stop(KILLED, RUNNING, WROTE) {
             state if state & RUNNING == 0 => Err(Failure::new("NOTBUSY No scripts in execution right now.")),
             state if state & WROTE != 0 => Err(Failure::new(
@@ -164,8 +164,8 @@ impl Watchdog {
     }
 
     /// Stops the script that a client of the listener runs, if one does, even if it has written.
-    pub(crate) fn stop_script_of_client(&self) {
-        self.stop(SHUTDOWN, RUNNING | OF_CLIENT, 0);
+    pub(crate) fn stop_client_script(&self) {
+        self.stop(SHUTDOWN, RUNNING | FROM_CLIENT, 0);
     }
 
     /// Makes a script stop that has all bits of `only`, none of `unless`, and does not have to stop already;
@@ -185,59 +185,59 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    fn watchdog() -> Watchdog {
+    fn new_watchdog() -> Watchdog {
         Watchdog::new(1_000, Duration::from_secs(3600))
     }
 
     #[test]
     fn a_script_is_either_killed_or_writes() {
-        let dog = watchdog();
-        dog.begin(Origin::Socket);
-        assert_eq!(dog.kill(), Ok(Reply::OK));
-        assert!(!dog.may_write(), "a killed script must not write");
-        assert!(dog.end().unwrap().0.starts_with("ERR Script killed"));
-        dog.begin(Origin::Socket);
-        assert!(dog.may_write());
-        assert!(dog.kill().unwrap_err().0.starts_with("UNKILLABLE"));
-        dog.count(1);
-        assert!(!dog.has_to_stop());
-        assert_eq!(dog.end(), None);
-        assert!(dog.kill().unwrap_err().0.starts_with("NOTBUSY"));
+        let watchdog = new_watchdog();
+        watchdog.begin(SessionOrigin::Socket);
+        assert_eq!(watchdog.kill(), Ok(Reply::OK));
+        assert!(!watchdog.may_write(), "a killed script must not write");
+        assert!(watchdog.end().unwrap().0.starts_with("ERR Script killed"));
+        watchdog.begin(SessionOrigin::Socket);
+        assert!(watchdog.may_write());
+        assert!(watchdog.kill().unwrap_err().0.starts_with("UNKILLABLE"));
+        watchdog.count(1);
+        assert!(!watchdog.must_stop());
+        assert_eq!(watchdog.end(), None);
+        assert!(watchdog.kill().unwrap_err().0.starts_with("NOTBUSY"));
     }
 
     #[test]
     fn a_stop_for_shutdown_reaches_only_scripts_of_clients() {
-        let dog = watchdog();
-        dog.begin(Origin::Handle);
-        dog.stop_script_of_client();
-        assert_eq!(dog.end(), None);
-        dog.begin(Origin::Socket);
-        assert!(dog.may_write());
-        dog.stop_script_of_client();
-        assert!(dog.count_call());
-        assert!(dog.end().unwrap().0.contains("shutting down"));
+        let watchdog = new_watchdog();
+        watchdog.begin(SessionOrigin::Handle);
+        watchdog.stop_client_script();
+        assert_eq!(watchdog.end(), None);
+        watchdog.begin(SessionOrigin::Socket);
+        assert!(watchdog.may_write());
+        watchdog.stop_client_script();
+        assert!(watchdog.count_call());
+        assert!(watchdog.end().unwrap().0.contains("shutting down"));
     }
 
     #[test]
     fn a_script_that_spends_its_time_in_the_library_is_counted_more_often() {
-        let dog = Watchdog::new(u64::MAX, Duration::from_secs(3600));
-        dog.begin(Origin::Socket);
+        let watchdog = Watchdog::new(u64::MAX, Duration::from_secs(3600));
+        watchdog.begin(SessionOrigin::Socket);
         std::thread::sleep(Duration::from_millis(60));
-        assert_eq!(dog.count(FIRST_PERIOD), SHORT_PERIOD);
+        assert_eq!(watchdog.count(FIRST_PERIOD), SHORT_PERIOD);
         assert_eq!(
-            dog.begin(Origin::Socket),
+            watchdog.begin(SessionOrigin::Socket),
             SHORT_PERIOD,
             "the next script begins with the first period again"
         );
-        assert_eq!(dog.begin(Origin::Socket), FIRST_PERIOD);
+        assert_eq!(watchdog.begin(SessionOrigin::Socket), FIRST_PERIOD);
     }
 
     #[test]
     fn time_counts_where_no_instructions_do() {
-        let dog = Watchdog::new(u64::MAX, Duration::ZERO);
-        dog.begin(Origin::Handle);
-        let calls = (1..1_000).find(|_| dog.count_call());
-        assert_eq!(calls, Some(CALLS_PER_LOOK));
-        assert_eq!(dog.end().unwrap().0, "ERR Script stopped after 0ns");
+        let watchdog = Watchdog::new(u64::MAX, Duration::ZERO);
+        watchdog.begin(SessionOrigin::Handle);
+        let calls = (1..1_000).find(|_| watchdog.count_call());
+        assert_eq!(calls, Some(CALLS_PER_CLOCK_CHECK));
+        assert_eq!(watchdog.end().unwrap().0, "ERR Script stopped after 0ns");
     }
 }

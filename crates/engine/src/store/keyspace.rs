@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 
 use super::value::{Bytes, Kind, Value, allocation, table};
 use super::watch::{Watch, Watches};
-use crate::reply::{Failure, Outcome};
+use crate::reply::{CommandResult, Failure};
 
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
@@ -83,7 +83,7 @@ impl Keyspace {
     }
 
     /// The value of a key as a `T`, or the refusal if it is something else.
-    pub(crate) fn read<T: Kind>(&mut self, key: &[u8]) -> Outcome<Option<&T>> {
+    pub(crate) fn read<T: Kind>(&mut self, key: &[u8]) -> CommandResult<Option<&T>> {
         self.get(key).map(|entry| T::of(&entry.value).ok_or(Failure::WRONG_TYPE)).transpose()
     }
 
@@ -92,7 +92,7 @@ impl Keyspace {
         &mut self,
         key: &[u8],
         change: impl FnOnce(&mut T) -> R,
-    ) -> Outcome<Option<R>> {
+    ) -> CommandResult<Option<R>> {
         self.expire_if_due(key);
         let Some(entry) = self.entries.get_mut(key) else {
             return Ok(None);
@@ -110,7 +110,11 @@ impl Keyspace {
     }
 
     /// Changes the value of a key, starting from an empty one where there is none.
-    pub(crate) fn upsert<T: Kind, R>(&mut self, key: &[u8], change: impl FnOnce(&mut T) -> R) -> Outcome<R> {
+    pub(crate) fn upsert<T: Kind, R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut T) -> R,
+    ) -> CommandResult<R> {
         if !self.contains(key) {
             self.put(key, T::empty(), None);
         }

@@ -4,11 +4,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::command::{Args, Command, Flags, Run, resolve};
 use crate::core::Core;
-use crate::reply::{Failure, Outcome, Reply};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::script::{Scripts, Watchdog};
-use crate::session::{Origin, Session};
+use crate::session::{Session, SessionOrigin};
 
-pub(crate) struct Turn<'a> {
+pub(crate) struct CommandContext<'a> {
     pub(crate) core: &'a Mutex<Core>,
     pub(crate) watchdog: &'a Watchdog,
     /// Comes with the store's lock. `None`: a script holds that, and most commands are refused.
@@ -19,9 +19,10 @@ pub(crate) struct Turn<'a> {
 /// Commands that a transaction does not queue.
 const NOT_QUEUED: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
 /// Commands that a subscriber may use in RESP2.
-const CONFINED: [&str; 6] = ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit"];
+const RESP2_SUBSCRIBER_COMMANDS: [&str; 6] =
+    ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit"];
 /// Commands that leave something behind on the connection, which clones of a handle would share.
-const NOT_SHARED: [&str; 11] = [
+const NOT_ON_SHARED_HANDLES: [&str; 11] = [
     "watch",
     "unwatch",
     "multi",
@@ -38,40 +39,40 @@ const NOT_SHARED: [&str; 11] = [
 const BUSY: Failure =
     Failure::new("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
 
-impl<'a> Turn<'a> {
+impl<'a> CommandContext<'a> {
     pub(crate) fn core(&self) -> MutexGuard<'a, Core> {
         self.core.lock()
     }
 
-    pub(crate) fn scripts(&mut self) -> Outcome<&mut Scripts> {
+    pub(crate) fn scripts(&mut self) -> CommandResult<&mut Scripts> {
         self.scripts.as_deref_mut().ok_or(BUSY)
     }
 
     /// Takes one command and answers it.
-    pub(crate) fn take(&mut self, args: Args<'_>) -> Reply {
-        let admitted = match self.admit(args) {
-            Ok(admitted) => admitted,
+    pub(crate) fn execute(&mut self, args: Args<'_>) -> Reply {
+        let command = match self.admit(args) {
+            Ok(command) => command,
             Err(failure) => return self.refuse(args, failure),
         };
-        if self.session.transaction.is_some() && !NOT_QUEUED.contains(&admitted.name) {
-            return self.queue(admitted, args);
+        if self.session.transaction.is_some() && !NOT_QUEUED.contains(&command.name) {
+            return self.queue(command, args);
         }
-        let reply = self.run(admitted, args).unwrap_or_else(Reply::from);
+        let reply = self.run(command, args).unwrap_or_else(Reply::from);
         if self.scripts.is_none() {
             // What the running script has changed is judged at its end.
             return reply;
         }
-        let verdict = self.core().judge();
-        verdict.map_or_else(Reply::from, |()| reply)
+        let checked = self.core().check_guard();
+        checked.map_or_else(Reply::from, |()| reply)
     }
 
     /// Finds the command and checks everything that does not depend on its data.
-    fn admit(&mut self, args: Args<'_>) -> Outcome<&'static Command> {
+    fn admit(&mut self, args: Args<'_>) -> CommandResult<&'static Command> {
         let command = resolve(args)?;
         if !self.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
             return Err(Failure::new("NOAUTH Authentication required."));
         }
-        if self.session.origin == Origin::Handle && NOT_SHARED.contains(&command.name) {
+        if self.session.origin == SessionOrigin::Handle && NOT_ON_SHARED_HANDLES.contains(&command.name) {
             let name = command.name.to_ascii_uppercase();
             return Err(format!("ERR {name} is not allowed on a shared handle").into());
         }
@@ -89,7 +90,10 @@ impl<'a> Turn<'a> {
             return Err(Failure::OUT_OF_MEMORY);
         }
         drop(core);
-        if self.session.is_confined() && !CONFINED.contains(&command.name) && command.name != "reset" {
+        if self.session.is_resp2_subscriber()
+            && !RESP2_SUBSCRIBER_COMMANDS.contains(&command.name)
+            && command.name != "reset"
+        {
             let name = command.name;
             return Err(format!(
                 "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
@@ -97,7 +101,7 @@ impl<'a> Turn<'a> {
             )
             .into());
         }
-        self.show_to_monitors(command, args);
+        self.send_to_monitors(command, args);
         Ok(command)
     }
 
@@ -106,8 +110,8 @@ impl<'a> Turn<'a> {
         if args[0].eq_ignore_ascii_case(b"exec") {
             self.session.transaction = None;
             self.unwatch();
-            let why = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
-            return Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into());
+            let reason = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
+            return Reply::Error(format!("EXECABORT Transaction discarded because of: {reason}").into());
         }
         if let Some(transaction) = &mut self.session.transaction {
             transaction.broken = true;
@@ -115,10 +119,12 @@ impl<'a> Turn<'a> {
         failure.into()
     }
 
-    pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+    pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> CommandResult {
         match command.run {
             // Among a RESP2 subscriber's messages, the answer to a PING has to look like one.
-            Run::Data(_) if command.name == "ping" && args.len() <= 2 && self.session.is_confined() => {
+            Run::Data(_)
+                if command.name == "ping" && args.len() <= 2 && self.session.is_resp2_subscriber() =>
+            {
                 let text = args.get(1).copied().unwrap_or_default();
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }
@@ -144,7 +150,7 @@ impl<'a> Turn<'a> {
         Reply::QUEUED
     }
 
-    fn show_to_monitors(&self, command: &Command, args: Args<'_>) {
+    fn send_to_monitors(&self, command: &Command, args: Args<'_>) {
         let core = self.core();
         if !core.hub.is_monitored() || command.flags.has(Flags::ADMIN) {
             return;

@@ -14,11 +14,11 @@ use tokio::time::timeout;
 use crate::script::Scripts;
 
 /// Long enough for the commands and short scripts of others, for which it is not worth suspending a task.
-const BRIEFLY: Duration = Duration::from_micros(200);
+const SHORT_WAIT: Duration = Duration::from_micros(200);
 /// How often a waiting task looks by itself, since scripts end and others begin meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-pub(crate) struct Gate {
+pub(crate) struct StoreLock {
     scripts: Mutex<Scripts>,
     /// Tasks that wait; while there are any, each release wakes one.
     waiting: AtomicUsize,
@@ -26,7 +26,7 @@ pub(crate) struct Gate {
 }
 
 /// The lock is held.
-pub(crate) struct Held<'a> {
+pub(crate) struct StoreLockGuard<'a> {
     // Dropped in this order: the task that is woken finds the lock free.
     scripts: MutexGuard<'a, Scripts>,
     _release: Release<'a>,
@@ -40,47 +40,47 @@ struct Release<'a> {
 /// Counts a task that waits, until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
-impl Gate {
-    pub(crate) fn new(scripts: Scripts) -> Gate {
-        Gate { scripts: Mutex::new(scripts), waiting: AtomicUsize::new(0), released: Notify::new() }
+impl StoreLock {
+    pub(crate) fn new(scripts: Scripts) -> StoreLock {
+        StoreLock { scripts: Mutex::new(scripts), waiting: AtomicUsize::new(0), released: Notify::new() }
     }
 
-    pub(crate) fn try_enter(&self) -> Option<Held<'_>> {
-        self.scripts.try_lock().map(|scripts| self.held(scripts))
+    pub(crate) fn try_lock(&self) -> Option<StoreLockGuard<'_>> {
+        self.scripts.try_lock().map(|scripts| self.guard(scripts))
     }
 
     /// Waits by parking the thread.
-    pub(crate) fn enter_within(&self, limit: Duration) -> Option<Held<'_>> {
-        self.scripts.try_lock_for(limit).map(|scripts| self.held(scripts))
+    pub(crate) fn lock_within(&self, limit: Duration) -> Option<StoreLockGuard<'_>> {
+        self.scripts.try_lock_for(limit).map(|scripts| self.guard(scripts))
     }
 
     /// Waits for no longer than a task may: only while nobody is known to hold the lock for long.
-    pub(crate) fn enter_briefly(&self, held_for_long: impl Fn() -> bool) -> Option<Held<'_>> {
-        let held = self.try_enter();
-        if held.is_some() || self.waiting.load(Ordering::SeqCst) > 0 || held_for_long() {
-            return held;
+    pub(crate) fn lock_briefly(&self, held_for_long: impl Fn() -> bool) -> Option<StoreLockGuard<'_>> {
+        let guard = self.try_lock();
+        if guard.is_some() || self.waiting.load(Ordering::SeqCst) > 0 || held_for_long() {
+            return guard;
         }
-        self.enter_within(BRIEFLY)
+        self.lock_within(SHORT_WAIT)
     }
 
-    /// Waits in a task, until `patience` is zero.
-    pub(crate) async fn enter(&self, patience: impl Fn() -> Duration) -> Option<Held<'_>> {
+    /// Waits in a task, until `time_left` is zero.
+    pub(crate) async fn lock(&self, time_left: impl Fn() -> Duration) -> Option<StoreLockGuard<'_>> {
         let _waiting = Waiting::begin(&self.waiting);
         loop {
-            if let Some(held) = self.try_enter() {
-                return Some(held);
+            if let Some(guard) = self.try_lock() {
+                return Some(guard);
             }
-            let patience = patience();
-            if patience.is_zero() {
+            let time_left = time_left();
+            if time_left.is_zero() {
                 return None;
             }
             // A release since the last look has left a permit, with which this returns at once.
-            let _ = timeout(patience.min(LOOK_EVERY), self.released.notified()).await;
+            let _ = timeout(time_left.min(RETRY_EVERY), self.released.notified()).await;
         }
     }
 
-    fn held<'a>(&'a self, scripts: MutexGuard<'a, Scripts>) -> Held<'a> {
-        Held { scripts, _release: Release { waiting: &self.waiting, released: &self.released } }
+    fn guard<'a>(&'a self, scripts: MutexGuard<'a, Scripts>) -> StoreLockGuard<'a> {
+        StoreLockGuard { scripts, _release: Release { waiting: &self.waiting, released: &self.released } }
     }
 }
 
@@ -105,7 +105,7 @@ impl Drop for Release<'_> {
     }
 }
 
-impl Deref for Held<'_> {
+impl Deref for StoreLockGuard<'_> {
     type Target = Scripts;
 
     fn deref(&self) -> &Scripts {
@@ -113,7 +113,7 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for StoreLockGuard<'_> {
     fn deref_mut(&mut self) -> &mut Scripts {
         &mut self.scripts
     }
