@@ -1,28 +1,30 @@
 //! The chat itself: its parts, and the tasks that keep them going.
 
+pub(crate) mod conversations;
+mod relay;
+mod tasks;
+mod users;
+
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hob_database::{Database, DatabaseId, Migrations, outbox};
-use hob_service::{Live, Metric, ServiceContext, Task, Tasks};
+use hob_service::{Live, Metric, ServiceContext, Tasks};
+use hob_store::Store;
 use hob_store::limit::{Algorithm, Rule, Window};
-use hob_store::{BusEvent, Store, Topic};
 use hob_web::{Card, Changes, Routes, Service};
-use serde::Deserialize;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use crate::changes::{COUNTS, MESSAGE_CREATED};
-use crate::hub::{Confirmation, Dispatch, Hub};
-use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
-use crate::live::News;
-use crate::node::{Node, Pulse};
-use crate::participants::Participants;
-use crate::presence::{Occasion, Presences};
-use crate::protocol::Disconnect;
-use crate::recent::Recent;
-use crate::token::Tokens;
-use crate::typing::Typing;
-use crate::unread::Unread;
+use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED};
+use crate::hub::Hub;
+use crate::hub::node::Node;
+use crate::keys::{ConversationId, Keys, UserId};
+use crate::session::token::Tokens;
+use crate::store::participants::Participants;
+use crate::store::presence::Presences;
+use crate::store::recent::Recent;
+use crate::store::typing::Typing;
+use crate::store::unread::Unread;
 use crate::{Config, Error, card, demo, metrics, pages, routes};
 
 /// Changes of one conversation are made one after the other on a node, so that its subscribers are told in order
@@ -30,9 +32,6 @@ use crate::{Config, Error, card, demo, metrics, pages, routes};
 const STRIPES: usize = 64;
 /// Many, since each is held while the store is asked, and a store that is away lets everybody wait.
 const SOCKETS_STRIPES: usize = 1_024;
-/// So many users are published again at a time, after a loss.
-const AGAIN_AT_ONCE: usize = 64;
-const TYPING_EVERY: Duration = Duration::from_millis(250);
 /// A limit that cannot be asked in this time lets pass: delivery within a node goes on without the store.
 const LIMIT_WITHIN: Duration = Duration::from_millis(250);
 
@@ -197,229 +196,6 @@ impl Chat {
     pub(crate) async fn sockets_turn(&self, user: &UserId) -> MutexGuard<'_, ()> {
         turn_of(&self.inner.sockets_turns, user.as_str()).await
     }
-
-    /// Holds the node's lease. What takes longer than a beat is done beside it: a lease must not end for it.
-    async fn keep_alive(self, task: Task) {
-        let every = self.config().node_lease.get() / 3;
-        loop {
-            if let Err(error) = self.beat().await {
-                tracing::warn!(%error, "the chat's node has no lease for now");
-            }
-            task.beat();
-            if !task.pause(every).await {
-                return self.leave().await;
-            }
-        }
-    }
-
-    async fn beat(&self) -> Result<(), Error> {
-        let hub = &self.inner.hub;
-        if hub.node.beat().await? == Pulse::Reborn || !hub.node.is_settled() {
-            self.inner.recover.notify_one();
-        }
-        if hub.node.look_for_losses().await? {
-            tracing::warn!("the store was lost; it is rebuilt");
-            self.inner.rebuild.notify_one();
-        }
-        // So that this node knows the others, should the store forget them.
-        hub.node.live().await?;
-        if let Some(changes) = self.inner.changes.get() {
-            changes.tell("chat");
-        }
-        hub.node.publish_load(hub.load()).await
-    }
-
-    /// Makes a new life of this node sure of itself: orders that were given before it did not wait for this node.
-    async fn recover(self, task: Task) {
-        let hub = &self.inner.hub;
-        while until(&task, self.inner.recover.notified()).await {
-            let incarnation = hub.node.incarnation();
-            let done = async {
-                hub.revalidate_all().await?;
-                self.publish_again().await
-            };
-            match done.await {
-                Ok(()) => hub.node.settle(&incarnation),
-                // The next beat asks for it again.
-                Err(error) => tracing::warn!(%error, "the chat's node is not sure of itself yet"),
-            }
-            task.beat();
-        }
-    }
-
-    /// Writes the store again after it was lost, and takes away what nobody answers for any more.
-    async fn rebuild(self, task: Task) {
-        let Inner { hub, store, keys, presences, .. } = &*self.inner;
-        while until(&task, self.inner.rebuild.notified()).await {
-            let done = async {
-                self.publish_again().await?;
-                hub.refresh_feeds();
-                self.rebuild_unread().await?;
-                // By then every node that lives has said so, to a store that may have forgotten it.
-                if task.pause(hub.node.lease()).await {
-                    let users = crate::scrub::scrub(store, keys, &hub.node, presences).await?;
-                    tracing::info!(users, "presence is scrubbed after the loss");
-                }
-                Ok::<_, Error>(())
-            };
-            if let Err(error) = done.await {
-                tracing::warn!(%error, "the store is not rebuilt yet");
-                if task.pause(Duration::from_millis(500)).await {
-                    self.inner.rebuild.notify_one();
-                }
-            }
-            task.beat();
-        }
-    }
-
-    /// Takes the users of dead nodes offline.
-    async fn sweep(self, task: Task) {
-        let every = self.config().node_lease.get() / 6;
-        while task.pause(every).await {
-            let node = &self.inner.hub.node;
-            match node.sweep(&self.inner.presences).await {
-                // Its index may have been lost, and it with it before that was mended.
-                Ok(swept) if swept > 0 && node.lost_lately() => self.inner.rebuild.notify_one(),
-                Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "cannot sweep dead nodes for now"),
-            }
-            task.beat();
-        }
-    }
-
-    /// Writes the sockets of this node into the store again.
-    async fn publish_again(&self) -> Result<(), Error> {
-        let hub = &self.inner.hub;
-        let node = hub.node.incarnation();
-        for users in hub.users().chunks(AGAIN_AT_ONCE) {
-            let joins = users.iter().map(|user| self.join_again(&node, user));
-            futures_util::future::try_join_all(joins).await?;
-        }
-        Ok(())
-    }
-
-    async fn join_again(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
-        let Inner { hub, presences, .. } = &*self.inner;
-        let _turn = self.sockets_turn(user).await;
-        let sockets: Vec<SocketId> = hub.sockets_of(user).into_iter().collect();
-        if !sockets.is_empty() {
-            presences.join(node, user, &sockets, Occasion::Again).await?;
-        }
-        Ok(())
-    }
-
-    /// Ends this node's life in order: its sockets are told to go elsewhere, and the others need not wait.
-    async fn leave(self) {
-        let hub = &self.inner.hub;
-        for peer in hub.everybody() {
-            peer.outlet.close(Disconnect::SHUTDOWN);
-        }
-        let patience = Instant::now() + Duration::from_secs(3);
-        while hub.load().connections > 0 && Instant::now() < patience {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        if let Err(error) = hub.node.leave().await {
-            tracing::debug!(%error, "the node's lease runs out by itself");
-        }
-    }
-
-    /// Hears orders, confirmations, and who comes and goes.
-    async fn listen(self, task: Task) {
-        let Inner { hub, keys, store, .. } = &*self.inner;
-        let topics = [
-            Topic::channel(keys.orders_channel()),
-            Topic::channel(hub.orders.channel()),
-            Topic::channel(keys.user_online_channel()),
-            Topic::channel(keys.user_offline_channel()),
-        ];
-        let Ok(mut subscription) = store.bus().subscribe(&topics).await else {
-            task.pause(Duration::from_millis(200)).await;
-            return;
-        };
-        // Whatever was told before is not known.
-        hub.refresh_feeds();
-        loop {
-            let event = tokio::select! {
-                event = subscription.next() => event,
-                () = task.stopped() => return,
-            };
-            task.beat();
-            match event {
-                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload),
-                // Orders are given until they are confirmed; who came and went is looked up anew.
-                Some(BusEvent::Missed) => hub.refresh_feeds(),
-                None => return,
-            }
-        }
-    }
-
-    fn hear(&self, channel: &[u8], payload: &[u8]) {
-        let Inner { hub, keys, .. } = &*self.inner;
-        let online = channel == keys.user_online_channel().as_bytes();
-        if online || channel == keys.user_offline_channel().as_bytes() {
-            if let Ok(told) = serde_json::from_slice::<Told>(payload) {
-                let Told { user_id, timestamp, version } = &told;
-                let news = News::Presence { user_id, online, timestamp, version: *version };
-                hub.tell_presence(user_id, online, &news.json());
-            }
-        } else if channel == keys.orders_channel().as_bytes() {
-            if let Ok(dispatch) = serde_json::from_slice::<Dispatch>(payload)
-                && !hub.orders.is_own(&dispatch)
-            {
-                let chat = self.clone();
-                // Not here: an order may have to look into the database, and others wait behind it.
-                tokio::spawn(async move { chat.obey(&dispatch).await });
-            }
-        } else if let Ok(confirmation) = serde_json::from_slice::<Confirmation>(payload) {
-            hub.orders.confirmed(confirmation);
-        }
-    }
-
-    async fn obey(&self, dispatch: &Dispatch) {
-        let hub = &self.inner.hub;
-        let done = async {
-            hub.obey(&dispatch.order).await?;
-            hub.orders.confirm(&hub.node, dispatch).await
-        };
-        if let Err(error) = done.await {
-            // It is given again until it is confirmed, or this node's lease is over.
-            tracing::warn!(%error, "an order could not be carried out");
-        }
-    }
-
-    /// Tells when somebody has stopped typing without saying so.
-    async fn watch_typing(self, task: Task) {
-        let Inner { hub, typing, .. } = &*self.inner;
-        while task.pause(TYPING_EVERY).await {
-            for room in hub.rooms_with_typists_due(Instant::now()) {
-                let crate::channel::Channel::Conversation(id) = &room.channel else { continue };
-                // Without the store, everybody whose time is up has stopped.
-                let typists = typing.who(id).await.unwrap_or_default();
-                for user_id in room.keep_typists(Instant::now(), &typists) {
-                    let stopped = crate::live::Passing::Typing { user_id: user_id.clone(), typing: false };
-                    hub.whisper_here(&room.channel, &user_id, &stopped.json());
-                }
-            }
-            task.beat();
-        }
-    }
-}
-
-/// Waits for something to happen; `false` if the task should stop instead.
-async fn until(task: &Task, happened: impl Future<Output = ()>) -> bool {
-    tokio::select! {
-        () = happened => true,
-        () = task.stopped() => false,
-    }
-}
-
-/// What is told of a user who came or went (C11).
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Told {
-    user_id: UserId,
-    timestamp: String,
-    version: u64,
 }
 
 fn turns(count: usize) -> Vec<Mutex<()>> {

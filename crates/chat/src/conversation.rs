@@ -1,14 +1,20 @@
 //! Conversations: who opened them, what they are called, how far they have come.
 
+pub(crate) mod block;
+pub(crate) mod event;
+pub(crate) mod member;
+pub(crate) mod message;
+pub(crate) mod outbox;
+
 use hob_database::{Database, Keyset, Kind, Page, PageRequest, Query, Read, Transaction, from_row, sql};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use self::event::{At, Event, Happening, Step};
+use self::member::State;
+use crate::Error;
 use crate::error::{Answer, Halt, Refusal, answer};
-use crate::event::{self, At, Event, Happening, Step};
 use crate::keys::{ConversationId, UserId};
-use crate::member::{self, State};
-use crate::{Error, changes};
 
 /// The most members that a conversation may have.
 pub(crate) const MOST_MEMBERS: usize = 10_000;
@@ -103,7 +109,7 @@ async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation
     tx.insert_all(head, rows.collect::<Vec<_>>(), "").await?;
     let count = sql("UPDATE chat_conversation SET sequence = $2 WHERE id = $1").bind(&new.id).bind(count);
     tx.execute(count).await?;
-    changes::tell_members(tx, &new.id)?;
+    outbox::tell_members(tx, &new.id)?;
     Ok(tx.one(by_id(&new.id)).await?)
 }
 

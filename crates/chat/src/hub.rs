@@ -5,13 +5,17 @@
 //! receiver whether anything is missing, and what is missing comes from the database. So a message of the bus is a
 //! hint: it may be late, twice, or lost.
 
-mod ear;
-mod orders;
-mod outlet;
-mod peer;
-mod peers;
-mod post;
-mod room;
+mod broker;
+mod channel;
+pub(crate) mod channel_name;
+mod client;
+mod clients;
+mod control;
+mod listener;
+pub(crate) mod node;
+pub(crate) mod purge;
+pub(crate) mod transient;
+mod write_queue;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,18 +26,19 @@ use hob_database::{Database, Read as _};
 use hob_store::Store;
 use parking_lot::Mutex;
 
-pub(crate) use orders::{Confirmation, Dispatch, Order, Orders};
-pub(crate) use outlet::{Limits, Next};
-pub(crate) use peer::Peer;
-pub(crate) use post::{Letter, Post};
-pub(crate) use room::{Activation, Joins, Room, Told};
+pub(crate) use broker::{Letter, Post};
+pub(crate) use channel::{Activation, Joins, Room, Told};
+pub(crate) use client::Peer;
+pub(crate) use control::{Confirmation, Dispatch, Order, Orders};
+pub(crate) use write_queue::{Limits, Next};
 
-use crate::channel::Channel;
-use crate::event::{self, Event};
+use crate::conversation::event::{self, Event};
+use crate::conversation::member;
+use crate::hub::channel_name::Channel;
+use crate::hub::node::{Load, Node};
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
-use crate::node::{Load, Node};
-use crate::protocol::Unsubscribed;
-use crate::{Error, conversation, member};
+use crate::session::protocol::Unsubscribed;
+use crate::{Error, conversation};
 
 /// So many events are read from the database at a time.
 const PAGE: u16 = 500;
@@ -316,7 +321,8 @@ impl Hub {
     pub(crate) fn refresh(&self, room: &Room) {
         for peer in room.peers() {
             self.exit(&room.channel, &peer.socket);
-            peer.outlet.push(crate::protocol::unsubscribe_push(&room.channel, Unsubscribed::INSUFFICIENT));
+            peer.outlet
+                .push(crate::session::protocol::unsubscribe_push(&room.channel, Unsubscribed::INSUFFICIENT));
         }
     }
 }

@@ -4,55 +4,35 @@
 //! newest messages and the unread counters are the store, which is rebuilt when it is lost. Clients speak the
 //! Centrifugo protocol over WebSocket, or HTTP.
 
-mod block;
-mod bucket;
 mod card;
-mod changes;
-mod channel;
 mod chat;
 mod config;
 mod conversation;
 mod demo;
 mod error;
-mod event;
 mod hub;
 pub mod keys;
-mod live;
-mod member;
-mod message;
 mod metrics;
-mod node;
 mod pages;
-mod participants;
-mod people;
-mod presence;
-mod protocol;
-mod recent;
-mod relay;
 mod routes;
-mod rpc;
-mod scrub;
 mod session;
-mod socket;
-mod talk;
-pub mod token;
-mod typing;
-mod unread;
+mod store;
 
-pub use block::Wish;
-pub use changes::{COUNTS, MESSAGE_CREATED, MessageCreated};
-pub use channel::Channel;
 pub use chat::Chat;
+pub use chat::conversations::Typist;
 pub use config::Config;
+pub use conversation::block::Wish;
+pub use conversation::event::{At, Event, Happening};
+pub use conversation::member::{Member, Progress, Receipt};
+pub use conversation::message::{Message, NewMessage, Span};
+pub use conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated};
 pub use conversation::{Conversation, Listed, NewConversation};
 pub use error::{Answer, Error, Refusal};
-pub use event::{At, Event, Happening};
-pub use member::{Member, Progress, Receipt};
-pub use message::{Message, NewMessage, Span};
-pub use node::{Load, NodeLoad};
-pub use presence::{Change, Presence};
-pub use talk::Typist;
-pub use unread::Count;
+pub use hub::channel_name::Channel;
+pub use hub::node::{Load, NodeLoad};
+pub use session::token;
+pub use store::presence::{Change, Presence};
+pub use store::unread::Count;
 
 /// The tables of the chat.
 pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat");

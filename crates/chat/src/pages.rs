@@ -11,9 +11,9 @@ use hob_web::look::When;
 use hob_web::{Access, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
+use crate::conversation::message::Message;
+use crate::hub::node::{Load, NodeLoad};
 use crate::keys::UserId;
-use crate::message::Message;
-use crate::node::{Load, NodeLoad};
 use crate::routes::{conversation_id, granted, user_id};
 use crate::{Chat, Conversation, Error, NewConversation, NewMessage, Progress, Span};
 

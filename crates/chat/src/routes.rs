@@ -3,7 +3,7 @@
 mod conversations;
 mod feed;
 mod messages;
-mod people;
+mod users;
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use axum::response::{IntoResponse, Response};
 use hob_web::{Access, Origin, Problem, Routes};
 
 use crate::keys::{ConversationId, UserId};
-use crate::{Chat, Error, Refusal, socket};
+use crate::session::websocket;
+use crate::{Chat, Error, Refusal};
 
 const READ: Access = Access::read("chat");
 const WRITE: Access = Access::write("chat");
 
 pub(crate) fn routes() -> Routes<Chat> {
-    conversations::routes().merge(messages::routes()).merge(people::routes()).merge(feed::routes()).socket(
+    conversations::routes().merge(messages::routes()).merge(users::routes()).merge(feed::routes()).socket(
         Access::Public,
         "/connection/websocket",
         connect,
@@ -45,7 +46,7 @@ async fn connect(State(chat): State<Chat>, origin: Origin, upgrade: WebSocketUpg
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(most)
         .max_frame_size(most)
-        .on_upgrade(move |socket| socket::serve(chat, socket))
+        .on_upgrade(move |socket| websocket::serve(chat, socket))
 }
 
 pub(crate) fn conversation_id(id: &str) -> Result<ConversationId, Problem> {

@@ -1,5 +1,11 @@
 //! What a connection may ask for, and the answers: the commands of the client protocol.
 
+pub(crate) mod protocol;
+mod rate_limit;
+mod rpc;
+pub mod token;
+pub(crate) mod websocket;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,16 +13,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hob_database::Database;
 
-use crate::bucket::Bucket;
-use crate::channel::Channel;
+use self::protocol::{Answer, Code, Command, Disconnect, Publication};
+use self::rate_limit::Bucket;
+use self::token::BadToken;
 use crate::chat::now_s;
-use crate::event::{self, Event};
+use crate::conversation::event::{self, Event};
+use crate::conversation::member;
+use crate::conversation::message::Span;
+use crate::hub::channel_name::Channel;
 use crate::hub::{Activation, Joins, Limits, Peer, Room};
 use crate::keys::{ConversationId, UserId};
-use crate::message::Span;
-use crate::protocol::{self, Answer, Code, Command, Disconnect, Publication};
-use crate::token::BadToken;
-use crate::{Chat, Config, Error, Refusal, member, rpc};
+use crate::{Chat, Config, Error, Refusal};
 
 /// So many events are read at a time for a client that was away.
 const PAGE: u16 = 100;
@@ -414,7 +421,7 @@ impl Session {
             (None, true) => Span::Newest,
         };
         // No limit asks for the position alone, a negative one for as much as there is.
-        let most = i64::from(crate::talk::MOST);
+        let most = i64::from(crate::chat::conversations::MOST);
         let limit = if wish.limit < 0 { most } else { wish.limit.min(most) };
         let limit = u16::try_from(limit).unwrap_or(0);
         let events = self.chat.events(&conversation, &peer.user, span, limit).await.map_err(internal)?;

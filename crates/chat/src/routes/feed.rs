@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::READ;
-use crate::changes::MESSAGE_CREATED;
+use crate::conversation::outbox::MESSAGE_CREATED;
 use crate::{Chat, Error};
 
 /// How often the database is asked for more.

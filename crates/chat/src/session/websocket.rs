@@ -8,8 +8,8 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 
 use crate::Chat;
 use crate::hub::Next;
-use crate::protocol::{self, Command, Disconnect};
 use crate::session::Session;
+use crate::session::protocol::{self, Command, Disconnect};
 
 /// Who has not said who they are by then is not going to.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 
 use hob_database::{Database, Isolation, Query, Read, Transaction, sql};
 
+use crate::Error;
+use crate::conversation::outbox;
 use crate::error::{Answer, Halt, Refusal, answer};
 use crate::keys::{ConversationId, UserId};
-use crate::{Error, changes};
 
 /// The most users that one may block.
 pub(crate) const MOST_BLOCKED: u64 = 1_000;
@@ -65,8 +66,8 @@ async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Resul
     let shared = tx.all(shared.bind(one).bind(other)).await?;
     let shared: HashSet<ConversationId> = shared.into_iter().map(|(conversation,)| conversation).collect();
     for conversation in shared {
-        changes::tell_reader(tx, &conversation, one)?;
-        changes::tell_reader(tx, &conversation, other)?;
+        outbox::tell_reader(tx, &conversation, one)?;
+        outbox::tell_reader(tx, &conversation, other)?;
     }
     Ok(())
 }

@@ -4,9 +4,9 @@
 use hob_database::{Query, Read, Transaction, UnixMs, column, from_row, sql};
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::message::Message;
 use crate::error::Halt;
 use crate::keys::{ConversationId, UserId};
-use crate::message::Message;
 use crate::{Error, Refusal};
 
 /// Something that happened, as subscribers are told.

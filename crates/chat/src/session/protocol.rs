@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::channel::Channel;
-use crate::event::Event;
+use crate::conversation::event::Event;
+use crate::hub::channel_name::Channel;
 use crate::keys::UserId;
 
 /// A command of a client. Without an id it is a pong, or wants no reply.

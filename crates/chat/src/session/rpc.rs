@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::block::Wish;
+use crate::chat::conversations::Typist;
+use crate::conversation::block::Wish;
+use crate::conversation::member::Progress;
+use crate::conversation::message::NewMessage;
 use crate::keys::{ConversationId, UserId};
-use crate::member::Progress;
-use crate::message::NewMessage;
-use crate::protocol::Code;
 use crate::session::internal;
-use crate::talk::Typist;
+use crate::session::protocol::Code;
 use crate::{Answer, Chat, Refusal};
 
 #[derive(Deserialize)]

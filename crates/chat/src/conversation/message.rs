@@ -4,10 +4,13 @@ use hob_database::{Database, Isolation, Query, Read, Transaction, from_row, sql}
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Error;
+use crate::conversation::block;
+use crate::conversation::event::{self, At, Event, Happening, Step};
+use crate::conversation::member;
+use crate::conversation::outbox;
 use crate::error::{Answer, Halt, Refusal, answer};
-use crate::event::{self, At, Event, Happening, Step};
 use crate::keys::{ConversationId, UserId};
-use crate::{Error, block, changes, member};
 
 /// The longest content, in bytes: with everything around it an item of the cache stays below 16 KiB.
 pub(crate) const LONGEST_CONTENT: usize = 4 * 1024;
@@ -117,7 +120,7 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Messag
         // The same message, from another try that was under way. What it did is undone here.
         return Err(Halt::Refused(Refusal::Taken));
     }
-    changes::tell_message(tx, &message)?;
+    outbox::tell_message(tx, &message)?;
     let happening = Happening::Message { message: message.clone() };
     let event = event::write(tx, &new.conversation, turn.sequence, &new.sender, &happening).await?;
     Ok((message, event))
@@ -170,7 +173,7 @@ pub(crate) async fn delete(
         let update = sql("UPDATE chat_message SET content = '', deleted = TRUE WHERE id = $1").bind(id);
         tx.execute(update).await?;
         event::scrub(&tx, &message).await?;
-        changes::tell_members(&tx, conversation)?;
+        outbox::tell_members(&tx, conversation)?;
         let happening = Happening::Deleted { message: message.clone() };
         let event = event::write(&tx, conversation, turn.sequence, by, &happening).await?;
         Ok((message, event))

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::Error;
 use crate::keys::{Incarnation, Keys};
-use crate::presence::Presences;
+use crate::store::presence::Presences;
 
 static WITNESS: Script = Script::new(include_str!("node/witness.lua"));
 

@@ -7,9 +7,10 @@ use hob_database::Database;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::outlet::{Limits, Outlet};
+use super::write_queue::{Limits, Outlet};
+use crate::Error;
+use crate::conversation::block;
 use crate::keys::{SocketId, UserId};
-use crate::{Error, block};
 
 /// A connection and what it is to be spared.
 #[derive(Debug)]

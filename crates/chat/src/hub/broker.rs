@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::event::Event;
+use crate::conversation::event::Event;
 use crate::keys::{ConversationId, Incarnation, Keys, UserId};
-use crate::protocol::raw;
+use crate::session::protocol::raw;
 
 /// What may wait; beyond it only the newest number of each conversation is remembered.
 const QUEUE: usize = 8_192;

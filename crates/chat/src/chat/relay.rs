@@ -7,13 +7,15 @@ use hob_database::{Read as _, outbox};
 use hob_store::{Call, cmd};
 use serde::Serialize;
 
-use crate::changes::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
-use crate::channel::Channel;
+use crate::Error;
 use crate::chat::{Chat, Inner};
+use crate::conversation::block;
+use crate::conversation::member;
+use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
+use crate::hub::channel_name::Channel;
+use crate::hub::transient::News;
 use crate::keys::{ConversationId, UserId};
-use crate::live::News;
-use crate::unread::{self, Advance, Counted, Extent, Held};
-use crate::{Error, block, member};
+use crate::store::unread::{self, Advance, Counted, Extent, Held};
 
 /// Users whose counters are rebuilt at a time.
 const REBUILD_AT_ONCE: u16 = 200;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::protocol::Disconnect;
+use crate::session::protocol::Disconnect;
 
 /// A queue of frames for one connection.
 #[derive(Debug)]

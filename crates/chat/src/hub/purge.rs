@@ -8,9 +8,9 @@ use hob_schema::Catalog;
 use hob_store::{Store, cmd};
 
 use crate::Error;
+use crate::hub::node::Node;
 use crate::keys::{Incarnation, Keys, UserId};
-use crate::node::Node;
-use crate::presence::Presences;
+use crate::store::presence::Presences;
 
 /// As many keys are looked at in a step.
 const AT_ONCE: u32 = 500;

@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
 
-static HOLD: Script = Script::with(&[CLOCK], include_str!("unread/hold.lua"));
-static ADVANCE: Script = Script::with(&[CLOCK], include_str!("unread/advance.lua"));
+static HOLD: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
+static ADVANCE: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
 
 /// What a user has not read in one conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::peer::Peer;
-use crate::channel::Channel;
-use crate::event::{Event, Happening};
+use super::client::Peer;
+use crate::conversation::event::{Event, Happening};
+use crate::hub::channel_name::Channel;
 use crate::keys::{SocketId, UserId};
-use crate::protocol::{self, Publication};
+use crate::session::protocol::{self, Publication};
 
 /// So many events are kept at hand, for those who come back soon.
 const RING: usize = 64;

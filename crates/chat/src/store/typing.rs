@@ -11,7 +11,7 @@ use crate::keys::{ConversationId, Keys, UserId};
 
 static START: Script = Script::with(&[CLOCK], include_str!("typing/start.lua"));
 static STOP: Script = Script::new(include_str!("typing/stop.lua"));
-static WHO: Script = Script::with(&[CLOCK], include_str!("typing/who.lua"));
+static WHO: Script = Script::with(&[CLOCK], include_str!("typing/list.lua"));
 
 /// How long a user counts as typing after the last sign of it.
 pub(crate) const HOLD: Duration = Keys::TYPING_TTL_MAX;

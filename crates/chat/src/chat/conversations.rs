@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 use hob_database::{Page, PageRequest, Read as _};
 use hob_store::limit::{Algorithm, Decision, Quota};
 
-use crate::block::{self, Wish};
-use crate::channel::Channel;
+use crate::Error;
 use crate::chat::{Chat, Inner};
+use crate::conversation::block::{self, Wish};
+use crate::conversation::event::{self, Event};
+use crate::conversation::member::{self, Member, Progress, Receipt, State};
+use crate::conversation::message::{self, Message, NewMessage, Span};
 use crate::conversation::{self, Conversation, Listed, NewConversation};
 use crate::error::{Answer, Refusal};
-use crate::event::{self, Event};
 use crate::hub::Order;
+use crate::hub::channel_name::Channel;
+use crate::hub::transient::{News, Passing};
 use crate::keys::{ConversationId, UserId};
-use crate::live::{News, Passing};
-use crate::member::{self, Member, Progress, Receipt, State};
-use crate::message::{self, Message, NewMessage, Span};
-use crate::recent::{self, Effect};
-use crate::{Error, typing};
+use crate::store::recent::{self, Effect};
+use crate::store::typing;
 
 /// The most messages or events of one answer.
 pub(crate) const MOST: u16 = 500;

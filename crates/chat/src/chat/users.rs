@@ -5,18 +5,19 @@ use std::sync::Arc;
 use hob_database::{Read as _, UnixMs, sql};
 use hob_store::limit::{Algorithm, Decision, Rule};
 
-use crate::channel::Channel;
+use crate::Error;
 use crate::chat::{Chat, Inner};
+use crate::conversation::block;
+use crate::conversation::event::iso;
+use crate::conversation::member;
 use crate::error::{Answer, Refusal};
-use crate::event::iso;
 use crate::hub::Peer;
+use crate::hub::channel_name::Channel;
+use crate::hub::node::NodeLoad;
+use crate::hub::transient::{News, Picture};
 use crate::keys::{ConversationId, Keys, SocketId, UserId};
-use crate::live::{News, Picture};
-use crate::member;
-use crate::node::NodeLoad;
-use crate::presence::{Change, Occasion, Presence};
-use crate::unread::{self, Count};
-use crate::{Error, block};
+use crate::store::presence::{Change, Occasion, Presence};
+use crate::store::unread::{self, Count};
 
 impl Chat {
     /// Adds a connection of a user, and counts it as open everywhere.

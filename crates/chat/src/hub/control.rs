@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::Error;
+use crate::hub::node::Node;
 use crate::keys::{ConversationId, Incarnation, Keys, UserId};
-use crate::node::Node;
 
 /// What every node has to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,11 +5,11 @@ use hob_store::mend::{self, Kind};
 use hob_store::{Call, Reply, Script, Store};
 
 use crate::Error;
+use crate::conversation::message::{Message, Span};
 use crate::keys::{ConversationId, Keys};
-use crate::message::{Message, Span};
 
 static FILL: Script = Script::new(include_str!("recent/fill.lua"));
-static FOLLOW: Script = Script::new(include_str!("recent/follow.lua"));
+static FOLLOW: Script = Script::new(include_str!("recent/update.lua"));
 static READ: Script = Script::new(include_str!("recent/read.lua"));
 
 /// What an event means for the list.

@@ -7,11 +7,12 @@ use hob_database::{Database, Isolation, Query, Read, Transaction, column, from_r
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::Error;
 use crate::conversation::MOST_MEMBERS;
+use crate::conversation::event::{self, At, Event, Happening, Step};
+use crate::conversation::outbox;
 use crate::error::{Answer, Halt, Refusal, answer};
-use crate::event::{self, At, Event, Happening, Step};
 use crate::keys::{ConversationId, UserId};
-use crate::{Error, changes};
 
 /// Whether somebody is in a conversation. Who left keeps a row, so that its version never begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +173,7 @@ pub(crate) async fn add(
              ON CONFLICT (conversation, user_id) DO UPDATE SET state = 'in', joined_at = $3,
                  read_sequence = $4, delivered_sequence = $4, version = chat_member.version + 1");
         tx.execute(join.bind(conversation).bind(user).bind(tx.now()).bind(turn.sequence)).await?;
-        changes::tell_members(&tx, conversation)?;
+        outbox::tell_members(&tx, conversation)?;
         let happening = Happening::Joined { user_id: user.clone() };
         event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
     };
@@ -203,7 +204,7 @@ pub(crate) async fn remove(
         if tx.execute(leave.bind(conversation).bind(user)).await? == 0 {
             return Err(Refusal::NotMember.into());
         }
-        changes::tell_members(&tx, conversation)?;
+        outbox::tell_members(&tx, conversation)?;
         let happening = Happening::Left { user_id: user.clone() };
         event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
     };
@@ -231,7 +232,7 @@ pub(crate) async fn progress(
         };
         let news = tx.execute(advance.bind(conversation).bind(user).bind(up_to)).await? > 0;
         if news && progress == Progress::Read {
-            changes::tell_reader(&tx, conversation, user)?;
+            outbox::tell_reader(&tx, conversation, user)?;
         }
         let receipt = sql("SELECT read_sequence, delivered_sequence FROM chat_member
                            WHERE conversation = $1 AND user_id = $2");

@@ -5,10 +5,10 @@ use hob_database::Transaction;
 use hob_database::outbox::Topic;
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::event::At;
+use crate::conversation::message::Message;
 use crate::error::Halt;
-use crate::event::At;
 use crate::keys::{ConversationId, UserId};
-use crate::message::Message;
 
 /// A new message (C10): other services read this topic.
 pub const MESSAGE_CREATED: Topic = Topic("chat.message.created");

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hub::Room;
 use crate::keys::{ConversationId, UserId};
-use crate::typing;
-use crate::unread::Count;
+use crate::store::typing;
+use crate::store::unread::Count;
 
 /// Something said in passing, as subscribers are told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use hob_store::{BusEvent, Topic};
 
 use super::{Hub, Letter, Room};
-use crate::channel::Channel;
-use crate::event::Event;
+use crate::conversation::event::Event;
+use crate::hub::channel_name::Channel;
 use crate::keys::UserId;
 
 /// Before the bus, or the database, are asked again.
@@ -74,7 +74,7 @@ impl Hub {
 
     fn hear_whisper(&self, room: &Room, actor: &UserId, data: &str) {
         if let Channel::Conversation(_) = &room.channel {
-            crate::live::note(room, data);
+            crate::hub::transient::note(room, data);
         }
         self.count_deliveries(room.whisper(actor, data));
     }
