@@ -5,55 +5,56 @@ use std::fmt;
 use std::path::Path;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ring::rand::SecureRandom;
-use ring::{hmac, signature};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use serde::{Deserialize, Serialize};
 
 use crate::keys::UserId;
 use crate::{Config, Error};
 
-/// The longest token that is looked at.
-const LONGEST: usize = 8 * 1024;
-/// How far clocks may be apart, in seconds.
+/// Longer tokens are rejected unread.
+const MAX_BYTES: usize = 8 * 1024;
+/// The clock skew that is tolerated, in seconds.
 const LEEWAY_S: i64 = 5;
+/// The shortest secret for HS256.
+const MIN_SECRET_BYTES: usize = 16;
+/// How the base64 of every P-256 public key begins: algorithm, curve, and the marker of an uncompressed point.
+/// `jsonwebtoken` accepts keys of other curves, with which ES256 never verifies.
+const P256_PREFIX: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE";
 
-/// The keys that tokens are checked with.
+/// The keys that verify tokens, and the one that signs them.
 pub struct Tokens {
-    keys: Vec<Key>,
-    /// Signs the tokens that this process gives out.
-    own: Option<hmac::Key>,
+    verifiers: Vec<Verifier>,
+    /// Signs the tokens that this process issues.
+    signing_key: Option<EncodingKey>,
     audience: Option<String>,
 }
 
-enum Key {
-    Hs256(hmac::Key),
-    Rs256(Vec<u8>),
-    Es256(Vec<u8>),
+/// A key and the one algorithm that it is for.
+struct Verifier {
+    algorithm: Algorithm,
+    key: DecodingKey,
 }
 
-/// A user whose token was right.
+/// The user and expiry of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub user: UserId,
-    /// When the token is over, in Unix seconds.
+    /// When the token expires, in Unix seconds.
     pub expires_s: i64,
 }
 
-/// Why a token is not accepted. Never says more than that.
+/// Why a token is rejected. Gives no further detail, so that an attacker learns nothing from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadToken {
-    /// Not a token of ours.
     Invalid,
-    /// It was right once.
     Expired,
 }
 
 #[derive(Deserialize)]
-struct Header {
-    alg: String,
+struct CriticalHeader {
     #[serde(default)]
-    crit: Option<Vec<String>>,
+    crit: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -74,98 +75,83 @@ enum Audience {
 }
 
 impl Tokens {
-    /// The keys that the configuration names; a key of this process alone if it names none.
+    /// Loads the keys that the configuration names. If it names none, generates a secret for this process.
     pub fn from_config(config: &Config) -> Result<Self, Error> {
-        let mut keys = Vec::new();
-        let mut own = None;
-        if let Some(secret) = &config.token_secret {
-            let secret = secret.read().map_err(|error| Error::Config(format!("token_secret: {error}")))?;
-            if secret.reveal().len() < 16 {
-                return Err(Error::Config("token_secret: at least 16 bytes, please".to_owned()));
+        let mut verifiers = Vec::new();
+        let mut secret = None;
+        if let Some(source) = &config.token_secret {
+            let value = source.read().map_err(|error| Error::Config(format!("token_secret: {error}")))?;
+            if value.reveal().len() < MIN_SECRET_BYTES {
+                let reason = format!("token_secret is too short; use at least {MIN_SECRET_BYTES} bytes");
+                return Err(Error::Config(reason));
             }
-            own = Some(hmac::Key::new(hmac::HMAC_SHA256, secret.reveal().as_bytes()));
+            secret = Some(value.reveal().as_bytes().to_vec());
         }
         for path in &config.token_public_keys {
-            keys.push(public_key(Path::new(path))?);
+            verifiers.push(public_key(Path::new(path))?);
         }
-        if own.is_none() && keys.is_empty() {
-            own = Some(made_up()?);
+        if secret.is_none() && verifiers.is_empty() {
+            secret = Some(rand::random::<[u8; 32]>().to_vec());
         }
-        keys.extend(own.clone().map(Key::Hs256));
+        if let Some(secret) = &secret {
+            verifiers.push(Verifier { algorithm: Algorithm::HS256, key: DecodingKey::from_secret(secret) });
+        }
+        let signing_key = secret.map(|secret| EncodingKey::from_secret(&secret));
         let audience = Some(config.token_audience.clone()).filter(|audience| !audience.is_empty());
-        Ok(Self { keys, own, audience })
+        Ok(Self { verifiers, signing_key, audience })
     }
 
-    /// Who the bearer is, at a time in Unix seconds.
+    /// Verifies a token at a time in Unix seconds.
     pub fn verify(&self, token: &str, now_s: i64) -> Result<Verified, BadToken> {
-        if token.len() > LONGEST {
+        if token.len() > MAX_BYTES || has_critical_extensions(token) {
             return Err(BadToken::Invalid);
         }
-        let (signed, signature) = token.rsplit_once('.').ok_or(BadToken::Invalid)?;
-        let (header, payload) = signed.split_once('.').ok_or(BadToken::Invalid)?;
-        let header: Header = part(header)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| BadToken::Invalid)?;
-        let verifies = |key: &Key| key.verifies(&header.alg, signed.as_bytes(), &signature);
-        if header.crit.is_some() || !self.keys.iter().any(verifies) {
-            return Err(BadToken::Invalid);
-        }
-        self.accept(part(payload)?, now_s)
+        let claims = self.verifiers.iter().find_map(|verifier| verifier.decode(token));
+        self.accept(claims.ok_or(BadToken::Invalid)?, now_s)
     }
 
     fn accept(&self, claims: Claims, now_s: i64) -> Result<Verified, BadToken> {
         let user = UserId::new(claims.sub).map_err(|_| BadToken::Invalid)?;
         let expires_s = claims.exp as i64;
         if let Some(wanted) = &self.audience
-            && !claims.aud.is_some_and(|audience| audience.names(wanted))
+            && !claims.aud.is_some_and(|audience| audience.contains(wanted))
         {
             return Err(BadToken::Invalid);
         }
         if claims.nbf.is_some_and(|from| from as i64 > now_s + LEEWAY_S) {
             return Err(BadToken::Invalid);
         }
-        if expires_s + LEEWAY_S <= now_s {
+        if expires_s.saturating_add(LEEWAY_S) <= now_s {
             return Err(BadToken::Expired);
         }
         Ok(Verified { user, expires_s })
     }
 
-    /// A token for a user, if this process holds a secret to sign with.
+    /// Issues a token for a user, if this process has a secret.
     pub fn issue(&self, user: &UserId, expires_s: i64) -> Option<String> {
         let aud = self.audience.clone().map(Audience::One);
         let claims = Claims { sub: user.to_string(), exp: expires_s as f64, nbf: None, aud };
-        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&claims).ok()?);
-        let signed = format!("{}.{payload}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#));
-        let tag = hmac::sign(self.own.as_ref()?, signed.as_bytes());
-        Some(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag)))
+        encode(&Header::new(Algorithm::HS256), &claims, self.signing_key.as_ref()?).ok()
     }
 }
 
-impl Key {
-    /// Compares in constant time, and only for the algorithm that the key is for.
-    fn verifies(&self, algorithm: &str, signed: &[u8], signature: &[u8]) -> bool {
-        match self {
-            Self::Hs256(key) => algorithm == "HS256" && hmac::verify(key, signed, signature).is_ok(),
-            Self::Rs256(key) => {
-                algorithm == "RS256" && public(&signature::RSA_PKCS1_2048_8192_SHA256, key, signed, signature)
-            }
-            Self::Es256(key) => {
-                algorithm == "ES256" && public(&signature::ECDSA_P256_SHA256_FIXED, key, signed, signature)
-            }
-        }
+impl Verifier {
+    /// The claims, if the token has this key's algorithm and its signature is valid.
+    ///
+    /// Only the signature is left to `jsonwebtoken`: [`Tokens::accept`] checks the claims, at a given time and by
+    /// their types.
+    fn decode(&self, token: &str) -> Option<Claims> {
+        let mut validation = Validation::new(self.algorithm);
+        validation.required_spec_claims.clear();
+        validation.validate_exp = false;
+        validation.validate_nbf = false;
+        validation.validate_aud = false;
+        decode(token, &self.key, &validation).ok().map(|token| token.claims)
     }
-}
-
-fn public(
-    algorithm: &'static dyn signature::VerificationAlgorithm,
-    key: &[u8],
-    signed: &[u8],
-    signature: &[u8],
-) -> bool {
-    signature::UnparsedPublicKey::new(algorithm, key).verify(signed, signature).is_ok()
 }
 
 impl Audience {
-    fn names(&self, wanted: &str) -> bool {
+    fn contains(&self, wanted: &str) -> bool {
         match self {
             Self::One(name) => name == wanted,
             Self::Many(names) => names.iter().any(|name| name == wanted),
@@ -173,73 +159,48 @@ impl Audience {
     }
 }
 
-fn part<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, BadToken> {
-    let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| BadToken::Invalid)?;
-    serde_json::from_slice(&json).map_err(|_| BadToken::Invalid)
+/// Whether the header has `crit`. Such extensions must be understood or rejected, and `jsonwebtoken` ignores them.
+/// A header that cannot be read has none: decoding rejects it.
+fn has_critical_extensions(token: &str) -> bool {
+    let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
+    let header = header.and_then(|json| serde_json::from_slice::<CriticalHeader>(&json).ok());
+    header.is_some_and(|header| header.crit.is_some())
 }
 
-fn made_up() -> Result<hmac::Key, Error> {
-    let mut secret = [0; 32];
-    ring::rand::SystemRandom::new()
-        .fill(&mut secret)
-        .map_err(|_| Error::Config("the system gives no random numbers".to_owned()))?;
-    Ok(hmac::Key::new(hmac::HMAC_SHA256, &secret))
+/// Reads the first block between `-----BEGIN PUBLIC KEY-----` and its end.
+fn public_key(path: &Path) -> Result<Verifier, Error> {
+    let bad = |reason: &str| Error::Config(format!("token_public_keys: {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| bad(&error.to_string()))?;
+    parse_public_key(&text).ok_or_else(|| bad("not an RSA or P-256 public key in PEM (BEGIN PUBLIC KEY)"))
 }
 
-/// A key from a file with `-----BEGIN PUBLIC KEY-----`.
-fn public_key(path: &Path) -> Result<Key, Error> {
-    let bad = |reason: &str| Error::Config(format!("{}: {reason}", path.display()));
-    let pem = std::fs::read_to_string(path).map_err(|error| bad(&error.to_string()))?;
-    let body = pem
-        .split_once("-----BEGIN PUBLIC KEY-----")
-        .and_then(|(_, rest)| rest.split_once("-----END PUBLIC KEY-----"))
-        .map(|(body, _)| body.split_whitespace().collect::<String>())
-        .ok_or_else(|| bad("no public key in PEM"))?;
-    let der = STANDARD.decode(body).map_err(|_| bad("not base64"))?;
-    subject_public_key(&der).ok_or_else(|| bad("neither an RSA nor a P-256 public key"))
-}
-
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
-const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-
-/// SubjectPublicKeyInfo: a sequence of an algorithm (itself a sequence of an object id and its parameters) and
-/// a bit string with the key.
-fn subject_public_key(der: &[u8]) -> Option<Key> {
-    let (info, _) = element(der, 0x30)?;
-    let (algorithm, rest) = element(info, 0x30)?;
-    let (id, parameters) = element(algorithm, 0x06)?;
-    let (bits, _) = element(rest, 0x03)?;
-    let key = bits.strip_prefix(&[0])?.to_vec();
-    match id {
-        RSA => Some(Key::Rs256(key)),
-        EC if element(parameters, 0x06)?.0 == P256 => Some(Key::Es256(key)),
-        _ => None,
+fn parse_public_key(text: &str) -> Option<Verifier> {
+    let (begin, end) = ("-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----");
+    let (_, rest) = text.split_once(begin)?;
+    let (body, _) = rest.split_once(end)?;
+    let pem = format!("{begin}{body}{end}");
+    if let Ok(key) = DecodingKey::from_rsa_pem(pem.as_bytes()) {
+        return Some(Verifier { algorithm: Algorithm::RS256, key });
     }
-}
-
-/// The content of the first DER element, which must be of this kind, and what follows it.
-fn element(der: &[u8], kind: u8) -> Option<(&[u8], &[u8])> {
-    let (&first, rest) = der.split_first()?;
-    let (&length, rest) = rest.split_first()?;
-    let (length, rest) = match length {
-        0..=0x7f => (usize::from(length), rest),
-        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
-        0x82 => (usize::from(*rest.first()?) << 8 | usize::from(*rest.get(1)?), rest.get(2..)?),
-        _ => return None,
-    };
-    (first == kind && rest.len() >= length).then(|| rest.split_at(length))
+    if body.split_whitespace().collect::<String>().starts_with(P256_PREFIX)
+        && let Ok(key) = DecodingKey::from_ec_pem(pem.as_bytes())
+    {
+        return Some(Verifier { algorithm: Algorithm::ES256, key });
+    }
+    None
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").field("keys", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("Tokens").field("verifiers", &self.verifiers.len()).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{EcdsaKeyPair, KeyPair};
+    use base64::engine::general_purpose::STANDARD;
+    use jsonwebtoken::crypto::sign;
+    use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 
     use super::*;
 
@@ -279,8 +240,9 @@ mod tests {
     /// A header that names another algorithm, signed with whatever is at hand.
     fn forged(tokens: &Tokens, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
-        let tag = hmac::sign(tokens.own.as_ref().unwrap(), signed.as_bytes());
-        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+        let signature =
+            sign(signed.as_bytes(), tokens.signing_key.as_ref().unwrap(), Algorithm::HS256).unwrap();
+        format!("{signed}.{signature}")
     }
 
     #[test]
@@ -326,20 +288,15 @@ mod tests {
     #[test]
     fn a_public_key_verifies_its_own_algorithm_only() {
         let random = ring::rand::SystemRandom::new();
-        let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &random).unwrap();
         let point = pair.public_key().as_ref();
-        let mut info = vec![0x30, 0x59, 0x30, 0x13, 0x06, 0x07];
-        info.extend_from_slice(EC);
-        info.extend_from_slice(&[0x06, 0x08]);
-        info.extend_from_slice(P256);
-        info.extend_from_slice(&[0x03, 0x42, 0x00]);
-        info.extend_from_slice(point);
+        // The prefix has the first byte of the point.
+        let info = format!("{P256_PREFIX}{}", STANDARD.encode(&point[1..]));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key.pem");
-        let pem =
-            format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(info));
+        let pem = format!("-----BEGIN PUBLIC KEY-----\n{info}\n-----END PUBLIC KEY-----\n");
         std::fs::write(&path, pem).unwrap();
         let config = Config { token_public_keys: vec![path.display().to_string()], ..Config::default() };
         let tokens = Tokens::from_config(&config).unwrap();
@@ -354,19 +311,49 @@ mod tests {
         assert!(tokens.verify(&sign(r#"{"alg":"ES256"}"#), NOW).is_ok());
         assert_eq!(tokens.verify(&sign(r#"{"alg":"RS256"}"#), NOW), Err(BadToken::Invalid));
         // The public key as if it were a secret: the classic confusion.
-        let confused = Tokens { own: Some(hmac::Key::new(hmac::HMAC_SHA256, point)), ..tokens };
+        let confused = Tokens { signing_key: Some(EncodingKey::from_secret(point)), ..tokens };
         let token = forged(&confused, r#"{"alg":"HS256"}"#, &claims);
         assert_eq!(confused.verify(&token, NOW), Err(BadToken::Invalid));
     }
 
+    const RSA: &str = include_str!("../../tests/it/keys/rsa.pub.pem");
+    const P256: &str = include_str!("../../tests/it/keys/p256.pub.pem");
+    /// Made with `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-384 | openssl pkey -pubout`.
+    const P384: &str = "-----BEGIN PUBLIC KEY-----
+MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAENxjhM4VdDmHm3Eyqja8HGcHxwqzCOW/0
+g0A1tRwVeLqmweMMGcvQPKIKjffhTK3+i44YrGhVgJR8GyCPKxv/9d9UK5hvht6x
+qPkb5IJZ3SEiD84piebzchTwVoikxLTH
+-----END PUBLIC KEY-----
+";
+
     #[test]
-    fn an_rsa_key_is_recognised_and_rubbish_is_refused() {
-        let mut info = vec![0x30, 0x12, 0x30, 0x0b, 0x06, 0x09];
-        info.extend_from_slice(RSA);
-        info.extend_from_slice(&[0x03, 0x03, 0x00, 0x30, 0x00]);
-        assert!(matches!(subject_public_key(&info), Some(Key::Rs256(_))));
-        for cut in 0..info.len() {
-            assert!(subject_public_key(&info[..cut]).is_none(), "{cut}");
+    fn the_key_decides_the_algorithm_and_other_keys_are_refused() {
+        let algorithm = |pem: &str| parse_public_key(pem).map(|verifier| verifier.algorithm);
+        assert_eq!(algorithm(RSA), Some(Algorithm::RS256));
+        assert_eq!(algorithm(P256), Some(Algorithm::ES256));
+        assert_eq!(algorithm(P384), None);
+        assert_eq!(algorithm(&RSA.replace("PUBLIC KEY", "PRIVATE KEY")), None);
+        for pem in [RSA, P256] {
+            let body = pem.find("KEY-----").unwrap() + 8;
+            let end = pem.find("-----END").unwrap();
+            for cut in (body..end - 8).step_by(4) {
+                let short = format!("{}{}", &pem[..cut], &pem[end..]);
+                assert_eq!(algorithm(&short), None, "{cut}");
+            }
+        }
+    }
+
+    /// A claim of the wrong type is not a claim that is absent.
+    #[test]
+    fn claims_of_the_wrong_type_are_refused() {
+        let tokens = tokens();
+        for claims in [
+            format!(r#"{{"sub":"anna","exp":{},"nbf":"9999999999"}}"#, NOW + 60),
+            format!(r#"{{"sub":"anna","exp":"{}"}}"#, NOW + 60),
+            format!(r#"{{"sub":7,"exp":{}}}"#, NOW + 60),
+        ] {
+            let token = forged(&tokens, r#"{"alg":"HS256"}"#, &claims);
+            assert_eq!(tokens.verify(&token, NOW), Err(BadToken::Invalid), "{claims}");
         }
     }
 }
