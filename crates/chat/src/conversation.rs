@@ -6,13 +6,12 @@ pub(crate) mod member;
 pub(crate) mod message;
 pub(crate) mod outbox;
 
-use hob_database::{Database, Keyset, Kind, Page, PageRequest, Query, Read, Transaction, from_row, sql};
+use hob_database::{Database, Isolation, Transaction, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use self::event::{At, Event, Happening, Step};
-use self::member::State;
-use crate::Error;
+use crate::database::{conversations, events, members};
 use crate::error::{Answer, Halt, Refusal, answer};
 use crate::keys::{ConversationId, UserId};
 
@@ -53,8 +52,6 @@ pub struct Listed {
 
 from_row!(Listed { id, title, sequence, changed_at });
 
-const LATEST_FIRST: Keyset = Keyset::descending(&[("changed_at", Kind::Int), ("id", Kind::Text)]);
-
 /// What a new conversation is to be.
 #[derive(Clone, Debug)]
 pub struct NewConversation {
@@ -63,12 +60,6 @@ pub struct NewConversation {
     pub created_by: UserId,
     /// Besides the one who opens it.
     pub members: Vec<UserId>,
-}
-
-/// A conversation by its id.
-pub(crate) fn by_id(id: &ConversationId) -> Query<Conversation> {
-    sql("SELECT id, title, created_by, created_at, sequence, newest, changed_at FROM chat_conversation WHERE id = $1")
-        .bind(id)
 }
 
 /// Opens a conversation. Each member's joining is an event in it.
@@ -83,11 +74,7 @@ pub(crate) async fn open(database: &Database, new: &NewConversation) -> Answer<C
 }
 
 async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation, Halt> {
-    let insert =
-        sql("INSERT INTO chat_conversation (id, title, created_by, created_at, sequence, newest, changed_at)
-                      VALUES ($1, $2, $3, $4, 0, 0, $4) ON CONFLICT DO NOTHING");
-    let insert = insert.bind(&new.id).bind(&new.title).bind(&new.created_by).bind(tx.now());
-    if tx.execute(insert).await? == 0 {
+    if !conversations::insert(tx, new).await? {
         return Err(Refusal::Taken.into());
     }
     let mut members = vec![&new.created_by];
@@ -96,21 +83,14 @@ async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation
             members.push(user);
         }
     }
-    let count = members.len() as u64;
-    let events = members.iter().zip(1_u64..).map(|(user, sequence)| {
-        let payload = serde_json::to_string(&Happening::Joined { user_id: (*user).clone() })?;
-        Ok((&new.id, sequence, "joined", &new.created_by, payload, tx.now()))
-    });
-    let events: Result<Vec<_>, Halt> = events.collect();
-    let head = "INSERT INTO chat_event (conversation, sequence, kind, actor, payload, happened_at)";
-    tx.insert_all(head, events?, "").await?;
-    let rows = members.iter().map(|user| (&new.id, *user, State::In, tx.now(), count, count, 1_u64));
-    let head = "INSERT INTO chat_member (conversation, user_id, state, joined_at, read_sequence, delivered_sequence, version)";
-    tx.insert_all(head, rows.collect::<Vec<_>>(), "").await?;
-    let count = sql("UPDATE chat_conversation SET sequence = $2 WHERE id = $1").bind(&new.id).bind(count);
-    tx.execute(count).await?;
+    let payloads = members.iter().map(|user| Happening::Joined { user_id: (*user).clone() }.to_json());
+    let payloads = payloads.collect::<Result<Vec<_>, _>>()?;
+    events::insert_joins(tx, &new.id, &new.created_by, payloads).await?;
+    let sequence = members.len() as u64;
+    members::insert_first(tx, &new.id, &members, sequence).await?;
+    conversations::set_sequence(tx, &new.id, sequence).await?;
     outbox::tell_members(tx, &new.id)?;
-    Ok(tx.one(by_id(&new.id)).await?)
+    Ok(conversations::get(tx, &new.id).await?.ok_or(Refusal::NoConversation)?)
 }
 
 /// Gives a conversation another title.
@@ -126,30 +106,11 @@ pub(crate) async fn rename(
     let work = |tx: Transaction| async move {
         let turn = event::next(&tx, id, Step::Other).await?;
         member::must_be_in(&tx, id, by).await?;
-        let update = sql("UPDATE chat_conversation SET title = $2 WHERE id = $1").bind(id).bind(new_title);
-        tx.execute(update).await?;
+        conversations::set_title(&tx, id, new_title).await?;
         let happening = Happening::Renamed { title: new_title.to_owned() };
         event::write(&tx, id, turn.sequence, by, &happening).await
     };
-    answer(database.write_with(hob_database::Isolation::Committed, work).await)
-}
-
-/// The conversations that a user is in, those that changed last first.
-pub(crate) async fn of_user(
-    database: &impl Read,
-    user: &UserId,
-    request: &PageRequest,
-) -> Result<Page<Listed>, Error> {
-    let list = sql("SELECT id, title, sequence, changed_at FROM chat_conversation
-                    WHERE id IN (SELECT conversation FROM chat_member WHERE user_id = $1 AND state = 'in')");
-    Ok(database.page(list.bind(user), &LATEST_FIRST, request).await?)
-}
-
-/// All conversations, those that changed last first; for operators.
-pub(crate) async fn all(database: &impl Read, request: &PageRequest) -> Result<Page<Conversation>, Error> {
-    let list = sql("SELECT id, title, created_by, created_at, sequence, newest, changed_at
-                    FROM chat_conversation WHERE TRUE");
-    Ok(database.page(list, &LATEST_FIRST, request).await?)
+    answer(database.write_with(Isolation::Committed, work).await)
 }
 
 fn title(title: &str) -> Result<(), Refusal> {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hob_database::{Database, Read as _};
+use hob_database::Database;
 use hob_store::Store;
 use parking_lot::Mutex;
 
@@ -32,13 +32,13 @@ pub(crate) use client::Peer;
 pub(crate) use control::{Confirmation, Dispatch, Order, Orders};
 pub(crate) use write_queue::{Limits, Next};
 
+use crate::Error;
 use crate::conversation::event::{self, Event};
-use crate::conversation::member;
+use crate::database::{conversations, events, members};
 use crate::hub::channel_name::Channel;
 use crate::hub::node::{Load, Node};
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
 use crate::session::protocol::Unsubscribed;
-use crate::{Error, conversation};
 
 /// So many events are read from the database at a time.
 const PAGE: u16 = 500;
@@ -159,12 +159,12 @@ impl Hub {
         let behind = match &room.channel {
             Channel::Conversation(id) => {
                 // The number first: who joins afterwards comes as an event.
-                let conversation = self.database.optional(conversation::by_id(id)).await?;
-                let users = member::users(&self.database, id).await?;
+                let conversation = conversations::get(&self.database, id).await?;
+                let users = members::users(&self.database, id).await?;
                 room.begin(conversation.map_or(0, |conversation| conversation.sequence), users)
             }
             Channel::Feed(user) => {
-                room.begin(0, member::contacts(&self.database, user, MOST_CONTACTS).await?)
+                room.begin(0, members::contacts(&self.database, user, MOST_CONTACTS).await?)
             }
         };
         self.watch(&room.channel, &room.watched());
@@ -220,7 +220,7 @@ impl Hub {
             self.revalidate(room).await?;
         }
         while let Some(top) = room.top() {
-            let events = event::after(&self.database, id, top, PAGE).await?;
+            let events = events::after(&self.database, id, top, PAGE).await?;
             for event in &events {
                 if let Told::To(told) = room.tell(event) {
                     self.count_deliveries(told);
@@ -236,7 +236,7 @@ impl Hub {
     /// Looks up in the database who may be subscribed to a room, and what its subscribers are to be spared.
     async fn revalidate(&self, room: &Room) -> Result<(), Error> {
         let Channel::Conversation(id) = &room.channel else { return Ok(()) };
-        let users: HashSet<UserId> = member::users(&self.database, id).await?.into_iter().collect();
+        let users: HashSet<UserId> = members::users(&self.database, id).await?.into_iter().collect();
         for peer in room.peers() {
             if !users.contains(&peer.user) {
                 room.remove_user(&peer.user, Unsubscribed::SERVER);

@@ -8,6 +8,7 @@ mod card;
 mod chat;
 mod config;
 mod conversation;
+mod database;
 mod demo;
 mod error;
 mod hub;

@@ -6,12 +6,13 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
-use hob_database::{PageRequest, Query as Sql, Read as _, outbox, sql};
+use hob_database::{PageRequest, outbox};
 use hob_web::look::When;
 use hob_web::{Access, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
 use crate::conversation::message::Message;
+use crate::database::members;
 use crate::hub::node::{Load, NodeLoad};
 use crate::keys::UserId;
 use crate::routes::{conversation_id, granted, user_id};
@@ -22,6 +23,7 @@ const TOKEN_FOR: Duration = Duration::from_secs(12 * 3600);
 const MESSAGES: u16 = 100;
 /// The most people who are shown beside a conversation.
 const PEOPLE: u16 = 50;
+const RECENT_USERS: u16 = 30;
 
 pub(crate) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -182,13 +184,8 @@ async fn rooms(chat: &Chat, me: &UserId) -> Result<Vec<Room>, Error> {
 }
 
 async fn recent_users(chat: &Chat) -> Result<Vec<Link>, Error> {
-    let users: Sql<(UserId,)> =
-        sql("SELECT DISTINCT user_id FROM chat_member WHERE state = 'in' ORDER BY user_id LIMIT 30");
-    let users = chat.inner.database.all(users).await?;
-    Ok(users
-        .into_iter()
-        .map(|(user,)| Link { href: href(user.as_str(), ""), id: user.to_string() })
-        .collect())
+    let users = members::some_users(&chat.inner.database, RECENT_USERS).await?;
+    Ok(users.into_iter().map(|user| Link { href: href(user.as_str(), ""), id: user.to_string() }).collect())
 }
 
 fn href(user: &str, conversation: &str) -> String {

@@ -17,9 +17,10 @@ use self::protocol::{Answer, Code, Command, Disconnect, Publication};
 use self::rate_limit::Bucket;
 use self::token::BadToken;
 use crate::chat::now_s;
-use crate::conversation::event::{self, Event};
+use crate::conversation::event::Event;
 use crate::conversation::member;
 use crate::conversation::message::Span;
+use crate::database::events;
 use crate::hub::channel_name::Channel;
 use crate::hub::{Activation, Joins, Limits, Peer, Room};
 use crate::keys::{ConversationId, UserId};
@@ -448,7 +449,7 @@ async fn told_after(
     after: u64,
 ) -> Result<Vec<Event>, Error> {
     let told = room.top().unwrap_or(0);
-    let mut events = event::after(database, conversation, after, PAGE).await?;
+    let mut events = events::after(database, conversation, after, PAGE).await?;
     events.retain(|event| event.sequence <= told);
     Ok(events)
 }

@@ -3,16 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use hob_database::{Page, PageRequest, Read as _};
+use hob_database::{Page, PageRequest};
 use hob_store::limit::{Algorithm, Decision, Quota};
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
 use crate::conversation::block::{self, Wish};
-use crate::conversation::event::{self, Event};
+use crate::conversation::event::Event;
 use crate::conversation::member::{self, Member, Progress, Receipt, State};
 use crate::conversation::message::{self, Message, NewMessage, Span};
 use crate::conversation::{self, Conversation, Listed, NewConversation};
+use crate::database::{blocks, conversations, events, members, messages};
 use crate::error::{Answer, Refusal};
 use crate::hub::Order;
 use crate::hub::channel_name::Channel;
@@ -38,17 +39,17 @@ impl Chat {
     }
 
     pub async fn conversation(&self, id: &ConversationId) -> Result<Option<Conversation>, Error> {
-        Ok(self.inner.database.optional(conversation::by_id(id)).await?)
+        conversations::get(&self.inner.database, id).await
     }
 
     /// All conversations, those that changed last first; for operators.
     pub async fn conversations(&self, page: &PageRequest) -> Result<Page<Conversation>, Error> {
-        conversation::all(&self.inner.database, page).await
+        conversations::list(&self.inner.database, page).await
     }
 
     /// The conversations that a user is in, those that changed last first.
     pub async fn conversations_of(&self, user: &UserId, page: &PageRequest) -> Result<Page<Listed>, Error> {
-        conversation::of_user(&self.inner.database, user, page).await
+        conversations::list_of_user(&self.inner.database, user, page).await
     }
 
     pub async fn rename(&self, id: &ConversationId, by: &UserId, title: &str) -> Answer<()> {
@@ -59,7 +60,7 @@ impl Chat {
 
     /// Members by id, after one of them.
     pub async fn members(&self, id: &ConversationId, after: &str, limit: u16) -> Result<Vec<Member>, Error> {
-        member::list(&self.inner.database, id, after, limit.min(MOST)).await
+        members::list(&self.inner.database, id, after, limit.min(MOST)).await
     }
 
     /// Adds a member.
@@ -97,7 +98,7 @@ impl Chat {
     }
 
     async fn has_left(&self, id: &ConversationId, user: &UserId) -> Result<bool, Error> {
-        let standing = self.inner.database.optional(member::standing(id, user)).await?;
+        let standing = members::membership(&self.inner.database, id, user).await?;
         Ok(standing.is_some_and(|standing| standing.state == State::Out))
     }
 
@@ -185,7 +186,7 @@ impl Chat {
             None => self.messages_from_database(id, span, limit).await?,
         };
         if let Some(viewer) = viewer {
-            let hidden = block::hidden_from(database, viewer).await?;
+            let hidden = blocks::hidden_from(database, viewer).await?;
             messages.retain(|message| !hidden.contains(&message.sender_id));
         }
         Ok(Ok(messages))
@@ -200,9 +201,9 @@ impl Chat {
         let database = &self.inner.database;
         if span == Span::Newest {
             let read = database.read(|snapshot| async move {
-                let conversation = snapshot.one(conversation::by_id(id)).await?;
-                let newest = message::page(&snapshot, id, Span::Newest, recent::MOST).await?;
-                Ok::<_, Error>((conversation.sequence, newest))
+                let sequence = conversations::get(&snapshot, id).await?.map_or(0, |found| found.sequence);
+                let newest = messages::page(&snapshot, id, Span::Newest, recent::MOST).await?;
+                Ok::<_, Error>((sequence, newest))
             });
             let (sequence, newest) = read.await?;
             if let Err(error) = self.inner.recent.fill(id, sequence, &newest).await {
@@ -213,7 +214,7 @@ impl Chat {
                 return Ok(newest[from..].to_vec());
             }
         }
-        message::page(database, id, span, limit).await
+        messages::page(database, id, span, limit).await
     }
 
     /// Events after a sequence, or before it, as a member sees them; and the sequence of the last one.
@@ -230,11 +231,11 @@ impl Chat {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut events = match span {
-            Span::After(after) => event::after(database, id, after, limit).await?,
-            Span::Before(before) => event::before(database, id, before, limit).await?,
-            Span::Newest => event::before(database, id, i64::MAX as u64, limit).await?,
+            Span::After(after) => events::after(database, id, after, limit).await?,
+            Span::Before(before) => events::before(database, id, before, limit).await?,
+            Span::Newest => events::before(database, id, i64::MAX as u64, limit).await?,
         };
-        let hidden = block::hidden_from(database, viewer).await?;
+        let hidden = blocks::hidden_from(database, viewer).await?;
         events.retain(|event| !hidden.contains(&event.actor));
         Ok(Ok((events, sequence)))
     }
@@ -304,7 +305,7 @@ impl Chat {
         if let Err(refusal) = member::permit(&self.inner.database, id, viewer).await? {
             return Ok(Err(refusal));
         }
-        let hidden = block::hidden_from(&self.inner.database, viewer).await?;
+        let hidden = blocks::hidden_from(&self.inner.database, viewer).await?;
         let typists = self.inner.typing.who(id).await?.into_iter().map(|(user, _)| user);
         Ok(Ok(typists.filter(|user| user != viewer && !hidden.contains(user)).collect()))
     }
@@ -321,7 +322,7 @@ impl Chat {
     }
 
     pub async fn blocked_by(&self, user: &UserId) -> Result<Vec<UserId>, Error> {
-        block::blocked_by(&self.inner.database, user).await
+        blocks::list(&self.inner.database, user).await
     }
 
     /// Asks whether a user may send so many messages, and counts them if so (C6); a cost of 0 only looks.

@@ -3,19 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use hob_database::{Read as _, outbox};
+use hob_database::outbox;
 use hob_store::{Call, cmd};
 use serde::Serialize;
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
-use crate::conversation::block;
-use crate::conversation::member;
 use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
+use crate::database::{self, blocks, conversations, members};
 use crate::hub::channel_name::Channel;
 use crate::hub::transient::News;
 use crate::keys::{ConversationId, UserId};
-use crate::store::unread::{self, Advance, Counted, Extent, Held};
+use crate::store::unread::{Advance, Counted, Extent, Held};
 
 /// Users whose counters are rebuilt at a time.
 const REBUILD_AT_ONCE: u16 = 200;
@@ -105,8 +104,8 @@ impl Chat {
         let Inner { database, unread, .. } = &*self.inner;
         let senders: Vec<&UserId> = messages.iter().map(|message| &message.sender_id).collect();
         let read = database.read(|snapshot| async move {
-            let members = member::versions(&snapshot, id).await?;
-            Ok::<_, Error>((members, block::between(&snapshot, &senders).await?))
+            let members = members::versions(&snapshot, id).await?;
+            Ok::<_, Error>((members, blocks::involving(&snapshot, &senders).await?))
         });
         let (members, blocks) = read.await?;
         let counts = |user: &UserId, sender: &UserId| {
@@ -137,8 +136,8 @@ impl Chat {
     async fn settle_all(&self, id: &ConversationId) -> Result<(), Error> {
         let Inner { database, participants, .. } = &*self.inner;
         let read = database.read(|snapshot| async move {
-            let counts = unread::in_conversation(&snapshot, id).await?;
-            Ok::<_, Error>((snapshot.optional(crate::conversation::by_id(id)).await?, counts))
+            let counts = database::unread::in_conversation(&snapshot, id).await?;
+            Ok::<_, Error>((conversations::get(&snapshot, id).await?, counts))
         });
         let (conversation, counts) = read.await?;
         if let Some(conversation) = conversation
@@ -152,7 +151,7 @@ impl Chat {
 
     /// Brings one user's counter of a conversation up to date.
     pub(crate) async fn settle_one(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
-        match self.inner.database.optional(unread::of_one(id, user)).await? {
+        match database::unread::of_member(&self.inner.database, id, user).await? {
             Some(count) => self.settle(&[count]).await,
             None => Ok(()),
         }
@@ -192,11 +191,11 @@ impl Chat {
         }
         let mut after = String::new();
         loop {
-            let users = unread::users_after(database, &after, REBUILD_AT_ONCE).await?;
+            let users = members::all_users(database, &after, REBUILD_AT_ONCE).await?;
             let Some(last) = users.last() else { return Ok(()) };
             after = last.to_string();
             for user in &users {
-                let counts = unread::of_user(database, user).await?;
+                let counts = database::unread::of_user(database, user).await?;
                 unread.hold(user, &counts, Extent::All).await?;
             }
         }

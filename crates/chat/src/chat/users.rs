@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use hob_database::{Read as _, UnixMs, sql};
+use hob_database::{Isolation, Transaction};
 use hob_store::limit::{Algorithm, Decision, Rule};
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
-use crate::conversation::block;
 use crate::conversation::event::iso;
 use crate::conversation::member;
+use crate::database::{self, blocks, conversations, members, users};
 use crate::error::{Answer, Refusal};
 use crate::hub::Peer;
 use crate::hub::channel_name::Channel;
@@ -17,7 +17,7 @@ use crate::hub::node::NodeLoad;
 use crate::hub::transient::{News, Picture};
 use crate::keys::{ConversationId, Keys, SocketId, UserId};
 use crate::store::presence::{Change, Occasion, Presence};
-use crate::store::unread::{self, Count};
+use crate::store::unread::Count;
 
 impl Chat {
     /// Adds a connection of a user, and counts it as open everywhere.
@@ -111,9 +111,7 @@ impl Chat {
         let mut presences = self.inner.presences.of(users).await?;
         for presence in presences.iter_mut().filter(|presence| presence.last_seen.is_none()) {
             // The store may have been lost.
-            let seen = sql("SELECT seen_at FROM chat_last_seen WHERE user_id = $1").bind(&presence.user_id);
-            let seen: Option<(UnixMs,)> = self.inner.database.optional(seen).await?;
-            if let Some((seen,)) = seen {
+            if let Some(seen) = users::last_seen(&self.inner.database, &presence.user_id).await? {
                 let seen = iso(seen);
                 self.inner.presences.remember_seen(&presence.user_id, &seen).await?;
                 presence.last_seen = Some(seen);
@@ -143,7 +141,7 @@ impl Chat {
         if let Err(refusal) = member::permit(database, id, viewer).await? {
             return Ok(Err(refusal));
         }
-        let hidden = block::hidden_from(database, viewer).await?;
+        let hidden = blocks::hidden_from(database, viewer).await?;
         let mut users = self.participants(id).await?;
         users.retain(|user| !hidden.contains(user));
         let sockets = presences.sockets(&users).await?;
@@ -158,8 +156,8 @@ impl Chat {
             return Ok(users);
         }
         let read = database.read(|snapshot| async move {
-            let conversation = snapshot.optional(crate::conversation::by_id(id)).await?;
-            Ok::<_, Error>((conversation, member::users(&snapshot, id).await?))
+            let conversation = conversations::get(&snapshot, id).await?;
+            Ok::<_, Error>((conversation, members::users(&snapshot, id).await?))
         });
         let (conversation, users) = read.await?;
         if let Some(conversation) = conversation
@@ -172,7 +170,7 @@ impl Chat {
 
     /// What a user has not read, from the database: the truth behind C8 and C9.
     pub async fn unread(&self, user: &UserId) -> Result<(Vec<Count>, u64), Error> {
-        let counts = unread::of_user(&self.inner.database, user).await?;
+        let counts = database::unread::of_user(&self.inner.database, user).await?;
         let total = counts.iter().map(|count| count.unread).sum();
         Ok((counts.into_iter().map(Count::from).collect(), total))
     }
@@ -180,8 +178,8 @@ impl Chat {
     /// What a feed begins with.
     pub(crate) async fn picture(&self, user: &UserId) -> Result<Picture, Error> {
         let (unread, total) = self.unread(user).await?;
-        let contacts = member::contacts(&self.inner.database, user, crate::hub::MOST_CONTACTS).await?;
-        let hidden = block::hidden_from(&self.inner.database, user).await?;
+        let contacts = members::contacts(&self.inner.database, user, crate::hub::MOST_CONTACTS).await?;
+        let hidden = blocks::hidden_from(&self.inner.database, user).await?;
         let presences = self.inner.presences.of(&contacts).await?;
         let online = presences.into_iter().filter(|one| one.online && !hidden.contains(&one.user_id));
         let online = online.map(|presence| presence.user_id).collect();
@@ -201,11 +199,7 @@ impl Chat {
 
     /// Keeps in the database when a user was last here.
     async fn keep_last_seen(&self, user: &UserId) -> Result<(), Error> {
-        let work = |tx: hob_database::Transaction| async move {
-            let seen = sql("INSERT INTO chat_last_seen (user_id, seen_at) VALUES ($1, $2)
-                 ON CONFLICT (user_id) DO UPDATE SET seen_at = $2 WHERE chat_last_seen.seen_at < $2");
-            tx.execute(seen.bind(user).bind(tx.now())).await.map(drop)
-        };
-        Ok(self.inner.database.write_with(hob_database::Isolation::Committed, work).await?)
+        let work = |tx: Transaction| async move { users::set_last_seen(&tx, user).await };
+        self.inner.database.write_with(Isolation::Committed, work).await
     }
 }

@@ -1,13 +1,15 @@
 //! What happens in a conversation: a sequence of events without a gap, kept for ever, from which every client
 //! can catch up.
 
-use hob_database::{Query, Read, Transaction, UnixMs, column, from_row, sql};
+use hob_database::{Transaction, UnixMs, column, from_row};
 use serde::{Deserialize, Serialize};
 
+use crate::Refusal;
 use crate::conversation::message::Message;
+use crate::database::events::NewEvent;
+use crate::database::{conversations, events};
 use crate::error::Halt;
 use crate::keys::{ConversationId, UserId};
-use crate::{Error, Refusal};
 
 /// Something that happened, as subscribers are told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,10 +76,7 @@ pub(crate) async fn next(tx: &Transaction, conversation: &ConversationId, step: 
         Step::Message => 1,
         Step::Other => 0,
     };
-    let take: Query<(u64, u64)> = sql("UPDATE chat_conversation
-             SET sequence = sequence + 1, newest = newest + $2, changed_at = $3
-             WHERE id = $1 RETURNING sequence, newest");
-    let taken = tx.optional(take.bind(conversation).bind(messages).bind(tx.now())).await?;
+    let taken = conversations::advance(tx, conversation, messages).await?;
     let (sequence, newest) = taken.ok_or(Refusal::NoConversation)?;
     Ok(Turn { sequence, newest })
 }
@@ -90,12 +89,10 @@ pub(crate) async fn write(
     actor: &UserId,
     happening: &Happening,
 ) -> Result<Event, Halt> {
-    let payload = serde_json::to_string(happening)?;
-    let insert =
-        sql("INSERT INTO chat_event (conversation, sequence, kind, actor, about, payload, happened_at)
-                      VALUES ($1, $2, $3, $4, $5, $6, $7)");
-    let insert = insert.bind(conversation).bind(sequence).bind(happening.kind()).bind(actor);
-    tx.execute(insert.bind(happening.about()).bind(&payload).bind(tx.now())).await?;
+    let payload = happening.to_json()?;
+    let (kind, about) = (happening.kind(), happening.about());
+    let event = NewEvent { sequence, kind, actor, about, payload: &payload };
+    events::insert(tx, conversation, &event).await?;
     Ok(Event { sequence, actor: actor.clone(), payload })
 }
 
@@ -103,39 +100,17 @@ pub(crate) async fn write(
 pub(crate) async fn scrub(tx: &Transaction, message: &Message) -> Result<(), Halt> {
     let gone = message.clone();
     for happening in [Happening::Message { message: gone.clone() }, Happening::Edited { message: gone }] {
-        let update = sql("UPDATE chat_event SET payload = $4
-                          WHERE conversation = $1 AND about = $2 AND kind = $3");
-        let update = update.bind(&message.conversation_id).bind(message.sequence).bind(happening.kind());
-        tx.execute(update.bind(serde_json::to_string(&happening)?)).await?;
+        let (payload, id) = (happening.to_json()?, &message.conversation_id);
+        events::set_payload(tx, id, message.sequence, happening.kind(), &payload).await?;
     }
     Ok(())
 }
 
-/// The events after a number, `limit` at most, in order.
-pub(crate) async fn after(
-    database: &impl Read,
-    conversation: &ConversationId,
-    sequence: u64,
-    limit: u16,
-) -> Result<Vec<Event>, Error> {
-    let events = sql("SELECT sequence, actor, payload FROM chat_event
-                      WHERE conversation = $1 AND sequence > $2 ORDER BY sequence LIMIT $3");
-    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
-}
-
-/// The events before a number, the newest first, `limit` at most.
-pub(crate) async fn before(
-    database: &impl Read,
-    conversation: &ConversationId,
-    sequence: u64,
-    limit: u16,
-) -> Result<Vec<Event>, Error> {
-    let events = sql("SELECT sequence, actor, payload FROM chat_event
-                      WHERE conversation = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3");
-    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
-}
-
 impl Happening {
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Message { .. } => "message",

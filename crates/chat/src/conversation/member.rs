@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_database::{Database, Isolation, Query, Read, Transaction, column, from_row, sql};
+use hob_database::{Database, Isolation, Read, Transaction, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::Error;
 use crate::conversation::MOST_MEMBERS;
 use crate::conversation::event::{self, At, Event, Happening, Step};
 use crate::conversation::outbox;
+use crate::database::members;
 use crate::error::{Answer, Halt, Refusal, answer};
 use crate::keys::{ConversationId, UserId};
 
@@ -65,23 +65,13 @@ from_row!(Member { user_id, joined_at, read_sequence, delivered_sequence });
 from_row!(Standing { state, read_sequence, sequence });
 from_row!(Receipt { read_sequence, delivered_sequence });
 
-/// How a user stands to a conversation; no row for a conversation or a user that never was.
-pub(crate) fn standing(conversation: &ConversationId, user: &UserId) -> Query<Standing> {
-    sql("SELECT m.state, m.read_sequence, c.sequence FROM chat_member m
-         JOIN chat_conversation c ON c.id = m.conversation
-         WHERE m.conversation = $1 AND m.user_id = $2")
-    .bind(conversation)
-    .bind(user)
-}
-
 /// How a member stands, or why not: the one place where permission is decided.
 pub(crate) async fn permit(
     database: &impl Read,
     conversation: &ConversationId,
     user: &UserId,
 ) -> Answer<Standing> {
-    let standing = database.optional(standing(conversation, user)).await?;
-    Ok(match standing {
+    Ok(match members::membership(database, conversation, user).await? {
         Some(standing) if standing.state == State::In => Ok(standing),
         _ => Err(Refusal::NotMember),
     })
@@ -101,43 +91,6 @@ fn answer_in<T>(answer: Answer<T>) -> Result<T, Halt> {
         Ok(Err(refusal)) => Err(refusal.into()),
         Err(error) => Err(Halt::Failed(error)),
     }
-}
-
-/// All who are in a conversation, with what their counts hold for.
-pub(crate) async fn versions(
-    database: &impl Read,
-    conversation: &ConversationId,
-) -> Result<Vec<(UserId, u64)>, Error> {
-    let list = sql("SELECT user_id, version FROM chat_member WHERE conversation = $1 AND state = 'in'");
-    Ok(database.all(list.bind(conversation)).await?)
-}
-
-/// All who are in a conversation.
-pub(crate) async fn users(database: &impl Read, conversation: &ConversationId) -> Result<Vec<UserId>, Error> {
-    let list: Query<(UserId,)> =
-        sql("SELECT user_id FROM chat_member WHERE conversation = $1 AND state = 'in' ORDER BY user_id");
-    Ok(database.all(list.bind(conversation)).await?.into_iter().map(|(user,)| user).collect())
-}
-
-/// The members of a conversation after a user, by id, `limit` at most.
-pub(crate) async fn list(
-    database: &impl Read,
-    conversation: &ConversationId,
-    after: &str,
-    limit: u16,
-) -> Result<Vec<Member>, Error> {
-    let list = sql("SELECT user_id, joined_at, read_sequence, delivered_sequence FROM chat_member
-                    WHERE conversation = $1 AND state = 'in' AND user_id > $2 ORDER BY user_id LIMIT $3");
-    Ok(database.all(list.bind(conversation).bind(after).bind(limit)).await?)
-}
-
-/// Everybody who shares a conversation with a user, `limit` at most.
-pub(crate) async fn contacts(database: &impl Read, user: &UserId, limit: u16) -> Result<Vec<UserId>, Error> {
-    let list: Query<(UserId,)> = sql("SELECT DISTINCT other.user_id FROM chat_member mine
-         JOIN chat_member other ON other.conversation = mine.conversation AND other.state = 'in'
-         WHERE mine.user_id = $1 AND mine.state = 'in' AND other.user_id <> $1
-         ORDER BY other.user_id LIMIT $2");
-    Ok(database.all(list.bind(user).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// The next number, for somebody who is in the conversation, or nobody in particular.
@@ -162,17 +115,12 @@ pub(crate) async fn add(
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
         let turn = turn_of(&tx, conversation, by).await?;
-        match tx.optional(standing(conversation, user)).await? {
+        match members::membership(&tx, conversation, user).await? {
             Some(standing) if standing.state == State::In => return Err(Refusal::Taken.into()),
             Some(_) => {}
             None => room_for_one_more(&tx, conversation).await?,
         }
-        let join = sql("INSERT INTO chat_member
-                 (conversation, user_id, state, joined_at, read_sequence, delivered_sequence, version)
-             VALUES ($1, $2, 'in', $3, $4, $4, 1)
-             ON CONFLICT (conversation, user_id) DO UPDATE SET state = 'in', joined_at = $3,
-                 read_sequence = $4, delivered_sequence = $4, version = chat_member.version + 1");
-        tx.execute(join.bind(conversation).bind(user).bind(tx.now()).bind(turn.sequence)).await?;
+        members::join(&tx, conversation, user, turn.sequence).await?;
         outbox::tell_members(&tx, conversation)?;
         let happening = Happening::Joined { user_id: user.clone() };
         event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
@@ -182,9 +130,7 @@ pub(crate) async fn add(
 
 /// Rows of members who left count too: they are what is bounded.
 async fn room_for_one_more(tx: &Transaction, conversation: &ConversationId) -> Result<(), Halt> {
-    let count: Query<(u64,)> = sql("SELECT count(*) FROM chat_member WHERE conversation = $1");
-    let (count,) = tx.one(count.bind(conversation)).await?;
-    if count >= MOST_MEMBERS as u64 {
+    if members::count(tx, conversation).await? >= MOST_MEMBERS as u64 {
         return Err(Refusal::TooMany { what: "members", most: MOST_MEMBERS as u64 }.into());
     }
     Ok(())
@@ -199,9 +145,7 @@ pub(crate) async fn remove(
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
         let turn = turn_of(&tx, conversation, by).await?;
-        let leave = sql("UPDATE chat_member SET state = 'out', version = version + 1
-                         WHERE conversation = $1 AND user_id = $2 AND state = 'in'");
-        if tx.execute(leave.bind(conversation).bind(user)).await? == 0 {
+        if !members::leave(&tx, conversation, user).await? {
             return Err(Refusal::NotMember.into());
         }
         outbox::tell_members(&tx, conversation)?;
@@ -223,20 +167,11 @@ pub(crate) async fn progress(
     let work = |tx: Transaction| async move {
         let standing = must_be_in(&tx, conversation, user).await?;
         let up_to = up_to.min(standing.sequence);
-        let advance = match progress {
-            Progress::Read => sql("UPDATE chat_member SET read_sequence = $3, version = version + 1,
-                     delivered_sequence = CASE WHEN delivered_sequence < $3 THEN $3 ELSE delivered_sequence END
-                 WHERE conversation = $1 AND user_id = $2 AND state = 'in' AND read_sequence < $3"),
-            Progress::Delivered => sql("UPDATE chat_member SET delivered_sequence = $3
-                 WHERE conversation = $1 AND user_id = $2 AND state = 'in' AND delivered_sequence < $3"),
-        };
-        let news = tx.execute(advance.bind(conversation).bind(user).bind(up_to)).await? > 0;
+        let news = members::advance(&tx, conversation, user, up_to, progress).await?;
         if news && progress == Progress::Read {
             outbox::tell_reader(&tx, conversation, user)?;
         }
-        let receipt = sql("SELECT read_sequence, delivered_sequence FROM chat_member
-                           WHERE conversation = $1 AND user_id = $2");
-        Ok((tx.one(receipt.bind(conversation).bind(user)).await?, news))
+        Ok((members::receipt(&tx, conversation, user).await?, news))
     };
     answer(database.write_with(Isolation::Committed, work).await)
 }

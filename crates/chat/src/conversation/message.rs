@@ -1,6 +1,6 @@
 //! Messages: sent once however often a client repeats itself, edited and deleted by their senders only.
 
-use hob_database::{Database, Isolation, Query, Read, Transaction, from_row, sql};
+use hob_database::{Database, Isolation, Read, Transaction, from_row};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -9,6 +9,7 @@ use crate::conversation::block;
 use crate::conversation::event::{self, At, Event, Happening, Step};
 use crate::conversation::member;
 use crate::conversation::outbox;
+use crate::database::messages;
 use crate::error::{Answer, Halt, Refusal, answer};
 use crate::keys::{ConversationId, UserId};
 
@@ -76,16 +77,6 @@ pub enum Span {
     After(u64),
 }
 
-macro_rules! select {
-    ($rest:literal) => {
-        sql(concat!(
-            "SELECT id, content, sender AS sender_id, sent_at AS timestamp, conversation AS conversation_id,
-             number, sequence, client_id, edited_at, deleted FROM chat_message ",
-            $rest
-        ))
-    };
-}
-
 /// Sends a message that was [checked](check): it is in the database when this answers.
 pub(crate) async fn send(database: &Database, new: &NewMessage) -> Answer<(Message, Event)> {
     let id = &format!("{:032x}", rand::random::<u128>());
@@ -111,12 +102,7 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Messag
         edited_at: None,
         deleted: false,
     };
-    let insert = sql("INSERT INTO chat_message
-             (conversation, sequence, number, id, sender, client_id, content, sent_at, deleted)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, FALSE) ON CONFLICT DO NOTHING");
-    let insert = insert.bind(&new.conversation).bind(turn.sequence).bind(turn.newest).bind(id);
-    let insert = insert.bind(&new.sender).bind(&new.client_id).bind(&new.content).bind(tx.now());
-    if tx.execute(insert).await? == 0 {
+    if !messages::insert(tx, &message).await? {
         // The same message, from another try that was under way. What it did is undone here.
         return Err(Halt::Refused(Refusal::Taken));
     }
@@ -129,8 +115,7 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Messag
 /// A message that the sender has sent under this id already.
 pub(crate) async fn sent_before(database: &impl Read, new: &NewMessage) -> Result<Option<Message>, Error> {
     let Some(client_id) = &new.client_id else { return Ok(None) };
-    let before = select!("WHERE conversation = $1 AND sender = $2 AND client_id = $3");
-    Ok(database.optional(before.bind(&new.conversation).bind(&new.sender).bind(client_id)).await?)
+    messages::by_client_id(database, &new.conversation, &new.sender, client_id).await
 }
 
 /// Gives a message new content.
@@ -149,8 +134,7 @@ pub(crate) async fn edit(
         let mut message = own(&tx, conversation, id, by).await?;
         message.content = content.to_owned();
         message.edited_at = Some(At(tx.now()));
-        let update = sql("UPDATE chat_message SET content = $2, edited_at = $3 WHERE id = $1");
-        tx.execute(update.bind(id).bind(content).bind(tx.now())).await?;
+        messages::set_content(&tx, id, content).await?;
         let happening = Happening::Edited { message: message.clone() };
         let event = event::write(&tx, conversation, turn.sequence, by, &happening).await?;
         Ok((message, event))
@@ -170,8 +154,7 @@ pub(crate) async fn delete(
         let mut message = own(&tx, conversation, id, by).await?;
         message.content = String::new();
         message.deleted = true;
-        let update = sql("UPDATE chat_message SET content = '', deleted = TRUE WHERE id = $1").bind(id);
-        tx.execute(update).await?;
+        messages::erase(&tx, id).await?;
         event::scrub(&tx, &message).await?;
         outbox::tell_members(&tx, conversation)?;
         let happening = Happening::Deleted { message: message.clone() };
@@ -189,40 +172,13 @@ async fn own(
     by: &UserId,
 ) -> Result<Message, Halt> {
     member::must_be_in(tx, conversation, by).await?;
-    let message: Option<Message> = tx.optional(select!("WHERE id = $1").bind(id)).await?;
+    let message = messages::get(tx, id).await?;
     let there = message.filter(|message| !message.deleted && message.conversation_id == *conversation);
     let message = there.ok_or(Refusal::NoMessage)?;
     if message.sender_id != *by {
         return Err(Refusal::NotYours.into());
     }
     Ok(message)
-}
-
-/// Undeleted messages in the order of their sequence, `limit` at most.
-pub(crate) async fn page(
-    database: &impl Read,
-    conversation: &ConversationId,
-    from: Span,
-    limit: u16,
-) -> Result<Vec<Message>, Error> {
-    let query: Query<Message> = match from {
-        Span::After(sequence) => select!(
-            "WHERE conversation = $1 AND sequence > $2 AND deleted = FALSE ORDER BY sequence LIMIT $3"
-        )
-        .bind(conversation)
-        .bind(sequence),
-        Span::Before(_) | Span::Newest => {
-            let before = if let Span::Before(sequence) = from { sequence } else { i64::MAX as u64 };
-            select!("WHERE conversation = $1 AND sequence < $2 AND deleted = FALSE ORDER BY sequence DESC LIMIT $3")
-                .bind(conversation)
-                .bind(before)
-        }
-    };
-    let mut messages = database.all(query.bind(limit)).await?;
-    if !matches!(from, Span::After(_)) {
-        messages.reverse();
-    }
-    Ok(messages)
 }
 
 /// Whether this can be a message.

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::write_queue::{Limits, Outlet};
 use crate::Error;
-use crate::conversation::block;
+use crate::database::blocks;
 use crate::keys::{SocketId, UserId};
 
 /// A connection and what it is to be spared.
@@ -44,7 +44,7 @@ impl Peer {
     /// Reads from the database who is blocked.
     pub(crate) async fn read_blocks(&self, database: &Database) -> Result<(), Error> {
         let _one_at_a_time = self.reading.lock().await;
-        let hidden = block::hidden_from(database, &self.user).await?;
+        let hidden = blocks::hidden_from(database, &self.user).await?;
         *self.hidden.write() = (!hidden.is_empty()).then(|| Arc::new(hidden));
         Ok(())
     }

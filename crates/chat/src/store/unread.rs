@@ -2,14 +2,14 @@
 //! pointer, without those of users who are blocked. The counters in the store are set together with a stamp
 //! of what they were counted at, so that a late recount never overwrites a later one.
 
-use hob_database::{Query, Read, from_row, sql};
+use hob_database::{Database, from_row};
 use hob_store::mend::{self, Kind};
 use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
+use crate::{Error, database};
 
 static HOLD: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
 static ADVANCE: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
@@ -48,50 +48,6 @@ pub(crate) struct Advance {
     pub(crate) last: u64,
     /// How many of them this member has to read.
     pub(crate) more: usize,
-}
-
-macro_rules! recount {
-    ($condition:literal) => {
-        sql(concat!(
-            "SELECT m.user_id, m.conversation AS conversation_id, c.sequence + m.version AS stamp, c.sequence,
-                 CASE WHEN m.state = 'in' THEN (
-                     SELECT count(*) FROM chat_message x
-                     WHERE x.conversation = m.conversation AND x.sequence > m.read_sequence
-                         AND x.sender <> m.user_id AND x.deleted = FALSE
-                         AND NOT EXISTS (SELECT 1 FROM chat_block b
-                             WHERE (b.blocker = m.user_id AND b.blocked = x.sender)
-                                OR (b.blocker = x.sender AND b.blocked = m.user_id)))
-                 ELSE 0 END AS unread
-             FROM chat_member m JOIN chat_conversation c ON c.id = m.conversation
-             WHERE ",
-            $condition
-        ))
-    };
-}
-
-/// Everybody's count in one conversation, also of those who left: theirs is 0.
-pub(crate) async fn in_conversation(
-    database: &impl Read,
-    conversation: &ConversationId,
-) -> Result<Vec<Counted>, Error> {
-    Ok(database.all(recount!("m.conversation = $1").bind(conversation)).await?)
-}
-
-/// One user's count in one conversation.
-pub(crate) fn of_one(conversation: &ConversationId, user: &UserId) -> Query<Counted> {
-    recount!("m.conversation = $1 AND m.user_id = $2").bind(conversation).bind(user)
-}
-
-/// All counts of a user.
-pub(crate) async fn of_user(database: &impl Read, user: &UserId) -> Result<Vec<Counted>, Error> {
-    Ok(database.all(recount!("m.user_id = $1 ORDER BY m.conversation").bind(user)).await?)
-}
-
-/// Users with counts, in order, after one of them.
-pub(crate) async fn users_after(database: &impl Read, after: &str, limit: u16) -> Result<Vec<UserId>, Error> {
-    let users: Query<(UserId,)> = sql("SELECT DISTINCT user_id FROM chat_member WHERE user_id > $1
-                                       ORDER BY user_id LIMIT $2");
-    Ok(database.all(users.bind(after).bind(limit)).await?.into_iter().map(|(user,)| user).collect())
 }
 
 /// Whether these counts are all that a user has.
@@ -199,12 +155,8 @@ impl Unread {
     }
 
     /// Writes all counters of a user again. Answers with the total.
-    pub(crate) async fn rebuild(
-        &self,
-        database: &hob_database::Database,
-        user: &UserId,
-    ) -> Result<u64, Error> {
-        let counts = of_user(database, user).await?;
+    pub(crate) async fn rebuild(&self, database: &Database, user: &UserId) -> Result<u64, Error> {
+        let counts = database::unread::of_user(database, user).await?;
         match self.hold(user, &counts, Extent::All).await? {
             Held::Total(total) => Ok(total),
             Held::Gap | Held::Lost => Ok(0),

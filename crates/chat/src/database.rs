@@ -1,0 +1,10 @@
+//! Every query of the chat. Functions take typed arguments and run on a database, a snapshot or a transaction; what a
+//! change means is decided in [`conversation`](crate::conversation).
+
+pub(crate) mod blocks;
+pub(crate) mod conversations;
+pub(crate) mod events;
+pub(crate) mod members;
+pub(crate) mod messages;
+pub(crate) mod unread;
+pub(crate) mod users;

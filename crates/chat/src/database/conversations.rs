@@ -1,0 +1,65 @@
+//! `chat_conversation`: one row for each conversation.
+
+use hob_database::{Keyset, Kind, Page, PageRequest, Query, Read, Transaction, sql};
+
+use crate::Error;
+use crate::conversation::{Conversation, Listed, NewConversation};
+use crate::keys::{ConversationId, UserId};
+
+const LATEST_FIRST: Keyset = Keyset::descending(&[("changed_at", Kind::Int), ("id", Kind::Text)]);
+
+pub(crate) async fn get(database: &impl Read, id: &ConversationId) -> Result<Option<Conversation>, Error> {
+    let query = sql("SELECT id, title, created_by, created_at, sequence, newest, changed_at
+                     FROM chat_conversation WHERE id = $1");
+    Ok(database.optional(query.bind(id)).await?)
+}
+
+/// Inserts a conversation without events. `false` if the id is taken.
+pub(crate) async fn insert(tx: &Transaction, new: &NewConversation) -> Result<bool, Error> {
+    let insert = sql("INSERT INTO chat_conversation
+             (id, title, created_by, created_at, sequence, newest, changed_at)
+         VALUES ($1, $2, $3, $4, 0, 0, $4) ON CONFLICT DO NOTHING");
+    let insert = insert.bind(&new.id).bind(&new.title).bind(&new.created_by).bind(tx.now());
+    Ok(tx.execute(insert).await? > 0)
+}
+
+pub(crate) async fn set_sequence(tx: &Transaction, id: &ConversationId, sequence: u64) -> Result<(), Error> {
+    let update = sql("UPDATE chat_conversation SET sequence = $2 WHERE id = $1");
+    Ok(tx.execute(update.bind(id).bind(sequence)).await.map(drop)?)
+}
+
+/// Takes the next sequence number, and counts `messages` new messages. Returns both numbers, or `None` if there is no
+/// such conversation. Locks the row until the transaction ends.
+pub(crate) async fn advance(
+    tx: &Transaction,
+    id: &ConversationId,
+    messages: u64,
+) -> Result<Option<(u64, u64)>, Error> {
+    let update: Query<(u64, u64)> = sql("UPDATE chat_conversation
+             SET sequence = sequence + 1, newest = newest + $2, changed_at = $3
+             WHERE id = $1 RETURNING sequence, newest");
+    Ok(tx.optional(update.bind(id).bind(messages).bind(tx.now())).await?)
+}
+
+pub(crate) async fn set_title(tx: &Transaction, id: &ConversationId, title: &str) -> Result<(), Error> {
+    let update = sql("UPDATE chat_conversation SET title = $2 WHERE id = $1");
+    Ok(tx.execute(update.bind(id).bind(title)).await.map(drop)?)
+}
+
+/// The conversations of a user, most recently changed first.
+pub(crate) async fn list_of_user(
+    database: &impl Read,
+    user: &UserId,
+    request: &PageRequest,
+) -> Result<Page<Listed>, Error> {
+    let list = sql("SELECT id, title, sequence, changed_at FROM chat_conversation
+                    WHERE id IN (SELECT conversation FROM chat_member WHERE user_id = $1 AND state = 'in')");
+    Ok(database.page(list.bind(user), &LATEST_FIRST, request).await?)
+}
+
+/// All conversations, most recently changed first.
+pub(crate) async fn list(database: &impl Read, request: &PageRequest) -> Result<Page<Conversation>, Error> {
+    let list = sql("SELECT id, title, created_by, created_at, sequence, newest, changed_at
+                    FROM chat_conversation WHERE TRUE");
+    Ok(database.page(list, &LATEST_FIRST, request).await?)
+}

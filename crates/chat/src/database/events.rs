@@ -1,0 +1,82 @@
+//! `chat_event`: the events of a conversation under their sequence numbers.
+
+use hob_database::{Read, Transaction, sql};
+
+use crate::Error;
+use crate::conversation::event::Event;
+use crate::keys::{ConversationId, UserId};
+
+/// An event to insert.
+#[derive(Debug)]
+pub(crate) struct NewEvent<'a> {
+    pub(crate) sequence: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) actor: &'a UserId,
+    /// The sequence of the message that the event is about.
+    pub(crate) about: Option<u64>,
+    pub(crate) payload: &'a str,
+}
+
+pub(crate) async fn insert(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    event: &NewEvent<'_>,
+) -> Result<(), Error> {
+    let NewEvent { sequence, kind, actor, about, payload } = event;
+    let insert =
+        sql("INSERT INTO chat_event (conversation, sequence, kind, actor, about, payload, happened_at)
+                      VALUES ($1, $2, $3, $4, $5, $6, $7)");
+    let insert = insert.bind(conversation).bind(*sequence).bind(*kind).bind(*actor).bind(*about);
+    Ok(tx.execute(insert.bind(*payload).bind(tx.now())).await.map(drop)?)
+}
+
+/// Inserts the events with which the first members join: payloads in order, from sequence 1.
+pub(crate) async fn insert_joins(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    actor: &UserId,
+    payloads: Vec<String>,
+) -> Result<(), Error> {
+    let rows = payloads.into_iter().zip(1_u64..);
+    let rows = rows.map(|(payload, sequence)| (conversation, sequence, "joined", actor, payload, tx.now()));
+    let head = "INSERT INTO chat_event (conversation, sequence, kind, actor, payload, happened_at)";
+    Ok(tx.insert_all(head, rows.collect::<Vec<_>>(), "").await.map(drop)?)
+}
+
+/// Replaces the payload of the events of one kind that are about a message.
+pub(crate) async fn set_payload(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    about: u64,
+    kind: &str,
+    payload: &str,
+) -> Result<(), Error> {
+    let update = sql("UPDATE chat_event SET payload = $4
+                      WHERE conversation = $1 AND about = $2 AND kind = $3");
+    let update = update.bind(conversation).bind(about).bind(kind).bind(payload);
+    Ok(tx.execute(update).await.map(drop)?)
+}
+
+/// The events after a sequence number, oldest first.
+pub(crate) async fn after(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sequence: u64,
+    limit: u16,
+) -> Result<Vec<Event>, Error> {
+    let events = sql("SELECT sequence, actor, payload FROM chat_event
+                      WHERE conversation = $1 AND sequence > $2 ORDER BY sequence LIMIT $3");
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+}
+
+/// The events before a sequence number, newest first.
+pub(crate) async fn before(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sequence: u64,
+    limit: u16,
+) -> Result<Vec<Event>, Error> {
+    let events = sql("SELECT sequence, actor, payload FROM chat_event
+                      WHERE conversation = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3");
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+}
