@@ -20,20 +20,20 @@ use crate::hub::Hub;
 use crate::hub::node::Node;
 use crate::keys::{ConversationId, Keys, UserId};
 use crate::session::token::Tokens;
-use crate::store::participants::Participants;
-use crate::store::presence::Presences;
-use crate::store::recent::Recent;
-use crate::store::typing::Typing;
-use crate::store::unread::Unread;
+use crate::store::participants::ParticipantCache;
+use crate::store::presence::PresenceStore;
+use crate::store::recent::RecentMessages;
+use crate::store::typing::TypingStore;
+use crate::store::unread::UnreadCounters;
 use crate::{Config, Error, card, demo, metrics, pages, routes};
 
 /// Changes of one conversation are made one after the other on a node, so that its subscribers are told in order
 /// without waiting for each other.
-const STRIPES: usize = 64;
+const CONVERSATION_LOCKS: usize = 64;
 /// Many, since each is held while the store is asked, and a store that is away lets everybody wait.
-const SOCKETS_STRIPES: usize = 1_024;
+const SOCKET_LOCKS: usize = 1_024;
 /// A limit that cannot be asked in this time lets pass: delivery within a node goes on without the store.
-const LIMIT_WITHIN: Duration = Duration::from_millis(250);
+const RATE_LIMIT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The chat of one node. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -46,20 +46,20 @@ pub(crate) struct Inner {
     pub(crate) config: Live<Config>,
     pub(crate) database: Database,
     pub(crate) store: Store,
-    pub(crate) quick: Store,
+    pub(crate) rate_limit_store: Store,
     pub(crate) keys: Keys,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) presences: Presences,
-    pub(crate) typing: Typing,
-    pub(crate) recent: Recent,
-    pub(crate) unread: Unread,
-    pub(crate) participants: Participants,
+    pub(crate) presences: PresenceStore,
+    pub(crate) typing: TypingStore,
+    pub(crate) recent: RecentMessages,
+    pub(crate) unread: UnreadCounters,
+    pub(crate) participants: ParticipantCache,
     pub(crate) tokens: Tokens,
     pub(crate) tasks: Tasks,
     /// What positions in channels belong to: the database.
     pub(crate) epoch: String,
-    turns: Vec<Mutex<()>>,
-    sockets_turns: Vec<Mutex<()>>,
+    conversation_locks: Vec<Mutex<()>>,
+    socket_locks: Vec<Mutex<()>>,
     node_name: String,
     /// Told when pages have something new to show.
     changes: OnceLock<Changes>,
@@ -94,17 +94,17 @@ impl Service for Chat {
         let inner = Inner {
             tokens: Tokens::from_config(&now)?,
             database: context.database.clone(),
-            quick: store.with_deadline(LIMIT_WITHIN),
+            rate_limit_store: store.with_deadline(RATE_LIMIT_TIMEOUT),
             hub: Hub::new(&store, &context.database, &keys, node),
-            presences: Presences::new(&store, &keys),
-            typing: Typing::new(&store, &keys),
-            recent: Recent::new(&store, &keys),
-            unread: Unread::new(&store, &keys),
-            participants: Participants::new(&store, &keys),
+            presences: PresenceStore::new(&store, &keys),
+            typing: TypingStore::new(&store, &keys),
+            recent: RecentMessages::new(&store, &keys),
+            unread: UnreadCounters::new(&store, &keys),
+            participants: ParticipantCache::new(&store, &keys),
             tasks: context.tasks.clone(),
             epoch: epoch(context.database.id()),
-            turns: turns(STRIPES),
-            sockets_turns: turns(SOCKETS_STRIPES),
+            conversation_locks: new_locks(CONVERSATION_LOCKS),
+            socket_locks: new_locks(SOCKET_LOCKS),
             node_name: context.node.to_string(),
             changes: OnceLock::new(),
             recover: Notify::new(),
@@ -130,11 +130,11 @@ impl Service for Chat {
         let chat = self.clone();
         tasks.spawn("chat sweep", move |task| chat.clone().sweep(task));
         let chat = self.clone();
-        tasks.spawn("chat ear", move |task| chat.clone().listen(task));
+        tasks.spawn("chat listener", move |task| chat.clone().listen(task));
         let chat = self.clone();
-        tasks.spawn("chat post", move |task| {
+        tasks.spawn("chat broker", move |task| {
             let chat = chat.clone();
-            async move { chat.inner.hub.post.run(&chat.inner.store, &task).await }
+            async move { chat.inner.hub.broker.run(&chat.inner.store, &task).await }
         });
         let chat = self.clone();
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
@@ -187,25 +187,25 @@ impl Chat {
     }
 
     /// The turn of a conversation's changes on this node.
-    pub(crate) async fn turn(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
-        turn_of(&self.inner.turns, conversation.as_str()).await
+    pub(crate) async fn lock_conversation(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
+        lock_for(&self.inner.conversation_locks, conversation.as_str()).await
     }
 
     /// The turn of those on this node who say which sockets of a user are open. Whoever closes one says so after it
     /// has left the hub; so none is counted again behind its end.
-    pub(crate) async fn sockets_turn(&self, user: &UserId) -> MutexGuard<'_, ()> {
-        turn_of(&self.inner.sockets_turns, user.as_str()).await
+    pub(crate) async fn lock_sockets(&self, user: &UserId) -> MutexGuard<'_, ()> {
+        lock_for(&self.inner.socket_locks, user.as_str()).await
     }
 }
 
-fn turns(count: usize) -> Vec<Mutex<()>> {
+fn new_locks(count: usize) -> Vec<Mutex<()>> {
     (0..count).map(|_| Mutex::default()).collect()
 }
 
 /// The turn of an id among those that there are.
-async fn turn_of<'a>(turns: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
+async fn lock_for<'a>(locks: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
     let mix = |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte));
-    turns[id.bytes().fold(0_usize, mix) % turns.len()].lock().await
+    locks[id.bytes().fold(0_usize, mix) % locks.len()].lock().await
 }
 
 /// Short, and the same for all nodes over the same database.

@@ -10,15 +10,15 @@ use hob_database::{Database, Isolation, Transaction, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use self::event::{At, Event, Happening, Step};
+use self::event::{Event, EventClass, EventPayload, Timestamp};
 use crate::database::{conversations, events, members};
-use crate::error::{Answer, Halt, Refusal, answer};
+use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
 /// The most members that a conversation may have.
-pub(crate) const MOST_MEMBERS: usize = 10_000;
+pub(crate) const MAX_MEMBERS: usize = 10_000;
 /// The longest title, in bytes.
-pub(crate) const LONGEST_TITLE: usize = 200;
+pub(crate) const MAX_TITLE_BYTES: usize = 200;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -30,27 +30,27 @@ pub struct Conversation {
     #[schema(value_type = String)]
     pub created_by: UserId,
     #[schema(value_type = String)]
-    pub created_at: At,
+    pub created_at: Timestamp,
     /// The last event: the offset of its channel.
     pub sequence: u64,
     /// How many messages were sent.
     pub newest: u64,
     #[schema(value_type = String)]
-    pub changed_at: At,
+    pub changed_at: Timestamp,
 }
 
 from_row!(Conversation { id, title, created_by, created_at, sequence, newest, changed_at });
 
 /// A conversation as one of its members sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listed {
+pub struct ConversationSummary {
     pub id: ConversationId,
     pub title: String,
     pub sequence: u64,
-    pub changed_at: At,
+    pub changed_at: Timestamp,
 }
 
-from_row!(Listed { id, title, sequence, changed_at });
+from_row!(ConversationSummary { id, title, sequence, changed_at });
 
 /// What a new conversation is to be.
 #[derive(Clone, Debug)]
@@ -64,18 +64,18 @@ pub struct NewConversation {
 
 /// Opens a conversation. Each member's joining is an event in it.
 pub(crate) async fn open(database: &Database, new: &NewConversation) -> Answer<Conversation> {
-    if let Err(refusal) = title(&new.title) {
+    if let Err(refusal) = check_title(&new.title) {
         return Ok(Err(refusal));
     }
-    if new.members.len() >= MOST_MEMBERS {
-        return Ok(Err(Refusal::TooMany { what: "members", most: MOST_MEMBERS as u64 }));
+    if new.members.len() >= MAX_MEMBERS {
+        return Ok(Err(Refusal::LimitExceeded { what: "members", max: MAX_MEMBERS as u64 }));
     }
-    answer(database.write(|tx| async move { open_in(&tx, new).await }).await)
+    into_answer(database.write(|tx| async move { open_in(&tx, new).await }).await)
 }
 
-async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation, Halt> {
+async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation, Rollback> {
     if !conversations::insert(tx, new).await? {
-        return Err(Refusal::Taken.into());
+        return Err(Refusal::AlreadyExists.into());
     }
     let mut members = vec![&new.created_by];
     for user in &new.members {
@@ -83,14 +83,14 @@ async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation
             members.push(user);
         }
     }
-    let payloads = members.iter().map(|user| Happening::Joined { user_id: (*user).clone() }.to_json());
+    let payloads = members.iter().map(|user| EventPayload::Joined { user_id: (*user).clone() }.to_json());
     let payloads = payloads.collect::<Result<Vec<_>, _>>()?;
     events::insert_joins(tx, &new.id, &new.created_by, payloads).await?;
     let sequence = members.len() as u64;
     members::insert_first(tx, &new.id, &members, sequence).await?;
     conversations::set_sequence(tx, &new.id, sequence).await?;
-    outbox::tell_members(tx, &new.id)?;
-    Ok(conversations::get(tx, &new.id).await?.ok_or(Refusal::NoConversation)?)
+    outbox::emit_recount_all(tx, &new.id)?;
+    Ok(conversations::get(tx, &new.id).await?.ok_or(Refusal::ConversationNotFound)?)
 }
 
 /// Gives a conversation another title.
@@ -100,24 +100,24 @@ pub(crate) async fn rename(
     by: &UserId,
     new_title: &str,
 ) -> Answer<Event> {
-    if let Err(refusal) = title(new_title) {
+    if let Err(refusal) = check_title(new_title) {
         return Ok(Err(refusal));
     }
     let work = |tx: Transaction| async move {
-        let turn = event::next(&tx, id, Step::Other).await?;
-        member::must_be_in(&tx, id, by).await?;
+        let next = event::next(&tx, id, EventClass::Other).await?;
+        member::require_member(&tx, id, by).await?;
         conversations::set_title(&tx, id, new_title).await?;
-        let happening = Happening::Renamed { title: new_title.to_owned() };
-        event::write(&tx, id, turn.sequence, by, &happening).await
+        let payload = EventPayload::Renamed { title: new_title.to_owned() };
+        event::write(&tx, id, next.sequence, by, &payload).await
     };
-    answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
-fn title(title: &str) -> Result<(), Refusal> {
-    let bad = |reason: &str| Err(Refusal::Bad { field: "title", reason: reason.to_owned() });
+fn check_title(title: &str) -> Result<(), Refusal> {
+    let bad = |reason: &str| Err(Refusal::InvalidField { field: "title", reason: reason.to_owned() });
     if title.trim().is_empty() {
         bad("must not be empty")
-    } else if title.len() > LONGEST_TITLE || title.chars().any(char::is_control) {
+    } else if title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
         bad("at most 200 bytes, without control characters")
     } else {
         Ok(())

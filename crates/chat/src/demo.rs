@@ -5,7 +5,7 @@ use std::time::Duration;
 use hob_service::Task;
 
 use crate::keys::{ConversationId, SocketId, UserId};
-use crate::{Chat, Error, NewConversation, NewMessage, Progress, Typist};
+use crate::{Chat, Error, NewConversation, NewMessage, ReceiptKind, TypingState};
 
 /// A room, who talks in it, and about what.
 struct Script {
@@ -15,7 +15,7 @@ struct Script {
     lines: &'static [&'static str],
 }
 
-const ROOMS: [Script; 2] = [
+const CONVERSATIONS: [Script; 2] = [
     Script {
         id: "kitchen",
         title: "Kitchen",
@@ -47,16 +47,16 @@ const ROOMS: [Script; 2] = [
 ];
 
 /// Between two lines of a room.
-const PAUSE: std::ops::Range<u64> = 2_000..7_000;
+const PAUSE_MS: std::ops::Range<u64> = 2_000..7_000;
 
 /// Has bots talk in two rooms; `you` is a member of both.
 pub(crate) fn start(chat: &Chat) {
-    for room in &ROOMS {
+    for script in &CONVERSATIONS {
         let bots = chat.clone();
-        chat.inner.tasks.spawn(format!("chat demo {}", room.id), move |task| {
+        chat.inner.tasks.spawn(format!("chat demo {}", script.id), move |task| {
             let chat = bots.clone();
             async move {
-                if let Err(error) = perform(&chat, room, &task).await {
+                if let Err(error) = play(&chat, script, &task).await {
                     tracing::debug!(%error, "the bots pause");
                 }
             }
@@ -64,14 +64,14 @@ pub(crate) fn start(chat: &Chat) {
     }
 }
 
-async fn perform(chat: &Chat, room: &Script, task: &Task) -> Result<(), Error> {
-    let id = ConversationId::new(room.id).map_err(|error| Error::Config(error.to_string()))?;
-    let bots: Vec<UserId> = room.bots.iter().filter_map(|bot| UserId::new(bot).ok()).collect();
+async fn play(chat: &Chat, script: &Script, task: &Task) -> Result<(), Error> {
+    let id = ConversationId::new(script.id).map_err(|error| Error::Config(error.to_string()))?;
+    let bots: Vec<UserId> = script.bots.iter().filter_map(|bot| UserId::new(bot).ok()).collect();
     let you = UserId::new("you").map_err(|error| Error::Config(error.to_string()))?;
     let members = bots.iter().skip(1).cloned().chain([you]).collect();
     let new = NewConversation {
         id: id.clone(),
-        title: room.title.to_owned(),
+        title: script.title.to_owned(),
         created_by: bots[0].clone(),
         members,
     };
@@ -82,12 +82,12 @@ async fn perform(chat: &Chat, room: &Script, task: &Task) -> Result<(), Error> {
             chat.add_user_socket(bot, &socket).await?;
         }
     }
-    for (turn, line) in room.lines.iter().cycle().enumerate() {
+    for (turn, line) in script.lines.iter().cycle().enumerate() {
         let bot = &bots[turn % bots.len()];
-        if !task.pause(Duration::from_millis(rand::random_range(PAUSE))).await {
+        if !task.pause(Duration::from_millis(rand::random_range(PAUSE_MS))).await {
             break;
         }
-        let _ = chat.typing(&id, bot, Typist::Typing).await?;
+        let _ = chat.typing(&id, bot, TypingState::Typing).await?;
         if !task.pause(Duration::from_millis(800)).await {
             break;
         }
@@ -95,7 +95,7 @@ async fn perform(chat: &Chat, room: &Script, task: &Task) -> Result<(), Error> {
         let new = NewMessage { conversation: id.clone(), sender: bot.clone(), content, client_id: None };
         if let Ok(message) = chat.send(&new).await? {
             for reader in &bots {
-                let _ = chat.progress(&id, reader, message.sequence, Progress::Read).await?;
+                let _ = chat.record_receipt(&id, reader, message.sequence, ReceiptKind::Read).await?;
             }
         }
         task.beat();

@@ -21,26 +21,26 @@ pub enum Error {
 /// A wish that is not granted: the answer, not a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    NoConversation,
-    NoMessage,
+    ConversationNotFound,
+    MessageNotFound,
     NotMember,
     /// Only the sender may change a message.
-    NotYours,
+    NotSender,
     /// One of the two has blocked the other, and nobody else would see it.
     Blocked,
     /// What was asked for is there already.
-    Taken,
+    AlreadyExists,
     /// Too often; the same wish is worth a try later.
-    TooOften {
+    RateLimited {
         retry_after: Duration,
     },
     /// A number of something that is bounded.
-    TooMany {
+    LimitExceeded {
         what: &'static str,
-        most: u64,
+        max: u64,
     },
     /// A field that cannot be what it is.
-    Bad {
+    InvalidField {
         field: &'static str,
         reason: String,
     },
@@ -51,56 +51,56 @@ pub type Answer<T> = Result<Result<T, Refusal>, Error>;
 
 /// What ends a transaction early: a refusal undoes it just as a failure does.
 #[derive(Debug)]
-pub(crate) enum Halt {
+pub(crate) enum Rollback {
     Refused(Refusal),
     Failed(Error),
 }
 
-impl From<hob_database::Error> for Halt {
+impl From<hob_database::Error> for Rollback {
     fn from(error: hob_database::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<Error> for Halt {
+impl From<Error> for Rollback {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<serde_json::Error> for Halt {
+impl From<serde_json::Error> for Rollback {
     fn from(error: serde_json::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<Refusal> for Halt {
+impl From<Refusal> for Rollback {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
 /// Tells a refusal from a failure.
-pub(crate) fn answer<T>(outcome: Result<T, Halt>) -> Answer<T> {
+pub(crate) fn into_answer<T>(outcome: Result<T, Rollback>) -> Answer<T> {
     match outcome {
         Ok(done) => Ok(Ok(done)),
-        Err(Halt::Refused(refusal)) => Ok(Err(refusal)),
-        Err(Halt::Failed(error)) => Err(error),
+        Err(Rollback::Refused(refusal)) => Ok(Err(refusal)),
+        Err(Rollback::Failed(error)) => Err(error),
     }
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoConversation => f.write_str("there is no such conversation"),
-            Self::NoMessage => f.write_str("there is no such message"),
+            Self::ConversationNotFound => f.write_str("there is no such conversation"),
+            Self::MessageNotFound => f.write_str("there is no such message"),
             Self::NotMember => f.write_str("only members of the conversation may do this"),
-            Self::NotYours => f.write_str("only its sender may change a message"),
+            Self::NotSender => f.write_str("only its sender may change a message"),
             Self::Blocked => f.write_str("one of you has blocked the other"),
-            Self::Taken => f.write_str("it is there already"),
-            Self::TooOften { retry_after } => write!(f, "too often; try again in {retry_after:.0?}"),
-            Self::TooMany { what, most } => write!(f, "{most} {what} at most"),
-            Self::Bad { field, reason } => write!(f, "{field}: {reason}"),
+            Self::AlreadyExists => f.write_str("it is there already"),
+            Self::RateLimited { retry_after } => write!(f, "too often; try again in {retry_after:.0?}"),
+            Self::LimitExceeded { what, max } => write!(f, "{max} {what} at most"),
+            Self::InvalidField { field, reason } => write!(f, "{field}: {reason}"),
         }
     }
 }

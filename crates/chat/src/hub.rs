@@ -26,26 +26,26 @@ use hob_database::Database;
 use hob_store::Store;
 use parking_lot::Mutex;
 
-pub(crate) use broker::{Letter, Post};
-pub(crate) use channel::{Activation, Joins, Room, Told};
-pub(crate) use client::Peer;
-pub(crate) use control::{Confirmation, Dispatch, Order, Orders};
-pub(crate) use write_queue::{Limits, Next};
+pub(crate) use broker::{Broker, BrokerMessage};
+pub(crate) use channel::{Activation, Channel, Delivery, JoinLeave};
+pub(crate) use client::Client;
+pub(crate) use control::{Confirmation, Control, ControlCommand, ControlMessage};
+pub(crate) use write_queue::{NextWrite, WriteLimits};
 
 use crate::Error;
 use crate::conversation::event::{self, Event};
 use crate::database::{conversations, events, members};
-use crate::hub::channel_name::Channel;
-use crate::hub::node::{Load, Node};
+use crate::hub::channel_name::ChannelName;
+use crate::hub::node::{Node, NodeLoad};
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
-use crate::session::protocol::Unsubscribed;
+use crate::session::protocol::Unsubscribe;
 
 /// So many events are read from the database at a time.
 const PAGE: u16 = 500;
 /// So many questions are asked at a time where all connections are concerned.
-const AT_ONCE: usize = 16;
+const CLIENT_BATCH: usize = 16;
 /// The most contacts whose coming and going a feed tells.
-pub(crate) const MOST_CONTACTS: u16 = 1_000;
+pub(crate) const MAX_CONTACTS: u16 = 1_000;
 
 /// The connections and channels of this node.
 #[derive(Debug)]
@@ -56,14 +56,14 @@ pub(crate) struct Hub {
     /// This process, for others: the bus brings back what one has sent oneself.
     origin: Incarnation,
     pub(crate) node: Node,
-    pub(crate) post: Post,
-    pub(crate) orders: Orders,
-    rooms: Mutex<HashMap<Channel, Arc<Room>>>,
-    peers: Mutex<HashMap<UserId, Vec<Arc<Peer>>>>,
+    pub(crate) broker: Broker,
+    pub(crate) control: Control,
+    channels: Mutex<HashMap<ChannelName, Arc<Channel>>>,
+    clients: Mutex<HashMap<UserId, Vec<Arc<Client>>>>,
     /// Sockets that other programs hold, and that this node answers for.
-    held: Mutex<HashMap<UserId, HashSet<SocketId>>>,
+    external_sockets: Mutex<HashMap<UserId, HashSet<SocketId>>>,
     /// The rooms that tell of a user's coming and going.
-    watchers: Mutex<HashMap<UserId, HashSet<Channel>>>,
+    watchers: Mutex<HashMap<UserId, HashSet<ChannelName>>>,
     connections: AtomicU64,
     messages: AtomicU64,
     deliveries: AtomicU64,
@@ -76,13 +76,13 @@ impl Hub {
             store: store.clone(),
             database: database.clone(),
             keys: keys.clone(),
-            post: Post::new(keys, &origin),
-            orders: Orders::new(store, keys, &origin),
+            broker: Broker::new(keys, &origin),
+            control: Control::new(store, keys, &origin),
             origin,
             node,
-            rooms: Mutex::default(),
-            peers: Mutex::default(),
-            held: Mutex::default(),
+            channels: Mutex::default(),
+            clients: Mutex::default(),
+            external_sockets: Mutex::default(),
             watchers: Mutex::default(),
             connections: AtomicU64::new(0),
             messages: AtomicU64::new(0),
@@ -90,13 +90,13 @@ impl Hub {
         })
     }
 
-    pub(crate) fn load(&self) -> Load {
-        Load {
+    pub(crate) fn load(&self) -> NodeLoad {
+        NodeLoad {
             connections: self.connections.load(Ordering::Relaxed),
-            users: self.peers.lock().len() as u64,
+            users: self.clients.lock().len() as u64,
             messages: self.messages.load(Ordering::Relaxed),
             deliveries: self.deliveries.load(Ordering::Relaxed),
-            ..Load::default()
+            ..NodeLoad::default()
         }
     }
 
@@ -105,80 +105,80 @@ impl Hub {
         crate::metrics::message();
     }
 
-    fn count_deliveries(&self, told: u64) {
-        self.deliveries.fetch_add(told, Ordering::Relaxed);
-        crate::metrics::deliveries(told);
+    fn count_deliveries(&self, delivered: u64) {
+        self.deliveries.fetch_add(delivered, Ordering::Relaxed);
+        crate::metrics::deliveries(delivered);
     }
 
     /// The room of a channel, with this subscriber in it, pending; `None` if it is subscribed already.
-    pub(crate) fn enter(
+    pub(crate) fn subscribe(
         self: &Arc<Self>,
-        channel: &Channel,
-        peer: &Arc<Peer>,
-        joins: Joins,
-    ) -> Option<Arc<Room>> {
-        let mut rooms = self.rooms.lock();
-        let room = rooms.entry(channel.clone()).or_insert_with(|| {
-            let room = Arc::new(Room::new(channel.clone()));
+        name: &ChannelName,
+        client: &Arc<Client>,
+        join_leave: JoinLeave,
+    ) -> Option<Arc<Channel>> {
+        let mut channels = self.channels.lock();
+        let channel = channels.entry(name.clone()).or_insert_with(|| {
+            let channel = Arc::new(Channel::new(name.clone()));
             // Dropped with the room's token, which the listener holds as well.
-            tokio::spawn(Arc::clone(self).listen(Arc::clone(&room)));
-            room
+            tokio::spawn(Arc::clone(self).listen(Arc::clone(&channel)));
+            channel
         });
         // Within the lock: an empty room may be taken away at any time.
-        room.add(peer, joins).then(|| Arc::clone(room))
+        channel.add(client, join_leave).then(|| Arc::clone(channel))
     }
 
     /// Takes a subscriber out of a channel, and the channel away with its last one.
-    pub(crate) fn exit(&self, channel: &Channel, socket: &SocketId) -> bool {
-        let mut rooms = self.rooms.lock();
-        let Some(room) = rooms.get(channel) else { return false };
-        let was_there = room.remove(socket);
-        if room.is_empty() {
-            room.closed.cancel();
-            let watched = room.watched();
-            rooms.remove(channel);
-            drop(rooms);
-            self.unwatch(channel, &watched);
+    pub(crate) fn unsubscribe(&self, name: &ChannelName, socket: &SocketId) -> bool {
+        let mut channels = self.channels.lock();
+        let Some(channel) = channels.get(name) else { return false };
+        let was_subscribed = channel.remove(socket);
+        if channel.is_empty() {
+            channel.closed.cancel();
+            let watched_users = channel.watched_users();
+            channels.remove(name);
+            drop(channels);
+            self.unwatch(name, &watched_users);
         }
-        was_there
+        was_subscribed
     }
 
-    pub(crate) fn room(&self, channel: &Channel) -> Option<Arc<Room>> {
-        self.rooms.lock().get(channel).cloned()
+    pub(crate) fn channel(&self, name: &ChannelName) -> Option<Arc<Channel>> {
+        self.channels.lock().get(name).cloned()
     }
 
-    fn all_rooms(&self) -> Vec<Arc<Room>> {
-        self.rooms.lock().values().cloned().collect()
+    fn all_channels(&self) -> Vec<Arc<Channel>> {
+        self.channels.lock().values().cloned().collect()
     }
 
     /// Asks the database where a conversation is and who is in it, unless that is known here.
-    pub(crate) async fn begin(&self, room: &Room) -> Result<(), Error> {
-        if room.has_begun() {
+    pub(crate) async fn load_channel(&self, channel: &Channel) -> Result<(), Error> {
+        if channel.is_initialized() {
             return Ok(());
         }
-        let behind = match &room.channel {
-            Channel::Conversation(id) => {
+        let behind = match &channel.name {
+            ChannelName::Conversation(id) => {
                 // The number first: who joins afterwards comes as an event.
                 let conversation = conversations::get(&self.database, id).await?;
                 let users = members::users(&self.database, id).await?;
-                room.begin(conversation.map_or(0, |conversation| conversation.sequence), users)
+                channel.initialize(conversation.map_or(0, |conversation| conversation.sequence), users)
             }
-            Channel::Feed(user) => {
-                room.begin(0, members::contacts(&self.database, user, MOST_CONTACTS).await?)
+            ChannelName::Feed(user) => {
+                channel.initialize(0, members::contacts(&self.database, user, MAX_CONTACTS).await?)
             }
         };
-        self.watch(&room.channel, &room.watched());
-        if behind { self.catch_up(room).await } else { Ok(()) }
+        self.watch(&channel.name, &channel.watched_users());
+        if behind { self.catch_up(channel).await } else { Ok(()) }
     }
 
-    fn watch(&self, channel: &Channel, users: &[UserId]) {
+    fn watch(&self, channel: &ChannelName, users: &[UserId]) {
         let mut watchers = self.watchers.lock();
         for user in users {
             watchers.entry(user.clone()).or_default().insert(channel.clone());
         }
     }
 
-    fn unwatch(&self, channel: &Channel, users: &[UserId]) {
+    fn unwatch(&self, channel: &ChannelName, users: &[UserId]) {
         let mut watchers = self.watchers.lock();
         for user in users {
             if let Some(channels) = watchers.get_mut(user) {
@@ -191,39 +191,41 @@ impl Hub {
     }
 
     /// Tells the subscribers of this node of an event, and of all that are missing before it.
-    pub(crate) async fn tell(&self, conversation: &ConversationId, event: &Event) -> Result<(), Error> {
-        let Some(room) = self.room(&Channel::Conversation(conversation.clone())) else { return Ok(()) };
-        self.tell_room(&room, event).await
+    pub(crate) async fn publish(&self, conversation: &ConversationId, event: &Event) -> Result<(), Error> {
+        let Some(channel) = self.channel(&ChannelName::Conversation(conversation.clone())) else {
+            return Ok(());
+        };
+        self.publish_to_channel(&channel, event).await
     }
 
-    async fn tell_room(&self, room: &Room, event: &Event) -> Result<(), Error> {
-        if !self.node.is_sure() {
-            self.revalidate(room).await?;
+    async fn publish_to_channel(&self, channel: &Channel, event: &Event) -> Result<(), Error> {
+        if !self.node.is_in_sync() {
+            self.revalidate(channel).await?;
         }
-        match room.tell(event) {
-            Told::To(told) => {
-                self.count_deliveries(told);
-                if let Some(event::Happening::Joined { user_id }) = event.membership() {
-                    self.watch(&room.channel, &[user_id]);
+        match channel.publish(event) {
+            Delivery::Delivered(delivered) => {
+                self.count_deliveries(delivered);
+                if let Some(event::EventPayload::Joined { user_id }) = event.membership_change() {
+                    self.watch(&channel.name, &[user_id]);
                 }
                 Ok(())
             }
-            Told::Gap => self.catch_up(room).await,
+            Delivery::Gap => self.catch_up(channel).await,
         }
     }
 
     /// Tells everything that the database has and the room's subscribers were not told.
-    pub(crate) async fn catch_up(&self, room: &Room) -> Result<(), Error> {
-        let Channel::Conversation(id) = &room.channel else { return Ok(()) };
-        let _one_at_a_time = room.filling.lock().await;
-        if !self.node.is_sure() {
-            self.revalidate(room).await?;
+    pub(crate) async fn catch_up(&self, channel: &Channel) -> Result<(), Error> {
+        let ChannelName::Conversation(id) = &channel.name else { return Ok(()) };
+        let _one_at_a_time = channel.catching_up.lock().await;
+        if !self.node.is_in_sync() {
+            self.revalidate(channel).await?;
         }
-        while let Some(top) = room.top() {
-            let events = events::after(&self.database, id, top, PAGE).await?;
+        while let Some(position) = channel.position() {
+            let events = events::after(&self.database, id, position, PAGE).await?;
             for event in &events {
-                if let Told::To(told) = room.tell(event) {
-                    self.count_deliveries(told);
+                if let Delivery::Delivered(delivered) = channel.publish(event) {
+                    self.count_deliveries(delivered);
                 }
             }
             if events.len() < usize::from(PAGE) {
@@ -234,43 +236,43 @@ impl Hub {
     }
 
     /// Looks up in the database who may be subscribed to a room, and what its subscribers are to be spared.
-    async fn revalidate(&self, room: &Room) -> Result<(), Error> {
-        let Channel::Conversation(id) = &room.channel else { return Ok(()) };
+    async fn revalidate(&self, channel: &Channel) -> Result<(), Error> {
+        let ChannelName::Conversation(id) = &channel.name else { return Ok(()) };
         let users: HashSet<UserId> = members::users(&self.database, id).await?.into_iter().collect();
-        for peer in room.peers() {
-            if !users.contains(&peer.user) {
-                room.remove_user(&peer.user, Unsubscribed::SERVER);
+        for client in channel.clients() {
+            if !users.contains(&client.user) {
+                channel.remove_user(&client.user, Unsubscribe::SERVER);
             }
-            peer.read_blocks(&self.database).await?;
+            client.reload_blocks(&self.database).await?;
         }
         Ok(())
     }
 
     /// Looks at everything again that orders may have changed while this node had no lease.
     pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
-        for peers in self.everybody().chunks(AT_ONCE) {
-            let reading = peers.iter().map(|peer| peer.read_blocks(&self.database));
+        for clients in self.all_clients().chunks(CLIENT_BATCH) {
+            let reading = clients.iter().map(|client| client.reload_blocks(&self.database));
             futures_util::future::try_join_all(reading).await?;
         }
-        for room in self.all_rooms() {
-            self.revalidate(&room).await?;
-            self.catch_up(&room).await?;
+        for channel in self.all_channels() {
+            self.revalidate(&channel).await?;
+            self.catch_up(&channel).await?;
         }
         Ok(())
     }
 
     /// Carries out an order on this node.
-    pub(crate) async fn obey(&self, order: &Order) -> Result<(), Error> {
-        match order {
-            Order::Remove { conversation, user } => {
-                if let Some(room) = self.room(&Channel::Conversation(conversation.clone())) {
-                    room.remove_user(user, Unsubscribed::SERVER);
+    pub(crate) async fn apply(&self, command: &ControlCommand) -> Result<(), Error> {
+        match command {
+            ControlCommand::RemoveMember { conversation, user } => {
+                if let Some(channel) = self.channel(&ChannelName::Conversation(conversation.clone())) {
+                    channel.remove_user(user, Unsubscribe::SERVER);
                 }
             }
-            Order::Blocks { users } => {
+            ControlCommand::ReloadBlocks { users } => {
                 for user in users {
-                    for peer in self.peers_of(user) {
-                        peer.read_blocks(&self.database).await?;
+                    for client in self.clients_of(user) {
+                        client.reload_blocks(&self.database).await?;
                     }
                 }
             }
@@ -279,50 +281,52 @@ impl Hub {
     }
 
     /// Tells something that is not kept to a conversation's subscribers, here and on the other nodes.
-    pub(crate) fn whisper(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
-        self.whisper_here(&Channel::Conversation(conversation.clone()), actor, data);
-        self.post.whisper(conversation, actor, data);
+    pub(crate) fn publish_transient(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
+        self.publish_transient_here(&ChannelName::Conversation(conversation.clone()), actor, data);
+        self.broker.publish_transient(conversation, actor, data);
     }
 
     /// The same on this node only.
-    pub(crate) fn whisper_here(&self, channel: &Channel, actor: &UserId, data: &str) {
-        if let Some(room) = self.room(channel) {
-            self.count_deliveries(room.whisper(actor, data));
+    pub(crate) fn publish_transient_here(&self, channel: &ChannelName, actor: &UserId, data: &str) {
+        if let Some(channel) = self.channel(channel) {
+            self.count_deliveries(channel.publish_transient(actor, data));
         }
     }
 
     /// Tells the rooms that watch a user that they came or went.
-    pub(crate) fn tell_presence(&self, user: &UserId, online: bool, data: &str) {
-        let channels: Vec<Channel> = self.watchers.lock().get(user).into_iter().flatten().cloned().collect();
-        for room in channels.iter().filter_map(|channel| self.room(channel)) {
-            let told = match room.channel {
-                Channel::Conversation(_) => room.tell_presence(user, online),
-                Channel::Feed(_) => room.whisper(user, data),
+    pub(crate) fn publish_presence(&self, user: &UserId, online: bool, data: &str) {
+        let channels: Vec<ChannelName> =
+            self.watchers.lock().get(user).into_iter().flatten().cloned().collect();
+        for channel in channels.iter().filter_map(|channel| self.channel(channel)) {
+            let delivered = match channel.name {
+                ChannelName::Conversation(_) => channel.publish_presence(user, online),
+                ChannelName::Feed(_) => channel.publish_transient(user, data),
             };
-            self.count_deliveries(told);
+            self.count_deliveries(delivered);
         }
     }
 
     /// Rooms in which somebody's typing may be over.
-    pub(crate) fn rooms_with_typists_due(&self, now: Instant) -> Vec<Arc<Room>> {
-        self.all_rooms().into_iter().filter(|room| room.typists_due(now)).collect()
+    pub(crate) fn channels_with_expired_typing(&self, now: Instant) -> Vec<Arc<Channel>> {
+        self.all_channels().into_iter().filter(|channel| channel.has_expired_typing(now)).collect()
     }
 
     /// Has the subscribers of feeds come back: something that concerns them may have been missed.
     pub(crate) fn refresh_feeds(&self) {
-        for room in self.all_rooms() {
-            if matches!(room.channel, Channel::Feed(_)) {
-                self.refresh(&room);
+        for channel in self.all_channels() {
+            if matches!(channel.name, ChannelName::Feed(_)) {
+                self.refresh(&channel);
             }
         }
     }
 
     /// Ends a room's subscriptions so that clients subscribe anew, and get a fresh picture.
-    pub(crate) fn refresh(&self, room: &Room) {
-        for peer in room.peers() {
-            self.exit(&room.channel, &peer.socket);
-            peer.outlet
-                .push(crate::session::protocol::unsubscribe_push(&room.channel, Unsubscribed::INSUFFICIENT));
+    pub(crate) fn refresh(&self, channel: &Channel) {
+        for client in channel.clients() {
+            self.unsubscribe(&channel.name, &client.socket);
+            client
+                .queue
+                .push(crate::session::protocol::unsubscribe_push(&channel.name, Unsubscribe::INSUFFICIENT));
         }
     }
 }

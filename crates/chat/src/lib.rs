@@ -20,20 +20,20 @@ mod session;
 mod store;
 
 pub use chat::Chat;
-pub use chat::conversations::Typist;
+pub use chat::conversations::TypingState;
 pub use config::Config;
-pub use conversation::block::Wish;
-pub use conversation::event::{At, Event, Happening};
-pub use conversation::member::{Member, Progress, Receipt};
-pub use conversation::message::{Message, NewMessage, Span};
+pub use conversation::block::BlockAction;
+pub use conversation::event::{Event, EventPayload, Timestamp};
+pub use conversation::member::{Member, Receipt, ReceiptKind};
+pub use conversation::message::{Message, MessageRange, NewMessage};
 pub use conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated};
-pub use conversation::{Conversation, Listed, NewConversation};
+pub use conversation::{Conversation, ConversationSummary, NewConversation};
 pub use error::{Answer, Error, Refusal};
-pub use hub::channel_name::Channel;
-pub use hub::node::{Load, NodeLoad};
+pub use hub::channel_name::ChannelName;
+pub use hub::node::{NodeInfo, NodeLoad};
 pub use session::token;
-pub use store::presence::{Change, Presence};
-pub use store::unread::Count;
+pub use store::presence::{Presence, PresenceChange};
+pub use store::unread::UnreadCount;
 
 /// The tables of the chat.
 pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat");

@@ -13,17 +13,17 @@ use serde::Deserialize;
 
 use crate::conversation::message::Message;
 use crate::database::members;
-use crate::hub::node::{Load, NodeLoad};
+use crate::hub::node::{NodeInfo, NodeLoad};
 use crate::keys::UserId;
-use crate::routes::{conversation_id, granted, user_id};
-use crate::{Chat, Conversation, Error, NewConversation, NewMessage, Progress, Span};
+use crate::routes::{conversation_id, ok_or_problem, user_id};
+use crate::{Chat, Conversation, Error, MessageRange, NewConversation, NewMessage, ReceiptKind};
 
 /// How long a page's token is valid; a page that is open for longer is loaded again.
-const TOKEN_FOR: Duration = Duration::from_secs(12 * 3600);
-const MESSAGES: u16 = 100;
+const TOKEN_TTL: Duration = Duration::from_secs(12 * 3600);
+const MAX_MESSAGES: u16 = 100;
 /// The most people who are shown beside a conversation.
-const PEOPLE: u16 = 50;
-const RECENT_USERS: u16 = 30;
+const MAX_PEOPLE: u16 = 50;
+const MAX_USERS: u16 = 30;
 
 pub(crate) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -55,12 +55,12 @@ struct ChatQuery {
 }
 
 #[derive(Template)]
-#[template(path = "door.html")]
-struct Door {
-    users: Vec<Link>,
+#[template(path = "choose_user.html")]
+struct ChooseUserPage {
+    users: Vec<UserLink>,
 }
 
-struct Link {
+struct UserLink {
     id: String,
     href: String,
 }
@@ -70,16 +70,16 @@ struct Link {
 struct ChatPage {
     me: String,
     token: Option<String>,
-    rooms: Vec<Room>,
+    conversations: Vec<ConversationLink>,
     /// Empty where none is chosen.
     current: String,
     title: String,
     offset: u64,
     people: Vec<Person>,
-    messages: Vec<Line>,
+    messages: Vec<MessageRow>,
 }
 
-struct Room {
+struct ConversationLink {
     id: String,
     title: String,
     href: String,
@@ -91,13 +91,13 @@ struct Person {
     online: bool,
 }
 
-struct Line {
+struct MessageRow {
     id: String,
     sequence: u64,
     sender: String,
     content: String,
     at: String,
-    clock: String,
+    time: String,
 }
 
 async fn chat(
@@ -106,16 +106,16 @@ async fn chat(
     Query(query): Query<ChatQuery>,
 ) -> Result<Page, Problem> {
     let Some(user) = query.user.filter(|user| !user.is_empty()) else {
-        return console.page("Chat", &Door { users: recent_users(&chat).await? });
+        return console.page("Chat", &ChooseUserPage { users: recent_users(&chat).await? });
     };
     let me = user_id("as", &user)?;
     // Who may only look is given no key to act as somebody.
-    let token = if console.may(&Scope::write("chat")) { chat.issue_token(&me, TOKEN_FOR) } else { None };
-    let rooms = rooms(&chat, &me).await?;
+    let token = if console.may(&Scope::write("chat")) { chat.issue_token(&me, TOKEN_TTL) } else { None };
+    let conversations = conversations(&chat, &me).await?;
     let mut page = ChatPage {
         me: me.to_string(),
         token,
-        rooms,
+        conversations,
         current: String::new(),
         title: String::new(),
         offset: 0,
@@ -123,7 +123,7 @@ async fn chat(
         messages: Vec::new(),
     };
     if let Some(id) = query.conversation.filter(|id| !id.is_empty()) {
-        let reader = if console.may(&Scope::write("chat")) { Reader::User } else { Reader::Onlooker };
+        let reader = if console.may(&Scope::write("chat")) { Reader::User } else { Reader::Viewer };
         show(&chat, &me, &id, reader, &mut page).await?;
     }
     console.page("Chat", &page)
@@ -135,7 +135,7 @@ enum Reader {
     /// What is shown was read by the user.
     User,
     /// Somebody who may not act for the user: nothing changes.
-    Onlooker,
+    Viewer,
 }
 
 /// Puts a conversation onto the page. Its number comes first: what happens afterwards is recovered.
@@ -148,21 +148,21 @@ async fn show(
 ) -> Result<(), Problem> {
     let id = conversation_id(id)?;
     let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;
-    page.messages = granted(chat.messages(&id, Some(me), Span::Newest, MESSAGES).await)?
+    page.messages = ok_or_problem(chat.messages(&id, Some(me), MessageRange::Newest, MAX_MESSAGES).await)?
         .into_iter()
-        .map(Line::from)
+        .map(MessageRow::from)
         .collect();
     let members: Vec<UserId> =
-        chat.members(&id, "", PEOPLE).await?.into_iter().map(|member| member.user_id).collect();
+        chat.members(&id, "", MAX_PEOPLE).await?.into_iter().map(|member| member.user_id).collect();
     let presences = chat.presence(&members).await?;
     page.people = presences
         .into_iter()
         .map(|presence| Person { id: presence.user_id.to_string(), online: presence.online })
         .collect();
     if reader == Reader::User {
-        granted(chat.progress(&id, me, conversation.sequence, Progress::Read).await)?;
-        if let Some(room) = page.rooms.iter_mut().find(|room| room.id == id.as_str()) {
-            room.unread = 0;
+        ok_or_problem(chat.record_receipt(&id, me, conversation.sequence, ReceiptKind::Read).await)?;
+        if let Some(link) = page.conversations.iter_mut().find(|link| link.id == id.as_str()) {
+            link.unread = 0;
         }
     }
     page.current = id.to_string();
@@ -171,21 +171,24 @@ async fn show(
     Ok(())
 }
 
-async fn rooms(chat: &Chat, me: &UserId) -> Result<Vec<Room>, Error> {
+async fn conversations(chat: &Chat, me: &UserId) -> Result<Vec<ConversationLink>, Error> {
     let (unread, _) = chat.unread(me).await?;
     let listed = chat.conversations_of(me, &PageRequest::first(100)).await?;
-    let room = |row: crate::Listed| Room {
+    let link = |row: crate::ConversationSummary| ConversationLink {
         unread: unread.iter().find(|count| count.conversation_id == row.id).map_or(0, |count| count.unread),
         href: href(me.as_str(), row.id.as_str()),
         id: row.id.to_string(),
         title: row.title,
     };
-    Ok(listed.rows.into_iter().map(room).collect())
+    Ok(listed.rows.into_iter().map(link).collect())
 }
 
-async fn recent_users(chat: &Chat) -> Result<Vec<Link>, Error> {
-    let users = members::some_users(&chat.inner.database, RECENT_USERS).await?;
-    Ok(users.into_iter().map(|user| Link { href: href(user.as_str(), ""), id: user.to_string() }).collect())
+async fn recent_users(chat: &Chat) -> Result<Vec<UserLink>, Error> {
+    let users = members::some_users(&chat.inner.database, MAX_USERS).await?;
+    Ok(users
+        .into_iter()
+        .map(|user| UserLink { href: href(user.as_str(), ""), id: user.to_string() })
+        .collect())
 }
 
 fn href(user: &str, conversation: &str) -> String {
@@ -217,7 +220,7 @@ async fn say(State(chat): State<Chat>, Form(form): Form<SayForm>) -> Result<Redi
         content: form.content,
         client_id: None,
     };
-    granted(chat.send(&new).await)?;
+    ok_or_problem(chat.send(&new).await)?;
     Ok(Redirect::to(&href(&form.user, &form.conversation)))
 }
 
@@ -238,15 +241,15 @@ async fn open(State(chat): State<Chat>, Form(form): Form<OpenForm>) -> Result<Re
         created_by: user_id("user", &form.user)?,
         members: members?,
     };
-    let opened = granted(chat.open_conversation(&new).await)?;
+    let opened = ok_or_problem(chat.open_conversation(&new).await)?;
     Ok(Redirect::to(&href(&form.user, opened.id.as_str())))
 }
 
 #[derive(Template)]
-#[template(path = "operator.html")]
-struct Operator {
-    total: Load,
-    nodes: Vec<NodeLoad>,
+#[template(path = "nodes.html")]
+struct NodesPage {
+    total: NodeLoad,
+    nodes: Vec<NodeInfo>,
     backlog: u64,
     conversations: Vec<Conversation>,
 }
@@ -254,7 +257,7 @@ struct Operator {
 async fn operator(State(chat): State<Chat>, console: Console) -> Result<Page, Problem> {
     let nodes = chat.nodes().await?;
     let backlog = outbox::backlog(&chat.inner.database).await?;
-    let page = Operator {
+    let page = NodesPage {
         total: total(&nodes),
         nodes,
         backlog: backlog.unnumbered + backlog.unpublished,
@@ -263,11 +266,11 @@ async fn operator(State(chat): State<Chat>, console: Console) -> Result<Page, Pr
     console.page("Chat nodes", &page)
 }
 
-pub(crate) fn total(nodes: &[NodeLoad]) -> Load {
-    nodes.iter().fold(Load::default(), |total, node| total.plus(node.load))
+pub(crate) fn total(nodes: &[NodeInfo]) -> NodeLoad {
+    nodes.iter().fold(NodeLoad::default(), |total, node| total.plus(node.load))
 }
 
-impl From<Message> for Line {
+impl From<Message> for MessageRow {
     fn from(message: Message) -> Self {
         let at = message.timestamp.to_string();
         Self {
@@ -275,7 +278,7 @@ impl From<Message> for Line {
             sequence: message.sequence,
             sender: message.sender_id.to_string(),
             content: message.content,
-            clock: at.get(11..16).unwrap_or_default().to_owned(),
+            time: at.get(11..16).unwrap_or_default().to_owned(),
             at,
         }
     }

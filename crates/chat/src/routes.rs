@@ -39,13 +39,13 @@ async fn connect(State(chat): State<Chat>, origin: Origin, upgrade: WebSocketUpg
     if chat.inner.hub.load().connections >= u64::from(config.max_connections) {
         return Problem::unavailable("There are as many connections as this node takes.").into_response();
     }
-    let most = config.max_frame_bytes as usize;
+    let max = config.max_frame_bytes as usize;
     upgrade
         .read_buffer_size(4 * 1024)
         .write_buffer_size(4 * 1024)
         .max_write_buffer_size(1024 * 1024)
-        .max_message_size(most)
-        .max_frame_size(most)
+        .max_message_size(max)
+        .max_frame_size(max)
         .on_upgrade(move |socket| websocket::serve(chat, socket))
 }
 
@@ -58,19 +58,19 @@ pub(crate) fn user_id(field: &str, id: &str) -> Result<UserId, Problem> {
 }
 
 /// What was done, or the problem that a refusal is.
-pub(crate) fn granted<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
+pub(crate) fn ok_or_problem<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
     answer?.map_err(|refusal| {
-        let words = refusal.to_string();
+        let message = refusal.to_string();
         match refusal {
-            Refusal::NoConversation => Problem::not_found("conversation"),
-            Refusal::NoMessage => Problem::not_found("message"),
-            Refusal::NotMember | Refusal::NotYours | Refusal::Blocked => Problem::forbidden(words),
-            Refusal::Taken => Problem::conflict(words),
-            Refusal::TooOften { retry_after } => {
-                Problem::too_many(words, retry_after.max(Duration::from_secs(1)))
+            Refusal::ConversationNotFound => Problem::not_found("conversation"),
+            Refusal::MessageNotFound => Problem::not_found("message"),
+            Refusal::NotMember | Refusal::NotSender | Refusal::Blocked => Problem::forbidden(message),
+            Refusal::AlreadyExists => Problem::conflict(message),
+            Refusal::RateLimited { retry_after } => {
+                Problem::too_many(message, retry_after.max(Duration::from_secs(1)))
             }
-            Refusal::TooMany { .. } => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, words),
-            Refusal::Bad { field, reason } => Problem::invalid(field, reason),
+            Refusal::LimitExceeded { .. } => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message),
+            Refusal::InvalidField { field, reason } => Problem::invalid(field, reason),
         }
     })
 }

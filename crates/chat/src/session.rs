@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hob_database::Database;
 
-use self::protocol::{Answer, Code, Command, Disconnect, Publication};
-use self::rate_limit::Bucket;
+use self::protocol::{Command, Disconnect, Publication, ReplyError, ReplyResult};
+use self::rate_limit::TokenBucket;
 use self::token::BadToken;
 use crate::chat::now_s;
 use crate::conversation::event::Event;
 use crate::conversation::member;
-use crate::conversation::message::Span;
+use crate::conversation::message::MessageRange;
 use crate::database::events;
-use crate::hub::channel_name::Channel;
-use crate::hub::{Activation, Joins, Limits, Peer, Room};
+use crate::hub::channel_name::ChannelName;
+use crate::hub::{Activation, Channel, Client, JoinLeave, WriteLimits};
 use crate::keys::{ConversationId, UserId};
 use crate::{Chat, Config, Error, Refusal};
 
 /// So many events are read at a time for a client that was away.
-const PAGE: u16 = 100;
+const RECOVERY_BATCH: u16 = 100;
 /// What the first answer to it holds at most, in bytes; the rest follows as it takes it.
-const MOST_AT_FIRST: usize = 256 * 1024;
+const MAX_FIRST_REPLY_BYTES: usize = 256 * 1024;
 /// No connection lasts longer, whatever its token says: ten years.
-const LONGEST_S: u64 = 10 * 365 * 86_400;
+const MAX_CONNECTION_S: u64 = 10 * 365 * 86_400;
 /// What a subscriber asks for who can do nothing without recovery.
 const REJECT_UNRECOVERED: u64 = 2;
 
@@ -39,69 +39,70 @@ const REJECT_UNRECOVERED: u64 = 2;
 pub(crate) struct Session {
     chat: Chat,
     config: Arc<Config>,
-    peer: Option<Arc<Peer>>,
+    client: Option<Arc<Client>>,
     /// What is to be told to somebody who was not let in.
-    refused: Option<Bytes>,
+    rejection: Option<Bytes>,
     expires_s: i64,
     /// When a connection whose token was not renewed is closed.
-    ends: Instant,
-    channels: HashSet<Channel>,
+    expires_at: Instant,
+    channels: HashSet<ChannelName>,
     /// What is still being recovered.
-    behind: Vec<Behind>,
-    commands: Bucket,
-    subscribes: Bucket,
-    typing: Bucket,
+    recoveries: Vec<Recovery>,
+    command_bucket: TokenBucket,
+    subscribe_bucket: TokenBucket,
+    typing_bucket: TokenBucket,
 }
 
 /// A channel whose subscriber was away for long: it is told what it missed bit by bit, as fast as it takes it.
-struct Behind {
-    room: Arc<Room>,
+struct Recovery {
+    channel: Arc<Channel>,
     conversation: ConversationId,
     /// The last event that it was told.
     since: u64,
 }
 
 /// What a command came to: an answer, or none because it is queued already, or was not asked for.
-type Outcome = Result<Option<Answer>, Disconnect>;
+type CommandResult = Result<Option<ReplyResult>, Disconnect>;
 
 impl Session {
     pub(crate) fn new(chat: Chat) -> Self {
         let config = chat.config();
         let now = Instant::now();
-        let commands =
-            Bucket::new(config.commands_per_second, config.commands_per_second.saturating_mul(10), now);
-        let subscribes = Bucket::new(10, config.channels_per_connection.saturating_mul(2).max(32), now);
+        let command_bucket =
+            TokenBucket::new(config.commands_per_second, config.commands_per_second.saturating_mul(10), now);
+        let subscribe_bucket =
+            TokenBucket::new(10, config.channels_per_connection.saturating_mul(2).max(32), now);
         Self {
             chat,
             config,
-            peer: None,
-            refused: None,
+            client: None,
+            rejection: None,
             expires_s: 0,
-            ends: now,
+            expires_at: now,
             channels: HashSet::new(),
-            behind: Vec::new(),
-            commands,
-            subscribes,
-            typing: Bucket::new(2, 10, now),
+            recoveries: Vec::new(),
+            command_bucket,
+            subscribe_bucket,
+            typing_bucket: TokenBucket::new(2, 10, now),
         }
     }
 
-    pub(crate) fn peer(&self) -> Option<Arc<Peer>> {
-        self.peer.clone()
+    pub(crate) fn client(&self) -> Option<Arc<Client>> {
+        self.client.clone()
     }
 
-    pub(crate) fn take_refused(&mut self) -> Option<Bytes> {
-        self.refused.take()
+    pub(crate) fn take_rejection(&mut self) -> Option<Bytes> {
+        self.rejection.take()
     }
 
-    pub(crate) fn ends(&self) -> Instant {
-        self.ends
+    pub(crate) fn expires_at(&self) -> Instant {
+        self.expires_at
     }
 
     fn expire(&mut self, expires_s: i64) {
-        let left = u64::try_from(expires_s.saturating_sub(now_s())).unwrap_or(0).min(LONGEST_S);
+        let left = u64::try_from(expires_s.saturating_sub(now_s())).unwrap_or(0).min(MAX_CONNECTION_S);
         self.expires_s = expires_s;
-        self.ends = Instant::now() + Duration::from_secs(left) + self.config.token_grace.get();
+        self.expires_at = Instant::now() + Duration::from_secs(left) + self.config.token_grace.get();
     }
 
     pub(crate) fn ping_every(&self) -> Duration {
@@ -110,17 +111,17 @@ impl Session {
 
     /// Leaves all channels, and counts the connection as closed.
     pub(crate) async fn close(self) {
-        let Some(peer) = &self.peer else { return };
+        let Some(client) = &self.client else { return };
         for channel in &self.channels {
-            self.chat.inner.hub.exit(channel, &peer.socket);
+            self.chat.inner.hub.unsubscribe(channel, &client.socket);
         }
-        self.chat.disconnect(peer).await;
+        self.chat.disconnect(client).await;
     }
 
     /// Carries out a command, and queues the reply.
-    pub(crate) async fn carry_out(&mut self, command: Command) -> Result<(), Disconnect> {
+    pub(crate) async fn execute(&mut self, command: Command) -> Result<(), Disconnect> {
         let id = command.id;
-        let Some(peer) = self.peer.clone() else {
+        let Some(client) = self.client.clone() else {
             let Some(connect) = command.connect else { return Err(Disconnect::BAD_REQUEST) };
             return self.connect(id, &connect.token).await;
         };
@@ -132,47 +133,49 @@ impl Session {
                 Err(Disconnect::BAD_REQUEST)
             };
         }
-        let answer = if self.commands.take(Instant::now()) {
-            self.answer(&peer, command).await?
+        let answer = if self.command_bucket.take(Instant::now()) {
+            self.answer(&client, command).await?
         } else {
-            Some(Answer::Error(Code::TOO_MANY_REQUESTS))
+            Some(ReplyResult::Error(ReplyError::TOO_MANY_REQUESTS))
         };
         if let Some(answer) = answer {
-            peer.outlet.reply(protocol::reply(id, &answer));
+            client.queue.reply(protocol::reply(id, &answer));
         }
         Ok(())
     }
 
-    async fn answer(&mut self, peer: &Arc<Peer>, command: Command) -> Outcome {
+    async fn answer(&mut self, client: &Arc<Client>, command: Command) -> CommandResult {
         let id = command.id;
         if let Some(subscribe) = command.subscribe {
-            return Ok(self.subscribe(peer, id, subscribe).await);
+            return Ok(self.subscribe(client, id, subscribe).await);
         }
-        let answer = if let Some(of) = command.unsubscribe {
-            self.unsubscribe(peer, &of.channel)
+        let answer = if let Some(request) = command.unsubscribe {
+            self.unsubscribe(client, &request.channel)
         } else if let Some(publish) = command.publish {
-            self.publish(peer, &publish).await
-        } else if let Some(of) = command.presence {
-            self.presence(peer, &of.channel).await.map(Answer::Presence)
-        } else if let Some(of) = command.presence_stats {
-            self.presence(peer, &of.channel).await.map(|answer| Answer::PresenceStats(stats(&answer)))
+            self.publish(client, &publish).await
+        } else if let Some(request) = command.presence {
+            self.presence(client, &request.channel).await.map(ReplyResult::Presence)
+        } else if let Some(request) = command.presence_stats {
+            self.presence(client, &request.channel)
+                .await
+                .map(|answer| ReplyResult::PresenceStats(stats(&answer)))
         } else if let Some(history) = command.history {
-            self.history(peer, history).await
+            self.history(client, history).await
         } else if let Some(call) = command.rpc {
-            self.rpc(peer, &call).await
+            self.rpc(client, &call).await
         } else if let Some(refresh) = command.refresh {
-            return self.refresh(peer, &refresh.token);
+            return self.refresh(client, &refresh.token);
         } else if command.ping.is_some() {
-            Ok(Answer::Ping(protocol::Empty {}))
+            Ok(ReplyResult::Ping(protocol::Empty {}))
         } else if command.sub_refresh.is_some() {
             // Channels need no tokens of their own.
-            Err(Code::NOT_AVAILABLE)
+            Err(ReplyError::NOT_AVAILABLE)
         } else if command.connect.is_some() {
             return Err(Disconnect::BAD_REQUEST);
         } else {
-            Err(Code::METHOD_NOT_FOUND)
+            Err(ReplyError::METHOD_NOT_FOUND)
         };
-        Ok(Some(answer.unwrap_or_else(Answer::Error)))
+        Ok(Some(answer.unwrap_or_else(ReplyResult::Error)))
     }
 
     async fn connect(&mut self, id: u32, token: &str) -> Result<(), Disconnect> {
@@ -181,16 +184,18 @@ impl Session {
             Err(BadToken::Invalid) => return Err(Disconnect::INVALID_TOKEN),
             Err(BadToken::Expired) => {
                 // Told in a reply: it makes clients ask for a new token before they come back.
-                self.refused = Some(protocol::reply(id, &Answer::Error(Code::TOKEN_EXPIRED)));
+                self.rejection = Some(protocol::reply(id, &ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
                 return Err(Disconnect::EXPIRED);
             }
         };
-        let limits =
-            Limits { most_bytes: self.config.queue_bytes as usize, every: self.config.write_every.get() };
-        let peer = Arc::new(Peer::new(verified.user, limits));
-        match self.chat.connect(&peer).await {
+        let limits = WriteLimits {
+            max_bytes: self.config.queue_bytes as usize,
+            interval: self.config.write_every.get(),
+        };
+        let client = Arc::new(Client::new(verified.user, limits));
+        match self.chat.connect(&client).await {
             Ok(Ok(())) => {}
-            Ok(Err(Refusal::TooMany { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
+            Ok(Err(Refusal::LimitExceeded { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
             Ok(Err(_)) => return Err(Disconnect::TOO_MANY_REQUESTS),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -198,278 +203,305 @@ impl Session {
             }
         }
         self.expire(verified.expires_s);
-        let mut connected = self.connected(&peer);
+        let mut connected = self.connected(&client);
         connected.ping = Some(self.config.ping_every.get().as_secs().max(1));
         connected.pong = Some(true);
         connected.node = Some(self.chat.node_name().to_owned());
-        peer.outlet.reply(protocol::reply(id, &Answer::Connect(connected)));
-        self.peer = Some(peer);
+        client.queue.reply(protocol::reply(id, &ReplyResult::Connect(connected)));
+        self.client = Some(client);
         Ok(())
     }
 
-    fn connected(&self, peer: &Peer) -> protocol::Connected {
-        protocol::Connected {
-            client: peer.socket.to_string(),
+    fn connected(&self, client: &Client) -> protocol::ConnectResult {
+        protocol::ConnectResult {
+            client: client.socket.to_string(),
             version: concat!("hob ", env!("CARGO_PKG_VERSION")),
             expires: true,
             ttl: u64::try_from(self.expires_s - now_s()).unwrap_or(0).max(1),
-            ..protocol::Connected::default()
+            ..protocol::ConnectResult::default()
         }
     }
 
     /// A new token for the same user.
-    fn refresh(&mut self, peer: &Peer, token: &str) -> Outcome {
+    fn refresh(&mut self, client: &Client, token: &str) -> CommandResult {
         match self.chat.inner.tokens.verify(token, now_s()) {
-            Ok(verified) if verified.user == peer.user => {
+            Ok(verified) if verified.user == client.user => {
                 self.expire(verified.expires_s);
-                Ok(Some(Answer::Refresh(self.connected(peer))))
+                Ok(Some(ReplyResult::Refresh(self.connected(client))))
             }
             Ok(_) | Err(BadToken::Invalid) => Err(Disconnect::INVALID_TOKEN),
-            Err(BadToken::Expired) => Ok(Some(Answer::Error(Code::TOKEN_EXPIRED))),
+            Err(BadToken::Expired) => Ok(Some(ReplyResult::Error(ReplyError::TOKEN_EXPIRED))),
         }
     }
 
     /// Subscribes. The reply is queued by the room itself, so that nothing comes before it.
-    async fn subscribe(&mut self, peer: &Arc<Peer>, id: u32, wish: protocol::Subscribe) -> Option<Answer> {
-        let Ok(channel) = wish.channel.parse::<Channel>() else {
-            return Some(Answer::Error(Code::UNKNOWN_CHANNEL));
+    async fn subscribe(
+        &mut self,
+        client: &Arc<Client>,
+        id: u32,
+        request: protocol::SubscribeRequest,
+    ) -> Option<ReplyResult> {
+        let Ok(name) = request.channel.parse::<ChannelName>() else {
+            return Some(ReplyResult::Error(ReplyError::UNKNOWN_CHANNEL));
         };
-        if !self.subscribes.take(Instant::now()) {
-            return Some(Answer::Error(Code::TOO_MANY_REQUESTS));
+        if !self.subscribe_bucket.take(Instant::now()) {
+            return Some(ReplyResult::Error(ReplyError::TOO_MANY_REQUESTS));
         }
         if self.channels.len() >= self.config.channels_per_connection as usize
-            && !self.channels.contains(&channel)
+            && !self.channels.contains(&name)
         {
-            return Some(Answer::Error(Code::LIMIT_EXCEEDED));
+            return Some(ReplyResult::Error(ReplyError::LIMIT_EXCEEDED));
         }
-        let joins = if wish.join_leave { Joins::Wanted } else { Joins::Unwanted };
+        let join_leave = if request.join_leave { JoinLeave::Enabled } else { JoinLeave::Disabled };
         let hub = Arc::clone(&self.chat.inner.hub);
-        let Some(room) = hub.enter(&channel, peer, joins) else {
-            return Some(Answer::Error(Code::ALREADY_SUBSCRIBED));
+        let Some(channel) = hub.subscribe(&name, client, join_leave) else {
+            return Some(ReplyResult::Error(ReplyError::ALREADY_SUBSCRIBED));
         };
-        let admitted = match &channel {
-            Channel::Conversation(conversation) => self.join(peer, id, &room, conversation, &wish).await,
-            Channel::Feed(user) => self.follow(peer, id, &room, user).await,
+        let admitted = match &name {
+            ChannelName::Conversation(conversation) => {
+                self.subscribe_to_conversation(client, id, &channel, conversation, &request).await
+            }
+            ChannelName::Feed(user) => self.subscribe_to_feed(client, id, &channel, user).await,
         };
         match admitted {
             Ok(()) => {
-                self.channels.insert(channel);
+                self.channels.insert(name);
                 None
             }
             Err(code) => {
-                hub.exit(&channel, &peer.socket);
-                Some(Answer::Error(code))
+                hub.unsubscribe(&name, &client.socket);
+                Some(ReplyResult::Error(code))
             }
         }
     }
 
-    async fn join(
+    async fn subscribe_to_conversation(
         &mut self,
-        peer: &Peer,
+        client: &Client,
         id: u32,
-        room: &Arc<Room>,
+        channel: &Arc<Channel>,
         conversation: &ConversationId,
-        wish: &protocol::Subscribe,
-    ) -> Result<(), Code> {
+        request: &protocol::SubscribeRequest,
+    ) -> Result<(), ReplyError> {
         let inner = &self.chat.inner;
-        if member::permit(&inner.database, conversation, &peer.user).await.map_err(internal)?.is_err() {
-            return Err(Code::PERMISSION_DENIED);
+        if member::check_member(&inner.database, conversation, &client.user).await.map_err(internal)?.is_err()
+        {
+            return Err(ReplyError::PERMISSION_DENIED);
         }
-        inner.hub.begin(room).await.map_err(internal)?;
-        let same_epoch = wish.epoch.is_empty() || wish.epoch == inner.epoch;
-        let mut since = (wish.recover && same_epoch).then_some(wish.offset);
-        if since > room.top() {
+        inner.hub.load_channel(channel).await.map_err(internal)?;
+        let same_epoch = request.epoch.is_empty() || request.epoch == inner.epoch;
+        let mut since = (request.recover && same_epoch).then_some(request.offset);
+        if since > channel.position() {
             // Another node has told it more than this one has heard of; what it holds must not be told again.
-            inner.hub.catch_up(room).await.map_err(internal)?;
+            inner.hub.catch_up(channel).await.map_err(internal)?;
         }
         let mut older: Vec<Event> = Vec::new();
         loop {
             let recovered = since.is_some();
-            if wish.recover && !recovered && wish.flag & REJECT_UNRECOVERED != 0 {
-                return Err(Code::UNRECOVERABLE_POSITION);
+            if request.recover && !recovered && request.flag & REJECT_UNRECOVERED != 0 {
+                return Err(ReplyError::UNRECOVERABLE_POSITION);
             }
             let reply = |offset, missed: Vec<Publication>| {
-                let seen = older.iter().filter(|event| !peer.hides(&event.actor));
+                let seen = older.iter().filter(|event| !client.hides(&event.actor));
                 let publications = seen.map(Publication::from).chain(missed).collect();
-                let answer = Answer::Subscribe(protocol::Subscribed {
+                let answer = ReplyResult::Subscribe(protocol::SubscribeResult {
                     recoverable: true,
                     positioned: true,
                     epoch: inner.epoch.clone(),
                     offset,
                     publications,
                     recovered,
-                    was_recovering: wish.recover,
+                    was_recovering: request.recover,
                     data: None,
                 });
                 protocol::reply(id, &answer)
             };
             if let Some(since) = since
-                && older.iter().map(|event| event.payload.len()).sum::<usize>() > MOST_AT_FIRST
+                && older.iter().map(|event| event.payload.len()).sum::<usize>() > MAX_FIRST_REPLY_BYTES
             {
-                peer.outlet.reply(reply(since, Vec::new()));
-                let (room, conversation) = (Arc::clone(room), conversation.clone());
-                self.behind.push(Behind { room, conversation, since });
+                client.queue.reply(reply(since, Vec::new()));
+                let (channel, conversation) = (Arc::clone(channel), conversation.clone());
+                self.recoveries.push(Recovery { channel, conversation, since });
                 return Ok(());
             }
-            match room.activate(peer, since, reply) {
+            match channel.activate(client, since, reply) {
                 Activation::Active => return Ok(()),
-                Activation::Revoked => return Err(Code::PERMISSION_DENIED),
+                Activation::Revoked => return Err(ReplyError::PERMISSION_DENIED),
                 Activation::Ahead => {
                     since = None;
                     older.clear();
                 }
-                Activation::Older => {
+                Activation::NeedsHistory => {
                     let after = since.unwrap_or(0);
-                    let events =
-                        told_after(&inner.database, room, conversation, after).await.map_err(internal)?;
+                    let events = delivered_after(&inner.database, channel, conversation, after)
+                        .await
+                        .map_err(internal)?;
                     // What the room has told is in the database.
-                    since = Some(events.last().ok_or(Code::INTERNAL)?.sequence);
+                    since = Some(events.last().ok_or(ReplyError::INTERNAL)?.sequence);
                     older.extend(events);
                 }
             }
         }
     }
 
-    pub(crate) fn is_behind(&self) -> bool {
-        !self.behind.is_empty()
+    pub(crate) fn is_recovering(&self) -> bool {
+        !self.recoveries.is_empty()
     }
 
     /// Tells a subscriber that was away more of what it missed, if there is any, once it has taken what came before.
     pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
-        let Some(peer) = self.peer.clone() else { return Ok(()) };
-        while let Some(behind) = self.behind.last_mut()
-            && peer.outlet.is_idle()
+        let Some(client) = self.client.clone() else { return Ok(()) };
+        while let Some(recovery) = self.recoveries.last_mut()
+            && client.queue.is_idle()
         {
-            let channel = &behind.room.channel;
+            let name = &recovery.channel.name;
             let all = |_, missed: Vec<Publication>| {
                 let pushes: Vec<Bytes> =
-                    missed.iter().map(|missed| protocol::publication_push(channel, missed)).collect();
+                    missed.iter().map(|missed| protocol::publication_push(name, missed)).collect();
                 pushes.join(&b'\n').into()
             };
-            match behind.room.activate(&peer, Some(behind.since), all) {
-                Activation::Older => {
+            match recovery.channel.activate(&client, Some(recovery.since), all) {
+                Activation::NeedsHistory => {
                     let database = &self.chat.inner.database;
-                    let Behind { room, conversation, since } = &*behind;
-                    let events = told_after(database, room, conversation, *since).await?;
-                    behind.since = events.last().map_or(behind.since, |event| event.sequence);
-                    for event in events.iter().filter(|event| !peer.hides(&event.actor)) {
-                        let push = protocol::publication_push(channel, &Publication::from(event));
-                        peer.outlet.reply(push);
+                    let Recovery { channel, conversation, since } = &*recovery;
+                    let events = delivered_after(database, channel, conversation, *since).await?;
+                    recovery.since = events.last().map_or(recovery.since, |event| event.sequence);
+                    for event in events.iter().filter(|event| !client.hides(&event.actor)) {
+                        let push = protocol::publication_push(name, &Publication::from(event));
+                        client.queue.reply(push);
                     }
                 }
                 // It is told everything from now on, or was taken away meanwhile.
-                _ => drop(self.behind.pop()),
+                _ => drop(self.recoveries.pop()),
             }
         }
         Ok(())
     }
 
-    async fn follow(&self, peer: &Peer, id: u32, room: &Room, user: &UserId) -> Result<(), Code> {
-        if *user != peer.user {
-            return Err(Code::PERMISSION_DENIED);
+    async fn subscribe_to_feed(
+        &self,
+        client: &Client,
+        id: u32,
+        channel: &Channel,
+        user: &UserId,
+    ) -> Result<(), ReplyError> {
+        if *user != client.user {
+            return Err(ReplyError::PERMISSION_DENIED);
         }
-        self.chat.inner.hub.begin(room).await.map_err(internal)?;
-        let picture = self.chat.picture(user).await.map_err(internal)?;
-        let picture = serde_json::value::to_raw_value(&picture).map_err(|error| internal(error.into()))?;
+        self.chat.inner.hub.load_channel(channel).await.map_err(internal)?;
+        let feed_snapshot = self.chat.feed_snapshot(user).await.map_err(internal)?;
+        let feed_snapshot =
+            serde_json::value::to_raw_value(&feed_snapshot).map_err(|error| internal(error.into()))?;
         let reply = |_, _| {
-            let data = Some(picture);
-            protocol::reply(id, &Answer::Subscribe(protocol::Subscribed { data, ..Default::default() }))
+            let data = Some(feed_snapshot);
+            protocol::reply(
+                id,
+                &ReplyResult::Subscribe(protocol::SubscribeResult { data, ..Default::default() }),
+            )
         };
-        match room.activate(peer, None, reply) {
+        match channel.activate(client, None, reply) {
             Activation::Active => Ok(()),
-            _ => Err(Code::PERMISSION_DENIED),
+            _ => Err(ReplyError::PERMISSION_DENIED),
         }
     }
 
-    fn unsubscribe(&mut self, peer: &Peer, channel: &str) -> Result<Answer, Code> {
-        let channel = channel.parse().map_err(|()| Code::UNKNOWN_CHANNEL)?;
+    fn unsubscribe(&mut self, client: &Client, channel: &str) -> Result<ReplyResult, ReplyError> {
+        let channel = channel.parse().map_err(|()| ReplyError::UNKNOWN_CHANNEL)?;
         self.channels.remove(&channel);
-        self.behind.retain(|behind| behind.room.channel != channel);
-        self.chat.inner.hub.exit(&channel, &peer.socket);
-        Ok(Answer::Unsubscribe(protocol::Empty {}))
+        self.recoveries.retain(|recovery| recovery.channel.name != channel);
+        self.chat.inner.hub.unsubscribe(&channel, &client.socket);
+        Ok(ReplyResult::Unsubscribe(protocol::Empty {}))
     }
 
-    async fn publish(&self, peer: &Peer, publish: &protocol::Publish) -> Result<Answer, Code> {
+    async fn publish(
+        &self,
+        client: &Client,
+        publish: &protocol::PublishRequest,
+    ) -> Result<ReplyResult, ReplyError> {
         let conversation = conversation(&publish.channel)?;
-        rpc::publish(&self.chat, &peer.user, conversation, &publish.data).await?;
-        Ok(Answer::Publish(protocol::Empty {}))
+        rpc::publish(&self.chat, &client.user, conversation, &publish.data).await?;
+        Ok(ReplyResult::Publish(protocol::Empty {}))
     }
 
-    async fn presence(&self, peer: &Peer, channel: &str) -> Result<protocol::PresenceAnswer, Code> {
+    async fn presence(&self, client: &Client, channel: &str) -> Result<protocol::PresenceResult, ReplyError> {
         let conversation = conversation(channel)?;
-        let present = self.chat.present(&conversation, &peer.user).await.map_err(internal)?;
-        let present = present.map_err(|refusal| rpc::code(&refusal))?;
+        let online_members = self.chat.online_members(&conversation, &client.user).await.map_err(internal)?;
+        let online_members = online_members.map_err(|refusal| rpc::error_of(&refusal))?;
         let mut presence = BTreeMap::new();
-        for (user, sockets) in present {
+        for (user, sockets) in online_members {
             for socket in sockets {
                 let client = socket.to_string();
                 presence.insert(client.clone(), protocol::ClientInfo { user: user.to_string(), client });
             }
         }
-        Ok(protocol::PresenceAnswer { presence })
+        Ok(protocol::PresenceResult { presence })
     }
 
-    async fn history(&self, peer: &Peer, wish: protocol::History) -> Result<Answer, Code> {
-        let conversation = conversation(&wish.channel)?;
+    async fn history(
+        &self,
+        client: &Client,
+        request: protocol::HistoryRequest,
+    ) -> Result<ReplyResult, ReplyError> {
+        let conversation = conversation(&request.channel)?;
         let epoch = self.chat.inner.epoch.clone();
-        if wish.since.as_ref().is_some_and(|since| !since.epoch.is_empty() && since.epoch != epoch) {
-            return Err(Code::UNRECOVERABLE_POSITION);
+        if request.since.as_ref().is_some_and(|since| !since.epoch.is_empty() && since.epoch != epoch) {
+            return Err(ReplyError::UNRECOVERABLE_POSITION);
         }
-        let span = match (&wish.since, wish.reverse) {
-            (Some(since), false) => Span::After(since.offset),
-            (Some(since), true) => Span::Before(since.offset),
-            (None, false) => Span::After(0),
-            (None, true) => Span::Newest,
+        let range = match (&request.since, request.reverse) {
+            (Some(since), false) => MessageRange::After(since.offset),
+            (Some(since), true) => MessageRange::Before(since.offset),
+            (None, false) => MessageRange::After(0),
+            (None, true) => MessageRange::Newest,
         };
         // No limit asks for the position alone, a negative one for as much as there is.
-        let most = i64::from(crate::chat::conversations::MOST);
-        let limit = if wish.limit < 0 { most } else { wish.limit.min(most) };
+        let max = i64::from(crate::chat::conversations::MAX_PAGE);
+        let limit = if request.limit < 0 { max } else { request.limit.min(max) };
         let limit = u16::try_from(limit).unwrap_or(0);
-        let events = self.chat.events(&conversation, &peer.user, span, limit).await.map_err(internal)?;
-        let (events, offset) = events.map_err(|refusal| rpc::code(&refusal))?;
+        let events = self.chat.events(&conversation, &client.user, range, limit).await.map_err(internal)?;
+        let (events, offset) = events.map_err(|refusal| rpc::error_of(&refusal))?;
         let publications = events.iter().map(Publication::from).collect();
-        Ok(Answer::History(protocol::HistoryAnswer { publications, epoch, offset }))
+        Ok(ReplyResult::History(protocol::HistoryResult { publications, epoch, offset }))
     }
 
-    async fn rpc(&mut self, peer: &Peer, call: &protocol::Rpc) -> Result<Answer, Code> {
-        if call.method == "typing" && !self.typing.take(Instant::now()) {
-            return Err(Code::TOO_MANY_REQUESTS);
+    async fn rpc(&mut self, client: &Client, call: &protocol::RpcRequest) -> Result<ReplyResult, ReplyError> {
+        if call.method == "typing" && !self.typing_bucket.take(Instant::now()) {
+            return Err(ReplyError::TOO_MANY_REQUESTS);
         }
-        let data = rpc::call(&self.chat, &peer.user, &call.method, call.data.as_deref()).await?;
-        Ok(Answer::Rpc(protocol::RpcAnswer { data }))
+        let data = rpc::call(&self.chat, &client.user, &call.method, call.data.as_deref()).await?;
+        Ok(ReplyResult::Rpc(protocol::RpcResult { data }))
     }
 }
 
 /// Events after one, some at a time, up to the last one that the room has told. What the database has beyond it is told to
 /// everybody in a moment.
-async fn told_after(
+async fn delivered_after(
     database: &Database,
-    room: &Room,
+    channel: &Channel,
     conversation: &ConversationId,
     after: u64,
 ) -> Result<Vec<Event>, Error> {
-    let told = room.top().unwrap_or(0);
-    let mut events = events::after(database, conversation, after, PAGE).await?;
-    events.retain(|event| event.sequence <= told);
+    let delivered = channel.position().unwrap_or(0);
+    let mut events = events::after(database, conversation, after, RECOVERY_BATCH).await?;
+    events.retain(|event| event.sequence <= delivered);
     Ok(events)
 }
 
-fn conversation(channel: &str) -> Result<ConversationId, Code> {
+fn conversation(channel: &str) -> Result<ConversationId, ReplyError> {
     match channel.parse() {
-        Ok(Channel::Conversation(id)) => Ok(id),
-        Ok(Channel::Feed(_)) => Err(Code::NOT_AVAILABLE),
-        Err(()) => Err(Code::UNKNOWN_CHANNEL),
+        Ok(ChannelName::Conversation(id)) => Ok(id),
+        Ok(ChannelName::Feed(_)) => Err(ReplyError::NOT_AVAILABLE),
+        Err(()) => Err(ReplyError::UNKNOWN_CHANNEL),
     }
 }
 
-fn stats(answer: &protocol::PresenceAnswer) -> protocol::PresenceStats {
+fn stats(answer: &protocol::PresenceResult) -> protocol::PresenceStatsResult {
     let users: HashSet<&str> = answer.presence.values().map(|info| info.user.as_str()).collect();
-    protocol::PresenceStats { num_clients: answer.presence.len(), num_users: users.len() }
+    protocol::PresenceStatsResult { num_clients: answer.presence.len(), num_users: users.len() }
 }
 
 /// What went wrong goes to the log, and the client may try again.
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
-pub(crate) fn internal(error: Error) -> Code {
+pub(crate) fn internal(error: Error) -> ReplyError {
     tracing::warn!(%error, "a command failed");
-    Code::INTERNAL
+    ReplyError::INTERNAL
 }

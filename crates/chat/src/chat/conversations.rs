@@ -8,31 +8,31 @@ use hob_store::limit::{Algorithm, Decision, Quota};
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
-use crate::conversation::block::{self, Wish};
+use crate::conversation::block::{self, BlockAction};
 use crate::conversation::event::Event;
-use crate::conversation::member::{self, Member, Progress, Receipt, State};
-use crate::conversation::message::{self, Message, NewMessage, Span};
-use crate::conversation::{self, Conversation, Listed, NewConversation};
+use crate::conversation::member::{self, Member, MemberStatus, Receipt, ReceiptKind};
+use crate::conversation::message::{self, Message, MessageRange, NewMessage};
+use crate::conversation::{self, Conversation, ConversationSummary, NewConversation};
 use crate::database::{blocks, conversations, events, members, messages};
 use crate::error::{Answer, Refusal};
-use crate::hub::Order;
-use crate::hub::channel_name::Channel;
-use crate::hub::transient::{News, Passing};
+use crate::hub::ControlCommand;
+use crate::hub::channel_name::ChannelName;
+use crate::hub::transient::{FeedUpdate, TransientEvent};
 use crate::keys::{ConversationId, UserId};
-use crate::store::recent::{self, Effect};
+use crate::store::recent::{self, CacheUpdate};
 use crate::store::typing;
 
 /// The most messages or events of one answer.
-pub(crate) const MOST: u16 = 500;
+pub(crate) const MAX_PAGE: u16 = 500;
 
 impl Chat {
     /// Opens a conversation.
     pub async fn open_conversation(&self, new: &NewConversation) -> Answer<Conversation> {
         let opened = conversation::open(&self.inner.database, new).await?;
         if opened.is_ok() {
-            let news = News::Membership { conversation_id: &new.id, member: true };
+            let changed = FeedUpdate::Membership { conversation_id: &new.id, member: true };
             for user in new.members.iter().chain([&new.created_by]) {
-                self.tell_feed(user, &news);
+                self.notify_feed(user, &changed);
             }
         }
         Ok(opened)
@@ -48,58 +48,62 @@ impl Chat {
     }
 
     /// The conversations that a user is in, those that changed last first.
-    pub async fn conversations_of(&self, user: &UserId, page: &PageRequest) -> Result<Page<Listed>, Error> {
+    pub async fn conversations_of(
+        &self,
+        user: &UserId,
+        page: &PageRequest,
+    ) -> Result<Page<ConversationSummary>, Error> {
         conversations::list_of_user(&self.inner.database, user, page).await
     }
 
     pub async fn rename(&self, id: &ConversationId, by: &UserId, title: &str) -> Answer<()> {
-        let _turn = self.turn(id).await;
+        let _lock = self.lock_conversation(id).await;
         let renamed = conversation::rename(&self.inner.database, id, by, title).await?;
-        self.spread(id, renamed, Effect::Other).await
+        self.publish_change(id, renamed, CacheUpdate::Advance).await
     }
 
     /// Members by id, after one of them.
     pub async fn members(&self, id: &ConversationId, after: &str, limit: u16) -> Result<Vec<Member>, Error> {
-        members::list(&self.inner.database, id, after, limit.min(MOST)).await
+        members::list(&self.inner.database, id, after, limit.min(MAX_PAGE)).await
     }
 
     /// Adds a member.
     pub async fn add_member(&self, id: &ConversationId, user: &UserId, by: Option<&UserId>) -> Answer<()> {
         let added = {
-            let _turn = self.turn(id).await;
+            let _lock = self.lock_conversation(id).await;
             let added = member::add(&self.inner.database, id, user, by).await?;
-            self.spread_membership(id, added).await?
+            self.publish_membership_change(id, added).await?
         };
         if added.is_ok() {
-            self.tell_feed(user, &News::Membership { conversation_id: id, member: true });
+            self.notify_feed(user, &FeedUpdate::Membership { conversation_id: id, member: true });
         }
         Ok(added)
     }
 
     /// Removes a member. When this answers, the user is told nothing more of the conversation, on any node.
     pub async fn remove_member(&self, id: &ConversationId, user: &UserId, by: Option<&UserId>) -> Answer<()> {
-        let order = Order::Remove { conversation: id.clone(), user: user.clone() };
+        let command = ControlCommand::RemoveMember { conversation: id.clone(), user: user.clone() };
         let removed = {
-            let _turn = self.turn(id).await;
+            let _lock = self.lock_conversation(id).await;
             let removed = member::remove(&self.inner.database, id, user, by).await?;
             // Before the event is told: it is not for the one who left.
-            self.inner.hub.obey(&order).await?;
-            self.spread_membership(id, removed).await?
+            self.inner.hub.apply(&command).await?;
+            self.publish_membership_change(id, removed).await?
         };
         // Also where there was nothing to remove: an earlier call may have had no confirmation.
         let was_member = matches!(&removed, Ok(())) || self.has_left(id, user).await?;
         if was_member {
-            self.inner.hub.orders.dispatch(&self.inner.hub.node, order).await?;
+            self.inner.hub.control.broadcast(&self.inner.hub.node, command).await?;
         }
         if removed.is_ok() {
-            self.tell_feed(user, &News::Membership { conversation_id: id, member: false });
+            self.notify_feed(user, &FeedUpdate::Membership { conversation_id: id, member: false });
         }
         Ok(removed)
     }
 
     async fn has_left(&self, id: &ConversationId, user: &UserId) -> Result<bool, Error> {
-        let standing = members::membership(&self.inner.database, id, user).await?;
-        Ok(standing.is_some_and(|standing| standing.state == State::Out))
+        let membership = members::membership(&self.inner.database, id, user).await?;
+        Ok(membership.is_some_and(|membership| membership.state == MemberStatus::Left))
     }
 
     /// Sends a message: when this answers `Ok(Ok(…))`, it is in the database.
@@ -108,24 +112,24 @@ impl Chat {
             return Ok(Err(refusal));
         }
         // A repetition is answered without counting, and without anything being locked: it sends nothing.
-        if let Some(message) = message::sent_before(&self.inner.database, new).await? {
+        if let Some(message) = message::find_sent(&self.inner.database, new).await? {
             return Ok(Ok(message));
         }
-        if let Decision::Denied { retry_after, .. } = self.take_message(&new.sender, 1).await {
-            return Ok(Err(Refusal::TooOften { retry_after }));
+        if let Decision::Denied { retry_after, .. } = self.check_message_rate(&new.sender, 1).await {
+            return Ok(Err(Refusal::RateLimited { retry_after }));
         }
-        let _turn = self.turn(&new.conversation).await;
+        let _lock = self.lock_conversation(&new.conversation).await;
         let (message, event) = match message::send(&self.inner.database, new).await? {
             Ok(sent) => sent,
-            Err(Refusal::Taken) => {
-                let before = message::sent_before(&self.inner.database, new).await?;
-                return Ok(before.ok_or(Refusal::Taken));
+            Err(Refusal::AlreadyExists) => {
+                let before = message::find_sent(&self.inner.database, new).await?;
+                return Ok(before.ok_or(Refusal::AlreadyExists));
             }
             Err(refusal) => return Ok(Err(refusal)),
         };
         self.inner.hub.count_message();
         self.stop_typing(&new.conversation, &new.sender).await;
-        self.tell(&new.conversation, &event, Effect::Message(&message)).await;
+        self.publish(&new.conversation, &event, CacheUpdate::Append(&message)).await;
         Ok(Ok(message))
     }
 
@@ -137,10 +141,10 @@ impl Chat {
         by: &UserId,
         content: &str,
     ) -> Answer<Message> {
-        let _turn = self.turn(id).await;
+        let _lock = self.lock_conversation(id).await;
         match message::edit(&self.inner.database, id, message, by, content).await? {
             Ok((message, event)) => {
-                self.tell(id, &event, Effect::Change).await;
+                self.publish(id, &event, CacheUpdate::Invalidate).await;
                 Ok(Ok(message))
             }
             Err(refusal) => Ok(Err(refusal)),
@@ -149,10 +153,10 @@ impl Chat {
 
     /// Deletes a message.
     pub async fn delete(&self, id: &ConversationId, message: &str, by: &UserId) -> Answer<Message> {
-        let _turn = self.turn(id).await;
+        let _lock = self.lock_conversation(id).await;
         match message::delete(&self.inner.database, id, message, by).await? {
             Ok((message, event)) => {
-                self.tell(id, &event, Effect::Change).await;
+                self.publish(id, &event, CacheUpdate::Invalidate).await;
                 Ok(Ok(message))
             }
             Err(refusal) => Ok(Err(refusal)),
@@ -164,26 +168,26 @@ impl Chat {
         &self,
         id: &ConversationId,
         viewer: Option<&UserId>,
-        span: Span,
+        range: MessageRange,
         limit: u16,
     ) -> Answer<Vec<Message>> {
         let database = &self.inner.database;
-        let limit = limit.clamp(1, MOST);
+        let limit = limit.clamp(1, MAX_PAGE);
         let sequence = match viewer {
-            Some(viewer) => match member::permit(database, id, viewer).await? {
-                Ok(standing) => standing.sequence,
+            Some(viewer) => match member::check_member(database, id, viewer).await? {
+                Ok(membership) => membership.sequence,
                 Err(refusal) => return Ok(Err(refusal)),
             },
             None => match self.conversation(id).await? {
                 Some(conversation) => conversation.sequence,
-                None => return Ok(Err(Refusal::NoConversation)),
+                None => return Ok(Err(Refusal::ConversationNotFound)),
             },
         };
         // A cache that does not answer is no reason not to.
-        let kept = self.inner.recent.page(id, sequence, span, limit).await.unwrap_or_default();
-        let mut messages = match kept {
+        let cached = self.inner.recent.page(id, sequence, range, limit).await.unwrap_or_default();
+        let mut messages = match cached {
             Some(messages) => messages,
-            None => self.messages_from_database(id, span, limit).await?,
+            None => self.messages_from_database(id, range, limit).await?,
         };
         if let Some(viewer) = viewer {
             let hidden = blocks::hidden_from(database, viewer).await?;
@@ -195,26 +199,26 @@ impl Chat {
     async fn messages_from_database(
         &self,
         id: &ConversationId,
-        span: Span,
+        range: MessageRange,
         limit: u16,
     ) -> Result<Vec<Message>, Error> {
         let database = &self.inner.database;
-        if span == Span::Newest {
+        if range == MessageRange::Newest {
             let read = database.read(|snapshot| async move {
                 let sequence = conversations::get(&snapshot, id).await?.map_or(0, |found| found.sequence);
-                let newest = messages::page(&snapshot, id, Span::Newest, recent::MOST).await?;
+                let newest = messages::page(&snapshot, id, MessageRange::Newest, recent::MAX_RECENT).await?;
                 Ok::<_, Error>((sequence, newest))
             });
             let (sequence, newest) = read.await?;
             if let Err(error) = self.inner.recent.fill(id, sequence, &newest).await {
                 tracing::debug!(%error, "the newest messages are not kept in the store");
             }
-            if limit <= recent::MOST {
+            if limit <= recent::MAX_RECENT {
                 let from = newest.len().saturating_sub(limit.into());
                 return Ok(newest[from..].to_vec());
             }
         }
-        messages::page(database, id, span, limit).await
+        messages::page(database, id, range, limit).await
     }
 
     /// Events after a sequence, or before it, as a member sees them; and the sequence of the last one.
@@ -222,18 +226,18 @@ impl Chat {
         &self,
         id: &ConversationId,
         viewer: &UserId,
-        span: Span,
+        range: MessageRange,
         limit: u16,
     ) -> Answer<(Vec<Event>, u64)> {
         let database = &self.inner.database;
-        let sequence = match member::permit(database, id, viewer).await? {
-            Ok(standing) => standing.sequence,
+        let sequence = match member::check_member(database, id, viewer).await? {
+            Ok(membership) => membership.sequence,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let mut events = match span {
-            Span::After(after) => events::after(database, id, after, limit).await?,
-            Span::Before(before) => events::before(database, id, before, limit).await?,
-            Span::Newest => events::before(database, id, i64::MAX as u64, limit).await?,
+        let mut events = match range {
+            MessageRange::After(after) => events::after(database, id, after, limit).await?,
+            MessageRange::Before(before) => events::before(database, id, before, limit).await?,
+            MessageRange::Newest => events::before(database, id, i64::MAX as u64, limit).await?,
         };
         let hidden = blocks::hidden_from(database, viewer).await?;
         events.retain(|event| !hidden.contains(&event.actor));
@@ -241,25 +245,26 @@ impl Chat {
     }
 
     /// Says that a member has read, or was delivered, everything up to a sequence.
-    pub async fn progress(
+    pub async fn record_receipt(
         &self,
         id: &ConversationId,
         user: &UserId,
         up_to: u64,
-        progress: Progress,
+        kind: ReceiptKind,
     ) -> Answer<Receipt> {
-        let (receipt, news) = match member::progress(&self.inner.database, id, user, up_to, progress).await? {
-            Ok(progressed) => progressed,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        if news {
+        let (receipt, changed) =
+            match member::record_receipt(&self.inner.database, id, user, up_to, kind).await? {
+                Ok(progressed) => progressed,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+        if changed {
             let Receipt { read_sequence, delivered_sequence } = receipt;
-            let passing = Passing::Receipt { user_id: user.clone(), read_sequence, delivered_sequence };
-            self.inner.hub.whisper(id, user, &passing.json());
+            let event = TransientEvent::Receipt { user_id: user.clone(), read_sequence, delivered_sequence };
+            self.inner.hub.publish_transient(id, user, &event.json());
         }
-        if news && progress == Progress::Read {
+        if changed && kind == ReceiptKind::Read {
             // The outbox does this too, a moment later; who reads wants to see it now.
-            if let Err(error) = self.settle_one(id, user).await {
+            if let Err(error) = self.recount_member(id, user).await {
                 tracing::debug!(%error, "unread counts wait for the outbox");
             }
         }
@@ -267,56 +272,56 @@ impl Chat {
     }
 
     /// Says that a member is typing, or has stopped.
-    pub async fn typing(&self, id: &ConversationId, user: &UserId, typist: Typist) -> Answer<()> {
-        if let Err(refusal) = member::permit(&self.inner.database, id, user).await? {
+    pub async fn typing(&self, id: &ConversationId, user: &UserId, state: TypingState) -> Answer<()> {
+        if let Err(refusal) = member::check_member(&self.inner.database, id, user).await? {
             return Ok(Err(refusal));
         }
-        let news = match typist {
+        let changed = match state {
             // Told every time: it lasts longer now, on the other nodes too.
-            Typist::Typing => self.inner.typing.start(id, user).await.map(|_| true)?,
-            Typist::Stopped => self.inner.typing.stop(id, user).await?,
+            TypingState::Typing => self.inner.typing.start(id, user).await.map(|_| true)?,
+            TypingState::Stopped => self.inner.typing.stop(id, user).await?,
         };
-        if news {
-            self.tell_typing(id, user, typist);
+        if changed {
+            self.publish_typing(id, user, state);
         }
         Ok(Ok(()))
     }
 
-    fn tell_typing(&self, id: &ConversationId, user: &UserId, typist: Typist) {
-        let typing = typist == Typist::Typing;
-        if let Some(room) = self.inner.hub.room(&Channel::Conversation(id.clone())) {
-            room.note_typing(user, typing.then(|| Instant::now() + typing::HOLD));
+    fn publish_typing(&self, id: &ConversationId, user: &UserId, state: TypingState) {
+        let typing = state == TypingState::Typing;
+        if let Some(channel) = self.inner.hub.channel(&ChannelName::Conversation(id.clone())) {
+            channel.set_typing(user, typing.then(|| Instant::now() + typing::TYPING_TTL));
         }
-        let passing = Passing::Typing { user_id: user.clone(), typing };
-        self.inner.hub.whisper(id, user, &passing.json());
+        let event = TransientEvent::Typing { user_id: user.clone(), typing };
+        self.inner.hub.publish_transient(id, user, &event.json());
     }
 
     /// Who has sent a message has stopped typing it.
     async fn stop_typing(&self, id: &ConversationId, user: &UserId) {
-        let room = self.inner.hub.room(&Channel::Conversation(id.clone()));
-        if room.is_some_and(|room| room.note_typing(user, None)) {
+        let channel = self.inner.hub.channel(&ChannelName::Conversation(id.clone()));
+        if channel.is_some_and(|channel| channel.set_typing(user, None)) {
             let _ = self.inner.typing.stop(id, user).await;
-            self.tell_typing(id, user, Typist::Stopped);
+            self.publish_typing(id, user, TypingState::Stopped);
         }
     }
 
     /// Who is typing in a conversation, as a member sees it.
     pub async fn typists(&self, id: &ConversationId, viewer: &UserId) -> Answer<Vec<UserId>> {
-        if let Err(refusal) = member::permit(&self.inner.database, id, viewer).await? {
+        if let Err(refusal) = member::check_member(&self.inner.database, id, viewer).await? {
             return Ok(Err(refusal));
         }
         let hidden = blocks::hidden_from(&self.inner.database, viewer).await?;
-        let typists = self.inner.typing.who(id).await?.into_iter().map(|(user, _)| user);
+        let typists = self.inner.typing.list(id).await?.into_iter().map(|(user, _)| user);
         Ok(Ok(typists.filter(|user| user != viewer && !hidden.contains(user)).collect()))
     }
 
     /// Blocks or unblocks a user. When this answers, nothing more passes between the two, on any node.
-    pub async fn block(&self, blocker: &UserId, blocked: &UserId, wish: Wish) -> Answer<bool> {
-        let done = block::set(&self.inner.database, blocker, blocked, wish).await?;
+    pub async fn block(&self, blocker: &UserId, blocked: &UserId, action: BlockAction) -> Answer<bool> {
+        let done = block::set(&self.inner.database, blocker, blocked, action).await?;
         if done.is_ok() {
-            let order = Order::Blocks { users: [blocker.clone(), blocked.clone()] };
-            self.inner.hub.obey(&order).await?;
-            self.inner.hub.orders.dispatch(&self.inner.hub.node, order).await?;
+            let command = ControlCommand::ReloadBlocks { users: [blocker.clone(), blocked.clone()] };
+            self.inner.hub.apply(&command).await?;
+            self.inner.hub.control.broadcast(&self.inner.hub.node, command).await?;
         }
         Ok(done)
     }
@@ -326,13 +331,13 @@ impl Chat {
     }
 
     /// Asks whether a user may send so many messages, and counts them if so (C6); a cost of 0 only looks.
-    pub async fn take_message(&self, user: &UserId, cost: u32) -> Decision {
-        let Inner { quick, keys, .. } = &*self.inner;
+    pub async fn check_message_rate(&self, user: &UserId, cost: u32) -> Decision {
+        let Inner { rate_limit_store, keys, .. } = &*self.inner;
         let taken = match self.message_rule() {
             Ok(rule) if rule.algorithm() == Algorithm::FixedCounter => {
-                rule.take(quick, &[keys.message_rate(user), keys.message_window(user)], cost).await
+                rule.take(rate_limit_store, &[keys.message_rate(user), keys.message_window(user)], cost).await
             }
-            Ok(rule) => rule.take(quick, &[keys.message_pace(user)], cost).await,
+            Ok(rule) => rule.take(rate_limit_store, &[keys.message_pace(user)], cost).await,
             Err(error) => {
                 tracing::error!(%error, "the limit of messages cannot be what it is");
                 return unlimited();
@@ -344,24 +349,28 @@ impl Chat {
         })
     }
 
-    async fn spread_membership(&self, id: &ConversationId, done: Result<Event, Refusal>) -> Answer<()> {
+    async fn publish_membership_change(
+        &self,
+        id: &ConversationId,
+        done: Result<Event, Refusal>,
+    ) -> Answer<()> {
         if let Ok(event) = &done
             && let Err(error) = self.inner.participants.drop(id, event.sequence).await
         {
             tracing::debug!(%error, "the outbox drops the members");
         }
-        self.spread(id, done, Effect::Other).await
+        self.publish_change(id, done, CacheUpdate::Advance).await
     }
 
-    async fn spread(
+    async fn publish_change(
         &self,
         id: &ConversationId,
         done: Result<Event, Refusal>,
-        effect: Effect<'_>,
+        effect: CacheUpdate<'_>,
     ) -> Answer<()> {
         match done {
             Ok(event) => {
-                self.tell(id, &event, effect).await;
+                self.publish(id, &event, effect).await;
                 Ok(Ok(()))
             }
             Err(refusal) => Ok(Err(refusal)),
@@ -369,14 +378,14 @@ impl Chat {
     }
 
     /// Tells everybody of an event that is in the database.
-    async fn tell(&self, id: &ConversationId, event: &Event, effect: Effect<'_>) {
+    async fn publish(&self, id: &ConversationId, event: &Event, effect: CacheUpdate<'_>) {
         let Inner { hub, recent, .. } = &*self.inner;
-        if let Err(error) = hub.tell(id, event).await {
+        if let Err(error) = hub.publish(id, event).await {
             tracing::warn!(%error, "subscribers hear of an event later");
         }
-        hub.post.event(id, event);
-        match recent.follow_call(id, event.sequence, effect) {
-            Ok(call) => hub.post.errand(call),
+        hub.broker.publish_event(id, event);
+        match recent.update_call(id, event.sequence, effect) {
+            Ok(call) => hub.broker.enqueue(call),
             Err(error) => tracing::error!(%error, "a message is not kept in the store"),
         }
     }
@@ -384,7 +393,7 @@ impl Chat {
 
 /// Whether somebody types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typist {
+pub enum TypingState {
     Typing,
     Stopped,
 }

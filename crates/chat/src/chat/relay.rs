@@ -9,23 +9,23 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
-use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated, Whose};
+use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated, RecountScope};
 use crate::database::{self, blocks, conversations, members};
-use crate::hub::channel_name::Channel;
-use crate::hub::transient::News;
+use crate::hub::channel_name::ChannelName;
+use crate::hub::transient::FeedUpdate;
 use crate::keys::{ConversationId, UserId};
-use crate::store::unread::{Advance, Counted, Extent, Held};
+use crate::store::unread::{CountScope, CounterUpdate, UnreadIncrement, UnreadRow};
 
 /// Users whose counters are rebuilt at a time.
-const REBUILD_AT_ONCE: u16 = 200;
+const REBUILD_BATCH: u16 = 200;
 
 /// Counters of more members than these are made anew all at once.
-const ONE_BY_ONE: usize = 8;
+const MAX_SINGLE_RECOUNTS: usize = 8;
 
 /// A new message, as other services are told (C10).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Announcement<'a> {
+struct MessageCreatedEvent<'a> {
     conversation_id: &'a ConversationId,
     message_id: &'a str,
     sender_id: &'a UserId,
@@ -38,7 +38,7 @@ impl Chat {
     /// Does what follows from events of the outbox.
     pub(crate) async fn follow_up(&self, events: &[outbox::Event]) -> Result<(), Error> {
         let mut created: BTreeMap<ConversationId, Vec<(u64, MessageCreated)>> = BTreeMap::new();
-        let mut counts: BTreeMap<ConversationId, Vec<Whose>> = BTreeMap::new();
+        let mut counts: BTreeMap<ConversationId, Vec<RecountScope>> = BTreeMap::new();
         for event in events {
             let Ok(conversation) = ConversationId::new(&event.key) else { continue };
             if event.topic == MESSAGE_CREATED.0 {
@@ -48,18 +48,18 @@ impl Chat {
                 counts.entry(conversation).or_default().push(serde_json::from_str(&event.payload)?);
             }
         }
-        self.announce(&created).await?;
+        self.publish_message_created(&created).await?;
         for (conversation, messages) in &created {
-            self.count_messages(conversation, messages.iter().map(|(_, message)| message)).await?;
+            self.count_new_messages(conversation, messages.iter().map(|(_, message)| message)).await?;
         }
-        for (conversation, whose) in &counts {
-            if whose.contains(&Whose::Everybodys) {
-                self.settle_all(conversation).await?;
+        for (conversation, scopes) in &counts {
+            if scopes.contains(&RecountScope::AllMembers) {
+                self.recount_all(conversation).await?;
                 continue;
             }
-            for whose in whose {
-                if let Whose::Of(user) = whose {
-                    self.settle_one(conversation, user).await?;
+            for scopes in scopes {
+                if let RecountScope::Member(user) = scopes {
+                    self.recount_member(conversation, user).await?;
                 }
             }
         }
@@ -67,7 +67,7 @@ impl Chat {
     }
 
     /// Publishes new messages for other services (C10), in the order of their numbers.
-    async fn announce(
+    async fn publish_message_created(
         &self,
         created: &BTreeMap<ConversationId, Vec<(u64, MessageCreated)>>,
     ) -> Result<(), Error> {
@@ -76,7 +76,7 @@ impl Chat {
         for (conversation, messages) in created {
             let participants = self.participants(conversation).await?;
             for (number, message) in messages {
-                let text = announcement(*number, message, &participants)?;
+                let text = message_created_json(*number, message, &participants)?;
                 calls.insert(*number, cmd("PUBLISH").arg(&channel).arg(text).take().into());
             }
         }
@@ -86,21 +86,21 @@ impl Chat {
     }
 
     /// What other services are told of a new message (C10).
-    pub(crate) async fn announcement(&self, event: &outbox::Event) -> Result<String, Error> {
+    pub(crate) async fn message_created_json(&self, event: &outbox::Event) -> Result<String, Error> {
         let message: MessageCreated = serde_json::from_str(&event.payload)?;
         let participants = self.participants(&message.conversation_id).await?;
-        announcement(event.number, &message, &participants)
+        message_created_json(event.number, &message, &participants)
     }
 
     /// Counts new messages for everybody in a conversation. Where a counter stands right before them they are added to
     /// it, so that it costs the same however much is unread; any other is counted anew.
-    async fn count_messages<'a>(
+    async fn count_new_messages<'a>(
         &self,
         id: &ConversationId,
         messages: impl Iterator<Item = &'a MessageCreated>,
     ) -> Result<(), Error> {
         let messages: Vec<&MessageCreated> = messages.collect();
-        let Some(after) = before_all(&messages) else { return self.settle_all(id).await };
+        let Some(after) = sequence_before(&messages) else { return self.recount_all(id).await };
         let Inner { database, unread, .. } = &*self.inner;
         let senders: Vec<&UserId> = messages.iter().map(|message| &message.sender_id).collect();
         let read = database.read(|snapshot| async move {
@@ -113,27 +113,28 @@ impl Chat {
                 && !blocks.contains(&(user.clone(), sender.clone()))
                 && !blocks.contains(&(sender.clone(), user.clone()))
         };
-        let advances: Vec<Advance> = members
+        let advances: Vec<UnreadIncrement> = members
             .into_iter()
             .map(|(user_id, version)| {
-                let more = messages.iter().filter(|message| counts(&user_id, &message.sender_id)).count();
-                Advance { user_id, version, after, last: after + messages.len() as u64, more }
+                let count = messages.iter().filter(|message| counts(&user_id, &message.sender_id)).count();
+                UnreadIncrement { user_id, version, after, last: after + messages.len() as u64, count }
             })
             .collect();
-        let held = unread.advance_each(id, &advances).await?;
-        let behind = advances.iter().zip(held).filter(|(_, held)| !matches!(held, Held::Total(_)));
+        let written = unread.increment_each(id, &advances).await?;
+        let behind =
+            advances.iter().zip(written).filter(|(_, written)| !matches!(written, CounterUpdate::Written(_)));
         let behind: Vec<&UserId> = behind.map(|(advance, _)| &advance.user_id).collect();
-        if behind.len() > ONE_BY_ONE {
-            return self.settle_all(id).await;
+        if behind.len() > MAX_SINGLE_RECOUNTS {
+            return self.recount_all(id).await;
         }
         for user in behind {
-            self.settle_one(id, user).await?;
+            self.recount_member(id, user).await?;
         }
         Ok(())
     }
 
     /// Brings everybody's counters of a conversation up to date.
-    async fn settle_all(&self, id: &ConversationId) -> Result<(), Error> {
+    async fn recount_all(&self, id: &ConversationId) -> Result<(), Error> {
         let Inner { database, participants, .. } = &*self.inner;
         let read = database.read(|snapshot| async move {
             let counts = database::unread::in_conversation(&snapshot, id).await?;
@@ -141,45 +142,47 @@ impl Chat {
         });
         let (conversation, counts) = read.await?;
         if let Some(conversation) = conversation
-            && participants.get(id).await?.is_some_and(|kept| !same_members(&kept, &counts))
+            && participants.get(id).await?.is_some_and(|cached| !same_members(&cached, &counts))
         {
             // The change could not drop it then.
             participants.drop(id, conversation.sequence).await?;
         }
-        self.settle(&counts).await
+        self.write_counts(&counts).await
     }
 
     /// Brings one user's counter of a conversation up to date.
-    pub(crate) async fn settle_one(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
+    pub(crate) async fn recount_member(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
         match database::unread::of_member(&self.inner.database, id, user).await? {
-            Some(count) => self.settle(&[count]).await,
+            Some(count) => self.write_counts(&[count]).await,
             None => Ok(()),
         }
     }
 
-    async fn settle(&self, counts: &[Counted]) -> Result<(), Error> {
+    async fn write_counts(&self, counts: &[UnreadRow]) -> Result<(), Error> {
         let Inner { database, unread, .. } = &*self.inner;
-        let held = unread.hold_each(counts).await?;
-        let mut news = Vec::with_capacity(counts.len());
-        for (count, held) in counts.iter().zip(held) {
-            let total = match held {
-                Held::Total(total) => total,
-                Held::Gap | Held::Lost => unread.rebuild(database, &count.user_id).await?,
+        let written = unread.write_each(counts).await?;
+        let mut updates = Vec::with_capacity(counts.len());
+        for (count, written) in counts.iter().zip(written) {
+            let total = match written {
+                CounterUpdate::Written(total) => total,
+                CounterUpdate::Gap | CounterUpdate::Missing => {
+                    unread.rebuild(database, &count.user_id).await?
+                }
             };
-            news.push(self.unread_news(count, total));
+            updates.push(self.unread_update_call(count, total));
         }
-        for answer in self.inner.store.batch(&news).await {
+        for answer in self.inner.store.batch(&updates).await {
             answer?;
         }
         Ok(())
     }
 
     /// Tells a user's feed, here at once, and elsewhere with the call that is returned.
-    fn unread_news(&self, count: &Counted, total: u64) -> Call {
-        let Counted { user_id, conversation_id, unread, stamp, .. } = count;
-        let news = News::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
-        self.inner.hub.whisper_here(&Channel::Feed(user_id.clone()), user_id, &news);
-        self.inner.hub.post.feed(user_id, &news)
+    fn unread_update_call(&self, count: &UnreadRow, total: u64) -> Call {
+        let UnreadRow { user_id, conversation_id, unread, stamp, .. } = count;
+        let updates = FeedUpdate::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
+        self.inner.hub.publish_transient_here(&ChannelName::Feed(user_id.clone()), user_id, &updates);
+        self.inner.hub.broker.feed_call(user_id, &updates)
     }
 
     /// Writes the unread counters of all users again, after the store was lost. One node does it for all.
@@ -191,32 +194,36 @@ impl Chat {
         }
         let mut after = String::new();
         loop {
-            let users = members::all_users(database, &after, REBUILD_AT_ONCE).await?;
+            let users = members::all_users(database, &after, REBUILD_BATCH).await?;
             let Some(last) = users.last() else { return Ok(()) };
             after = last.to_string();
             for user in &users {
                 let counts = database::unread::of_user(database, user).await?;
-                unread.hold(user, &counts, Extent::All).await?;
+                unread.write(user, &counts, CountScope::Full).await?;
             }
         }
     }
 }
 
-fn announcement(number: u64, message: &MessageCreated, participant_ids: &[UserId]) -> Result<String, Error> {
+fn message_created_json(
+    number: u64,
+    message: &MessageCreated,
+    participant_ids: &[UserId],
+) -> Result<String, Error> {
     let MessageCreated { conversation_id, message_id, sender_id, timestamp, .. } = message;
     let (event_id, timestamp) = (number.to_string(), timestamp.to_string());
-    let announcement =
-        Announcement { conversation_id, message_id, sender_id, participant_ids, event_id, timestamp };
-    Ok(serde_json::to_string(&announcement)?)
+    let message_created_json =
+        MessageCreatedEvent { conversation_id, message_id, sender_id, participant_ids, event_id, timestamp };
+    Ok(serde_json::to_string(&message_created_json)?)
 }
 
 /// The event right before these messages, if nothing else happened between them.
-fn before_all(messages: &[&MessageCreated]) -> Option<u64> {
+fn sequence_before(messages: &[&MessageCreated]) -> Option<u64> {
     let first = messages.first()?.sequence.checked_sub(1)?;
     let follow = |(at, message): (u64, &&MessageCreated)| message.sequence == at;
     (first + 1..).zip(messages).all(follow).then_some(first)
 }
 
-fn same_members(kept: &[UserId], counts: &[Counted]) -> bool {
-    kept.iter().all(|user| counts.iter().any(|count| count.user_id == *user))
+fn same_members(cached: &[UserId], counts: &[UnreadRow]) -> bool {
+    cached.iter().all(|user| counts.iter().any(|count| count.user_id == *user))
 }

@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::{Chat, Inner};
 use crate::Error;
-use crate::hub::channel_name::Channel;
-use crate::hub::node::Pulse;
-use crate::hub::transient::{News, Passing};
-use crate::hub::{Confirmation, Dispatch, purge};
+use crate::hub::channel_name::ChannelName;
+use crate::hub::node::Heartbeat;
+use crate::hub::transient::{FeedUpdate, TransientEvent};
+use crate::hub::{Confirmation, ControlMessage, purge};
 use crate::keys::{Incarnation, SocketId, UserId};
 use crate::session::protocol::Disconnect;
-use crate::store::presence::Occasion;
+use crate::store::presence::JoinReason;
 
 /// So many users are published again at a time, after a loss.
-const AGAIN_AT_ONCE: usize = 64;
-const TYPING_EVERY: Duration = Duration::from_millis(250);
+const RESTORE_BATCH: usize = 64;
+const TYPING_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Chat {
     /// Holds the node's lease. What takes longer than a beat is done beside it: a lease must not end for it.
@@ -37,10 +37,10 @@ impl Chat {
 
     async fn beat(&self) -> Result<(), Error> {
         let hub = &self.inner.hub;
-        if hub.node.beat().await? == Pulse::Reborn || !hub.node.is_settled() {
+        if hub.node.heartbeat().await? == Heartbeat::Rejoined || !hub.node.is_synced() {
             self.inner.recover.notify_one();
         }
-        if hub.node.look_for_losses().await? {
+        if hub.node.detect_data_loss().await? {
             tracing::warn!("the store was lost; it is rebuilt");
             self.inner.rebuild.notify_one();
         }
@@ -59,10 +59,10 @@ impl Chat {
             let incarnation = hub.node.incarnation();
             let done = async {
                 hub.revalidate_all().await?;
-                self.publish_again().await
+                self.restore_sockets().await
             };
             match done.await {
-                Ok(()) => hub.node.settle(&incarnation),
+                Ok(()) => hub.node.mark_synced(&incarnation),
                 // The next beat asks for it again.
                 Err(error) => tracing::warn!(%error, "the chat's node is not sure of itself yet"),
             }
@@ -75,12 +75,12 @@ impl Chat {
         let Inner { hub, store, keys, presences, .. } = &*self.inner;
         while until(&task, self.inner.rebuild.notified()).await {
             let done = async {
-                self.publish_again().await?;
+                self.restore_sockets().await?;
                 hub.refresh_feeds();
                 self.rebuild_unread().await?;
                 // By then every node that lives has said so, to a store that may have forgotten it.
                 if task.pause(hub.node.lease()).await {
-                    let users = purge::scrub(store, keys, &hub.node, presences).await?;
+                    let users = purge::purge_orphans(store, keys, &hub.node, presences).await?;
                     tracing::info!(users, "presence is scrubbed after the loss");
                 }
                 Ok::<_, Error>(())
@@ -102,7 +102,7 @@ impl Chat {
             let node = &self.inner.hub.node;
             match node.sweep(&self.inner.presences).await {
                 // Its index may have been lost, and it with it before that was mended.
-                Ok(swept) if swept > 0 && node.lost_lately() => self.inner.rebuild.notify_one(),
+                Ok(swept) if swept > 0 && node.lost_data_recently() => self.inner.rebuild.notify_one(),
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "cannot sweep dead nodes for now"),
             }
@@ -111,22 +111,22 @@ impl Chat {
     }
 
     /// Writes the sockets of this node into the store again.
-    async fn publish_again(&self) -> Result<(), Error> {
+    async fn restore_sockets(&self) -> Result<(), Error> {
         let hub = &self.inner.hub;
         let node = hub.node.incarnation();
-        for users in hub.users().chunks(AGAIN_AT_ONCE) {
-            let joins = users.iter().map(|user| self.join_again(&node, user));
+        for users in hub.users().chunks(RESTORE_BATCH) {
+            let joins = users.iter().map(|user| self.restore_sockets_of(&node, user));
             futures_util::future::try_join_all(joins).await?;
         }
         Ok(())
     }
 
-    async fn join_again(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
+    async fn restore_sockets_of(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let Inner { hub, presences, .. } = &*self.inner;
-        let _turn = self.sockets_turn(user).await;
+        let _lock = self.lock_sockets(user).await;
         let sockets: Vec<SocketId> = hub.sockets_of(user).into_iter().collect();
         if !sockets.is_empty() {
-            presences.join(node, user, &sockets, Occasion::Again).await?;
+            presences.join(node, user, &sockets, JoinReason::Restored).await?;
         }
         Ok(())
     }
@@ -134,11 +134,11 @@ impl Chat {
     /// Ends this node's life in order: its sockets are told to go elsewhere, and the others need not wait.
     async fn leave(self) {
         let hub = &self.inner.hub;
-        for peer in hub.everybody() {
-            peer.outlet.close(Disconnect::SHUTDOWN);
+        for client in hub.all_clients() {
+            client.queue.close(Disconnect::SHUTDOWN);
         }
-        let patience = Instant::now() + Duration::from_secs(3);
-        while hub.load().connections > 0 && Instant::now() < patience {
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while hub.load().connections > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if let Err(error) = hub.node.leave().await {
@@ -151,7 +151,7 @@ impl Chat {
         let Inner { hub, keys, store, .. } = &*self.inner;
         let topics = [
             Topic::channel(keys.orders_channel()),
-            Topic::channel(hub.orders.channel()),
+            Topic::channel(hub.control.channel()),
             Topic::channel(keys.user_online_channel()),
             Topic::channel(keys.user_offline_channel()),
         ];
@@ -168,7 +168,7 @@ impl Chat {
             };
             task.beat();
             match event {
-                Some(BusEvent::Message { channel, payload, .. }) => self.hear(&channel, &payload),
+                Some(BusEvent::Message { channel, payload, .. }) => self.handle_message(&channel, &payload),
                 // Orders are given until they are confirmed; who came and went is looked up anew.
                 Some(BusEvent::Missed) => hub.refresh_feeds(),
                 None => return,
@@ -176,33 +176,33 @@ impl Chat {
         }
     }
 
-    fn hear(&self, channel: &[u8], payload: &[u8]) {
+    fn handle_message(&self, channel: &[u8], payload: &[u8]) {
         let Inner { hub, keys, .. } = &*self.inner;
         let online = channel == keys.user_online_channel().as_bytes();
         if online || channel == keys.user_offline_channel().as_bytes() {
-            if let Ok(told) = serde_json::from_slice::<Told>(payload) {
-                let Told { user_id, timestamp, version } = &told;
-                let news = News::Presence { user_id, online, timestamp, version: *version };
-                hub.tell_presence(user_id, online, &news.json());
+            if let Ok(event) = serde_json::from_slice::<PresenceEvent>(payload) {
+                let PresenceEvent { user_id, timestamp, version } = &event;
+                let update = FeedUpdate::Presence { user_id, online, timestamp, version: *version };
+                hub.publish_presence(user_id, online, &update.json());
             }
         } else if channel == keys.orders_channel().as_bytes() {
-            if let Ok(dispatch) = serde_json::from_slice::<Dispatch>(payload)
-                && !hub.orders.is_own(&dispatch)
+            if let Ok(message) = serde_json::from_slice::<ControlMessage>(payload)
+                && !hub.control.is_own(&message)
             {
                 let chat = self.clone();
                 // Not here: an order may have to look into the database, and others wait behind it.
-                tokio::spawn(async move { chat.obey(&dispatch).await });
+                tokio::spawn(async move { chat.apply_command(&message).await });
             }
         } else if let Ok(confirmation) = serde_json::from_slice::<Confirmation>(payload) {
-            hub.orders.confirmed(confirmation);
+            hub.control.confirmed(confirmation);
         }
     }
 
-    async fn obey(&self, dispatch: &Dispatch) {
+    async fn apply_command(&self, message: &ControlMessage) {
         let hub = &self.inner.hub;
         let done = async {
-            hub.obey(&dispatch.order).await?;
-            hub.orders.confirm(&hub.node, dispatch).await
+            hub.apply(&message.command).await?;
+            hub.control.confirm(&hub.node, message).await
         };
         if let Err(error) = done.await {
             // It is given again until it is confirmed, or this node's lease is over.
@@ -213,14 +213,14 @@ impl Chat {
     /// Tells when somebody has stopped typing without saying so.
     pub(super) async fn watch_typing(self, task: Task) {
         let Inner { hub, typing, .. } = &*self.inner;
-        while task.pause(TYPING_EVERY).await {
-            for room in hub.rooms_with_typists_due(Instant::now()) {
-                let Channel::Conversation(id) = &room.channel else { continue };
+        while task.pause(TYPING_INTERVAL).await {
+            for channel in hub.channels_with_expired_typing(Instant::now()) {
+                let ChannelName::Conversation(id) = &channel.name else { continue };
                 // Without the store, everybody whose time is up has stopped.
-                let typists = typing.who(id).await.unwrap_or_default();
-                for user_id in room.keep_typists(Instant::now(), &typists) {
-                    let stopped = Passing::Typing { user_id: user_id.clone(), typing: false };
-                    hub.whisper_here(&room.channel, &user_id, &stopped.json());
+                let typists = typing.list(id).await.unwrap_or_default();
+                for user_id in channel.expire_typing(Instant::now(), &typists) {
+                    let stopped = TransientEvent::Typing { user_id: user_id.clone(), typing: false };
+                    hub.publish_transient_here(&channel.name, &user_id, &stopped.json());
                 }
             }
             task.beat();
@@ -229,9 +229,9 @@ impl Chat {
 }
 
 /// Waits for something to happen; `false` if the task should stop instead.
-async fn until(task: &Task, happened: impl Future<Output = ()>) -> bool {
+async fn until(task: &Task, event: impl Future<Output = ()>) -> bool {
     tokio::select! {
-        () = happened => true,
+        () = event => true,
         () = task.stopped() => false,
     }
 }
@@ -239,7 +239,7 @@ async fn until(task: &Task, happened: impl Future<Output = ()>) -> bool {
 /// What is told of a user who came or went (C11).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct PresenceEvent {
     user_id: UserId,
     timestamp: String,
     version: u64,

@@ -11,97 +11,101 @@ use crate::conversation::event::iso;
 use crate::conversation::member;
 use crate::database::{self, blocks, conversations, members, users};
 use crate::error::{Answer, Refusal};
-use crate::hub::Peer;
-use crate::hub::channel_name::Channel;
-use crate::hub::node::NodeLoad;
-use crate::hub::transient::{News, Picture};
+use crate::hub::Client;
+use crate::hub::channel_name::ChannelName;
+use crate::hub::node::NodeInfo;
+use crate::hub::transient::{FeedSnapshot, FeedUpdate};
 use crate::keys::{ConversationId, Keys, SocketId, UserId};
-use crate::store::presence::{Change, Occasion, Presence};
-use crate::store::unread::Count;
+use crate::store::presence::{JoinReason, Presence, PresenceChange};
+use crate::store::unread::UnreadCount;
 
 impl Chat {
     /// Adds a connection of a user, and counts it as open everywhere.
-    pub(crate) async fn connect(&self, peer: &Arc<Peer>) -> Answer<()> {
+    pub(crate) async fn connect(&self, client: &Arc<Client>) -> Answer<()> {
         let Inner { hub, presences, database, .. } = &*self.inner;
-        if !self.may_connect(&peer.user).await {
-            return Ok(Err(Refusal::TooOften { retry_after: std::time::Duration::from_secs(10) }));
+        if !self.check_connect_rate(&client.user).await {
+            return Ok(Err(Refusal::RateLimited { retry_after: std::time::Duration::from_secs(10) }));
         }
         // First known to the hub, then asked for blocks: one that comes meanwhile is looked up again.
-        hub.add(peer);
-        if let Err(error) = peer.read_blocks(database).await {
-            hub.remove(peer);
+        hub.add(client);
+        if let Err(error) = client.reload_blocks(database).await {
+            hub.remove(client);
             return Err(error);
         }
-        let socket = std::slice::from_ref(&peer.socket);
-        match presences.join(&hub.node.incarnation(), &peer.user, socket, Occasion::Opened).await {
-            Ok(Change::Full) => {
-                hub.remove(peer);
-                Ok(Err(Refusal::TooMany { what: "connections", most: Keys::SOCKETS_MAX_LEN }))
+        let socket = std::slice::from_ref(&client.socket);
+        match presences.join(&hub.node.incarnation(), &client.user, socket, JoinReason::Opened).await {
+            Ok(PresenceChange::LimitReached) => {
+                hub.remove(client);
+                Ok(Err(Refusal::LimitExceeded { what: "connections", max: Keys::SOCKETS_MAX_LEN }))
             }
             Ok(_) => Ok(Ok(())),
             Err(error) => {
                 // Delivery within the node goes on without the store; the next life publishes all sockets.
                 tracing::warn!(%error, "a connection is not counted yet");
-                hub.node.doubt();
+                hub.node.invalidate();
                 Ok(Ok(()))
             }
         }
     }
 
     /// Takes a connection away.
-    pub(crate) async fn disconnect(&self, peer: &Peer) {
+    pub(crate) async fn disconnect(&self, client: &Client) {
         let Inner { hub, presences, .. } = &*self.inner;
-        let last = hub.remove(peer);
-        let gone = async {
-            let _turn = self.sockets_turn(&peer.user).await;
-            let change = presences.leave(&peer.user, &peer.socket).await?;
+        let last = hub.remove(client);
+        let leave = async {
+            let _lock = self.lock_sockets(&client.user).await;
+            let change = presences.leave(&client.user, &client.socket).await?;
             if last {
                 let node = hub.node.incarnation();
-                presences.forget(&node, &peer.user).await?;
-                if !hub.sockets_of(&peer.user).is_empty() {
+                presences.unindex(&node, &client.user).await?;
+                if !hub.sockets_of(&client.user).is_empty() {
                     // Somebody came back just now, and the index must not lack them.
-                    presences.index(&node, &peer.user).await?;
+                    presences.index(&node, &client.user).await?;
                 }
             }
-            if matches!(change, Change::Turned { .. }) {
-                self.keep_last_seen(&peer.user).await?;
+            if matches!(change, PresenceChange::Changed { .. }) {
+                self.save_last_seen(&client.user).await?;
             }
             Ok::<_, Error>(())
         };
-        if let Err(error) = gone.await {
+        if let Err(error) = leave.await {
             // What is left in the store belongs to this life, and is swept with it.
             tracing::warn!(%error, "a connection is still counted");
-            hub.node.doubt();
+            hub.node.invalidate();
         }
     }
 
-    async fn may_connect(&self, user: &UserId) -> bool {
-        let Inner { quick, keys, .. } = &*self.inner;
+    async fn check_connect_rate(&self, user: &UserId) -> bool {
+        let Inner { rate_limit_store, keys, .. } = &*self.inner;
         let per_minute = format!("{}/1m", self.config().connects_per_minute.max(1));
         let rule = per_minute.parse().and_then(|window| Rule::new(Algorithm::Gcra, vec![window]));
         let Ok(rule) = rule else { return true };
-        let taken = rule.take(quick, &[keys.connect_rate(user)], 1).await;
+        let taken = rule.take(rate_limit_store, &[keys.connect_rate(user)], 1).await;
         taken.map_or(true, |decision| matches!(decision, Decision::Allowed(_)))
     }
 
     /// Counts a socket that another program holds as open (C16). It belongs to this node, and goes with it.
-    pub async fn add_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
+    pub async fn add_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
         let Inner { hub, presences, .. } = &*self.inner;
         let sockets = std::slice::from_ref(socket);
-        let change = presences.join(&hub.node.incarnation(), user, sockets, Occasion::Opened).await?;
-        if change != Change::Full {
-            hub.hold(user, socket);
+        let change = presences.join(&hub.node.incarnation(), user, sockets, JoinReason::Opened).await?;
+        if change != PresenceChange::LimitReached {
+            hub.add_external_socket(user, socket);
         }
         Ok(change)
     }
 
     /// Counts a socket as closed (C16); the user is offline with the last one.
-    pub async fn remove_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
-        self.inner.hub.release(user, socket);
-        let _turn = self.sockets_turn(user).await;
+    pub async fn remove_user_socket(
+        &self,
+        user: &UserId,
+        socket: &SocketId,
+    ) -> Result<PresenceChange, Error> {
+        self.inner.hub.remove_external_socket(user, socket);
+        let _lock = self.lock_sockets(user).await;
         let change = self.inner.presences.leave(user, socket).await?;
-        if matches!(change, Change::Turned { .. }) {
-            self.keep_last_seen(user).await?;
+        if matches!(change, PresenceChange::Changed { .. }) {
+            self.save_last_seen(user).await?;
         }
         Ok(change)
     }
@@ -113,7 +117,7 @@ impl Chat {
             // The store may have been lost.
             if let Some(seen) = users::last_seen(&self.inner.database, &presence.user_id).await? {
                 let seen = iso(seen);
-                self.inner.presences.remember_seen(&presence.user_id, &seen).await?;
+                self.inner.presences.restore_last_seen(&presence.user_id, &seen).await?;
                 presence.last_seen = Some(seen);
             }
         }
@@ -132,21 +136,21 @@ impl Chat {
     }
 
     /// The sockets of a conversation's members who are online, as a member sees them.
-    pub(crate) async fn present(
+    pub(crate) async fn online_members(
         &self,
         id: &ConversationId,
         viewer: &UserId,
     ) -> Answer<Vec<(UserId, Vec<SocketId>)>> {
         let Inner { database, presences, .. } = &*self.inner;
-        if let Err(refusal) = member::permit(database, id, viewer).await? {
+        if let Err(refusal) = member::check_member(database, id, viewer).await? {
             return Ok(Err(refusal));
         }
         let hidden = blocks::hidden_from(database, viewer).await?;
         let mut users = self.participants(id).await?;
         users.retain(|user| !hidden.contains(user));
         let sockets = presences.sockets(&users).await?;
-        let present = users.into_iter().zip(sockets).filter(|(_, sockets)| !sockets.is_empty());
-        Ok(Ok(present.collect()))
+        let online_members = users.into_iter().zip(sockets).filter(|(_, sockets)| !sockets.is_empty());
+        Ok(Ok(online_members.collect()))
     }
 
     /// The members of a conversation, from the store where it has them whole (C13).
@@ -169,36 +173,36 @@ impl Chat {
     }
 
     /// What a user has not read, from the database: the truth behind C8 and C9.
-    pub async fn unread(&self, user: &UserId) -> Result<(Vec<Count>, u64), Error> {
+    pub async fn unread(&self, user: &UserId) -> Result<(Vec<UnreadCount>, u64), Error> {
         let counts = database::unread::of_user(&self.inner.database, user).await?;
         let total = counts.iter().map(|count| count.unread).sum();
-        Ok((counts.into_iter().map(Count::from).collect(), total))
+        Ok((counts.into_iter().map(UnreadCount::from).collect(), total))
     }
 
     /// What a feed begins with.
-    pub(crate) async fn picture(&self, user: &UserId) -> Result<Picture, Error> {
+    pub(crate) async fn feed_snapshot(&self, user: &UserId) -> Result<FeedSnapshot, Error> {
         let (unread, total) = self.unread(user).await?;
-        let contacts = members::contacts(&self.inner.database, user, crate::hub::MOST_CONTACTS).await?;
+        let contacts = members::contacts(&self.inner.database, user, crate::hub::MAX_CONTACTS).await?;
         let hidden = blocks::hidden_from(&self.inner.database, user).await?;
         let presences = self.inner.presences.of(&contacts).await?;
         let online = presences.into_iter().filter(|one| one.online && !hidden.contains(&one.user_id));
         let online = online.map(|presence| presence.user_id).collect();
-        Ok(Picture { unread, total, online })
+        Ok(FeedSnapshot { unread, total, online })
     }
 
     /// What every live node carries.
-    pub async fn nodes(&self) -> Result<Vec<NodeLoad>, Error> {
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
         self.inner.hub.node.loads().await
     }
 
-    pub(crate) fn tell_feed(&self, user: &UserId, news: &News<'_>) {
-        let news = news.json();
-        self.inner.hub.whisper_here(&Channel::Feed(user.clone()), user, &news);
-        self.inner.hub.post.errand(self.inner.hub.post.feed(user, &news));
+    pub(crate) fn notify_feed(&self, user: &UserId, update: &FeedUpdate<'_>) {
+        let update = update.json();
+        self.inner.hub.publish_transient_here(&ChannelName::Feed(user.clone()), user, &update);
+        self.inner.hub.broker.enqueue(self.inner.hub.broker.feed_call(user, &update));
     }
 
     /// Keeps in the database when a user was last here.
-    async fn keep_last_seen(&self, user: &UserId) -> Result<(), Error> {
+    async fn save_last_seen(&self, user: &UserId) -> Result<(), Error> {
         let work = |tx: Transaction| async move { users::set_last_seen(&tx, user).await };
         self.inner.database.write_with(Isolation::Committed, work).await
     }

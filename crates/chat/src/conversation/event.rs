@@ -1,5 +1,4 @@
-//! What happens in a conversation: a sequence of events without a gap, kept for ever, from which every client
-//! can catch up.
+//! The events of a conversation: numbered without gaps and kept forever, so that any client can catch up.
 
 use hob_database::{Transaction, UnixMs, column, from_row};
 use serde::{Deserialize, Serialize};
@@ -8,22 +7,22 @@ use crate::Refusal;
 use crate::conversation::message::Message;
 use crate::database::events::NewEvent;
 use crate::database::{conversations, events};
-use crate::error::Halt;
+use crate::error::Rollback;
 use crate::keys::{ConversationId, UserId};
 
-/// Something that happened, as subscribers are told.
+/// What happened, as it is stored and published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Happening {
+pub enum EventPayload {
     /// A message was sent.
     Message {
         message: Message,
     },
-    /// A message has new content.
+    /// The content of a message was replaced.
     Edited {
         message: Message,
     },
-    /// A message is gone; its content with it.
+    /// A message was deleted. Its content is empty.
     Deleted {
         message: Message,
     },
@@ -40,73 +39,80 @@ pub enum Happening {
     },
 }
 
-/// An event with its place in the conversation.
+/// An event with its sequence number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// 1, 2, 3, … without a gap: the channel's offset.
+    /// 1, 2, 3, … without gaps: the offset in the channel.
     pub sequence: u64,
-    /// Who did it: what somebody who blocked them, or was blocked by them, does not see.
+    /// The user who caused it. A block between this user and a subscriber hides the event from the subscriber.
     pub actor: UserId,
-    /// A [`Happening`] as JSON.
+    /// An [`EventPayload`] as JSON.
     pub payload: String,
 }
 
 from_row!(Event { sequence, actor, payload });
 
-/// The number that the next event of a conversation got.
+/// The numbers that the next event of a conversation got.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct NextSequence {
     pub(crate) sequence: u64,
-    /// The number of the newest message, with the one that is being sent.
+    /// The number of the newest message, including one that is being sent.
     pub(crate) newest: u64,
 }
 
-/// What an event is about to do to the numbers of its conversation.
+/// Which counters of its conversation an event advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Counts a new message too.
+pub(crate) enum EventClass {
+    /// The sequence and the number of messages.
     Message,
+    /// The sequence only.
     Other,
 }
 
-/// Takes the next number. The conversation's row is held until the transaction ends, so that changes of one
-/// conversation happen one after the other, and each sees all before it.
-pub(crate) async fn next(tx: &Transaction, conversation: &ConversationId, step: Step) -> Result<Turn, Halt> {
-    let messages = match step {
-        Step::Message => 1,
-        Step::Other => 0,
+/// Takes the next sequence number. Locks the row of the conversation until the transaction ends, so that changes of one
+/// conversation are serialized and each sees all earlier ones.
+pub(crate) async fn next(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    class: EventClass,
+) -> Result<NextSequence, Rollback> {
+    let messages = match class {
+        EventClass::Message => 1,
+        EventClass::Other => 0,
     };
     let taken = conversations::advance(tx, conversation, messages).await?;
-    let (sequence, newest) = taken.ok_or(Refusal::NoConversation)?;
-    Ok(Turn { sequence, newest })
+    let (sequence, newest) = taken.ok_or(Refusal::ConversationNotFound)?;
+    Ok(NextSequence { sequence, newest })
 }
 
-/// Writes an event under a number that was taken.
+/// Writes an event under a number from [`next`].
 pub(crate) async fn write(
     tx: &Transaction,
     conversation: &ConversationId,
     sequence: u64,
     actor: &UserId,
-    happening: &Happening,
-) -> Result<Event, Halt> {
-    let payload = happening.to_json()?;
-    let (kind, about) = (happening.kind(), happening.about());
-    let event = NewEvent { sequence, kind, actor, about, payload: &payload };
+    payload: &EventPayload,
+) -> Result<Event, Rollback> {
+    let json = payload.to_json()?;
+    let (kind, about) = (payload.kind(), payload.about());
+    let event = NewEvent { sequence, kind, actor, about, payload: &json };
     events::insert(tx, conversation, &event).await?;
-    Ok(Event { sequence, actor: actor.clone(), payload })
+    Ok(Event { sequence, actor: actor.clone(), payload: json })
 }
 
-/// Takes a deleted message's content out of the events that told of it.
-pub(crate) async fn scrub(tx: &Transaction, message: &Message) -> Result<(), Halt> {
-    let gone = message.clone();
-    for happening in [Happening::Message { message: gone.clone() }, Happening::Edited { message: gone }] {
-        let (payload, id) = (happening.to_json()?, &message.conversation_id);
-        events::set_payload(tx, id, message.sequence, happening.kind(), &payload).await?;
+/// Erases the content of a deleted message from earlier events.
+pub(crate) async fn erase_content(tx: &Transaction, message: &Message) -> Result<(), Rollback> {
+    let erased = message.clone();
+    for payload in
+        [EventPayload::Message { message: erased.clone() }, EventPayload::Edited { message: erased }]
+    {
+        let (json, id) = (payload.to_json()?, &message.conversation_id);
+        events::set_payload(tx, id, message.sequence, payload.kind(), &json).await?;
     }
     Ok(())
 }
 
-impl Happening {
+impl EventPayload {
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
@@ -122,7 +128,7 @@ impl Happening {
         }
     }
 
-    /// The sequence of the message that it is about.
+    /// The sequence of the message that the event is about.
     fn about(&self) -> Option<u64> {
         match self {
             Self::Message { message } | Self::Edited { message } | Self::Deleted { message } => {
@@ -133,25 +139,25 @@ impl Happening {
     }
 }
 
-/// A time as the API writes it: ISO 8601 in UTC, to the millisecond, so that later ones sort later as text.
+/// Formats a time as ISO 8601 in UTC with milliseconds. Such texts sort by time.
 pub(crate) fn iso(time: UnixMs) -> String {
     let time = jiff::Timestamp::from_millisecond(time.0).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// A time that is kept as milliseconds and shown as [`iso`] text.
+/// A time that is stored in milliseconds and written as [`iso`] text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At(pub UnixMs);
+pub struct Timestamp(pub UnixMs);
 
-column!(At(UnixMs));
+column!(Timestamp(UnixMs));
 
-impl Serialize for At {
+impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&iso(self.0))
     }
 }
 
-impl<'de> Deserialize<'de> for At {
+impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
         let time: jiff::Timestamp = text.parse().map_err(serde::de::Error::custom)?;
@@ -159,17 +165,17 @@ impl<'de> Deserialize<'de> for At {
     }
 }
 
-impl std::fmt::Display for At {
+impl std::fmt::Display for Timestamp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&iso(self.0))
     }
 }
 
 impl Event {
-    /// What happened, if it is about who is in the conversation.
-    pub(crate) fn membership(&self) -> Option<Happening> {
-        let about =
+    /// The payload, if the event changes the members of the conversation.
+    pub(crate) fn membership_change(&self) -> Option<EventPayload> {
+        let changes_members =
             self.payload.starts_with(r#"{"type":"joined""#) || self.payload.starts_with(r#"{"type":"left""#);
-        if about { serde_json::from_str(&self.payload).ok() } else { None }
+        if changes_members { serde_json::from_str(&self.payload).ok() } else { None }
     }
 }

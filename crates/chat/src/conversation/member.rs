@@ -7,18 +7,18 @@ use hob_database::{Database, Isolation, Read, Transaction, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::conversation::MOST_MEMBERS;
-use crate::conversation::event::{self, At, Event, Happening, Step};
+use crate::conversation::MAX_MEMBERS;
+use crate::conversation::event::{self, Event, EventClass, EventPayload, Timestamp};
 use crate::conversation::outbox;
 use crate::database::members;
-use crate::error::{Answer, Halt, Refusal, answer};
+use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
 /// Whether somebody is in a conversation. Who left keeps a row, so that its version never begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    In,
-    Out,
+pub(crate) enum MemberStatus {
+    Joined,
+    Left,
 }
 
 /// A member of a conversation.
@@ -28,7 +28,7 @@ pub struct Member {
     #[schema(value_type = String)]
     pub user_id: UserId,
     #[schema(value_type = String)]
-    pub joined_at: At,
+    pub joined_at: Timestamp,
     /// Everything up to this event was read.
     pub read_sequence: u64,
     /// Everything up to this event has reached a device.
@@ -37,8 +37,8 @@ pub struct Member {
 
 /// How one user stands to a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
-    pub(crate) state: State,
+pub(crate) struct Membership {
+    pub(crate) state: MemberStatus,
     pub(crate) read_sequence: u64,
     /// The conversation's last event.
     pub(crate) sequence: u64,
@@ -54,56 +54,56 @@ pub struct Receipt {
 
 /// What a receipt says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReceiptKind {
     Delivered,
     /// What was read was delivered, too.
     Read,
 }
 
-column!(State as text);
+column!(MemberStatus as text);
 from_row!(Member { user_id, joined_at, read_sequence, delivered_sequence });
-from_row!(Standing { state, read_sequence, sequence });
+from_row!(Membership { state, read_sequence, sequence });
 from_row!(Receipt { read_sequence, delivered_sequence });
 
 /// How a member stands, or why not: the one place where permission is decided.
-pub(crate) async fn permit(
+pub(crate) async fn check_member(
     database: &impl Read,
     conversation: &ConversationId,
     user: &UserId,
-) -> Answer<Standing> {
+) -> Answer<Membership> {
     Ok(match members::membership(database, conversation, user).await? {
-        Some(standing) if standing.state == State::In => Ok(standing),
+        Some(membership) if membership.state == MemberStatus::Joined => Ok(membership),
         _ => Err(Refusal::NotMember),
     })
 }
 
-pub(crate) async fn must_be_in(
+pub(crate) async fn require_member(
     tx: &Transaction,
     conversation: &ConversationId,
     user: &UserId,
-) -> Result<Standing, Halt> {
-    answer_in(permit(tx, conversation, user).await)
+) -> Result<Membership, Rollback> {
+    or_rollback(check_member(tx, conversation, user).await)
 }
 
-fn answer_in<T>(answer: Answer<T>) -> Result<T, Halt> {
-    match answer {
+fn or_rollback<T>(into_answer: Answer<T>) -> Result<T, Rollback> {
+    match into_answer {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(refusal)) => Err(refusal.into()),
-        Err(error) => Err(Halt::Failed(error)),
+        Err(error) => Err(Rollback::Failed(error)),
     }
 }
 
 /// The next number, for somebody who is in the conversation, or nobody in particular.
-async fn turn_of(
+async fn next_sequence(
     tx: &Transaction,
     conversation: &ConversationId,
     by: Option<&UserId>,
-) -> Result<event::Turn, Halt> {
-    let turn = event::next(tx, conversation, Step::Other).await?;
+) -> Result<event::NextSequence, Rollback> {
+    let next = event::next(tx, conversation, EventClass::Other).await?;
     if let Some(by) = by {
-        must_be_in(tx, conversation, by).await?;
+        require_member(tx, conversation, by).await?;
     }
-    Ok(turn)
+    Ok(next)
 }
 
 /// Adds a member; `by` is in the conversation, or nobody in particular.
@@ -114,24 +114,26 @@ pub(crate) async fn add(
     by: Option<&UserId>,
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
-        let turn = turn_of(&tx, conversation, by).await?;
+        let next = next_sequence(&tx, conversation, by).await?;
         match members::membership(&tx, conversation, user).await? {
-            Some(standing) if standing.state == State::In => return Err(Refusal::Taken.into()),
+            Some(membership) if membership.state == MemberStatus::Joined => {
+                return Err(Refusal::AlreadyExists.into());
+            }
             Some(_) => {}
-            None => room_for_one_more(&tx, conversation).await?,
+            None => check_member_limit(&tx, conversation).await?,
         }
-        members::join(&tx, conversation, user, turn.sequence).await?;
-        outbox::tell_members(&tx, conversation)?;
-        let happening = Happening::Joined { user_id: user.clone() };
-        event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
+        members::join(&tx, conversation, user, next.sequence).await?;
+        outbox::emit_recount_all(&tx, conversation)?;
+        let payload = EventPayload::Joined { user_id: user.clone() };
+        event::write(&tx, conversation, next.sequence, by.unwrap_or(user), &payload).await
     };
-    answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
 /// Rows of members who left count too: they are what is bounded.
-async fn room_for_one_more(tx: &Transaction, conversation: &ConversationId) -> Result<(), Halt> {
-    if members::count(tx, conversation).await? >= MOST_MEMBERS as u64 {
-        return Err(Refusal::TooMany { what: "members", most: MOST_MEMBERS as u64 }.into());
+async fn check_member_limit(tx: &Transaction, conversation: &ConversationId) -> Result<(), Rollback> {
+    if members::count(tx, conversation).await? >= MAX_MEMBERS as u64 {
+        return Err(Refusal::LimitExceeded { what: "members", max: MAX_MEMBERS as u64 }.into());
     }
     Ok(())
 }
@@ -144,54 +146,54 @@ pub(crate) async fn remove(
     by: Option<&UserId>,
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
-        let turn = turn_of(&tx, conversation, by).await?;
+        let next = next_sequence(&tx, conversation, by).await?;
         if !members::leave(&tx, conversation, user).await? {
             return Err(Refusal::NotMember.into());
         }
-        outbox::tell_members(&tx, conversation)?;
-        let happening = Happening::Left { user_id: user.clone() };
-        event::write(&tx, conversation, turn.sequence, by.unwrap_or(user), &happening).await
+        outbox::emit_recount_all(&tx, conversation)?;
+        let payload = EventPayload::Left { user_id: user.clone() };
+        event::write(&tx, conversation, next.sequence, by.unwrap_or(user), &payload).await
     };
-    answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
 /// Moves a member's pointers, forwards only and never past the last event. Answers with where they are and
 /// whether that is news.
-pub(crate) async fn progress(
+pub(crate) async fn record_receipt(
     database: &Database,
     conversation: &ConversationId,
     user: &UserId,
     up_to: u64,
-    progress: Progress,
+    kind: ReceiptKind,
 ) -> Answer<(Receipt, bool)> {
     let work = |tx: Transaction| async move {
-        let standing = must_be_in(&tx, conversation, user).await?;
-        let up_to = up_to.min(standing.sequence);
-        let news = members::advance(&tx, conversation, user, up_to, progress).await?;
-        if news && progress == Progress::Read {
-            outbox::tell_reader(&tx, conversation, user)?;
+        let membership = require_member(&tx, conversation, user).await?;
+        let up_to = up_to.min(membership.sequence);
+        let changed = members::advance(&tx, conversation, user, up_to, kind).await?;
+        if changed && kind == ReceiptKind::Read {
+            outbox::emit_recount(&tx, conversation, user)?;
         }
-        Ok((members::receipt(&tx, conversation, user).await?, news))
+        Ok((members::receipt(&tx, conversation, user).await?, changed))
     };
-    answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
-impl fmt::Display for State {
+impl fmt::Display for MemberStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::In => "in",
-            Self::Out => "out",
+            Self::Joined => "in",
+            Self::Left => "out",
         })
     }
 }
 
-impl FromStr for State {
+impl FromStr for MemberStatus {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
-            "in" => Ok(Self::In),
-            "out" => Ok(Self::Out),
+            "in" => Ok(Self::Joined),
+            "out" => Ok(Self::Left),
             _ => Err(()),
         }
     }

@@ -5,9 +5,9 @@ use hob_database::Transaction;
 use hob_database::outbox::Topic;
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::event::At;
+use crate::conversation::event::Timestamp;
 use crate::conversation::message::Message;
-use crate::error::Halt;
+use crate::error::Rollback;
 use crate::keys::{ConversationId, UserId};
 
 /// A new message (C10): other services read this topic.
@@ -22,7 +22,7 @@ pub struct MessageCreated {
     pub conversation_id: ConversationId,
     pub message_id: String,
     pub sender_id: UserId,
-    pub timestamp: At,
+    pub timestamp: Timestamp,
     /// The event that it came with; 0 where that was not written down.
     #[serde(default)]
     pub sequence: u64,
@@ -30,12 +30,14 @@ pub struct MessageCreated {
 
 /// The payload of [`COUNTS`]; its key is the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Whose {
-    Everybodys,
-    Of(UserId),
+pub(crate) enum RecountScope {
+    #[serde(rename = "Everybodys")]
+    AllMembers,
+    #[serde(rename = "Of")]
+    Member(UserId),
 }
 
-pub(crate) fn tell_message(tx: &Transaction, message: &Message) -> Result<(), Halt> {
+pub(crate) fn emit_message_created(tx: &Transaction, message: &Message) -> Result<(), Rollback> {
     let created = MessageCreated {
         conversation_id: message.conversation_id.clone(),
         message_id: message.id.clone(),
@@ -47,18 +49,18 @@ pub(crate) fn tell_message(tx: &Transaction, message: &Message) -> Result<(), Ha
     Ok(tx.emit(MESSAGE_CREATED, key, serde_json::to_string(&created)?)?)
 }
 
-pub(crate) fn tell_members(tx: &Transaction, conversation: &ConversationId) -> Result<(), Halt> {
-    tell(tx, conversation, &Whose::Everybodys)
+pub(crate) fn emit_recount_all(tx: &Transaction, conversation: &ConversationId) -> Result<(), Rollback> {
+    emit(tx, conversation, &RecountScope::AllMembers)
 }
 
-pub(crate) fn tell_reader(
+pub(crate) fn emit_recount(
     tx: &Transaction,
     conversation: &ConversationId,
     user: &UserId,
-) -> Result<(), Halt> {
-    tell(tx, conversation, &Whose::Of(user.clone()))
+) -> Result<(), Rollback> {
+    emit(tx, conversation, &RecountScope::Member(user.clone()))
 }
 
-fn tell(tx: &Transaction, conversation: &ConversationId, whose: &Whose) -> Result<(), Halt> {
-    Ok(tx.emit(COUNTS, conversation.as_str(), serde_json::to_string(whose)?)?)
+fn emit(tx: &Transaction, conversation: &ConversationId, scope: &RecountScope) -> Result<(), Rollback> {
+    Ok(tx.emit(COUNTS, conversation.as_str(), serde_json::to_string(scope)?)?)
 }

@@ -3,7 +3,7 @@
 use hob_database::{Keyset, Kind, Page, PageRequest, Query, Read, Transaction, sql};
 
 use crate::Error;
-use crate::conversation::{Conversation, Listed, NewConversation};
+use crate::conversation::{Conversation, ConversationSummary, NewConversation};
 use crate::keys::{ConversationId, UserId};
 
 const LATEST_FIRST: Keyset = Keyset::descending(&[("changed_at", Kind::Int), ("id", Kind::Text)]);
@@ -51,7 +51,7 @@ pub(crate) async fn list_of_user(
     database: &impl Read,
     user: &UserId,
     request: &PageRequest,
-) -> Result<Page<Listed>, Error> {
+) -> Result<Page<ConversationSummary>, Error> {
     let list = sql("SELECT id, title, sequence, changed_at FROM chat_conversation
                     WHERE id IN (SELECT conversation FROM chat_member WHERE user_id = $1 AND state = 'in')");
     Ok(database.page(list.bind(user), &LATEST_FIRST, request).await?)

@@ -3,7 +3,7 @@
 use hob_database::{Query, Read, Transaction, sql};
 
 use crate::Error;
-use crate::conversation::member::{Member, Progress, Receipt, Standing, State};
+use crate::conversation::member::{Member, MemberStatus, Membership, Receipt, ReceiptKind};
 use crate::keys::{ConversationId, UserId};
 
 /// The membership of a user. `None` if the conversation does not exist or the user was never a member.
@@ -11,7 +11,7 @@ pub(crate) async fn membership(
     database: &impl Read,
     conversation: &ConversationId,
     user: &UserId,
-) -> Result<Option<Standing>, Error> {
+) -> Result<Option<Membership>, Error> {
     let query = sql("SELECT m.state, m.read_sequence, c.sequence FROM chat_member m
                      JOIN chat_conversation c ON c.id = m.conversation
                      WHERE m.conversation = $1 AND m.user_id = $2");
@@ -68,7 +68,9 @@ pub(crate) async fn insert_first(
     users: &[&UserId],
     sequence: u64,
 ) -> Result<(), Error> {
-    let rows = users.iter().map(|user| (conversation, *user, State::In, tx.now(), sequence, sequence, 1_u64));
+    let rows = users
+        .iter()
+        .map(|user| (conversation, *user, MemberStatus::Joined, tx.now(), sequence, sequence, 1_u64));
     let head = "INSERT INTO chat_member (conversation, user_id, state, joined_at, read_sequence, delivered_sequence, version)";
     Ok(tx.insert_all(head, rows.collect::<Vec<_>>(), "").await.map(drop)?)
 }
@@ -105,13 +107,13 @@ pub(crate) async fn advance(
     conversation: &ConversationId,
     user: &UserId,
     up_to: u64,
-    progress: Progress,
+    kind: ReceiptKind,
 ) -> Result<bool, Error> {
-    let advance = match progress {
-        Progress::Read => sql("UPDATE chat_member SET read_sequence = $3, version = version + 1,
+    let advance = match kind {
+        ReceiptKind::Read => sql("UPDATE chat_member SET read_sequence = $3, version = version + 1,
                  delivered_sequence = CASE WHEN delivered_sequence < $3 THEN $3 ELSE delivered_sequence END
              WHERE conversation = $1 AND user_id = $2 AND state = 'in' AND read_sequence < $3"),
-        Progress::Delivered => sql("UPDATE chat_member SET delivered_sequence = $3
+        ReceiptKind::Delivered => sql("UPDATE chat_member SET delivered_sequence = $3
              WHERE conversation = $1 AND user_id = $2 AND state = 'in' AND delivered_sequence < $3"),
     };
     Ok(tx.execute(advance.bind(conversation).bind(user).bind(up_to)).await? > 0)

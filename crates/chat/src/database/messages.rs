@@ -3,7 +3,7 @@
 use hob_database::{Query, Read, Transaction, sql};
 
 use crate::Error;
-use crate::conversation::message::{Message, Span};
+use crate::conversation::message::{Message, MessageRange};
 use crate::keys::{ConversationId, UserId};
 
 macro_rules! select {
@@ -55,24 +55,24 @@ pub(crate) async fn erase(tx: &Transaction, id: &str) -> Result<(), Error> {
 pub(crate) async fn page(
     database: &impl Read,
     conversation: &ConversationId,
-    from: Span,
+    from: MessageRange,
     limit: u16,
 ) -> Result<Vec<Message>, Error> {
     let query: Query<Message> = match from {
-        Span::After(sequence) => select!(
+        MessageRange::After(sequence) => select!(
             "WHERE conversation = $1 AND sequence > $2 AND deleted = FALSE ORDER BY sequence LIMIT $3"
         )
         .bind(conversation)
         .bind(sequence),
-        Span::Before(_) | Span::Newest => {
-            let before = if let Span::Before(sequence) = from { sequence } else { i64::MAX as u64 };
+        MessageRange::Before(_) | MessageRange::Newest => {
+            let before = if let MessageRange::Before(sequence) = from { sequence } else { i64::MAX as u64 };
             select!("WHERE conversation = $1 AND sequence < $2 AND deleted = FALSE ORDER BY sequence DESC LIMIT $3")
                 .bind(conversation)
                 .bind(before)
         }
     };
     let mut messages = database.all(query.bind(limit)).await?;
-    if !matches!(from, Span::After(_)) {
+    if !matches!(from, MessageRange::After(_)) {
         messages.reverse();
     }
     Ok(messages)

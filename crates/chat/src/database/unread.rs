@@ -4,7 +4,7 @@ use hob_database::{Read, sql};
 
 use crate::Error;
 use crate::keys::{ConversationId, UserId};
-use crate::store::unread::Counted;
+use crate::store::unread::UnreadRow;
 
 macro_rules! count_where {
     ($condition:literal) => {
@@ -29,7 +29,7 @@ macro_rules! count_where {
 pub(crate) async fn in_conversation(
     database: &impl Read,
     conversation: &ConversationId,
-) -> Result<Vec<Counted>, Error> {
+) -> Result<Vec<UnreadRow>, Error> {
     Ok(database.all(count_where!("m.conversation = $1").bind(conversation)).await?)
 }
 
@@ -38,12 +38,12 @@ pub(crate) async fn of_member(
     database: &impl Read,
     conversation: &ConversationId,
     user: &UserId,
-) -> Result<Option<Counted>, Error> {
+) -> Result<Option<UnreadRow>, Error> {
     let query = count_where!("m.conversation = $1 AND m.user_id = $2");
     Ok(database.optional(query.bind(conversation).bind(user)).await?)
 }
 
 /// All counts of a user.
-pub(crate) async fn of_user(database: &impl Read, user: &UserId) -> Result<Vec<Counted>, Error> {
+pub(crate) async fn of_user(database: &impl Read, user: &UserId) -> Result<Vec<UnreadRow>, Error> {
     Ok(database.all(count_where!("m.user_id = $1 ORDER BY m.conversation").bind(user)).await?)
 }

@@ -16,12 +16,12 @@ use crate::session::protocol::raw;
 
 /// What may wait; beyond it only the newest number of each conversation is remembered.
 const QUEUE: usize = 8_192;
-const AT_ONCE: usize = 512;
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+const MAX_BATCH: usize = 512;
+const RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// A message between nodes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Letter {
+pub(crate) struct BrokerMessage {
     /// The process that sent it, which has told its own subscribers already.
     pub(crate) origin: String,
     /// Of an event; what has none is not kept.
@@ -35,7 +35,7 @@ pub(crate) struct Letter {
 }
 
 /// Something to be done at the store.
-enum Errand {
+enum BrokerJob {
     /// An event of a conversation; if it gets lost, its number is told later.
     Event { conversation: ConversationId, sequence: u64, call: Call },
     /// What nobody misses.
@@ -43,94 +43,102 @@ enum Errand {
 }
 
 /// The way out of this node.
-pub(crate) struct Post {
+pub(crate) struct Broker {
     keys: Keys,
     origin: String,
-    errands: mpsc::Sender<Errand>,
-    waiting: tokio::sync::Mutex<mpsc::Receiver<Errand>>,
+    jobs: mpsc::Sender<BrokerJob>,
+    queue: tokio::sync::Mutex<mpsc::Receiver<BrokerJob>>,
     /// The last event of conversations whose events were not told.
-    untold: Mutex<HashMap<ConversationId, u64>>,
+    unpublished: Mutex<HashMap<ConversationId, u64>>,
 }
 
-impl Post {
+impl Broker {
     pub(crate) fn new(keys: &Keys, origin: &Incarnation) -> Self {
-        let (errands, waiting) = mpsc::channel(QUEUE);
+        let (jobs, queue) = mpsc::channel(QUEUE);
         Self {
             keys: keys.clone(),
             origin: origin.to_string(),
-            errands,
-            waiting: waiting.into(),
-            untold: Mutex::default(),
+            jobs,
+            queue: queue.into(),
+            unpublished: Mutex::default(),
         }
     }
 
     /// Tells the other nodes of an event.
-    pub(crate) fn event(&self, conversation: &ConversationId, event: &Event) {
-        let letter = self.letter(Some(event.sequence), &event.actor, Some(raw(&event.payload)));
-        let call = self.publish(self.keys.conversation_channel(conversation), &letter);
-        let (conversation, sequence) = (conversation.clone(), event.sequence);
-        self.send(Errand::Event { conversation, sequence, call });
+    pub(crate) fn publish_event(&self, conversation: &ConversationId, publish_event: &Event) {
+        let message = self.message(
+            Some(publish_event.sequence),
+            &publish_event.actor,
+            Some(raw(&publish_event.payload)),
+        );
+        let call = self.publish(self.keys.conversation_channel(conversation), &message);
+        let (conversation, sequence) = (conversation.clone(), publish_event.sequence);
+        self.send(BrokerJob::Event { conversation, sequence, call });
     }
 
     /// Tells the other nodes something about a conversation that is not kept.
-    pub(crate) fn whisper(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
-        let letter = self.letter(None, actor, Some(raw(data)));
-        self.send(Errand::Other(self.publish(self.keys.conversation_channel(conversation), &letter)));
+    pub(crate) fn publish_transient(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
+        let message = self.message(None, actor, Some(raw(data)));
+        self.send(BrokerJob::Other(self.publish(self.keys.conversation_channel(conversation), &message)));
     }
 
     /// Does something at the store that nobody waits for.
-    pub(crate) fn errand(&self, call: Call) {
-        self.send(Errand::Other(call));
+    pub(crate) fn enqueue(&self, call: Call) {
+        self.send(BrokerJob::Other(call));
     }
 
     /// The call that tells the other nodes something for one user's feed.
-    pub(crate) fn feed(&self, user: &UserId, data: &str) -> Call {
-        let letter = self.letter(None, user, Some(raw(data)));
-        self.publish(self.keys.feed_channel(user), &letter)
+    pub(crate) fn feed_call(&self, user: &UserId, data: &str) -> Call {
+        let message = self.message(None, user, Some(raw(data)));
+        self.publish(self.keys.feed_channel(user), &message)
     }
 
-    fn letter(&self, sequence: Option<u64>, actor: &UserId, data: Option<Box<RawValue>>) -> Letter {
-        Letter { origin: self.origin.clone(), sequence, actor: Some(actor.clone()), data }
+    fn message(&self, sequence: Option<u64>, actor: &UserId, data: Option<Box<RawValue>>) -> BrokerMessage {
+        BrokerMessage { origin: self.origin.clone(), sequence, actor: Some(actor.clone()), data }
     }
 
-    fn publish(&self, channel: String, letter: &Letter) -> Call {
-        cmd("PUBLISH").arg(channel).arg(serde_json::to_vec(letter).unwrap_or_default()).take().into()
+    fn publish(&self, channel: String, message: &BrokerMessage) -> Call {
+        cmd("PUBLISH").arg(channel).arg(serde_json::to_vec(message).unwrap_or_default()).take().into()
     }
 
-    fn send(&self, errand: Errand) {
-        if let Err(error) = self.errands.try_send(errand) {
-            self.missed(error.into_inner());
+    fn send(&self, job: BrokerJob) {
+        if let Err(error) = self.jobs.try_send(job) {
+            self.mark_unpublished(error.into_inner());
         }
     }
 
-    fn missed(&self, errand: Errand) {
-        if let Errand::Event { conversation, sequence, .. } = errand {
-            let mut untold = self.untold.lock();
-            let newest = untold.entry(conversation).or_default();
+    fn mark_unpublished(&self, job: BrokerJob) {
+        if let BrokerJob::Event { conversation, sequence, .. } = job {
+            let mut unpublished = self.unpublished.lock();
+            let newest = unpublished.entry(conversation).or_default();
             *newest = sequence.max(*newest);
         }
     }
 
     /// Does errands until the task is stopped.
     pub(crate) async fn run(&self, store: &Store, task: &Task) {
-        let mut waiting = self.waiting.lock().await;
-        let mut errands = Vec::new();
+        let mut queue = self.queue.lock().await;
+        let mut jobs = Vec::new();
         while !task.stopping() {
-            let untold = std::mem::take(&mut *self.untold.lock());
-            for (conversation, sequence) in untold {
+            let unpublished = std::mem::take(&mut *self.unpublished.lock());
+            for (conversation, sequence) in unpublished {
                 let actor = None;
-                let letter =
-                    Letter { origin: self.origin.clone(), sequence: Some(sequence), actor, data: None };
-                let call = self.publish(self.keys.conversation_channel(&conversation), &letter);
-                errands.push(Errand::Event { conversation, sequence, call });
+                let message = BrokerMessage {
+                    origin: self.origin.clone(),
+                    sequence: Some(sequence),
+                    actor,
+                    data: None,
+                };
+                let call = self.publish(self.keys.conversation_channel(&conversation), &message);
+                jobs.push(BrokerJob::Event { conversation, sequence, call });
             }
-            if errands.is_empty() {
+            if jobs.is_empty() {
                 tokio::select! {
-                    taken = waiting.recv_many(&mut errands, AT_ONCE) => if taken == 0 { return },
+                    taken = queue.recv_many(&mut jobs, MAX_BATCH) => if taken == 0 { return },
                     () = task.stopped() => return,
                 }
             }
-            if !self.carry(store, &mut errands).await && !task.pause(PAUSE).await {
+            if !self.send_batch(store, &mut jobs).await && !task.pause(RETRY_DELAY).await {
                 return;
             }
             task.beat();
@@ -138,24 +146,24 @@ impl Post {
     }
 
     /// Whether the store took them all.
-    async fn carry(&self, store: &Store, errands: &mut Vec<Errand>) -> bool {
-        let call = |errand: &Errand| match errand {
-            Errand::Event { call, .. } | Errand::Other(call) => call.clone(),
+    async fn send_batch(&self, store: &Store, jobs: &mut Vec<BrokerJob>) -> bool {
+        let call = |job: &BrokerJob| match job {
+            BrokerJob::Event { call, .. } | BrokerJob::Other(call) => call.clone(),
         };
-        let calls: Vec<Call> = errands.iter().map(call).collect();
+        let calls: Vec<Call> = jobs.iter().map(call).collect();
         let mut all = true;
-        for (errand, answer) in errands.drain(..).zip(store.batch(&calls).await) {
+        for (job, answer) in jobs.drain(..).zip(store.batch(&calls).await) {
             if let Err(error) = answer {
                 tracing::debug!(%error, "an errand was not done");
                 all = false;
-                self.missed(errand);
+                self.mark_unpublished(job);
             }
         }
         all
     }
 }
 
-impl std::fmt::Debug for Post {
+impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Post").field("origin", &self.origin).finish_non_exhaustive()
     }

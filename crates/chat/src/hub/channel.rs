@@ -8,70 +8,70 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Peer;
-use crate::conversation::event::{Event, Happening};
-use crate::hub::channel_name::Channel;
+use super::client::Client;
+use crate::conversation::event::{Event, EventPayload};
+use crate::hub::channel_name::ChannelName;
 use crate::keys::{SocketId, UserId};
 use crate::session::protocol::{self, Publication};
 
 /// So many events are kept at hand, for those who come back soon.
-const RING: usize = 64;
+const MAX_RECENT_EVENTS: usize = 64;
 
 /// A channel with subscribers on this node.
 #[derive(Debug)]
-pub(crate) struct Room {
-    pub(crate) channel: Channel,
-    state: Mutex<State>,
+pub(crate) struct Channel {
+    pub(crate) name: ChannelName,
+    state: Mutex<ChannelState>,
     /// One at a time fills a gap.
-    pub(crate) filling: tokio::sync::Mutex<()>,
+    pub(crate) catching_up: tokio::sync::Mutex<()>,
     /// Ends the room's ear on the bus.
     pub(crate) closed: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ChannelState {
     /// The last event that subscribers were told; `None` until the database was asked.
-    top: Option<u64>,
+    position: Option<u64>,
     /// The last event that anybody spoke of.
-    heard: u64,
-    ring: VecDeque<Event>,
-    subscribers: HashMap<SocketId, Subscriber>,
+    latest_known: u64,
+    recent: VecDeque<Event>,
+    subscribers: HashMap<SocketId, Subscription>,
     /// The conversation's members, or the feed's contacts: whose coming and going is told here.
-    watched: HashSet<UserId>,
+    watched_users: HashSet<UserId>,
     typists: HashMap<UserId, Instant>,
 }
 
 #[derive(Debug)]
-struct Subscriber {
-    peer: Arc<Peer>,
-    stage: Stage,
-    joins: Joins,
+struct Subscription {
+    client: Arc<Client>,
+    state: SubscriptionState,
+    join_leave: JoinLeave,
 }
 
 /// Whether a subscriber may be told things yet. It is added before its permission is looked up, so that it
 /// can be taken away again meanwhile.
 #[derive(Debug)]
-enum Stage {
+enum SubscriptionState {
     /// What was said in passing meanwhile waits until it is active.
     Pending(Vec<Bytes>),
     Active,
 }
 
 /// So much is kept for a pending subscriber.
-const MOST_HELD: usize = 256;
+const MAX_PENDING: usize = 256;
 
 /// Whether a subscriber wants to hear of others who come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joins {
-    Wanted,
-    Unwanted,
+pub(crate) enum JoinLeave {
+    Enabled,
+    Disabled,
 }
 
 /// What telling an event came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Delivery {
     /// To so many subscribers.
-    To(u64),
+    Delivered(u64),
     /// Events before it are missing.
     Gap,
 }
@@ -82,32 +82,36 @@ pub(crate) enum Activation {
     /// From now on it is told everything after `top`.
     Active,
     /// It must first be given the events after its position that are not at hand.
-    Older,
+    NeedsHistory,
     /// Its position is ahead of everything there is.
     Ahead,
     /// It was taken away meanwhile.
     Revoked,
 }
 
-impl Room {
-    pub(crate) fn new(channel: Channel) -> Self {
+impl Channel {
+    pub(crate) fn new(name: ChannelName) -> Self {
         Self {
-            channel,
+            name,
             state: Mutex::default(),
-            filling: tokio::sync::Mutex::default(),
+            catching_up: tokio::sync::Mutex::default(),
             closed: CancellationToken::new(),
         }
     }
 
     /// Adds a subscriber that is told nothing yet. `false` if it is there already.
-    pub(crate) fn add(&self, peer: &Arc<Peer>, joins: Joins) -> bool {
-        let subscriber = Subscriber { peer: Arc::clone(peer), stage: Stage::Pending(Vec::new()), joins };
+    pub(crate) fn add(&self, client: &Arc<Client>, join_leave: JoinLeave) -> bool {
+        let subscriber = Subscription {
+            client: Arc::clone(client),
+            state: SubscriptionState::Pending(Vec::new()),
+            join_leave,
+        };
         let mut state = self.state.lock();
-        let fresh = !state.subscribers.contains_key(&peer.socket);
-        if fresh {
-            state.subscribers.insert(peer.socket.clone(), subscriber);
+        let is_new = !state.subscribers.contains_key(&client.socket);
+        if is_new {
+            state.subscribers.insert(client.socket.clone(), subscriber);
         }
-        fresh
+        is_new
     }
 
     pub(crate) fn remove(&self, socket: &SocketId) -> bool {
@@ -115,16 +119,16 @@ impl Room {
     }
 
     /// Takes all connections of a user away, and tells them.
-    pub(crate) fn remove_user(&self, user: &UserId, why: protocol::Unsubscribed) {
-        let frame = protocol::unsubscribe_push(&self.channel, why);
+    pub(crate) fn remove_user(&self, user: &UserId, why: protocol::Unsubscribe) {
+        let frame = protocol::unsubscribe_push(&self.name, why);
         let mut state = self.state.lock();
-        state.watched.remove(user);
+        state.watched_users.remove(user);
         state.subscribers.retain(|_, subscriber| {
-            let stays = subscriber.peer.user != *user;
-            if !stays {
-                subscriber.peer.outlet.push(frame.clone());
+            let keep = subscriber.client.user != *user;
+            if !keep {
+                subscriber.client.queue.push(frame.clone());
             }
-            stays
+            keep
         });
     }
 
@@ -132,117 +136,122 @@ impl Room {
         self.state.lock().subscribers.is_empty()
     }
 
-    pub(crate) fn peers(&self) -> Vec<Arc<Peer>> {
-        self.state.lock().subscribers.values().map(|subscriber| Arc::clone(&subscriber.peer)).collect()
+    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+        self.state.lock().subscribers.values().map(|subscriber| Arc::clone(&subscriber.client)).collect()
     }
 
     /// Where the room is, by the database; whether somebody spoke of a later event already.
-    pub(crate) fn begin(&self, top: u64, watched: impl IntoIterator<Item = UserId>) -> bool {
+    pub(crate) fn initialize(&self, position: u64, watched_users: impl IntoIterator<Item = UserId>) -> bool {
         let mut state = self.state.lock();
-        state.watched.extend(watched);
-        let top = *state.top.get_or_insert(top);
-        state.heard > top
+        state.watched_users.extend(watched_users);
+        let position = *state.position.get_or_insert(position);
+        state.latest_known > position
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
-        self.state.lock().top.is_some()
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.state.lock().position.is_some()
     }
 
-    pub(crate) fn top(&self) -> Option<u64> {
-        self.state.lock().top
+    pub(crate) fn position(&self) -> Option<u64> {
+        self.state.lock().position
     }
 
-    pub(crate) fn watched(&self) -> Vec<UserId> {
-        self.state.lock().watched.iter().cloned().collect()
+    pub(crate) fn watched_users(&self) -> Vec<UserId> {
+        self.state.lock().watched_users.iter().cloned().collect()
     }
 
     /// Makes a subscriber active: it gets the reply, if there is any, made of the last event that was told and what it
     /// missed since its position, and then everything else, in this order.
     pub(crate) fn activate(
         &self,
-        peer: &Peer,
+        client: &Client,
         since: Option<u64>,
         reply: impl FnOnce(u64, Vec<Publication>) -> Bytes,
     ) -> Activation {
         let mut state = self.state.lock();
-        let State { top, ring, subscribers, .. } = &mut *state;
-        let top = top.unwrap_or(0);
-        let Some(subscriber) = subscribers.get_mut(&peer.socket) else { return Activation::Revoked };
+        let ChannelState { position, recent, subscribers, .. } = &mut *state;
+        let position = position.unwrap_or(0);
+        let Some(subscriber) = subscribers.get_mut(&client.socket) else { return Activation::Revoked };
         let mut missed = Vec::new();
         if let Some(since) = since {
-            if since > top {
+            if since > position {
                 return Activation::Ahead;
             }
-            if since + 1 < top + 1 - ring.len() as u64 {
-                return Activation::Older;
+            if since + 1 < position + 1 - recent.len() as u64 {
+                return Activation::NeedsHistory;
             }
-            let events = ring.iter().filter(|event| event.sequence > since && !peer.hides(&event.actor));
+            let events = recent.iter().filter(|event| event.sequence > since && !client.hides(&event.actor));
             missed = events.map(Publication::from).collect();
         }
-        let reply = reply(top, missed);
+        let reply = reply(position, missed);
         if !reply.is_empty() {
-            peer.outlet.reply(reply);
+            client.queue.reply(reply);
         }
-        if let Stage::Pending(held) = std::mem::replace(&mut subscriber.stage, Stage::Active) {
-            for frame in held {
-                peer.outlet.push(frame);
+        if let SubscriptionState::Pending(pending) =
+            std::mem::replace(&mut subscriber.state, SubscriptionState::Active)
+        {
+            for frame in pending {
+                client.queue.push(frame);
             }
         }
         Activation::Active
     }
 
     /// Tells an event, if it is the next one.
-    pub(crate) fn tell(&self, event: &Event) -> Told {
+    pub(crate) fn publish(&self, event: &Event) -> Delivery {
         let mut state = self.state.lock();
-        state.heard = state.heard.max(event.sequence);
-        let Some(top) = state.top else { return Told::To(0) };
-        if event.sequence <= top {
-            return Told::To(0);
+        state.latest_known = state.latest_known.max(event.sequence);
+        let Some(position) = state.position else { return Delivery::Delivered(0) };
+        if event.sequence <= position {
+            return Delivery::Delivered(0);
         }
-        if event.sequence > top + 1 {
-            return Told::Gap;
+        if event.sequence > position + 1 {
+            return Delivery::Gap;
         }
-        state.top = Some(event.sequence);
-        if state.ring.len() == RING {
-            state.ring.pop_front();
+        state.position = Some(event.sequence);
+        if state.recent.len() == MAX_RECENT_EVENTS {
+            state.recent.pop_front();
         }
-        state.ring.push_back(event.clone());
-        let frame = protocol::publication_push(&self.channel, &Publication::from(event));
-        let told = state.fan_out(&frame, &event.actor);
-        state.follow(event, &self.channel);
-        Told::To(told)
+        state.recent.push_back(event.clone());
+        let frame = protocol::publication_push(&self.name, &Publication::from(event));
+        let delivered = state.fan_out(&frame, &event.actor);
+        state.apply_membership(event, &self.name);
+        Delivery::Delivered(delivered)
     }
 
     /// Notes that an event of this number exists; whether it is missing here.
-    pub(crate) fn hear_of(&self, sequence: u64) -> bool {
+    pub(crate) fn note_sequence(&self, sequence: u64) -> bool {
         let mut state = self.state.lock();
-        state.heard = state.heard.max(sequence);
-        state.top.is_some_and(|top| top < sequence)
+        state.latest_known = state.latest_known.max(sequence);
+        state.position.is_some_and(|position| position < sequence)
     }
 
     /// Tells something that is not kept and has no number.
-    pub(crate) fn whisper(&self, actor: &UserId, data: &str) -> u64 {
-        let frame = protocol::soft_push(&self.channel, data);
+    pub(crate) fn publish_transient(&self, actor: &UserId, data: &str) -> u64 {
+        let frame = protocol::transient_push(&self.name, data);
         let mut state = self.state.lock();
-        state.hold(&frame, actor);
+        state.hold_for_pending(&frame, actor);
         state.fan_out(&frame, actor)
     }
 
     /// Tells those who asked for it that a watched user came or went.
-    pub(crate) fn tell_presence(&self, user: &UserId, online: bool) -> u64 {
-        let frame = protocol::presence_push(&self.channel, user, online);
-        let mut told = 0;
+    pub(crate) fn publish_presence(&self, user: &UserId, online: bool) -> u64 {
+        let frame = protocol::presence_push(&self.name, user, online);
+        let mut delivered = 0;
         for subscriber in self.state.lock().subscribers.values() {
-            if subscriber.is_active() && subscriber.joins == Joins::Wanted && !subscriber.peer.hides(user) {
-                subscriber.peer.outlet.push(frame.clone());
-                told += 1;
+            if subscriber.is_active()
+                && subscriber.join_leave == JoinLeave::Enabled
+                && !subscriber.client.hides(user)
+            {
+                subscriber.client.queue.push(frame.clone());
+                delivered += 1;
             }
         }
-        told
+        delivered
     }
 
     /// Notes that somebody types, or does not any more; whether that is news here.
-    pub(crate) fn note_typing(&self, user: &UserId, until: Option<Instant>) -> bool {
+    pub(crate) fn set_typing(&self, user: &UserId, until: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         match until {
             Some(until) => state.typists.insert(user.clone(), until).is_none(),
@@ -251,12 +260,12 @@ impl Room {
     }
 
     /// Those whose typing should be over by now.
-    pub(crate) fn typists_due(&self, now: Instant) -> bool {
+    pub(crate) fn has_expired_typing(&self, now: Instant) -> bool {
         self.state.lock().typists.values().any(|until| *until <= now)
     }
 
     /// Keeps those who still type; answers with those who stopped.
-    pub(crate) fn keep_typists(&self, now: Instant, typing: &[(UserId, Duration)]) -> Vec<UserId> {
+    pub(crate) fn expire_typing(&self, now: Instant, typing: &[(UserId, Duration)]) -> Vec<UserId> {
         let mut state = self.state.lock();
         for (user, left) in typing {
             if let Some(until) = state.typists.get_mut(user) {
@@ -271,52 +280,52 @@ impl Room {
     }
 }
 
-impl Subscriber {
+impl Subscription {
     fn is_active(&self) -> bool {
-        matches!(self.stage, Stage::Active)
+        matches!(self.state, SubscriptionState::Active)
     }
 }
 
-impl State {
+impl ChannelState {
     fn fan_out(&self, frame: &Bytes, actor: &UserId) -> u64 {
-        let mut told = 0;
+        let mut delivered = 0;
         for subscriber in self.subscribers.values() {
-            if subscriber.is_active() && !subscriber.peer.hides(actor) {
-                subscriber.peer.outlet.push(frame.clone());
-                told += 1;
+            if subscriber.is_active() && !subscriber.client.hides(actor) {
+                subscriber.client.queue.push(frame.clone());
+                delivered += 1;
             }
         }
-        told
+        delivered
     }
 
     /// Keeps what is said in passing for those who are not told things yet. Events are not kept: they have numbers.
-    fn hold(&mut self, frame: &Bytes, actor: &UserId) {
+    fn hold_for_pending(&mut self, frame: &Bytes, actor: &UserId) {
         for subscriber in self.subscribers.values_mut() {
-            if let Stage::Pending(held) = &mut subscriber.stage
-                && held.len() < MOST_HELD
-                && !subscriber.peer.hides(actor)
+            if let SubscriptionState::Pending(pending) = &mut subscriber.state
+                && pending.len() < MAX_PENDING
+                && !subscriber.client.hides(actor)
             {
-                held.push(frame.clone());
+                pending.push(frame.clone());
             }
         }
     }
 
     /// Keeps the members in step with the events. Who left hears nothing from here on, whatever else was or
     /// was not told to this node.
-    fn follow(&mut self, event: &Event, channel: &Channel) {
-        match event.membership() {
-            Some(Happening::Joined { user_id }) => {
-                self.watched.insert(user_id);
+    fn apply_membership(&mut self, event: &Event, name: &ChannelName) {
+        match event.membership_change() {
+            Some(EventPayload::Joined { user_id }) => {
+                self.watched_users.insert(user_id);
             }
-            Some(Happening::Left { user_id }) => {
-                self.watched.remove(&user_id);
-                let frame = protocol::unsubscribe_push(channel, protocol::Unsubscribed::SERVER);
+            Some(EventPayload::Left { user_id }) => {
+                self.watched_users.remove(&user_id);
+                let frame = protocol::unsubscribe_push(name, protocol::Unsubscribe::SERVER);
                 self.subscribers.retain(|_, subscriber| {
-                    let stays = subscriber.peer.user != user_id;
-                    if !stays {
-                        subscriber.peer.outlet.push(frame.clone());
+                    let keep = subscriber.client.user != user_id;
+                    if !keep {
+                        subscriber.client.queue.push(frame.clone());
                     }
-                    stays
+                    keep
                 });
             }
             _ => {}

@@ -7,14 +7,14 @@ use crate::keys::{ConversationId, UserId};
 
 /// A channel of the client protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Channel {
+pub enum ChannelName {
     /// `conv:<id>`: what happens in a conversation. Its offset is the conversation's sequence.
     Conversation(ConversationId),
     /// `user:<id>`: what concerns one user on all devices.
     Feed(UserId),
 }
 
-impl FromStr for Channel {
+impl FromStr for ChannelName {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -26,7 +26,7 @@ impl FromStr for Channel {
     }
 }
 
-impl fmt::Display for Channel {
+impl fmt::Display for ChannelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conversation(id) => write!(f, "conv:{id}"),

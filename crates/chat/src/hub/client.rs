@@ -7,32 +7,32 @@ use hob_database::Database;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::write_queue::{Limits, Outlet};
+use super::write_queue::{WriteLimits, WriteQueue};
 use crate::Error;
 use crate::database::blocks;
 use crate::keys::{SocketId, UserId};
 
 /// A connection and what it is to be spared.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct Client {
     pub(crate) socket: SocketId,
     pub(crate) user: UserId,
-    pub(crate) outlet: Outlet,
+    pub(crate) queue: WriteQueue,
     /// Users with whom nothing is exchanged; a handful at most, so that nothing is no cost.
     hidden: RwLock<Option<Arc<HashSet<UserId>>>>,
     /// Held while `hidden` is read again: of two readings the later one is to stay.
-    reading: Mutex<()>,
+    reloading: Mutex<()>,
 }
 
-impl Peer {
-    pub(crate) fn new(user: UserId, limits: Limits) -> Self {
+impl Client {
+    pub(crate) fn new(user: UserId, limits: WriteLimits) -> Self {
         let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
         Self {
             socket: socket.expect("32 hexadecimal digits are an id"),
             user,
-            outlet: Outlet::new(limits),
+            queue: WriteQueue::new(limits),
             hidden: RwLock::default(),
-            reading: Mutex::default(),
+            reloading: Mutex::default(),
         }
     }
 
@@ -42,8 +42,8 @@ impl Peer {
     }
 
     /// Reads from the database who is blocked.
-    pub(crate) async fn read_blocks(&self, database: &Database) -> Result<(), Error> {
-        let _one_at_a_time = self.reading.lock().await;
+    pub(crate) async fn reload_blocks(&self, database: &Database) -> Result<(), Error> {
+        let _one_at_a_time = self.reloading.lock().await;
         let hidden = blocks::hidden_from(database, &self.user).await?;
         *self.hidden.write() = (!hidden.is_empty()).then(|| Arc::new(hidden));
         Ok(())

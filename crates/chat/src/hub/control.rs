@@ -15,22 +15,24 @@ use crate::keys::{ConversationId, Incarnation, Keys, UserId};
 
 /// What every node has to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
-pub(crate) enum Order {
+#[serde(tag = "do")]
+pub(crate) enum ControlCommand {
     /// Take a user out of a conversation.
-    Remove { conversation: ConversationId, user: UserId },
+    #[serde(rename = "remove")]
+    RemoveMember { conversation: ConversationId, user: UserId },
     /// Look up again whom these users have blocked.
-    Blocks { users: [UserId; 2] },
+    #[serde(rename = "blocks")]
+    ReloadBlocks { users: [UserId; 2] },
 }
 
 /// An order on its way.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Dispatch {
+pub(crate) struct ControlMessage {
     pub(crate) id: String,
     /// Where the confirmation goes.
     pub(crate) origin: Incarnation,
     #[serde(flatten)]
-    pub(crate) order: Order,
+    pub(crate) command: ControlCommand,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,7 +43,7 @@ pub(crate) struct Confirmation {
 
 /// The orders that this node waits for.
 #[derive(Debug)]
-pub(crate) struct Orders {
+pub(crate) struct Control {
     store: Store,
     keys: Keys,
     origin: Incarnation,
@@ -50,9 +52,9 @@ pub(crate) struct Orders {
 }
 
 /// An order is told again after this long: its message, or the confirmation, may be lost.
-const AGAIN: Duration = Duration::from_millis(300);
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
-impl Orders {
+impl Control {
     pub(crate) fn new(store: &Store, keys: &Keys, origin: &Incarnation) -> Self {
         let (store, keys, origin) = (store.clone(), keys.clone(), origin.clone());
         Self { store, keys, origin, confirmed: Mutex::default(), changed: Notify::new() }
@@ -64,30 +66,30 @@ impl Orders {
     }
 
     /// Has every other live node carry out an order, which this one has already.
-    pub(crate) async fn dispatch(&self, node: &Node, order: Order) -> Result<(), Error> {
+    pub(crate) async fn broadcast(&self, node: &Node, command: ControlCommand) -> Result<(), Error> {
         let id = format!("{:032x}", rand::random::<u128>());
-        let dispatch = Dispatch { id: id.clone(), origin: self.origin.clone(), order };
+        let broadcast = ControlMessage { id: id.clone(), origin: self.origin.clone(), command };
         self.confirmed.lock().insert(id.clone(), HashSet::new());
-        let outcome = self.wait(node, &dispatch).await;
+        let outcome = self.wait(node, &broadcast).await;
         self.confirmed.lock().remove(&id);
         outcome
     }
 
-    async fn wait(&self, node: &Node, dispatch: &Dispatch) -> Result<(), Error> {
+    async fn wait(&self, node: &Node, broadcast: &ControlMessage) -> Result<(), Error> {
         let deadline = tokio::time::Instant::now() + node.lease() * 3;
-        let payload = serde_json::to_vec(dispatch)?;
+        let payload = serde_json::to_vec(broadcast)?;
         loop {
             // A node whose lease has ended is not among them, and one that joins later reads the database.
             let others = node.others().await?;
             let missing = |confirmed: &HashSet<String>| others.iter().any(|other| !confirmed.contains(other));
-            if !self.confirmed.lock().get(&dispatch.id).is_some_and(missing) {
+            if !self.confirmed.lock().get(&broadcast.id).is_some_and(missing) {
                 return Ok(());
             }
             self.store.bus().publish(self.keys.orders_channel(), &payload).await?;
-            let again = tokio::time::Instant::now() + AGAIN;
+            let again = tokio::time::Instant::now() + RETRY_INTERVAL;
             loop {
                 let changed = self.changed.notified();
-                if !self.confirmed.lock().get(&dispatch.id).is_some_and(missing) {
+                if !self.confirmed.lock().get(&broadcast.id).is_some_and(missing) {
                     return Ok(());
                 }
                 if tokio::time::timeout_at(again, changed).await.is_err() {
@@ -101,10 +103,10 @@ impl Orders {
     }
 
     /// Confirms that this node has carried out an order.
-    pub(crate) async fn confirm(&self, node: &Node, dispatch: &Dispatch) -> Result<(), Error> {
+    pub(crate) async fn confirm(&self, node: &Node, broadcast: &ControlMessage) -> Result<(), Error> {
         let incarnation = node.incarnation().to_string();
-        let confirmation = serde_json::to_vec(&Confirmation { id: dispatch.id.clone(), incarnation })?;
-        self.store.bus().publish(self.keys.confirmations_channel(&dispatch.origin), confirmation).await?;
+        let confirmation = serde_json::to_vec(&Confirmation { id: broadcast.id.clone(), incarnation })?;
+        self.store.bus().publish(self.keys.confirmations_channel(&broadcast.origin), confirmation).await?;
         Ok(())
     }
 
@@ -116,7 +118,7 @@ impl Orders {
         self.changed.notify_waiters();
     }
 
-    pub(crate) fn is_own(&self, dispatch: &Dispatch) -> bool {
-        dispatch.origin == self.origin
+    pub(crate) fn is_own(&self, broadcast: &ControlMessage) -> bool {
+        broadcast.origin == self.origin
     }
 }

@@ -5,36 +5,36 @@ use std::time::Duration;
 
 use hob_store::{BusEvent, Topic};
 
-use super::{Hub, Letter, Room};
+use super::{BrokerMessage, Channel, Hub};
 use crate::conversation::event::Event;
-use crate::hub::channel_name::Channel;
+use crate::hub::channel_name::ChannelName;
 use crate::keys::UserId;
 
 /// Before the bus, or the database, are asked again.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl Hub {
     /// Listens to what other nodes tell of a channel, for as long as it has subscribers here.
-    pub(super) async fn listen(self: Arc<Self>, room: Arc<Room>) {
-        let closed = room.closed.clone();
-        let topic = match &room.channel {
-            Channel::Conversation(id) => Topic::channel(self.keys.conversation_channel(id)),
-            Channel::Feed(user) => Topic::channel(self.keys.feed_channel(user)),
+    pub(super) async fn listen(self: Arc<Self>, channel: Arc<Channel>) {
+        let closed = channel.closed.clone();
+        let topic = match &channel.name {
+            ChannelName::Conversation(id) => Topic::channel(self.keys.conversation_channel(id)),
+            ChannelName::Feed(user) => Topic::channel(self.keys.feed_channel(user)),
         };
         let listening = async {
             loop {
                 match self.store.bus().subscribe(std::slice::from_ref(&topic)).await {
                     Ok(mut subscription) => {
                         // From now on nothing is missed; what was before is in the database.
-                        self.retry_catch_up(&room).await;
+                        self.retry_catch_up(&channel).await;
                         while let Some(event) = subscription.next().await {
-                            self.hear(&room, event).await;
+                            self.handle_event(&channel, event).await;
                         }
                         return;
                     }
                     Err(error) => {
-                        tracing::debug!(%error, channel = %room.channel, "cannot listen yet");
-                        tokio::time::sleep(PAUSE).await;
+                        tracing::debug!(%error, channel = %channel.name, "cannot listen yet");
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }
@@ -45,45 +45,45 @@ impl Hub {
         }
     }
 
-    async fn hear(&self, room: &Room, event: BusEvent) {
+    async fn handle_event(&self, channel: &Channel, event: BusEvent) {
         let BusEvent::Message { payload, .. } = event else {
-            return match room.channel {
-                Channel::Conversation(_) => self.retry_catch_up(room).await,
-                Channel::Feed(_) => self.refresh(room),
+            return match channel.name {
+                ChannelName::Conversation(_) => self.retry_catch_up(channel).await,
+                ChannelName::Feed(_) => self.refresh(channel),
             };
         };
-        let Ok(letter) = serde_json::from_slice::<Letter>(&payload) else {
-            tracing::warn!(channel = %room.channel, "a message on the bus cannot be read");
+        let Ok(message) = serde_json::from_slice::<BrokerMessage>(&payload) else {
+            tracing::warn!(channel = %channel.name, "a message on the bus cannot be read");
             return;
         };
-        match (letter.sequence, letter.actor, letter.data) {
+        match (message.sequence, message.actor, message.data) {
             (Some(sequence), Some(actor), Some(data)) => {
                 let event = Event { sequence, actor, payload: data.get().to_owned() };
-                if let Err(error) = self.tell_room(room, &event).await {
+                if let Err(error) = self.publish_to_channel(channel, &event).await {
                     tracing::debug!(%error, "an event waits");
-                    self.retry_catch_up(room).await;
+                    self.retry_catch_up(channel).await;
                 }
             }
-            (Some(sequence), ..) if room.hear_of(sequence) => self.retry_catch_up(room).await,
-            (None, Some(actor), Some(data)) if letter.origin != self.origin.as_str() => {
-                self.hear_whisper(room, &actor, data.get());
+            (Some(sequence), ..) if channel.note_sequence(sequence) => self.retry_catch_up(channel).await,
+            (None, Some(actor), Some(data)) if message.origin != self.origin.as_str() => {
+                self.handle_transient(channel, &actor, data.get());
             }
             _ => {}
         }
     }
 
-    fn hear_whisper(&self, room: &Room, actor: &UserId, data: &str) {
-        if let Channel::Conversation(_) = &room.channel {
-            crate::hub::transient::note(room, data);
+    fn handle_transient(&self, channel: &Channel, actor: &UserId, data: &str) {
+        if let ChannelName::Conversation(_) = &channel.name {
+            crate::hub::transient::track_typing(channel, data);
         }
-        self.count_deliveries(room.whisper(actor, data));
+        self.count_deliveries(channel.publish_transient(actor, data));
     }
 
     /// Catches up however long the database take.
-    async fn retry_catch_up(&self, room: &Room) {
-        while let Err(error) = self.catch_up(room).await {
-            tracing::warn!(%error, channel = %room.channel, "cannot catch up yet");
-            tokio::time::sleep(PAUSE).await;
+    async fn retry_catch_up(&self, channel: &Channel) {
+        while let Err(error) = self.catch_up(channel).await {
+            tracing::warn!(%error, channel = %channel.name, "cannot catch up yet");
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }

@@ -10,47 +10,47 @@ use hob_store::{Store, cmd};
 use crate::Error;
 use crate::hub::node::Node;
 use crate::keys::{Incarnation, Keys, UserId};
-use crate::store::presence::Presences;
+use crate::store::presence::PresenceStore;
 
 /// As many keys are looked at in a step.
-const AT_ONCE: u32 = 500;
+const SCAN_COUNT: u32 = 500;
 
 /// Takes offline whoever is there only by a node that is neither alive nor about to be swept. Answers with how many
 /// users that concerned.
-pub(crate) async fn scrub(
+pub(crate) async fn purge_orphans(
     store: &Store,
     keys: &Keys,
     node: &Node,
-    presences: &Presences,
+    presences: &PresenceStore,
 ) -> Result<usize, Error> {
     let catalog = Catalog::new(vec![keys.space().schema().clone()], keys.space().layout())
         .map_err(|clash| Error::Config(clash.to_string()))?;
-    let mut scrubbed = 0;
+    let mut purged = 0;
     for master in store.masters().await? {
-        let mut pages = Pages::new(&master, keys, "node_users")?;
-        while let Some(page) = pages.next().await? {
-            let lives = page.iter().filter_map(|key| Incarnation::new(id(&catalog, key)?).ok());
+        let mut scan = KeyScan::new(&master, keys, "node_users")?;
+        while let Some(page) = scan.next().await? {
+            let incarnations = page.iter().filter_map(|key| Incarnation::new(id(&catalog, key)?).ok());
             let known = node.known().await?;
-            for gone in lives.filter(|life| !known.contains(life.as_str())) {
-                scrubbed += node.sweep_users(presences, &gone).await?;
+            for orphan in incarnations.filter(|incarnation| !known.contains(incarnation.as_str())) {
+                purged += node.sweep_users(presences, &orphan).await?;
             }
         }
-        let mut pages = Pages::new(&master, keys, "presence")?;
-        while let Some(page) = pages.next().await? {
+        let mut scan = KeyScan::new(&master, keys, "presence")?;
+        while let Some(page) = scan.next().await? {
             let users: Vec<UserId> =
                 page.iter().filter_map(|key| UserId::new(id(&catalog, key)?).ok()).collect();
             // First who holds the sockets, then who is known: a node that came meanwhile is among them.
             let owners = presences.owners(&users).await?;
             let known = node.known().await?;
             for (user, owners) in users.iter().zip(owners) {
-                for gone in owners.iter().filter(|owner| !known.contains(owner.as_str())) {
-                    presences.sweep(gone, user).await?;
-                    scrubbed += 1;
+                for orphan in owners.iter().filter(|owner| !known.contains(owner.as_str())) {
+                    presences.sweep(orphan, user).await?;
+                    purged += 1;
                 }
             }
         }
     }
-    Ok(scrubbed)
+    Ok(purged)
 }
 
 fn id(catalog: &Catalog, key: &[u8]) -> Option<String> {
@@ -58,14 +58,14 @@ fn id(catalog: &Catalog, key: &[u8]) -> Option<String> {
 }
 
 /// The keys of a family on one master, some at a time. A key may come twice.
-struct Pages<'a> {
+struct KeyScan<'a> {
     master: &'a Store,
     glob: Vec<u8>,
     /// `None` once all were seen.
     cursor: Option<String>,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> KeyScan<'a> {
     fn new(master: &'a Store, keys: &Keys, family: &str) -> Result<Self, Error> {
         let space = keys.space();
         let at = space.schema().families.iter().position(|declared| declared.name == family);
@@ -75,7 +75,7 @@ impl<'a> Pages<'a> {
 
     async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Error> {
         let Some(cursor) = self.cursor.take() else { return Ok(None) };
-        let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(&self.glob).arg("COUNT").arg(AT_ONCE).take();
+        let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(&self.glob).arg("COUNT").arg(SCAN_COUNT).take();
         let (next, page): (String, Vec<Vec<u8>>) = self.master.run(scan).await?;
         self.cursor = (next != "0").then_some(next);
         Ok(Some(page))

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hub::Room;
+use crate::hub::Channel;
 use crate::keys::{ConversationId, UserId};
 use crate::store::typing;
-use crate::store::unread::Count;
+use crate::store::unread::UnreadCount;
 
 /// Something said in passing, as subscribers are told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub(crate) enum Passing {
+pub(crate) enum TransientEvent {
     /// On a conversation: somebody types, or has stopped.
     Typing { user_id: UserId, typing: bool },
     /// On a conversation: a member has read, or was delivered, everything up to an event.
@@ -22,7 +22,7 @@ pub(crate) enum Passing {
 /// Something that concerns one user, on their feed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub(crate) enum News<'a> {
+pub(crate) enum FeedUpdate<'a> {
     Unread {
         conversation_id: &'a ConversationId,
         unread: u64,
@@ -45,31 +45,31 @@ pub(crate) enum News<'a> {
 
 /// What a feed begins with: everything that its news then change.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Picture {
-    pub(crate) unread: Vec<Count>,
+pub(crate) struct FeedSnapshot {
+    pub(crate) unread: Vec<UnreadCount>,
     pub(crate) total: u64,
     /// The contacts who are online.
     pub(crate) online: Vec<UserId>,
 }
 
-impl Passing {
+impl TransientEvent {
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-impl News<'_> {
+impl FeedUpdate<'_> {
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 /// Takes note of what another node said about typing, so that the end of it can be told here.
-pub(crate) fn note(room: &Room, data: &str) {
+pub(crate) fn track_typing(channel: &Channel, data: &str) {
     if !data.starts_with(r#"{"type":"typing""#) {
         return;
     }
-    if let Ok(Passing::Typing { user_id, typing }) = serde_json::from_str(data) {
-        room.note_typing(&user_id, typing.then(|| Instant::now() + typing::HOLD));
+    if let Ok(TransientEvent::Typing { user_id, typing }) = serde_json::from_str(data) {
+        channel.set_typing(&user_id, typing.then(|| Instant::now() + typing::TYPING_TTL));
     }
 }

@@ -14,54 +14,54 @@ use crate::session::protocol::Disconnect;
 
 /// A queue of frames for one connection.
 #[derive(Debug)]
-pub(crate) struct Outlet {
-    inside: Mutex<Inside>,
+pub(crate) struct WriteQueue {
+    state: Mutex<QueueState>,
     changed: Notify,
-    limits: Limits,
+    limits: WriteLimits,
 }
 
 /// What an outlet may hold, and how often it is emptied at most.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) most_bytes: usize,
-    pub(crate) every: Duration,
+pub(crate) struct WriteLimits {
+    pub(crate) max_bytes: usize,
+    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct QueueState {
     frames: VecDeque<Bytes>,
     bytes: usize,
     /// Not before this, unless something is urgent.
     next: Option<Instant>,
     urgent: bool,
-    end: Option<Disconnect>,
+    closed: Option<Disconnect>,
 }
 
 /// What is to be written next.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum NextWrite {
     /// Frames, joined by newlines into one.
     Frames(Vec<u8>),
     /// Nothing any more.
-    End(Disconnect),
+    Close(Disconnect),
 }
 
 /// As much is written at once; a longer queue takes several turns.
-const AT_ONCE: usize = 64 * 1024;
+const MAX_WRITE_BYTES: usize = 64 * 1024;
 
-impl Outlet {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { inside: Mutex::default(), changed: Notify::new(), limits }
+impl WriteQueue {
+    pub(crate) fn new(limits: WriteLimits) -> Self {
+        Self { state: Mutex::default(), changed: Notify::new(), limits }
     }
 
     /// Queues news. A connection that is too slow is ended: it comes back, and recovers.
     pub(crate) fn push(&self, frame: Bytes) {
-        let mut inside = self.inside.lock();
-        let first = inside.frames.is_empty();
-        inside.queue(frame, self.limits.most_bytes);
+        let mut state = self.state.lock();
+        let first = state.frames.is_empty();
+        state.queue(frame, self.limits.max_bytes);
         // Whoever writes sees all that is there: waking it once is enough.
-        let wake = first || inside.end.is_some();
-        drop(inside);
+        let wake = first || state.closed.is_some();
+        drop(state);
         if wake {
             self.changed.notify_one();
         }
@@ -69,33 +69,33 @@ impl Outlet {
 
     /// Queues an answer, which somebody waits for.
     pub(crate) fn reply(&self, frame: Bytes) {
-        let mut inside = self.inside.lock();
-        inside.queue(frame, self.limits.most_bytes);
-        inside.urgent = true;
-        drop(inside);
+        let mut state = self.state.lock();
+        state.queue(frame, self.limits.max_bytes);
+        state.urgent = true;
+        drop(state);
         self.changed.notify_one();
     }
 
     /// Whether everything was taken.
     pub(crate) fn is_idle(&self) -> bool {
-        self.inside.lock().frames.is_empty()
+        self.state.lock().frames.is_empty()
     }
 
     /// Ends the connection; what still waits is not written.
-    pub(crate) fn close(&self, why: Disconnect) {
-        self.inside.lock().close(why);
+    pub(crate) fn close(&self, reason: Disconnect) {
+        self.state.lock().close(reason);
         self.changed.notify_one();
     }
 
     /// Waits for something to write, and takes it.
-    pub(crate) async fn next(&self) -> Next {
+    pub(crate) async fn next(&self) -> NextWrite {
         loop {
-            let wait = match self.inside.lock().take(self.limits.every) {
-                Take::Now(next) => return next,
-                Take::Later(at) => Some(at),
-                Take::Nothing => None,
+            let ready_at = match self.state.lock().take(self.limits.interval) {
+                Readiness::Ready(next) => return next,
+                Readiness::ReadyAt(at) => Some(at),
+                Readiness::Empty => None,
             };
-            match wait {
+            match ready_at {
                 Some(at) => {
                     let _ = tokio::time::timeout_at(at.into(), self.changed.notified()).await;
                 }
@@ -106,54 +106,54 @@ impl Outlet {
 }
 
 /// What there is to take.
-enum Take {
-    Now(Next),
-    Later(Instant),
-    Nothing,
+enum Readiness {
+    Ready(NextWrite),
+    ReadyAt(Instant),
+    Empty,
 }
 
-impl Inside {
-    fn queue(&mut self, frame: Bytes, most_bytes: usize) {
-        if self.end.is_some() {
+impl QueueState {
+    fn queue(&mut self, frame: Bytes, max_bytes: usize) {
+        if self.closed.is_some() {
             return;
         }
         self.bytes += frame.len();
-        if self.bytes > most_bytes {
+        if self.bytes > max_bytes {
             self.close(Disconnect::SLOW);
         } else {
             self.frames.push_back(frame);
         }
     }
 
-    fn close(&mut self, why: Disconnect) {
-        if self.end.is_none() {
-            self.end = Some(why);
+    fn close(&mut self, reason: Disconnect) {
+        if self.closed.is_none() {
+            self.closed = Some(reason);
             self.frames = VecDeque::new();
         }
     }
 
-    fn take(&mut self, every: Duration) -> Take {
-        if let Some(end) = self.end {
-            return Take::Now(Next::End(end));
+    fn take(&mut self, interval: Duration) -> Readiness {
+        if let Some(closed) = self.closed {
+            return Readiness::Ready(NextWrite::Close(closed));
         }
         if self.frames.is_empty() {
-            return Take::Nothing;
+            return Readiness::Empty;
         }
         let now = Instant::now();
         match self.next {
-            Some(next) if next > now && !self.urgent => Take::Later(next),
+            Some(next) if next > now && !self.urgent => Readiness::ReadyAt(next),
             _ => {
-                self.next = Some(now + every);
-                Take::Now(Next::Frames(self.join()))
+                self.next = Some(now + interval);
+                Readiness::Ready(NextWrite::Frames(self.join()))
             }
         }
     }
 
     /// The frames, as many as are written at once.
     fn join(&mut self) -> Vec<u8> {
-        let mut joined = Vec::with_capacity(AT_ONCE.min(self.bytes + self.frames.len()));
+        let mut joined = Vec::with_capacity(MAX_WRITE_BYTES.min(self.bytes + self.frames.len()));
         while let Some(frame) = self.frames.front()
-            && (joined.is_empty() || joined.len() + frame.len() < AT_ONCE)
+            && (joined.is_empty() || joined.len() + frame.len() < MAX_WRITE_BYTES)
         {
             if !joined.is_empty() {
                 joined.push(b'\n');
@@ -175,56 +175,56 @@ impl Inside {
 mod tests {
     use super::*;
 
-    fn outlet(most_bytes: usize, every: Duration) -> Outlet {
-        Outlet::new(Limits { most_bytes, every })
+    fn queue(max_bytes: usize, interval: Duration) -> WriteQueue {
+        WriteQueue::new(WriteLimits { max_bytes, interval })
     }
 
-    async fn frames(outlet: &Outlet) -> Vec<u8> {
-        match outlet.next().await {
-            Next::Frames(frames) => frames,
-            Next::End(end) => panic!("it has ended: {end:?}"),
+    async fn frames(queue: &WriteQueue) -> Vec<u8> {
+        match queue.next().await {
+            NextWrite::Frames(frames) => frames,
+            NextWrite::Close(closed) => panic!("it has ended: {closed:?}"),
         }
     }
 
     #[tokio::test]
     async fn what_waits_is_written_at_once() {
-        let outlet = outlet(100, Duration::ZERO);
+        let queue = queue(100, Duration::ZERO);
         for frame in ["a", "b", "c"] {
-            outlet.push(Bytes::from_static(frame.as_bytes()));
+            queue.push(Bytes::from_static(frame.as_bytes()));
         }
-        assert_eq!(frames(&outlet).await, b"a\nb\nc");
-        assert_eq!(outlet.inside.lock().bytes, 0);
+        assert_eq!(frames(&queue).await, b"a\nb\nc");
+        assert_eq!(queue.state.lock().bytes, 0);
     }
 
     #[tokio::test]
     async fn news_of_a_busy_connection_go_together_and_answers_do_not_wait() {
-        let outlet = outlet(100, Duration::from_secs(3_600));
-        outlet.push(Bytes::from_static(b"first"));
-        assert_eq!(frames(&outlet).await, b"first", "after a quiet moment");
-        outlet.push(Bytes::from_static(b"a"));
-        outlet.push(Bytes::from_static(b"b"));
-        let waiting = tokio::time::timeout(Duration::from_millis(20), outlet.next()).await;
+        let queue = queue(100, Duration::from_secs(3_600));
+        queue.push(Bytes::from_static(b"first"));
+        assert_eq!(frames(&queue).await, b"first", "after a quiet moment");
+        queue.push(Bytes::from_static(b"a"));
+        queue.push(Bytes::from_static(b"b"));
+        let waiting = tokio::time::timeout(Duration::from_millis(20), queue.next()).await;
         assert!(waiting.is_err(), "{waiting:?}");
-        outlet.reply(Bytes::from_static(b"answer"));
-        assert_eq!(frames(&outlet).await, b"a\nb\nanswer");
+        queue.reply(Bytes::from_static(b"answer"));
+        assert_eq!(frames(&queue).await, b"a\nb\nanswer");
     }
 
     #[tokio::test]
     async fn what_waits_is_written_when_its_time_has_come() {
-        let outlet = outlet(100, Duration::from_millis(5));
+        let queue = queue(100, Duration::from_millis(5));
         for frame in ["a", "b"] {
-            outlet.push(Bytes::from_static(frame.as_bytes()));
-            assert_eq!(frames(&outlet).await, frame.as_bytes());
+            queue.push(Bytes::from_static(frame.as_bytes()));
+            assert_eq!(frames(&queue).await, frame.as_bytes());
         }
     }
 
     #[tokio::test]
     async fn a_connection_that_does_not_keep_up_is_told_to_come_back() {
-        let outlet = outlet(5, Duration::ZERO);
-        outlet.push(Bytes::from_static(b"123"));
-        outlet.push(Bytes::from_static(b"456"));
-        assert!(matches!(outlet.next().await, Next::End(Disconnect::SLOW)));
-        outlet.push(Bytes::from_static(b"7"));
-        assert!(matches!(outlet.next().await, Next::End(Disconnect::SLOW)));
+        let queue = queue(5, Duration::ZERO);
+        queue.push(Bytes::from_static(b"123"));
+        queue.push(Bytes::from_static(b"456"));
+        assert!(matches!(queue.next().await, NextWrite::Close(Disconnect::SLOW)));
+        queue.push(Bytes::from_static(b"7"));
+        assert!(matches!(queue.next().await, NextWrite::Close(Disconnect::SLOW)));
     }
 }

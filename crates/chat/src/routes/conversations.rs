@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use super::{READ, WRITE, conversation_id, granted, user_id};
+use super::{READ, WRITE, conversation_id, ok_or_problem, user_id};
 use crate::{Chat, Conversation, Member, NewConversation};
 
 pub(super) fn routes() -> Routes<Chat> {
@@ -126,7 +126,7 @@ async fn open_conversation(
         created_by: user_id("createdBy", &body.created_by)?,
         members: members?,
     };
-    Ok((StatusCode::CREATED, Json(granted(chat.open_conversation(&new).await)?)))
+    Ok((StatusCode::CREATED, Json(ok_or_problem(chat.open_conversation(&new).await)?)))
 }
 
 /// One conversation.
@@ -156,7 +156,7 @@ async fn rename_conversation(
     Json(body): Json<RenameBody>,
 ) -> Result<StatusCode, Problem> {
     let by = user_id("userId", &body.user_id)?;
-    granted(chat.rename(&conversation_id(&id)?, &by, &body.title).await)?;
+    ok_or_problem(chat.rename(&conversation_id(&id)?, &by, &body.title).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -205,7 +205,7 @@ async fn add_member(
 ) -> Result<StatusCode, Problem> {
     let by = body.by.as_deref().map(|by| user_id("by", by)).transpose()?;
     let user = user_id("userId", &body.user_id)?;
-    granted(chat.add_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
+    ok_or_problem(chat.add_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -226,6 +226,6 @@ async fn remove_member(
 ) -> Result<StatusCode, Problem> {
     let by = query.by.as_deref().map(|by| user_id("by", by)).transpose()?;
     let user = user_id("userId", &query.user_id)?;
-    granted(chat.remove_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
+    ok_or_problem(chat.remove_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -20,7 +20,7 @@ use crate::conversation::outbox::MESSAGE_CREATED;
 use crate::{Chat, Error};
 
 /// How often the database is asked for more.
-const POLL: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const BATCH: u16 = 100;
 
 pub(super) fn routes() -> Routes<Chat> {
@@ -48,12 +48,12 @@ async fn events(
         return Err(Problem::invalid("after", "no such event"));
     }
     let stop = chat.inner.tasks.stop_token();
-    let stream = follow(chat, after).take_until(stop.cancelled_owned());
+    let stream = stream_after(chat, after).take_until(stop.cancelled_owned());
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
 }
 
 /// A batch at a time: who does not read is not read for.
-fn follow(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
+fn stream_after(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold((chat, after), |(chat, after)| async move {
         loop {
             match next(&chat, after).await {
@@ -63,7 +63,7 @@ fn follow(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "the feed waits"),
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     })
     .flatten()
@@ -74,12 +74,12 @@ async fn next(chat: &Chat, after: u64) -> Result<(Vec<Event>, u64), Error> {
     match outbox::after(&chat.inner.database, MESSAGE_CREATED, after, BATCH).await? {
         Replay::Events(events) => {
             let last = events.last().map_or(after, |event| event.number);
-            let mut told = Vec::with_capacity(events.len());
+            let mut sent = Vec::with_capacity(events.len());
             for event in &events {
-                let data = chat.announcement(event).await?;
-                told.push(Event::default().event("message.created").id(event.number.to_string()).data(data));
+                let data = chat.message_created_json(event).await?;
+                sent.push(Event::default().event("message.created").id(event.number.to_string()).data(data));
             }
-            Ok((told, last))
+            Ok((sent, last))
         }
         Replay::Missed { oldest, newest } if oldest > after + 1 => {
             let data = format!(r#"{{"oldest":{oldest},"newest":{newest}}}"#);

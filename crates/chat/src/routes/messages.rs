@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use super::{READ, WRITE, conversation_id, granted, user_id};
-use crate::{Chat, Message, NewMessage, Progress, Receipt, Span, Typist};
+use super::{READ, WRITE, conversation_id, ok_or_problem, user_id};
+use crate::{Chat, Message, MessageRange, NewMessage, Receipt, ReceiptKind, TypingState};
 
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -48,15 +48,15 @@ async fn list_messages(
     Path(id): Path<String>,
     Query(query): Query<MessagesQuery>,
 ) -> Result<Json<MessageList>, Problem> {
-    let span = match (query.after, query.before) {
-        (None, None) => Span::Newest,
-        (Some(after), None) => Span::After(number("after", after)?),
-        (None, Some(before)) => Span::Before(number("before", before)?),
+    let range = match (query.after, query.before) {
+        (None, None) => MessageRange::Newest,
+        (Some(after), None) => MessageRange::After(sequence_number("after", after)?),
+        (None, Some(before)) => MessageRange::Before(sequence_number("before", before)?),
         (Some(_), Some(_)) => return Err(Problem::invalid("before", "either `after` or `before`")),
     };
     let viewer = query.user_id.as_deref().map(|user| user_id("userId", user)).transpose()?;
     let limit = query.limit.unwrap_or(50);
-    let messages = granted(chat.messages(&conversation_id(&id)?, viewer.as_ref(), span, limit).await)?;
+    let messages = ok_or_problem(chat.messages(&conversation_id(&id)?, viewer.as_ref(), range, limit).await)?;
     Ok(Json(MessageList { messages }))
 }
 
@@ -85,7 +85,7 @@ async fn send_message(
         content: body.content,
         client_id: body.client_id,
     };
-    Ok((StatusCode::CREATED, Json(granted(chat.send(&new).await)?)))
+    Ok((StatusCode::CREATED, Json(ok_or_problem(chat.send(&new).await)?)))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -105,7 +105,7 @@ async fn edit_message(
     Json(body): Json<EditBody>,
 ) -> Result<Json<Message>, Problem> {
     let by = user_id("userId", &body.user_id)?;
-    Ok(Json(granted(chat.edit(&conversation_id(&id)?, &message, &by, &body.content).await)?))
+    Ok(Json(ok_or_problem(chat.edit(&conversation_id(&id)?, &message, &by, &body.content).await)?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -123,7 +123,7 @@ async fn delete_message(
     Query(query): Query<DeletionQuery>,
 ) -> Result<StatusCode, Problem> {
     let by = user_id("userId", &query.user_id)?;
-    granted(chat.delete(&conversation_id(&id)?, &message, &by).await)?;
+    ok_or_problem(chat.delete(&conversation_id(&id)?, &message, &by).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -143,7 +143,7 @@ async fn mark_read(
     Path(id): Path<String>,
     Json(body): Json<ProgressBody>,
 ) -> Result<Json<Receipt>, Problem> {
-    progress(&chat, &id, &body, Progress::Read).await
+    record_receipt(&chat, &id, &body, ReceiptKind::Read).await
 }
 
 /// Says that everything up to a sequence has reached a device of a member.
@@ -154,18 +154,18 @@ async fn mark_delivered(
     Path(id): Path<String>,
     Json(body): Json<ProgressBody>,
 ) -> Result<Json<Receipt>, Problem> {
-    progress(&chat, &id, &body, Progress::Delivered).await
+    record_receipt(&chat, &id, &body, ReceiptKind::Delivered).await
 }
 
-async fn progress(
+async fn record_receipt(
     chat: &Chat,
     id: &str,
     body: &ProgressBody,
-    progress: Progress,
+    record_receipt: ReceiptKind,
 ) -> Result<Json<Receipt>, Problem> {
     let user = user_id("userId", &body.user_id)?;
-    let up_to = number("sequence", body.sequence)?;
-    Ok(Json(granted(chat.progress(&conversation_id(id)?, &user, up_to, progress).await)?))
+    let up_to = sequence_number("sequence", body.sequence)?;
+    Ok(Json(ok_or_problem(chat.record_receipt(&conversation_id(id)?, &user, up_to, record_receipt).await)?))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -183,12 +183,16 @@ async fn set_typing(
     Path(id): Path<String>,
     Json(body): Json<TypingBody>,
 ) -> Result<StatusCode, Problem> {
-    let typist = if body.typing { Typist::Typing } else { Typist::Stopped };
-    granted(chat.typing(&conversation_id(&id)?, &user_id("userId", &body.user_id)?, typist).await)?;
+    let state = if body.typing { TypingState::Typing } else { TypingState::Stopped };
+    ok_or_problem(chat.typing(&conversation_id(&id)?, &user_id("userId", &body.user_id)?, state).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The database keeps numbers up to 2⁶³ − 1.
-fn number(field: &str, number: u64) -> Result<u64, Problem> {
-    if i64::try_from(number).is_ok() { Ok(number) } else { Err(Problem::invalid(field, "no such sequence")) }
+fn sequence_number(field: &str, sequence_number: u64) -> Result<u64, Problem> {
+    if i64::try_from(sequence_number).is_ok() {
+        Ok(sequence_number)
+    } else {
+        Err(Problem::invalid(field, "no such sequence"))
+    }
 }

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use super::{READ, WRITE, granted, user_id};
+use super::{READ, WRITE, ok_or_problem, user_id};
 use crate::keys::{Keys, SocketId};
-use crate::{Change, Chat, Count, Presence, Wish};
+use crate::{BlockAction, Chat, Presence, PresenceChange, UnreadCount};
 
 /// The most users of one question.
-const MOST_USERS: usize = 1_000;
+const MAX_USERS: usize = 1_000;
 /// How long a token may be valid.
-const LONGEST_TOKEN_S: u64 = 7 * 24 * 3600;
+const MAX_TOKEN_S: u64 = 7 * 24 * 3600;
 
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -63,7 +63,7 @@ async fn get_presences(
     State(chat): State<Chat>,
     Json(body): Json<UsersBody>,
 ) -> Result<Json<PresenceList>, Problem> {
-    if body.users.len() > MOST_USERS {
+    if body.users.len() > MAX_USERS {
         return Err(Problem::invalid("users", "1000 at most"));
     }
     let users: Result<Vec<_>, _> = body.users.iter().map(|user| user_id("users", user)).collect();
@@ -73,7 +73,7 @@ async fn get_presences(
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadList {
     total: u64,
-    conversations: Vec<Count>,
+    conversations: Vec<UnreadCount>,
 }
 
 /// What a user has not read.
@@ -113,9 +113,9 @@ async fn add_socket(
     Json(body): Json<SocketBody>,
 ) -> Result<Json<Presence>, Problem> {
     let (user, socket) = (user_id("id", &id)?, socket_id(&body.socket_id)?);
-    if chat.add_user_socket(&user, &socket).await? == Change::Full {
-        let most = Keys::SOCKETS_MAX_LEN;
-        return Err(Problem::conflict(format!("A user has {most} sockets at most.")));
+    if chat.add_user_socket(&user, &socket).await? == PresenceChange::LimitReached {
+        let max = Keys::SOCKETS_MAX_LEN;
+        return Err(Problem::conflict(format!("A user has {max} sockets at most.")));
     }
     get_presence(State(chat), Path(id)).await
 }
@@ -148,8 +148,8 @@ pub(crate) struct Limit {
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Limit)))]
 async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
-    let looked = chat.take_message(&user_id("id", &id)?, 0).await;
-    let mut limit = Limit::from(looked);
+    let decision = chat.check_message_rate(&user_id("id", &id)?, 0).await;
+    let mut limit = Limit::from(decision);
     limit.allowed = limit.remaining > 0;
     Ok(Json(limit))
 }
@@ -158,7 +158,7 @@ async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<J
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Limit)))]
 async fn take_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
-    Ok(Json(chat.take_message(&user_id("id", &id)?, 1).await.into()))
+    Ok(Json(chat.check_message_rate(&user_id("id", &id)?, 1).await.into()))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -192,7 +192,7 @@ async fn block_user(
     Path(id): Path<String>,
     Json(body): Json<BlockBody>,
 ) -> Result<StatusCode, Problem> {
-    set_block(&chat, &id, &body.user_id, Wish::Block).await
+    set_block(&chat, &id, &body.user_id, BlockAction::Block).await
 }
 
 /// Unblocks a user.
@@ -203,11 +203,11 @@ async fn unblock_user(
     Path(id): Path<String>,
     Query(query): Query<BlockBody>,
 ) -> Result<StatusCode, Problem> {
-    set_block(&chat, &id, &query.user_id, Wish::Unblock).await
+    set_block(&chat, &id, &query.user_id, BlockAction::Unblock).await
 }
 
-async fn set_block(chat: &Chat, id: &str, other: &str, wish: Wish) -> Result<StatusCode, Problem> {
-    granted(chat.block(&user_id("id", id)?, &user_id("userId", other)?, wish).await)?;
+async fn set_block(chat: &Chat, id: &str, other: &str, action: BlockAction) -> Result<StatusCode, Problem> {
+    ok_or_problem(chat.block(&user_id("id", id)?, &user_id("userId", other)?, action).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -234,7 +234,7 @@ async fn issue_token(
     Path(id): Path<String>,
     Json(body): Json<TokenBody>,
 ) -> Result<Json<Token>, Problem> {
-    if !(1..=LONGEST_TOKEN_S).contains(&body.ttl) {
+    if !(1..=MAX_TOKEN_S).contains(&body.ttl) {
         return Err(Problem::invalid("ttl", "1 second to 7 days"));
     }
     let token = chat.issue_token(&user_id("id", &id)?, Duration::from_secs(body.ttl));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::conversation::event::Event;
-use crate::hub::channel_name::Channel;
+use crate::hub::channel_name::ChannelName;
 use crate::keys::UserId;
 
 /// A command of a client. Without an id it is a pong, or wants no reply.
@@ -17,30 +17,30 @@ use crate::keys::UserId;
 #[serde(default)]
 pub(crate) struct Command {
     pub(crate) id: u32,
-    pub(crate) connect: Option<Connect>,
-    pub(crate) subscribe: Option<Subscribe>,
-    pub(crate) unsubscribe: Option<OfChannel>,
-    pub(crate) publish: Option<Publish>,
-    pub(crate) presence: Option<OfChannel>,
-    pub(crate) presence_stats: Option<OfChannel>,
-    pub(crate) history: Option<History>,
-    pub(crate) ping: Option<Nothing>,
+    pub(crate) connect: Option<ConnectRequest>,
+    pub(crate) subscribe: Option<SubscribeRequest>,
+    pub(crate) unsubscribe: Option<ChannelRequest>,
+    pub(crate) publish: Option<PublishRequest>,
+    pub(crate) presence: Option<ChannelRequest>,
+    pub(crate) presence_stats: Option<ChannelRequest>,
+    pub(crate) history: Option<HistoryRequest>,
+    pub(crate) ping: Option<EmptyRequest>,
     pub(crate) send: Option<Box<RawValue>>,
-    pub(crate) rpc: Option<Rpc>,
-    pub(crate) refresh: Option<Refresh>,
-    pub(crate) sub_refresh: Option<OfChannel>,
+    pub(crate) rpc: Option<RpcRequest>,
+    pub(crate) refresh: Option<RefreshRequest>,
+    pub(crate) sub_refresh: Option<ChannelRequest>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Connect {
+pub(crate) struct ConnectRequest {
     pub(crate) token: String,
     pub(crate) name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Subscribe {
+pub(crate) struct SubscribeRequest {
     pub(crate) channel: String,
     pub(crate) recover: bool,
     pub(crate) epoch: String,
@@ -52,34 +52,34 @@ pub(crate) struct Subscribe {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct OfChannel {
+pub(crate) struct ChannelRequest {
     pub(crate) channel: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Publish {
+pub(crate) struct PublishRequest {
     pub(crate) channel: String,
     pub(crate) data: Box<RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct History {
+pub(crate) struct HistoryRequest {
     pub(crate) channel: String,
     pub(crate) limit: i64,
-    pub(crate) since: Option<Position>,
+    pub(crate) since: Option<StreamPosition>,
     pub(crate) reverse: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Position {
+pub(crate) struct StreamPosition {
     pub(crate) offset: u64,
     pub(crate) epoch: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Rpc {
+pub(crate) struct RpcRequest {
     #[serde(default)]
     pub(crate) method: String,
     #[serde(default)]
@@ -88,42 +88,42 @@ pub(crate) struct Rpc {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Refresh {
+pub(crate) struct RefreshRequest {
     pub(crate) token: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyRequest {}
 
 /// A reply to a command.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
-    Error(Code),
-    Connect(Connected),
-    Subscribe(Subscribed),
+pub(crate) enum ReplyResult {
+    Error(ReplyError),
+    Connect(ConnectResult),
+    Subscribe(SubscribeResult),
     Unsubscribe(Empty),
     Publish(Empty),
-    Presence(PresenceAnswer),
-    PresenceStats(PresenceStats),
-    History(HistoryAnswer),
+    Presence(PresenceResult),
+    PresenceStats(PresenceStatsResult),
+    History(HistoryResult),
     Ping(Empty),
-    Rpc(RpcAnswer),
-    Refresh(Connected),
+    Rpc(RpcResult),
+    Refresh(ConnectResult),
 }
 
 #[derive(Debug, Serialize)]
 struct Reply<'a> {
     id: u32,
     #[serde(flatten)]
-    answer: &'a Answer,
+    result: &'a ReplyResult,
 }
 
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Empty {}
 
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Connected {
+pub(crate) struct ConnectResult {
     pub(crate) client: String,
     pub(crate) version: &'static str,
     pub(crate) expires: bool,
@@ -137,7 +137,7 @@ pub(crate) struct Connected {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Subscribed {
+pub(crate) struct SubscribeResult {
     pub(crate) recoverable: bool,
     pub(crate) positioned: bool,
     pub(crate) epoch: String,
@@ -164,57 +164,57 @@ pub(crate) struct ClientInfo {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct PresenceAnswer {
+pub(crate) struct PresenceResult {
     pub(crate) presence: BTreeMap<String, ClientInfo>,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct PresenceStats {
+pub(crate) struct PresenceStatsResult {
     pub(crate) num_clients: usize,
     pub(crate) num_users: usize,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct HistoryAnswer {
+pub(crate) struct HistoryResult {
     pub(crate) publications: Vec<Publication>,
     pub(crate) epoch: String,
     pub(crate) offset: u64,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct RpcAnswer {
+pub(crate) struct RpcResult {
     pub(crate) data: Box<RawValue>,
 }
 
 /// Why a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Code {
+pub(crate) struct ReplyError {
     code: u32,
     message: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     temporary: bool,
 }
 
-impl Code {
-    pub(crate) const INTERNAL: Self = Self::passing(100, "internal server error");
-    pub(crate) const UNKNOWN_CHANNEL: Self = Self::lasting(102, "unknown channel");
-    pub(crate) const PERMISSION_DENIED: Self = Self::lasting(103, "permission denied");
-    pub(crate) const METHOD_NOT_FOUND: Self = Self::lasting(104, "method not found");
-    pub(crate) const ALREADY_SUBSCRIBED: Self = Self::lasting(105, "already subscribed");
-    pub(crate) const LIMIT_EXCEEDED: Self = Self::lasting(106, "limit exceeded");
-    pub(crate) const BAD_REQUEST: Self = Self::lasting(107, "bad request");
-    pub(crate) const NOT_AVAILABLE: Self = Self::lasting(108, "not available");
-    pub(crate) const TOKEN_EXPIRED: Self = Self::lasting(109, "token expired");
-    pub(crate) const TOO_MANY_REQUESTS: Self = Self::passing(111, "too many requests");
-    pub(crate) const UNRECOVERABLE_POSITION: Self = Self::lasting(112, "unrecoverable position");
-    pub(crate) const NOT_FOUND: Self = Self::lasting(404, "not found");
-    pub(crate) const CONFLICT: Self = Self::lasting(409, "there already");
+impl ReplyError {
+    pub(crate) const INTERNAL: Self = Self::temporary_error(100, "internal server error");
+    pub(crate) const UNKNOWN_CHANNEL: Self = Self::permanent_error(102, "unknown channel");
+    pub(crate) const PERMISSION_DENIED: Self = Self::permanent_error(103, "permission denied");
+    pub(crate) const METHOD_NOT_FOUND: Self = Self::permanent_error(104, "method not found");
+    pub(crate) const ALREADY_SUBSCRIBED: Self = Self::permanent_error(105, "already subscribed");
+    pub(crate) const LIMIT_EXCEEDED: Self = Self::permanent_error(106, "limit exceeded");
+    pub(crate) const BAD_REQUEST: Self = Self::permanent_error(107, "bad request");
+    pub(crate) const NOT_AVAILABLE: Self = Self::permanent_error(108, "not available");
+    pub(crate) const TOKEN_EXPIRED: Self = Self::permanent_error(109, "token expired");
+    pub(crate) const TOO_MANY_REQUESTS: Self = Self::temporary_error(111, "too many requests");
+    pub(crate) const UNRECOVERABLE_POSITION: Self = Self::permanent_error(112, "unrecoverable position");
+    pub(crate) const NOT_FOUND: Self = Self::permanent_error(404, "not found");
+    pub(crate) const CONFLICT: Self = Self::permanent_error(409, "there already");
 
-    const fn lasting(code: u32, message: &'static str) -> Self {
+    const fn permanent_error(code: u32, message: &'static str) -> Self {
         Self { code, message, temporary: false }
     }
 
-    const fn passing(code: u32, message: &'static str) -> Self {
+    const fn temporary_error(code: u32, message: &'static str) -> Self {
         Self { code, message, temporary: true }
     }
 }
@@ -241,12 +241,12 @@ impl Disconnect {
 
 /// Why a subscription is ended. Clients subscribe again after a code of 2500 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Unsubscribed {
+pub(crate) struct Unsubscribe {
     code: u32,
     reason: &'static str,
 }
 
-impl Unsubscribed {
+impl Unsubscribe {
     pub(crate) const SERVER: Self = Self { code: 2000, reason: "server unsubscribe" };
     pub(crate) const INSUFFICIENT: Self = Self { code: 2500, reason: "insufficient state" };
 }
@@ -265,11 +265,11 @@ pub(crate) fn raw(json: &str) -> Box<RawValue> {
 /// What asks a client for a sign of life, and is one.
 pub(crate) const PING: &str = "{}";
 
-pub(crate) fn reply(id: u32, answer: &Answer) -> Bytes {
-    serde_json::to_vec(&Reply { id, answer }).unwrap_or_default().into()
+pub(crate) fn reply(id: u32, result: &ReplyResult) -> Bytes {
+    serde_json::to_vec(&Reply { id, result }).unwrap_or_default().into()
 }
 
-pub(crate) fn publication_push(channel: &Channel, publication: &Publication) -> Bytes {
+pub(crate) fn publication_push(channel: &ChannelName, publication: &Publication) -> Bytes {
     let data = publication.data.get();
     let mut frame = String::with_capacity(data.len() + 96);
     let _ = write!(
@@ -282,21 +282,21 @@ pub(crate) fn publication_push(channel: &Channel, publication: &Publication) -> 
 }
 
 /// A publication that is not kept, and so has no offset.
-pub(crate) fn soft_push(channel: &Channel, data: &str) -> Bytes {
+pub(crate) fn transient_push(channel: &ChannelName, data: &str) -> Bytes {
     format!(r#"{{"push":{{"channel":{},"pub":{{"data":{data}}}}}}}"#, json(channel)).into()
 }
 
 /// Somebody came or went, as a join or leave of the channel.
-pub(crate) fn presence_push(channel: &Channel, user: &UserId, online: bool) -> Bytes {
-    let word = if online { "join" } else { "leave" };
+pub(crate) fn presence_push(channel: &ChannelName, user: &UserId, online: bool) -> Bytes {
+    let kind = if online { "join" } else { "leave" };
     let user = json(user);
     let channel = json(channel);
-    format!(r#"{{"push":{{"channel":{channel},"{word}":{{"info":{{"user":{user},"client":""}}}}}}}}"#).into()
+    format!(r#"{{"push":{{"channel":{channel},"{kind}":{{"info":{{"user":{user},"client":""}}}}}}}}"#).into()
 }
 
-pub(crate) fn unsubscribe_push(channel: &Channel, why: Unsubscribed) -> Bytes {
-    let why = serde_json::to_string(&why).unwrap_or_default();
-    format!(r#"{{"push":{{"channel":{},"unsubscribe":{why}}}}}"#, json(channel)).into()
+pub(crate) fn unsubscribe_push(channel: &ChannelName, reason: Unsubscribe) -> Bytes {
+    let reason = serde_json::to_string(&reason).unwrap_or_default();
+    format!(r#"{{"push":{{"channel":{},"unsubscribe":{reason}}}}}"#, json(channel)).into()
 }
 
 fn json(text: &impl ToString) -> String {

@@ -4,27 +4,27 @@ use std::time::Instant;
 
 /// Lets so many things pass at once, and so many in a second on the long run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     per_second: f64,
-    most: f64,
-    left: f64,
-    looked: Instant,
+    max: f64,
+    tokens: f64,
+    refilled_at: Instant,
 }
 
-impl Bucket {
-    pub(crate) fn new(per_second: u32, most: u32, now: Instant) -> Self {
-        let most = f64::from(most.max(1));
-        Self { per_second: f64::from(per_second.max(1)), most, left: most, looked: now }
+impl TokenBucket {
+    pub(crate) fn new(per_second: u32, max: u32, now: Instant) -> Self {
+        let max = f64::from(max.max(1));
+        Self { per_second: f64::from(per_second.max(1)), max, tokens: max, refilled_at: now }
     }
 
     pub(crate) fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.looked).as_secs_f64();
-        self.looked = now;
-        self.left = (self.left + passed * self.per_second).min(self.most);
-        if self.left < 1.0 {
+        let passed = now.saturating_duration_since(self.refilled_at).as_secs_f64();
+        self.refilled_at = now;
+        self.tokens = (self.tokens + passed * self.per_second).min(self.max);
+        if self.tokens < 1.0 {
             return false;
         }
-        self.left -= 1.0;
+        self.tokens -= 1.0;
         true
     }
 }
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_a_steady_rate() {
         let begun = Instant::now();
-        let mut bucket = Bucket::new(2, 3, begun);
+        let mut bucket = TokenBucket::new(2, 3, begun);
         let passed = (0..10).filter(|_| bucket.take(begun)).count();
         assert_eq!(passed, 3);
         assert!(!bucket.take(begun + Duration::from_millis(499)));

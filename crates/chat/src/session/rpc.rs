@@ -3,18 +3,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::chat::conversations::Typist;
-use crate::conversation::block::Wish;
-use crate::conversation::member::Progress;
+use crate::chat::conversations::TypingState;
+use crate::conversation::block::BlockAction;
+use crate::conversation::member::ReceiptKind;
 use crate::conversation::message::NewMessage;
 use crate::keys::{ConversationId, UserId};
 use crate::session::internal;
-use crate::session::protocol::Code;
+use crate::session::protocol::ReplyError;
 use crate::{Answer, Chat, Refusal};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Send {
+struct SendRequest {
     conversation_id: ConversationId,
     content: String,
     #[serde(default)]
@@ -23,7 +23,7 @@ struct Send {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Edit {
+struct EditRequest {
     conversation_id: ConversationId,
     message_id: String,
     content: String,
@@ -31,36 +31,36 @@ struct Edit {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Delete {
+struct DeleteRequest {
     conversation_id: ConversationId,
     message_id: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct UpTo {
+struct ReceiptRequest {
     conversation_id: ConversationId,
     sequence: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Typing {
+struct TypingRequest {
     conversation_id: ConversationId,
     typing: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Whom {
+struct BlockRequest {
     user_id: UserId,
 }
 
 /// A publication of a client: a message in plain words, or with an id of the client's own.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Said {
-    Words(String),
+enum PublishedMessage {
+    Text(String),
     #[serde(rename_all = "camelCase")]
     Message {
         content: String,
@@ -70,7 +70,7 @@ enum Said {
 }
 
 #[derive(Serialize)]
-struct Done {}
+struct EmptyResult {}
 
 /// Carries out a call of a user.
 pub(crate) async fn call(
@@ -78,37 +78,39 @@ pub(crate) async fn call(
     user: &UserId,
     method: &str,
     data: Option<&RawValue>,
-) -> Result<Box<RawValue>, Code> {
+) -> Result<Box<RawValue>, ReplyError> {
     match method {
         "send" => {
-            let Send { conversation_id: conversation, content, client_id } = read(data)?;
+            let SendRequest { conversation_id: conversation, content, client_id } = parse(data)?;
             let new = NewMessage { conversation, sender: user.clone(), content, client_id };
-            write(chat.send(&new).await)
+            serialize(chat.send(&new).await)
         }
         "edit" => {
-            let Edit { conversation_id, message_id, content } = read(data)?;
-            write(chat.edit(&conversation_id, &message_id, user, &content).await)
+            let EditRequest { conversation_id, message_id, content } = parse(data)?;
+            serialize(chat.edit(&conversation_id, &message_id, user, &content).await)
         }
         "delete" => {
-            let Delete { conversation_id, message_id } = read(data)?;
-            write(chat.delete(&conversation_id, &message_id, user).await)
+            let DeleteRequest { conversation_id, message_id } = parse(data)?;
+            serialize(chat.delete(&conversation_id, &message_id, user).await)
         }
         "read" | "delivered" => {
-            let UpTo { conversation_id, sequence } = read(data)?;
-            let progress = if method == "read" { Progress::Read } else { Progress::Delivered };
-            write(chat.progress(&conversation_id, user, sequence, progress).await)
+            let ReceiptRequest { conversation_id, sequence } = parse(data)?;
+            let kind = if method == "read" { ReceiptKind::Read } else { ReceiptKind::Delivered };
+            serialize(chat.record_receipt(&conversation_id, user, sequence, kind).await)
         }
         "typing" => {
-            let Typing { conversation_id, typing } = read(data)?;
-            let typist = if typing { Typist::Typing } else { Typist::Stopped };
-            write(chat.typing(&conversation_id, user, typist).await.map(|done| done.map(|()| Done {})))
+            let TypingRequest { conversation_id, typing } = parse(data)?;
+            let state = if typing { TypingState::Typing } else { TypingState::Stopped };
+            serialize(
+                chat.typing(&conversation_id, user, state).await.map(|done| done.map(|()| EmptyResult {})),
+            )
         }
         "block" | "unblock" => {
-            let Whom { user_id } = read(data)?;
-            let wish = if method == "block" { Wish::Block } else { Wish::Unblock };
-            write(chat.block(user, &user_id, wish).await.map(|done| done.map(|_| Done {})))
+            let BlockRequest { user_id } = parse(data)?;
+            let action = if method == "block" { BlockAction::Block } else { BlockAction::Unblock };
+            serialize(chat.block(user, &user_id, action).await.map(|done| done.map(|_| EmptyResult {})))
         }
-        _ => Err(Code::METHOD_NOT_FOUND),
+        _ => Err(ReplyError::METHOD_NOT_FOUND),
     }
 }
 
@@ -118,34 +120,34 @@ pub(crate) async fn publish(
     user: &UserId,
     conversation: ConversationId,
     data: &RawValue,
-) -> Result<(), Code> {
-    let (content, client_id) = match read(Some(data))? {
-        Said::Words(content) => (content, None),
-        Said::Message { content, client_id } => (content, client_id),
+) -> Result<(), ReplyError> {
+    let (content, client_id) = match parse(Some(data))? {
+        PublishedMessage::Text(content) => (content, None),
+        PublishedMessage::Message { content, client_id } => (content, client_id),
     };
     let new = NewMessage { conversation, sender: user.clone(), content, client_id };
-    write(chat.send(&new).await).map(drop)
+    serialize(chat.send(&new).await).map(drop)
 }
 
 /// How a refusal is told to a client. Whether a conversation exists is nobody's business but its members'.
-pub(crate) fn code(refusal: &Refusal) -> Code {
+pub(crate) fn error_of(refusal: &Refusal) -> ReplyError {
     match refusal {
-        Refusal::NoConversation | Refusal::NotMember | Refusal::NotYours | Refusal::Blocked => {
-            Code::PERMISSION_DENIED
+        Refusal::ConversationNotFound | Refusal::NotMember | Refusal::NotSender | Refusal::Blocked => {
+            ReplyError::PERMISSION_DENIED
         }
-        Refusal::NoMessage => Code::NOT_FOUND,
-        Refusal::Taken => Code::CONFLICT,
-        Refusal::TooOften { .. } => Code::TOO_MANY_REQUESTS,
-        Refusal::TooMany { .. } => Code::LIMIT_EXCEEDED,
-        Refusal::Bad { .. } => Code::BAD_REQUEST,
+        Refusal::MessageNotFound => ReplyError::NOT_FOUND,
+        Refusal::AlreadyExists => ReplyError::CONFLICT,
+        Refusal::RateLimited { .. } => ReplyError::TOO_MANY_REQUESTS,
+        Refusal::LimitExceeded { .. } => ReplyError::LIMIT_EXCEEDED,
+        Refusal::InvalidField { .. } => ReplyError::BAD_REQUEST,
     }
 }
 
-fn read<T: for<'de> Deserialize<'de>>(data: Option<&RawValue>) -> Result<T, Code> {
-    serde_json::from_str(data.ok_or(Code::BAD_REQUEST)?.get()).map_err(|_| Code::BAD_REQUEST)
+fn parse<T: for<'de> Deserialize<'de>>(data: Option<&RawValue>) -> Result<T, ReplyError> {
+    serde_json::from_str(data.ok_or(ReplyError::BAD_REQUEST)?.get()).map_err(|_| ReplyError::BAD_REQUEST)
 }
 
-fn write<T: Serialize>(answer: Answer<T>) -> Result<Box<RawValue>, Code> {
-    let done = answer.map_err(internal)?.map_err(|refusal| code(&refusal))?;
+fn serialize<T: Serialize>(answer: Answer<T>) -> Result<Box<RawValue>, ReplyError> {
+    let done = answer.map_err(internal)?.map_err(|refusal| error_of(&refusal))?;
     serde_json::value::to_raw_value(&done).map_err(|error| internal(error.into()))
 }

@@ -7,16 +7,16 @@ use axum::body::Bytes;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 
 use crate::Chat;
-use crate::hub::Next;
+use crate::hub::NextWrite;
 use crate::session::Session;
 use crate::session::protocol::{self, Command, Disconnect};
 
 /// Who has not said who they are by then is not going to.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that takes nothing for so long is gone.
-const WRITE_WITHIN: Duration = Duration::from_secs(15);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most commands of one frame.
-const MOST_COMMANDS: usize = 256;
+const MAX_COMMANDS: usize = 256;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(chat: Chat, mut socket: WebSocket) {
@@ -26,31 +26,31 @@ pub(crate) async fn serve(chat: Chat, mut socket: WebSocket) {
     Box::pin(session.close()).await;
     if let Some(Disconnect { code, reason }) = end {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
-        let _ = tokio::time::timeout(WRITE_WITHIN, socket.send(Message::Close(Some(frame)))).await;
+        let _ = tokio::time::timeout(WRITE_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
     }
 }
 
 /// Why the connection is to be closed; `None` if the client closed it.
 async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect> {
-    let first = tokio::time::timeout(CONNECT_WITHIN, socket.recv()).await;
+    let first = tokio::time::timeout(CONNECT_TIMEOUT, socket.recv()).await;
     let Ok(first) = first else { return Some(Disconnect::STALE) };
     if let Err(end) = read(session, first?.ok()?).await {
-        if let Some(refused) = session.take_refused() {
-            let _ = write(socket, refused.into()).await;
+        if let Some(rejection) = session.take_rejection() {
+            let _ = write(socket, rejection.into()).await;
         }
         return end;
     }
     let ping_every = session.ping_every();
-    let mut rhythm = Rhythm::new(ping_every);
+    let mut pings = PingTimer::new(ping_every);
     // One for as long as the connection lasts: most of what wakes it has nothing to do with the time.
-    let mut alarm = pin!(tokio::time::sleep_until(rhythm.next.into()));
+    let mut timer = pin!(tokio::time::sleep_until(pings.next.into()));
     loop {
-        let due = rhythm.next.min(session.ends()).into();
-        if alarm.deadline() != due {
-            alarm.as_mut().reset(due);
+        let due = pings.next.min(session.expires_at()).into();
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
         }
-        let Some(peer) = session.peer() else { return Some(Disconnect::STALE) };
-        if session.is_behind()
+        let Some(client) = session.client() else { return Some(Disconnect::STALE) };
+        if session.is_recovering()
             && let Err(error) = Box::pin(session.catch_up()).await
         {
             tracing::warn!(%error, "a client that was away has to come back");
@@ -59,20 +59,20 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
         let outcome = tokio::select! {
             frame = socket.recv() => match frame? {
                 Ok(frame) => {
-                    rhythm.heard();
+                    pings.received();
                     read(session, frame).await
                 }
                 // The client is gone, or speaks no WebSocket.
                 Err(_) => return None,
             },
-            next = peer.outlet.next() => match next {
-                Next::Frames(frames) => write(socket, frames).await,
-                Next::End(why) => Err(Some(why)),
+            next = client.queue.next() => match next {
+                NextWrite::Frames(frames) => write(socket, frames).await,
+                NextWrite::Close(reason) => Err(Some(reason)),
             },
-            () = &mut alarm => match rhythm.turn() {
-                _ if session.ends() <= Instant::now() => Err(Some(Disconnect::EXPIRED)),
-                Turn::Ping => write(socket, protocol::PING.into()).await,
-                Turn::Silence => Err(Some(Disconnect::NO_PONG)),
+            () = &mut timer => match pings.due() {
+                _ if session.expires_at() <= Instant::now() => Err(Some(Disconnect::EXPIRED)),
+                PingAction::Ping => write(socket, protocol::PING.into()).await,
+                PingAction::Timeout => Err(Some(Disconnect::NO_PONG)),
             },
         };
         if let Err(end) = outcome {
@@ -91,12 +91,12 @@ async fn read(session: &mut Session, frame: Message) -> Result<(), Option<Discon
     };
     let bad = Err(Some(Disconnect::BAD_REQUEST));
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
-    if lines.is_empty() || lines.len() > MOST_COMMANDS {
+    if lines.is_empty() || lines.len() > MAX_COMMANDS {
         return bad;
     }
     for line in lines {
         let Ok(command) = serde_json::from_slice::<Command>(line) else { return bad };
-        Box::pin(session.carry_out(command)).await.map_err(Some)?;
+        Box::pin(session.execute(command)).await.map_err(Some)?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ async fn write(socket: &mut WebSocket, frames: Vec<u8>) -> Result<(), Option<Dis
     let Ok(text) = Utf8Bytes::try_from(Bytes::from(frames)) else {
         return Err(Some(Disconnect::SERVER_ERROR));
     };
-    match tokio::time::timeout(WRITE_WITHIN, socket.send(Message::Text(text))).await {
+    match tokio::time::timeout(WRITE_TIMEOUT, socket.send(Message::Text(text))).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(None),
         Err(_) => Err(Some(Disconnect::SLOW)),
@@ -113,35 +113,35 @@ async fn write(socket: &mut WebSocket, frames: Vec<u8>) -> Result<(), Option<Dis
 }
 
 /// When a quiet client is asked for a sign of life, and when it is given up.
-struct Rhythm {
-    every: Duration,
+struct PingTimer {
+    interval: Duration,
     next: Instant,
-    asked: bool,
+    awaiting_pong: bool,
 }
 
-enum Turn {
+enum PingAction {
     Ping,
-    Silence,
+    Timeout,
 }
 
-impl Rhythm {
-    fn new(every: Duration) -> Self {
-        Self { every, next: Instant::now() + every, asked: false }
+impl PingTimer {
+    fn new(interval: Duration) -> Self {
+        Self { interval, next: Instant::now() + interval, awaiting_pong: false }
     }
 
-    fn heard(&mut self) {
-        if self.asked {
-            self.asked = false;
-            self.next = Instant::now() + self.every;
+    fn received(&mut self) {
+        if self.awaiting_pong {
+            self.awaiting_pong = false;
+            self.next = Instant::now() + self.interval;
         }
     }
 
-    fn turn(&mut self) -> Turn {
-        if self.asked {
-            return Turn::Silence;
+    fn due(&mut self) -> PingAction {
+        if self.awaiting_pong {
+            return PingAction::Timeout;
         }
-        self.asked = true;
-        self.next = Instant::now() + (self.every / 2).max(Duration::from_secs(1));
-        Turn::Ping
+        self.awaiting_pong = true;
+        self.next = Instant::now() + (self.interval / 2).max(Duration::from_secs(1));
+        PingAction::Ping
     }
 }

@@ -12,12 +12,12 @@ static DROP: Script = Script::new(include_str!("participants/drop.lua"));
 
 /// The participants in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Participants {
+pub(crate) struct ParticipantCache {
     store: Store,
     keys: Keys,
 }
 
-impl Participants {
+impl ParticipantCache {
     pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
         Self { store: store.clone(), keys: keys.clone() }
     }

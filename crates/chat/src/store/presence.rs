@@ -21,24 +21,24 @@ static SWEEP: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/swe
 
 /// Why sockets are counted as open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Occasion {
+pub(crate) enum JoinReason {
     /// Somebody connected.
     Opened,
     /// They are open already, but the store may have forgotten it.
-    Again,
+    Restored,
 }
 
 /// What became of a user's sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PresenceChange {
     /// The user came online or went offline, and everybody was told, with this version.
-    Turned { version: u64 },
+    Changed { version: u64 },
     /// The user is as before.
-    Same { version: u64 },
+    Unchanged { version: u64 },
     /// There are as many sockets as one user may have.
-    Full,
+    LimitReached,
     /// No such socket was open.
-    Unknown,
+    NotFound,
 }
 
 /// Whether a user is online, and since when not.
@@ -57,12 +57,12 @@ pub struct Presence {
 
 /// Presence in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Presences {
+pub(crate) struct PresenceStore {
     store: Store,
     keys: Keys,
 }
 
-impl Presences {
+impl PresenceStore {
     pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
         Self { store: store.clone(), keys: keys.clone() }
     }
@@ -74,31 +74,31 @@ impl Presences {
         node: &Incarnation,
         user: &UserId,
         sockets: &[SocketId],
-        occasion: Occasion,
-    ) -> Result<Change, Error> {
+        reason: JoinReason,
+    ) -> Result<PresenceChange, Error> {
         self.index(node, user).await?;
-        let mut reply: Reply = self.store.run(self.join_call(node, user, sockets, occasion)).await?;
+        let mut reply: Reply = self.store.run(self.join_call(node, user, sockets, reason)).await?;
         let change = match reply.word() {
-            "online" => Change::Turned { version: reply.next()? },
-            "silent" | "already" => Change::Same { version: reply.next()? },
-            "full" => Change::Full,
+            "online" => PresenceChange::Changed { version: reply.next()? },
+            "restored" | "already" => PresenceChange::Unchanged { version: reply.next()? },
+            "full" => PresenceChange::LimitReached,
             _ => return Err(reply.unexpected().into()),
         };
-        if change != Change::Full {
+        if change != PresenceChange::LimitReached {
             let views: Vec<Call> = sockets.iter().map(|socket| self.view(socket, user)).collect();
             self.store.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
         }
         Ok(change)
     }
 
-    fn join_call(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId], occasion: Occasion) -> Call {
-        let occasion = match occasion {
-            Occasion::Opened => "opened",
-            Occasion::Again => "again",
+    fn join_call(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId], reason: JoinReason) -> Call {
+        let reason = match reason {
+            JoinReason::Opened => "opened",
+            JoinReason::Restored => "restored",
         };
-        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(occasion);
+        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(reason);
         call = call.arg(Keys::SOCKETS_MAX_LEN).arg(self.store.clock().us());
-        call = call.arg(self.keys.user_online_channel()).arg(json(user));
+        call = call.arg(self.keys.user_online_channel()).arg(json_string(user));
         sockets.iter().fold(call, |call, socket| call.arg(socket.as_str()))
     }
 
@@ -107,10 +107,10 @@ impl Presences {
     }
 
     /// Counts a socket as closed.
-    pub(crate) async fn leave(&self, user: &UserId, socket: &SocketId) -> Result<Change, Error> {
+    pub(crate) async fn leave(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
         let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
-        let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
-        let change = self.parted(self.store.run(call).await?).await?;
+        let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
+        let change = self.read_leave(self.store.run(call).await?).await?;
         // Also where it was not known: the view may be left over.
         self.store.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
         Ok(change)
@@ -124,18 +124,18 @@ impl Presences {
     }
 
     /// Takes a user out of a node's index, once it has no socket of theirs.
-    pub(crate) async fn forget(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
+    pub(crate) async fn unindex(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let remove = cmd("SREM").arg(&key).arg(user.as_str()).take();
         Ok(mend::run(&self.store, remove, &[(&key, Kind::Set)]).await?)
     }
 
     /// Counts all sockets of a user on a dead node as closed.
-    pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<Change, Error> {
+    pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<PresenceChange, Error> {
         let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.store.clock().us());
-        let call = call.arg(self.keys.user_offline_channel()).arg(json(user));
-        let change = self.parted(self.store.run(call).await?).await?;
-        self.forget(dead, user).await?;
+        let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
+        let change = self.read_leave(self.store.run(call).await?).await?;
+        self.unindex(dead, user).await?;
         Ok(change)
     }
 
@@ -150,18 +150,18 @@ impl Presences {
     }
 
     /// Some of the users whom a node's index names; none when it is empty.
-    pub(crate) async fn some_users(&self, node: &Incarnation, most: u32) -> Result<Vec<UserId>, Error> {
+    pub(crate) async fn some_users(&self, node: &Incarnation, max: u32) -> Result<Vec<UserId>, Error> {
         let key = self.keys.node_users(node);
-        let some = cmd("SRANDMEMBER").arg(&key).arg(most).take();
+        let some = cmd("SRANDMEMBER").arg(&key).arg(max).take();
         let users: Vec<String> = mend::run(&self.store, some, &[(&key, Kind::Set)]).await?;
         Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
     }
 
-    async fn parted(&self, mut reply: Reply) -> Result<Change, Error> {
-        let turned = match reply.word() {
+    async fn read_leave(&self, mut reply: Reply) -> Result<PresenceChange, Error> {
+        let changed = match reply.word() {
             "offline" => true,
-            "still" => false,
-            "unknown" => return Ok(Change::Unknown),
+            "remaining" => false,
+            "unknown" => return Ok(PresenceChange::NotFound),
             _ => return Err(reply.unexpected().into()),
         };
         let version = reply.next()?;
@@ -172,13 +172,13 @@ impl Presences {
             }
         }
         self.store.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
-        Ok(if turned { Change::Turned { version } } else { Change::Same { version } })
+        Ok(if changed { PresenceChange::Changed { version } } else { PresenceChange::Unchanged { version } })
     }
 
     /// How each of these users is, in their order.
     pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
-        let looks = users.iter().flat_map(|user| self.look(user));
-        let (keys, calls): (Vec<Key>, Vec<Call>) = looks.unzip();
+        let reads = users.iter().flat_map(|user| self.reads_of(user));
+        let (keys, calls): (Vec<Key>, Vec<Call>) = reads.unzip();
         let mut answers = self.store.batch(&calls).await.into_iter().zip(&keys);
         let mut next = || -> Result<Option<String>, Error> {
             let value = answers.next().map(|(answer, key)| mend::or_none(answer, key)).transpose()?;
@@ -196,7 +196,7 @@ impl Presences {
         users.iter().map(presence).collect()
     }
 
-    fn look(&self, user: &UserId) -> [(Key, Call); 3] {
+    fn reads_of(&self, user: &UserId) -> [(Key, Call); 3] {
         let get = |key: Key| {
             let call = cmd("GET").arg(&key).take().into();
             (key, call)
@@ -227,7 +227,7 @@ impl Presences {
     }
 
     /// Writes a last-seen time from the database back, where the store has none.
-    pub(crate) async fn remember_seen(&self, user: &UserId, at: &str) -> Result<(), Error> {
+    pub(crate) async fn restore_last_seen(&self, user: &UserId, at: &str) -> Result<(), Error> {
         Ok(self.store.run(cmd("SET").arg(self.keys.last_seen(user)).arg(at).arg("NX").take()).await?)
     }
 
@@ -238,6 +238,6 @@ impl Presences {
 }
 
 /// An id as a JSON string: scripts paste it into what they publish.
-fn json(user: &UserId) -> String {
+fn json_string(user: &UserId) -> String {
     serde_json::Value::from(user.as_str()).to_string()
 }

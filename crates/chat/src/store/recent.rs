@@ -5,34 +5,34 @@ use hob_store::mend::{self, Kind};
 use hob_store::{Call, Reply, Script, Store};
 
 use crate::Error;
-use crate::conversation::message::{Message, Span};
+use crate::conversation::message::{Message, MessageRange};
 use crate::keys::{ConversationId, Keys};
 
 static FILL: Script = Script::new(include_str!("recent/fill.lua"));
-static FOLLOW: Script = Script::new(include_str!("recent/update.lua"));
+static UPDATE: Script = Script::new(include_str!("recent/update.lua"));
 static READ: Script = Script::new(include_str!("recent/read.lua"));
 
 /// What an event means for the list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Effect<'a> {
-    Message(&'a Message),
+pub(crate) enum CacheUpdate<'a> {
+    Append(&'a Message),
     /// A message was edited or deleted.
-    Change,
+    Invalidate,
     /// Nothing that the list shows.
-    Other,
+    Advance,
 }
 
 /// The newest messages in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Recent {
+pub(crate) struct RecentMessages {
     store: Store,
     keys: Keys,
 }
 
 /// How many messages are kept.
-pub(crate) const MOST: u16 = Keys::RECENT_MAX_LEN as u16;
+pub(crate) const MAX_RECENT: u16 = Keys::RECENT_MAX_LEN as u16;
 
-impl Recent {
+impl RecentMessages {
     pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
         Self { store: store.clone(), keys: keys.clone() }
     }
@@ -44,9 +44,9 @@ impl Recent {
         sequence: u64,
         messages: &[Message],
     ) -> Result<(), Error> {
-        let whole = messages.len() < usize::from(MOST);
+        let complete = messages.len() < usize::from(MAX_RECENT);
         let mut call =
-            FILL.on(&self.list_keys(conversation)).arg(sequence).arg(u8::from(whole)).arg(ttl_ms());
+            FILL.on(&self.list_keys(conversation)).arg(sequence).arg(u8::from(complete)).arg(ttl_ms());
         for message in messages.iter().rev() {
             call = call.arg(serde_json::to_string(message)?);
         }
@@ -54,19 +54,19 @@ impl Recent {
     }
 
     /// The call that follows the conversation by one event.
-    pub(crate) fn follow_call(
+    pub(crate) fn update_call(
         &self,
         conversation: &ConversationId,
         sequence: u64,
-        effect: Effect<'_>,
+        update: CacheUpdate<'_>,
     ) -> Result<Call, Error> {
-        let (word, message) = match effect {
-            Effect::Message(message) => ("message", serde_json::to_string(message)?),
-            Effect::Change => ("change", String::new()),
-            Effect::Other => ("other", String::new()),
+        let (action, message) = match update {
+            CacheUpdate::Append(message) => ("append", serde_json::to_string(message)?),
+            CacheUpdate::Invalidate => ("invalidate", String::new()),
+            CacheUpdate::Advance => ("advance", String::new()),
         };
-        let call = FOLLOW.on(&self.list_keys(conversation)).arg(sequence).arg(word).arg(message);
-        Ok(call.arg(MOST).arg(ttl_ms()))
+        let call = UPDATE.on(&self.list_keys(conversation)).arg(sequence).arg(action).arg(message);
+        Ok(call.arg(MAX_RECENT).arg(ttl_ms()))
     }
 
     /// A page of messages, oldest first, if the list is certain to hold all of it.
@@ -74,22 +74,22 @@ impl Recent {
         &self,
         conversation: &ConversationId,
         sequence: u64,
-        from: Span,
+        range: MessageRange,
         limit: u16,
     ) -> Result<Option<Vec<Message>>, Error> {
-        let call = READ.on(&self.list_keys(conversation)).arg(sequence).arg(MOST);
+        let call = READ.on(&self.list_keys(conversation)).arg(sequence).arg(MAX_RECENT);
         let mut reply = self.run(conversation, call).await?;
         if reply.word() != "messages" {
             return Ok(None);
         }
-        let whole = reply.next::<u8>()? == 1;
+        let complete = reply.next::<u8>()? == 1;
         let mut messages = Vec::with_capacity(reply.left());
         while reply.left() > 0 {
             let message: Message = serde_json::from_slice(&reply.next::<Vec<u8>>()?)?;
             messages.push(message);
         }
         messages.reverse();
-        Ok(cut(messages, whole, from, limit.into()))
+        Ok(page_of(messages, complete, range, limit.into()))
     }
 
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
@@ -103,18 +103,23 @@ impl Recent {
 }
 
 /// The page, if all of it is among the messages; `whole` says that there are no others.
-fn cut(mut messages: Vec<Message>, whole: bool, from: Span, limit: usize) -> Option<Vec<Message>> {
-    match from {
-        Span::Newest | Span::Before(_) => {
-            if let Span::Before(sequence) = from {
+fn page_of(
+    mut messages: Vec<Message>,
+    complete: bool,
+    range: MessageRange,
+    limit: usize,
+) -> Option<Vec<Message>> {
+    match range {
+        MessageRange::Newest | MessageRange::Before(_) => {
+            if let MessageRange::Before(sequence) = range {
                 messages.retain(|message| message.sequence < sequence);
             }
-            let covered = whole || messages.len() >= limit;
+            let covered = complete || messages.len() >= limit;
             covered.then(|| messages.split_off(messages.len().saturating_sub(limit)))
         }
-        Span::After(sequence) => {
+        MessageRange::After(sequence) => {
             let oldest = messages.first().map_or(u64::MAX, |message| message.sequence);
-            let covered = whole || oldest <= sequence.saturating_add(1);
+            let covered = complete || oldest <= sequence.saturating_add(1);
             messages.retain(|message| message.sequence > sequence);
             messages.truncate(limit);
             covered.then_some(messages)

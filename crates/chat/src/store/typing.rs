@@ -11,19 +11,19 @@ use crate::keys::{ConversationId, Keys, UserId};
 
 static START: Script = Script::with(&[CLOCK], include_str!("typing/start.lua"));
 static STOP: Script = Script::new(include_str!("typing/stop.lua"));
-static WHO: Script = Script::with(&[CLOCK], include_str!("typing/list.lua"));
+static LIST: Script = Script::with(&[CLOCK], include_str!("typing/list.lua"));
 
 /// How long a user counts as typing after the last sign of it.
-pub(crate) const HOLD: Duration = Keys::TYPING_TTL_MAX;
+pub(crate) const TYPING_TTL: Duration = Keys::TYPING_TTL_MAX;
 
 /// Typing in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Typing {
+pub(crate) struct TypingStore {
     store: Store,
     keys: Keys,
 }
 
-impl Typing {
+impl TypingStore {
     pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
         Self { store: store.clone(), keys: keys.clone() }
     }
@@ -31,7 +31,7 @@ impl Typing {
     /// Says that a user is typing, for [`HOLD`]; whether that is news.
     pub(crate) async fn start(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
         let call = START.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
-        let call = call.arg(user.as_str()).arg(HOLD.as_millis() as u64).arg(self.store.clock().us());
+        let call = call.arg(user.as_str()).arg(TYPING_TTL.as_millis() as u64).arg(self.store.clock().us());
         Ok(self.run(conversation, call).await?.word() == "started")
     }
 
@@ -46,8 +46,8 @@ impl Typing {
     }
 
     /// Who is typing, and for how long each counts as such.
-    pub(crate) async fn who(&self, conversation: &ConversationId) -> Result<Vec<(UserId, Duration)>, Error> {
-        let call = WHO.on(&[self.keys.typists(conversation)]).arg(self.store.clock().us());
+    pub(crate) async fn list(&self, conversation: &ConversationId) -> Result<Vec<(UserId, Duration)>, Error> {
+        let call = LIST.on(&[self.keys.typists(conversation)]).arg(self.store.clock().us());
         let mut reply = self.run(conversation, call).await?;
         let mut typists = Vec::with_capacity(reply.left() / 2);
         while reply.left() > 0 {

@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 use crate::keys::{ConversationId, Keys, UserId};
 use crate::{Error, database};
 
-static HOLD: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
-static ADVANCE: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
+static WRITE: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
+static INCREMENT: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
 
 /// What a user has not read in one conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Count {
+pub struct UnreadCount {
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
     pub unread: u64,
@@ -27,7 +27,7 @@ pub struct Count {
 
 /// The same with whose it is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Counted {
+pub(crate) struct UnreadRow {
     pub(crate) user_id: UserId,
     pub(crate) conversation_id: ConversationId,
     pub(crate) unread: u64,
@@ -36,145 +36,154 @@ pub(crate) struct Counted {
     pub(crate) sequence: u64,
 }
 
-from_row!(Counted { user_id, conversation_id, unread, stamp, sequence });
+from_row!(UnreadRow { user_id, conversation_id, unread, stamp, sequence });
 
 /// The next messages of a conversation, for one member.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Advance {
+pub(crate) struct UnreadIncrement {
     pub(crate) user_id: UserId,
     pub(crate) version: u64,
     /// The event before the messages, and the one that the last of them came with.
     pub(crate) after: u64,
     pub(crate) last: u64,
     /// How many of them this member has to read.
-    pub(crate) more: usize,
+    pub(crate) count: usize,
 }
 
 /// Whether these counts are all that a user has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    Some,
-    All,
+pub(crate) enum CountScope {
+    Partial,
+    Full,
 }
 
 /// What became of counts that were to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    Total(u64),
+pub(crate) enum CounterUpdate {
+    Written(u64),
     /// The count was made at another time: it has to be made anew.
     Gap,
     /// The user's other counts are gone: all have to come.
-    Lost,
+    Missing,
 }
 
 /// The counters in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadCounters {
     store: Store,
     keys: Keys,
 }
 
-impl Unread {
+impl UnreadCounters {
     pub(crate) fn new(store: &Store, keys: &Keys) -> Self {
         Self { store: store.clone(), keys: keys.clone() }
     }
 
     /// Holds counts of one user.
-    pub(crate) async fn hold(
+    pub(crate) async fn write(
         &self,
         user: &UserId,
-        counts: &[Counted],
-        extent: Extent,
-    ) -> Result<Held, Error> {
-        let call = self.call(user, counts, extent);
-        read(mend::run(&self.store, call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
+        counts: &[UnreadRow],
+        scope: CountScope,
+    ) -> Result<CounterUpdate, Error> {
+        let write_call = self.write_call(user, counts, scope);
+        read(mend::run(&self.store, write_call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
     }
 
     /// Holds each of these counts, of whomever, in as few round trips as there can be.
-    pub(crate) async fn hold_each(&self, counts: &[Counted]) -> Result<Vec<Held>, Error> {
-        let call = |count: &Counted| self.call(&count.user_id, std::slice::from_ref(count), Extent::Some);
-        let calls: Vec<Call> = counts.iter().map(call).collect();
-        self.held(counts.iter().map(|count| &count.user_id), &calls).await
+    pub(crate) async fn write_each(&self, counts: &[UnreadRow]) -> Result<Vec<CounterUpdate>, Error> {
+        let write_call = |count: &UnreadRow| {
+            self.write_call(&count.user_id, std::slice::from_ref(count), CountScope::Partial)
+        };
+        let calls: Vec<Call> = counts.iter().map(write_call).collect();
+        self.updates(counts.iter().map(|count| &count.user_id), &calls).await
     }
 
     /// Counts the next messages of a conversation, for each of these members, and tells their feeds.
-    pub(crate) async fn advance_each(
+    pub(crate) async fn increment_each(
         &self,
         conversation: &ConversationId,
-        advances: &[Advance],
-    ) -> Result<Vec<Held>, Error> {
+        advances: &[UnreadIncrement],
+    ) -> Result<Vec<CounterUpdate>, Error> {
         let name = serde_json::to_string(conversation)?;
-        let call = |advance: &Advance| {
-            let Advance { user_id, version, after, last, more } = advance;
+        let write_call = |advance: &UnreadIncrement| {
+            let UnreadIncrement { user_id, version, after, last, count } = advance;
             let keys = [
                 self.keys.unread_held(user_id),
                 self.keys.unread_total(user_id),
                 self.keys.unread(user_id, conversation),
             ];
-            let call =
-                ADVANCE.on(&keys).arg(conversation.as_str()).arg(version).arg(after).arg(last).arg(more);
-            Ok(call.arg(self.keys.feed_channel(user_id)).arg(serde_json::to_string(user_id)?).arg(&name))
+            let write_call =
+                INCREMENT.on(&keys).arg(conversation.as_str()).arg(version).arg(after).arg(last).arg(count);
+            Ok(write_call
+                .arg(self.keys.feed_channel(user_id))
+                .arg(serde_json::to_string(user_id)?)
+                .arg(&name))
         };
-        let calls = advances.iter().map(call).collect::<Result<Vec<Call>, Error>>()?;
-        self.held(advances.iter().map(|advance| &advance.user_id), &calls).await
+        let calls = advances.iter().map(write_call).collect::<Result<Vec<Call>, Error>>()?;
+        self.updates(advances.iter().map(|advance| &advance.user_id), &calls).await
     }
 
     /// What became of calls, one for each of these users.
-    async fn held<'a>(
+    async fn updates<'a>(
         &self,
         users: impl Iterator<Item = &'a UserId>,
         calls: &[Call],
-    ) -> Result<Vec<Held>, Error> {
-        let mut held = Vec::with_capacity(calls.len());
+    ) -> Result<Vec<CounterUpdate>, Error> {
+        let mut updates = Vec::with_capacity(calls.len());
         for (user, answer) in users.zip(self.store.batch(calls).await) {
             match answer {
                 // One user's counts that cannot be read must not keep the others' from being written.
                 Err(error) if error.is_wrong_type() => {
                     mend::mend(&self.store, &[(self.keys.unread_held(user), Kind::Hash)]).await?;
-                    held.push(Held::Lost);
+                    updates.push(CounterUpdate::Missing);
                 }
                 answer => {
                     let reply = Reply::from_redis_value(answer?);
-                    held.push(read(reply.map_err(|error| hob_store::Error::Reply(error.to_string()))?)?);
+                    updates.push(read(reply.map_err(|error| hob_store::Error::Reply(error.to_string()))?)?);
                 }
             }
         }
-        Ok(held)
+        Ok(updates)
     }
 
-    fn call(&self, user: &UserId, counts: &[Counted], extent: Extent) -> Call {
+    fn write_call(&self, user: &UserId, counts: &[UnreadRow], scope: CountScope) -> Call {
         let mut keys = vec![self.keys.unread_held(user), self.keys.unread_total(user)];
         keys.extend(counts.iter().map(|count| self.keys.unread(user, &count.conversation_id)));
-        let call = HOLD.on(&keys).arg(match extent {
-            Extent::Some => "some",
-            Extent::All => "all",
+        let write_call = WRITE.on(&keys).arg(match scope {
+            CountScope::Partial => "partial",
+            CountScope::Full => "full",
         });
-        counts.iter().fold(call, |call, count| {
-            call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread).arg(count.sequence)
+        counts.iter().fold(write_call, |write_call, count| {
+            write_call
+                .arg(count.conversation_id.as_str())
+                .arg(count.stamp)
+                .arg(count.unread)
+                .arg(count.sequence)
         })
     }
 
     /// Writes all counters of a user again. Answers with the total.
     pub(crate) async fn rebuild(&self, database: &Database, user: &UserId) -> Result<u64, Error> {
         let counts = database::unread::of_user(database, user).await?;
-        match self.hold(user, &counts, Extent::All).await? {
-            Held::Total(total) => Ok(total),
-            Held::Gap | Held::Lost => Ok(0),
+        match self.write(user, &counts, CountScope::Full).await? {
+            CounterUpdate::Written(total) => Ok(total),
+            CounterUpdate::Gap | CounterUpdate::Missing => Ok(0),
         }
     }
 }
 
-fn read(mut reply: Reply) -> Result<Held, Error> {
+fn read(mut reply: Reply) -> Result<CounterUpdate, Error> {
     match reply.word() {
-        "held" => Ok(Held::Total(reply.next()?)),
-        "gap" => Ok(Held::Gap),
-        "lost" => Ok(Held::Lost),
+        "written" => Ok(CounterUpdate::Written(reply.next()?)),
+        "gap" => Ok(CounterUpdate::Gap),
+        "missing" => Ok(CounterUpdate::Missing),
         _ => Err(reply.unexpected().into()),
     }
 }
 
-impl From<Counted> for Count {
-    fn from(counted: Counted) -> Self {
+impl From<UnreadRow> for UnreadCount {
+    fn from(counted: UnreadRow) -> Self {
         Self { conversation_id: counted.conversation_id, unread: counted.unread, stamp: counted.stamp }
     }
 }

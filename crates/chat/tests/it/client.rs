@@ -83,8 +83,8 @@ impl Client {
     }
 
     pub(crate) async fn recover(&mut self, channel: &str, offset: u64, epoch: &Value) -> Value {
-        let wish = json!({ "channel": channel, "recover": true, "offset": offset, "epoch": epoch });
-        self.call(json!({ "subscribe": wish })).await
+        let request = json!({ "channel": channel, "recover": true, "offset": offset, "epoch": epoch });
+        self.call(json!({ "subscribe": request })).await
     }
 
     /// The next push.

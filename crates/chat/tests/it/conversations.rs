@@ -1,6 +1,6 @@
 //! Conversations, their members, and who may do what in them.
 
-use hob_chat::{NewConversation, Progress, Refusal, Wish};
+use hob_chat::{BlockAction, NewConversation, ReceiptKind, Refusal};
 use hob_database::PageRequest;
 use hob_store::cmd;
 use hob_testkit::{LIMIT, every_service, wait_for};
@@ -14,7 +14,7 @@ every_service! {
         let chat = open(&context).await;
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let again = NewConversation { id: id.clone(), title: "Again".into(), created_by: user("anna"), members: vec![] };
-        assert_eq!(chat.open_conversation(&again).await.unwrap(), Err(Refusal::Taken));
+        assert_eq!(chat.open_conversation(&again).await.unwrap(), Err(Refusal::AlreadyExists));
         let members = chat.members(&id, "", 10).await.unwrap();
         assert_eq!(members.iter().map(|member| member.user_id.as_str()).collect::<Vec<_>>(), ["anna", "bert"]);
         let listed = chat.conversations_of(&user("bert"), &PageRequest::default()).await.unwrap();
@@ -32,8 +32,8 @@ every_service! {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         assert_eq!(chat.send(&message(&id, "eve", "hi")).await.unwrap(), Err(Refusal::NotMember));
-        assert_eq!(chat.send(&message(&conversation("none"), "anna", "hi")).await.unwrap(), Err(Refusal::NoConversation));
-        let read = chat.progress(&id, &user("eve"), 1, Progress::Read).await.unwrap();
+        assert_eq!(chat.send(&message(&conversation("none"), "anna", "hi")).await.unwrap(), Err(Refusal::ConversationNotFound));
+        let read = chat.record_receipt(&id, &user("eve"), 1, ReceiptKind::Read).await.unwrap();
         assert_eq!(read, Err(Refusal::NotMember));
         assert_eq!(chat.rename(&id, &user("eve"), "Eve's").await.unwrap(), Err(Refusal::NotMember));
         done(chat.rename(&id, &user("bert"), "Bert's").await);
@@ -73,9 +73,9 @@ every_service! {
             wait_for("the badge", LIMIT, async || crate::world::get(&context, &badge).await.as_deref() == Some(total)).await;
         };
         shows("1").await;
-        done(chat.block(&user("anna"), &user("carl"), Wish::Block).await);
+        done(chat.block(&user("anna"), &user("carl"), BlockAction::Block).await);
         shows("0").await;
-        done(chat.block(&user("anna"), &user("carl"), Wish::Unblock).await);
+        done(chat.block(&user("anna"), &user("carl"), BlockAction::Unblock).await);
         shows("1").await;
     }
 
@@ -85,13 +85,13 @@ every_service! {
         let pair = room(&chat, "pair", &["anna", "bert"]).await;
         let group = room(&chat, "group", &["anna", "bert", "carl"]).await;
         say(&chat, &group, "bert", "before").await;
-        assert!(done(chat.block(&user("anna"), &user("bert"), Wish::Block).await));
+        assert!(done(chat.block(&user("anna"), &user("bert"), BlockAction::Block).await));
         for sender in ["anna", "bert"] {
             assert_eq!(chat.send(&message(&pair, sender, "psst")).await.unwrap(), Err(Refusal::Blocked));
         }
         say(&chat, &group, "bert", "to carl only").await;
         let seen = async |viewer: &str| {
-            let messages = chat.messages(&group, Some(&user(viewer)), hob_chat::Span::Newest, 10).await;
+            let messages = chat.messages(&group, Some(&user(viewer)), hob_chat::MessageRange::Newest, 10).await;
             done(messages).into_iter().map(|message| message.content).collect::<Vec<_>>()
         };
         assert_eq!(seen("carl").await, ["before", "to carl only"]);
@@ -101,7 +101,7 @@ every_service! {
         wait_for("the counter of the blocker to agree", LIMIT, async || {
             crate::world::get(&context, &keys(&context).unread_total(&user("anna"))).await.as_deref() == Some("0")
         }).await;
-        assert!(done(chat.block(&user("anna"), &user("bert"), Wish::Unblock).await));
+        assert!(done(chat.block(&user("anna"), &user("bert"), BlockAction::Unblock).await));
         assert_eq!(seen("anna").await, ["before", "to carl only"]);
         say(&chat, &pair, "bert", "again").await;
     }

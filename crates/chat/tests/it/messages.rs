@@ -1,14 +1,14 @@
 //! Messages: once, in order, for ever; and the newest of them in the store (C7).
 
 use hob_chat::keys::ConversationId;
-use hob_chat::{Chat, Config, Refusal, Span};
+use hob_chat::{Chat, Config, MessageRange, Refusal};
 use hob_service::ServiceContext;
 use hob_store::cmd;
 use hob_testkit::{LIMIT, every_service, wait_for};
 
 use crate::world::{NEEDS, config, done, keys, message, open, room, say, start, user};
 
-async fn contents(chat: &Chat, id: &ConversationId, span: Span, limit: u16) -> Vec<String> {
+async fn contents(chat: &Chat, id: &ConversationId, span: MessageRange, limit: u16) -> Vec<String> {
     let messages = done(chat.messages(id, Some(&user("anna")), span, limit).await);
     messages.into_iter().map(|message| message.content).collect()
 }
@@ -51,14 +51,14 @@ every_service! {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "anna", "one").await;
-        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one"]);
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["one"]);
         let two = say(&chat, &id, "bert", "two").await;
         wait_for("the list to follow", LIMIT, async || kept(&context, &id).await.len() == 2).await;
         let newest: serde_json::Value = serde_json::from_str(&kept(&context, &id).await[0]).unwrap();
         assert_eq!((newest["id"].as_str(), newest["content"].as_str()), (Some(two.id.as_str()), Some("two")));
         assert_eq!(newest["senderId"], "bert");
         assert!(newest["timestamp"].as_str().unwrap().ends_with('Z'));
-        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["one", "two"]);
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["one", "two"]);
         let ttl: i64 = context.store.run(cmd("PTTL").arg(keys(&context).recent(&id).as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
@@ -70,14 +70,14 @@ every_service! {
         for n in 1..=3 {
             say(&chat, &id, "bert", &n.to_string()).await;
         }
-        assert_eq!(contents(&chat, &id, Span::Newest, 2).await, ["2", "3"]);
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 2).await, ["2", "3"]);
         let pop = cmd("RPOP").arg(keys(&context).recent(&id).as_bytes()).take();
         context.store.run::<String>(pop).await.unwrap();
-        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["1", "2", "3"]);
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["1", "2", "3"]);
         context.test_store().flush_all().await;
-        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["1", "2", "3"]);
-        assert_eq!(contents(&chat, &id, Span::After(3), 1).await, ["2"]);
-        assert_eq!(contents(&chat, &id, Span::Before(5), 5).await, ["1", "2"]);
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["1", "2", "3"]);
+        assert_eq!(contents(&chat, &id, MessageRange::After(3), 1).await, ["2"]);
+        assert_eq!(contents(&chat, &id, MessageRange::Before(5), 5).await, ["1", "2"]);
     }
 
     /// C7: an edit or a delete is never served stale, and deleted words are gone from the database, too.
@@ -86,13 +86,13 @@ every_service! {
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let first = say(&chat, &id, "anna", "a secret").await;
         let second = say(&chat, &id, "bert", "hello").await;
-        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["a secret", "hello"]);
-        assert_eq!(chat.edit(&id, &second.id, &user("anna"), "x").await.unwrap(), Err(Refusal::NotYours));
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["a secret", "hello"]);
+        assert_eq!(chat.edit(&id, &second.id, &user("anna"), "x").await.unwrap(), Err(Refusal::NotSender));
         let edited = done(chat.edit(&id, &second.id, &user("bert"), "hello again").await);
         assert!(edited.edited_at.is_some());
         done(chat.delete(&id, &first.id, &user("anna")).await);
-        assert_eq!(contents(&chat, &id, Span::Newest, 10).await, ["hello again"]);
-        assert_eq!(chat.edit(&id, &first.id, &user("anna"), "x").await.unwrap(), Err(Refusal::NoMessage));
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["hello again"]);
+        assert_eq!(chat.edit(&id, &first.id, &user("anna"), "x").await.unwrap(), Err(Refusal::MessageNotFound));
         let payloads: Vec<(String,)> = hob_database::Read::all(&context.database,
             hob_database::sql("SELECT payload FROM chat_event ORDER BY sequence")).await.unwrap();
         assert!(payloads.iter().all(|(payload,)| !payload.contains("a secret")), "{payloads:?}");
@@ -106,17 +106,17 @@ every_service! {
         for n in 0..105 {
             say(&chat, &id, "anna", &n.to_string()).await;
             if n == 50 {
-                contents(&chat, &id, Span::Newest, 1).await;
+                contents(&chat, &id, MessageRange::Newest, 1).await;
             }
         }
         wait_for("the list to be trimmed", LIMIT, async || {
-            contents(&chat, &id, Span::Newest, 100).await;
+            contents(&chat, &id, MessageRange::Newest, 100).await;
             kept(&context, &id).await.len() == 100
         }).await;
-        let newest = contents(&chat, &id, Span::Newest, 100).await;
+        let newest = contents(&chat, &id, MessageRange::Newest, 100).await;
         assert_eq!((newest.first().unwrap().as_str(), newest.last().unwrap().as_str()), ("5", "104"));
-        assert_eq!(contents(&chat, &id, Span::Before(7), 500).await, ["0", "1", "2", "3", "4"]);
-        assert_eq!(contents(&chat, &id, Span::After(0), 500).await.len(), 105);
+        assert_eq!(contents(&chat, &id, MessageRange::Before(7), 500).await, ["0", "1", "2", "3", "4"]);
+        assert_eq!(contents(&chat, &id, MessageRange::After(0), 500).await.len(), 105);
     }
 
     /// C6: twenty messages in a minute, counted in the documented key, for which a lost TTL is impossible.
@@ -127,7 +127,7 @@ every_service! {
             say(&chat, &id, "anna", &n.to_string()).await;
         }
         match chat.send(&message(&id, "anna", "too much")).await.unwrap() {
-            Err(Refusal::TooOften { retry_after }) => assert!(!retry_after.is_zero()),
+            Err(Refusal::RateLimited { retry_after }) => assert!(!retry_after.is_zero()),
             other => panic!("{other:?}"),
         }
         say(&chat, &id, "bert", "others may").await;
@@ -142,7 +142,7 @@ every_service! {
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for content in ["", "   ", &"x".repeat(4097), "a\0b"] {
             let refused = chat.send(&message(&id, "anna", content)).await.unwrap();
-            assert!(matches!(refused, Err(Refusal::Bad { field: "content", .. })), "{content:?}");
+            assert!(matches!(refused, Err(Refusal::InvalidField { field: "content", .. })), "{content:?}");
         }
         assert_eq!(say(&chat, &id, "anna", "fine").await.number, 1);
     }

@@ -3,7 +3,7 @@
 use hob_web::Service as _;
 use std::time::Duration;
 
-use hob_chat::{Chat, Wish};
+use hob_chat::{BlockAction, Chat};
 use hob_service::ServiceContext;
 use hob_store::{BusEvent, Store, Topic};
 use hob_testkit::{LIMIT, Server, TestApp, TestContext, every_service, wait_for};
@@ -67,7 +67,7 @@ every_service! {
         for client in [&mut bert, &mut carl] {
             client.subscribe("conv:r").await;
         }
-        done(one.block(&user("anna"), &user("carl"), Wish::Block).await);
+        done(one.block(&user("anna"), &user("carl"), BlockAction::Block).await);
         done(one.remove_member(&id, &user("bert"), Some(&user("anna"))).await);
         say(&one, &id, "anna", "a secret").await;
         let mut phone = Client::connect(&app_two, &two, "carl").await;
@@ -164,7 +164,7 @@ fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
         cable.cut();
         // Acknowledged once the other's lease is over.
         done(one.remove_member(&id, &user("bert"), None).await);
-        done(one.block(&user("anna"), &user("carl"), Wish::Block).await);
+        done(one.block(&user("anna"), &user("carl"), BlockAction::Block).await);
         say(&two, &id, "anna", "a secret").await;
         let [bert, carl, dave] = clients.as_mut_slice() else { unreachable!("three came") };
         dave.push_where(|push| push["pub"]["data"]["message"]["content"] == "a secret").await;

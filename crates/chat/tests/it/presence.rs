@@ -4,7 +4,7 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::keys::{SocketId, UserId};
-use hob_chat::{Change, Chat};
+use hob_chat::{Chat, PresenceChange};
 use hob_service::ServiceContext;
 use hob_store::{BusEvent, Subscription, Topic, cmd};
 use hob_testkit::{LIMIT, Server, every_service, wait_for};
@@ -32,11 +32,11 @@ async fn heard(ear: &mut Subscription) -> (bool, Value) {
     }
 }
 
-async fn add(chat: &Chat, who: &str, id: &str) -> Change {
+async fn add(chat: &Chat, who: &str, id: &str) -> PresenceChange {
     chat.add_user_socket(&user(who), &socket(id)).await.unwrap()
 }
 
-async fn remove(chat: &Chat, who: &str, id: &str) -> Change {
+async fn remove(chat: &Chat, who: &str, id: &str) -> PresenceChange {
     chat.remove_user_socket(&user(who), &socket(id)).await.unwrap()
 }
 
@@ -48,8 +48,8 @@ every_service! {
         let chat = open(&context).await;
         let (keys, anna) = (keys(&context), user("507f1f77bcf86cd799439011"));
         let id = anna.as_str();
-        assert!(matches!(add(&chat, id, "abc123").await, Change::Turned { .. }));
-        assert!(matches!(add(&chat, id, "def456").await, Change::Same { .. }));
+        assert!(matches!(add(&chat, id, "abc123").await, PresenceChange::Changed { .. }));
+        assert!(matches!(add(&chat, id, "def456").await, PresenceChange::Unchanged { .. }));
         assert_eq!(get(&context, &keys.online(&anna)).await.as_deref(), Some("true"));
         let mut sockets: Vec<String> =
             context.store.run(cmd("SMEMBERS").arg(keys.sockets(&anna).as_bytes()).take()).await.unwrap();
@@ -58,10 +58,10 @@ every_service! {
         assert_eq!(get(&context, &keys.socket_user(&socket("abc123"))).await.as_deref(), Some(id));
         assert!(chat.is_user_online(&anna).await.unwrap());
 
-        assert!(matches!(remove(&chat, id, "abc123").await, Change::Same { .. }));
+        assert!(matches!(remove(&chat, id, "abc123").await, PresenceChange::Unchanged { .. }));
         assert!(chat.is_user_online(&anna).await.unwrap());
-        assert!(matches!(remove(&chat, id, "def456").await, Change::Turned { .. }));
-        assert_eq!(remove(&chat, id, "def456").await, Change::Unknown);
+        assert!(matches!(remove(&chat, id, "def456").await, PresenceChange::Changed { .. }));
+        assert_eq!(remove(&chat, id, "def456").await, PresenceChange::NotFound);
         assert_eq!(get(&context, &keys.online(&anna)).await.as_deref(), Some("false"));
         assert_eq!(get(&context, &keys.socket_user(&socket("abc123"))).await, None);
         assert_eq!(chat.sockets(&anna).await.unwrap(), []);
@@ -112,10 +112,10 @@ every_service! {
     async fn a_user_has_no_more_sockets_than_the_bound(context: TestContext) {
         let chat = open(&context).await;
         for n in 0..64 {
-            assert!(!matches!(add(&chat, "anna", &format!("s{n}")).await, Change::Full));
+            assert!(!matches!(add(&chat, "anna", &format!("s{n}")).await, PresenceChange::LimitReached));
         }
-        assert_eq!(add(&chat, "anna", "one more").await, Change::Full);
-        assert!(matches!(add(&chat, "anna", "s0").await, Change::Same { .. }), "the same one is no other");
+        assert_eq!(add(&chat, "anna", "one more").await, PresenceChange::LimitReached);
+        assert!(matches!(add(&chat, "anna", "s0").await, PresenceChange::Unchanged { .. }), "the same one is no other");
     }
 
     /// C1: a node that stops takes its users along, and the next one sweeps them.

@@ -1,6 +1,6 @@
 //! Typing (C4 C5): start, stop, and stop without a word.
 
-use hob_chat::Typist;
+use hob_chat::TypingState;
 use hob_store::cmd;
 use hob_testkit::{TestApp, every_service};
 use hob_web::Service as _;
@@ -22,17 +22,17 @@ every_service! {
         let chat = open(&context).await;
         let id = room(&chat, "conv123", &["anna", "bert", "carl"]).await;
         for who in ["anna", "bert"] {
-            done(chat.typing(&id, &user(who), Typist::Typing).await);
+            done(chat.typing(&id, &user(who), TypingState::Typing).await);
         }
         let key = keys(&context).typing(&id, &user("anna"));
         assert_eq!(get(&context, &key).await.as_deref(), Some("1"));
         let ttl: i64 = context.store.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 5_000, "{ttl}");
         assert_eq!(done(chat.typists(&id, &user("carl")).await), [user("anna"), user("bert")]);
-        done(chat.typing(&id, &user("anna"), Typist::Stopped).await);
+        done(chat.typing(&id, &user("anna"), TypingState::Stopped).await);
         assert_eq!(get(&context, &key).await, None);
         assert_eq!(done(chat.typists(&id, &user("carl")).await), [user("bert")]);
-        assert!(chat.typing(&id, &user("eve"), Typist::Typing).await.unwrap().is_err());
+        assert!(chat.typing(&id, &user("eve"), TypingState::Typing).await.unwrap().is_err());
     }
 
     /// C4: subscribers are told when typing stops, also by those who do not say so.

@@ -1,7 +1,7 @@
 //! Unread counts (C8 C9): always what a recount in the database says.
 
 use hob_chat::keys::{ConversationId, UserId};
-use hob_chat::{Chat, Progress};
+use hob_chat::{Chat, ReceiptKind};
 use hob_service::ServiceContext;
 use hob_testkit::{LIMIT, every_service, wait_for};
 
@@ -25,7 +25,7 @@ async fn settled(context: &ServiceContext, chat: &Chat, who: &UserId) -> u64 {
 }
 
 async fn read(chat: &Chat, id: &ConversationId, who: &UserId, up_to: u64) {
-    done(chat.progress(id, who, up_to, Progress::Read).await);
+    done(chat.record_receipt(id, who, up_to, ReceiptKind::Read).await);
 }
 
 every_service! {

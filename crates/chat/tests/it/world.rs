@@ -129,7 +129,7 @@ pub(crate) async fn get(context: &ServiceContext, key: &hob_schema::Key) -> Opti
 /// Waits until a node has renewed its lease so many times.
 pub(crate) async fn beats(context: &ServiceContext, chat: &Chat, times: usize) {
     let live = keys(context).nodes_live(hob_schema::Shard::default());
-    let own = |node: &hob_chat::NodeLoad| node.name == chat.node_name();
+    let own = |node: &hob_chat::NodeInfo| node.name == chat.node_name();
     let mut before = None;
     for _ in 0..times {
         wait_for("a node to renew its lease", LIMIT, async || {

@@ -1,6 +1,6 @@
 //! Keys that another client has replaced by another type: what they say is written again, and nobody else notices.
 
-use hob_chat::Change;
+use hob_chat::PresenceChange;
 use hob_chat::keys::SocketId;
 use hob_schema::{Key, Shard};
 use hob_store::cmd;
@@ -41,7 +41,7 @@ every_service! {
             // Whatever was lost with it: once all sockets are closed the user is offline, and online with the next.
             chat.remove_user_socket(&anna, &socket("anna-1")).await.unwrap();
             let joined = chat.add_user_socket(&anna, &socket("anna-1")).await.unwrap();
-            assert!(matches!(joined, Change::Turned { .. }), "{key}: {joined:?}");
+            assert!(matches!(joined, PresenceChange::Changed { .. }), "{key}: {joined:?}");
             assert_eq!(get(&context, &keys.online(&anna)).await.as_deref(), Some("true"), "{key}");
             assert_eq!(chat.sockets(&anna).await.unwrap(), [socket("anna-1")], "{key}");
             assert!(get(&context, &keys.last_seen(&anna)).await.is_some(), "{key}");

@@ -60,7 +60,7 @@ local function part(gone, channel, user_json, given)
   redis.call('SREM', KEYS[2], unpack(gone))
   if sockets_open() > 0 then
     see(clock_us(given))
-    return {'still', redis.call('HGET', KEYS[3], 'version'), unpack(gone)}
+    return {'remaining', redis.call('HGET', KEYS[3], 'version'), unpack(gone)}
   end
   local version = announce('false', channel, user_json, given)
   redis.call('PEXPIRE', KEYS[3], 86400000)

@@ -1,8 +1,8 @@
 -- Count sockets of a user as open on a node.
 -- KEYS  see change.lua
--- ARGV  incarnation, 'opened' | 'again', most sockets, now_us ('' = the store's clock), channel, user as JSON,
+-- ARGV  incarnation, 'opened' | 'restored', most sockets, now_us ('' = the store's clock), channel, user as JSON,
 --       socket, …
--- Returns {'online', version} the user was offline, and everybody was told · {'silent', version} the state was
+-- Returns {'online', version} the user was offline, and everybody was told · {'restored', version} the state was
 --         lost and is written again · {'already', version} · {'full'} nothing was done
 -- No TTL while a socket is open; PERSIST takes back what part() has set.
 local known = redis.call('EXISTS', KEYS[3]) == 1
@@ -19,7 +19,7 @@ if before > 0 then
   return {'already', redis.call('HGET', KEYS[3], 'version')}
 end
 redis.call('PERSIST', KEYS[3])
-if ARGV[2] == 'again' and not known then
-  return {'silent', announce('true', '', ARGV[6], ARGV[4])}
+if ARGV[2] == 'restored' and not known then
+  return {'restored', announce('true', '', ARGV[6], ARGV[4])}
 end
 return {'online', announce('true', ARGV[5], ARGV[6], ARGV[4])}

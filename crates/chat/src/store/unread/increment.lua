@@ -2,16 +2,16 @@
 -- KEYS  1 held hash · 2 total · 3 unread counter of the conversation
 -- ARGV  conversation, member's version, sequence before the messages, sequence of the last one, how many of them count,
 --       channel of the feed, user as JSON, conversation as JSON
--- Returns {'held', total} they are counted, now or before · {'gap'} the count is of another time: it has to be made anew ·
---         {'lost'} all counts of the user are gone
+-- Returns {'written', total} they are counted, now or before · {'gap'} the count is of another time: it has to be made anew ·
+--         {'missing'} all counts of the user are gone
 -- No TTLs: see hold.lua.
 local total = redis.call('HGET', KEYS[1], 'total')
-if not total or not tonumber(total) then return {'lost'} end
+if not total or not tonumber(total) then return {'missing'} end
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local stamp, count, sequence = string.match(held, '^(%d+):(%d+):(%d+)$')
 if not stamp then return {'gap'} end
 local version, before, last, more = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-if tonumber(stamp) >= last + version then return {'held', total} end
+if tonumber(stamp) >= last + version then return {'written', total} end
 -- Both: a sum alone may be that of another version and another sequence.
 if tonumber(sequence) ~= before or tonumber(stamp) ~= before + version then return {'gap'} end
 count, total, stamp = int(tonumber(count) + more), int(tonumber(total) + more), int(last + version)
@@ -22,4 +22,4 @@ if more > 0 then
   redis.call('PUBLISH', ARGV[6], '{"origin":"","actor":' .. ARGV[7] .. ',"data":{"type":"unread","conversationId":' ..
     ARGV[8] .. ',"unread":' .. count .. ',"total":' .. total .. ',"stamp":' .. stamp .. '}}')
 end
-return {'held', total}
+return {'written', total}

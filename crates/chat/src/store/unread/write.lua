@@ -1,11 +1,11 @@
 -- Hold unread counts of one user, each unless a later one is held, and the total with them.
 -- KEYS  1 held hash · 2 total · 3… unread counter of each conversation
--- ARGV  'some' | 'all', then for each counter: conversation, stamp, count, sequence
--- Returns {'held', total} · {'lost'} some counts came, but the others are gone: all have to come
+-- ARGV  'partial' | 'full', then for each counter: conversation, stamp, count, sequence
+-- Returns {'written', total} · {'missing'} some counts came, but the others are gone: all have to come
 -- No TTLs: the counters stay until they are read, and the hash says that they are whole.
 local total = tonumber(redis.call('HGET', KEYS[1], 'total') or '')
 if not total then
-  if ARGV[1] == 'some' then return {'lost'} end
+  if ARGV[1] == 'partial' then return {'missing'} end
   total = 0
 end
 for i = 3, #KEYS do
@@ -25,4 +25,4 @@ for i = 3, #KEYS do
 end
 redis.call('HSET', KEYS[1], 'total', int(total))
 redis.call('SET', KEYS[2], int(total))
-return {'held', int(total)}
+return {'written', int(total)}

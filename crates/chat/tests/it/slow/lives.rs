@@ -4,7 +4,7 @@ use hob_web::Service as _;
 use std::collections::BTreeMap;
 
 use hob_chat::keys::{ConversationId, UserId};
-use hob_chat::{Chat, Progress, Wish};
+use hob_chat::{BlockAction, Chat, ReceiptKind};
 use hob_service::ServiceContext;
 use hob_testkit::{LIMIT, Layout, TestApp, TestContext, budget, wait_for};
 use proptest::prelude::*;
@@ -153,7 +153,7 @@ impl World {
                 let up_to = i64::MAX as u64;
                 let _ = self
                     .chat
-                    .progress(&self.rooms[room], &user(USERS[who]), up_to, Progress::Read)
+                    .record_receipt(&self.rooms[room], &user(USERS[who]), up_to, ReceiptKind::Read)
                     .await
                     .unwrap();
             }
@@ -163,8 +163,8 @@ impl World {
             Step::Join { room, who } => {
                 let _ = self.chat.add_member(&self.rooms[room], &user(USERS[who]), None).await.unwrap();
             }
-            Step::Block { who } => drop(done(self.block(who, Wish::Block).await)),
-            Step::Unblock { who } => drop(done(self.block(who, Wish::Unblock).await)),
+            Step::Block { who } => drop(done(self.block(who, BlockAction::Block).await)),
+            Step::Unblock { who } => drop(done(self.block(who, BlockAction::Unblock).await)),
             Step::Cut => {
                 self.drain().await;
                 self.watcher = Client::connect(&self.app, &self.chat, "watcher").await;
@@ -179,8 +179,8 @@ impl World {
     }
 
     /// `anna` and another one: never the watcher.
-    async fn block(&self, who: usize, wish: Wish) -> hob_chat::Answer<bool> {
-        self.chat.block(&user("anna"), &user(USERS[who]), wish).await
+    async fn block(&self, who: usize, action: BlockAction) -> hob_chat::Answer<bool> {
+        self.chat.block(&user("anna"), &user(USERS[who]), action).await
     }
 
     /// Waits until the counters of everybody say what a recount says.
