@@ -1,8 +1,8 @@
-// Makes the chat page live: new messages, typing, presence and unread counts over the WebSocket. Without it the page
-// is complete, and its forms send messages.
+// Makes the chat page live: new messages, typing, presence and unread counts over the WebSocket. Without JavaScript the
+// page shows the same content, and its forms send messages.
 //
-// It speaks the client protocol itself: one connection, the feed of the user, the channel of the open conversation.
-// After a cut it comes back by itself and recovers from the last offset that it has seen.
+// It implements the client protocol: one connection, the user's feed, and the channel of the open conversation. After a
+// disconnect it reconnects and recovers from the last offset.
 
 const page = document.getElementById("chat");
 const me = page.dataset.user;
@@ -12,18 +12,18 @@ const typingLine = document.getElementById("typing");
 const form = document.getElementById("say");
 const banner = document.getElementById("banner");
 
-const LONGEST_PAUSE_MS = 10_000;
-const TYPING_EVERY_MS = 2_500;
+const MAX_RECONNECT_MS = 10_000;
+const TYPING_INTERVAL_MS = 2_500;
 
 let socket = null;
 let attempts = 0;
 let nextId = 1;
-let waiting = new Map();
+let pending = new Map();
 let offset = Number(page.dataset.offset);
 let epoch = "";
 const typists = new Set();
 
-function say(text) {
+function showBanner(text) {
   if (!banner) return;
   banner.hidden = !text;
   banner.textContent = text;
@@ -33,7 +33,7 @@ function call(command) {
   return new Promise((resolve, reject) => {
     if (!socket || socket.readyState !== WebSocket.OPEN) return reject(new Error("not connected"));
     const id = nextId++;
-    waiting.set(id, { resolve, reject });
+    pending.set(id, { resolve, reject });
     socket.send(JSON.stringify({ id, ...command }));
   });
 }
@@ -45,81 +45,81 @@ function rpc(method, data) {
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   socket = new WebSocket(`${scheme}://${location.host}/connection/websocket`);
-  socket.onopen = begin;
+  socket.onopen = onOpen;
   socket.onmessage = (event) => event.data.split("\n").forEach((line) => receive(JSON.parse(line)));
   socket.onclose = (event) => {
-    for (const { reject } of waiting.values()) reject(new Error("cut off"));
-    waiting = new Map();
+    for (const { reject } of pending.values()) reject(new Error("disconnected"));
+    pending = new Map();
     page.removeAttribute("data-live");
-    if (event.code >= 3500 && event.code < 4000) return say("The chat has closed this connection. Reload the page.");
+    if (event.code >= 3500 && event.code < 4000) return showBanner("The server closed the connection. Reload the page.");
     attempts += 1;
-    say("Connection lost. Coming back…");
-    setTimeout(connect, Math.min(LONGEST_PAUSE_MS, 200 * 2 ** attempts) * (0.5 + Math.random() / 2));
+    showBanner("Connection lost. Reconnecting…");
+    setTimeout(connect, Math.min(MAX_RECONNECT_MS, 200 * 2 ** attempts) * (0.5 + Math.random() / 2));
   };
 }
 
-async function begin() {
+async function onOpen() {
   try {
     await call({ connect: { token: page.dataset.token, name: "hob" } });
     const feed = await call({ subscribe: { channel: `user:${me}` } });
-    showPicture(feed.subscribe.data);
-    if (conversation) await join();
+    showSnapshot(feed.subscribe.data);
+    if (conversation) await subscribeToConversation();
     attempts = 0;
-    say("");
+    showBanner("");
     page.setAttribute("data-live", "");
   } catch (error) {
     socket.close();
   }
 }
 
-async function join() {
-  const wish = { channel: `conv:${conversation}`, join_leave: true, recover: true, offset, epoch };
-  const { subscribe } = await call({ subscribe: wish });
+async function subscribeToConversation() {
+  const request = { channel: `conv:${conversation}`, join_leave: true, recover: true, offset, epoch };
+  const { subscribe } = await call({ subscribe: request });
   epoch = subscribe.epoch;
   if (!subscribe.recovered) return location.reload();
-  for (const publication of subscribe.publications ?? []) hear(publication);
+  for (const publication of subscribe.publications ?? []) handlePublication(publication);
   offset = subscribe.offset;
   markRead();
 }
 
 function receive(frame) {
   if (frame.id) {
-    const { resolve, reject } = waiting.get(frame.id) ?? {};
-    waiting.delete(frame.id);
+    const { resolve, reject } = pending.get(frame.id) ?? {};
+    pending.delete(frame.id);
     if (frame.error) reject?.(new Error(frame.error.message));
     else resolve?.(frame);
   } else if (frame.push) {
-    push(frame.push);
+    handlePush(frame.push);
   } else {
     socket.send("{}");
   }
 }
 
-function push({ channel, pub, join, leave, unsubscribe }) {
+function handlePush({ channel, pub, join, leave, unsubscribe }) {
   if (unsubscribe) {
     if (unsubscribe.code >= 2500) socket.close();
-    else if (channel === `conv:${conversation}`) say("You are not in this conversation any more.");
+    else if (channel === `conv:${conversation}`) showBanner("You are no longer a member of this conversation.");
   } else if (join || leave) {
     showPerson((join ?? leave).info.user, Boolean(join));
   } else if (channel.startsWith("user:")) {
-    news(pub.data);
+    handleFeedUpdate(pub.data);
   } else {
-    hear(pub);
+    handlePublication(pub);
   }
 }
 
-function hear({ data, offset: at }) {
-  if (at) offset = Math.max(offset, at);
+function handlePublication({ data, offset: position }) {
+  if (position) offset = Math.max(offset, position);
   switch (data.type) {
     case "message":
       showMessage(data.message);
       markRead();
       break;
     case "edited":
-      change(data.message, (item) => (item.querySelector("p").textContent = data.message.content));
+      updateMessage(data.message, (item) => (item.querySelector("p").textContent = data.message.content));
       break;
     case "deleted":
-      change(data.message, (item) => item.remove());
+      updateMessage(data.message, (item) => item.remove());
       break;
     case "typing":
       if (data.userId !== me) showTyping(data.userId, data.typing);
@@ -132,9 +132,9 @@ function hear({ data, offset: at }) {
   }
 }
 
-function change(message, how) {
+function updateMessage(message, update) {
   const item = list.querySelector(`[data-id="${CSS.escape(message.id)}"]`);
-  if (item) how(item);
+  if (item) update(item);
 }
 
 function showMessage(message) {
@@ -184,15 +184,15 @@ function showUnread(room, unread) {
   badge.hidden = unread === 0;
 }
 
-function showPicture(picture) {
-  for (const { conversationId, unread } of picture.unread) showUnread(conversationId, unread);
+function showSnapshot(snapshot) {
+  for (const { conversationId, unread } of snapshot.unread) showUnread(conversationId, unread);
   for (const person of document.querySelectorAll("[data-person]")) {
-    const online = person.dataset.person === me || picture.online.includes(person.dataset.person);
+    const online = person.dataset.person === me || snapshot.online.includes(person.dataset.person);
     person.toggleAttribute("data-online", online);
   }
 }
 
-function news(data) {
+function handleFeedUpdate(data) {
   if (data.type === "unread") showUnread(data.conversationId, data.unread);
   else if (data.type === "presence") showPerson(data.userId, data.online);
   else if (data.type === "membership" && data.conversationId !== conversation) location.reload();
@@ -206,19 +206,19 @@ function markRead() {
 }
 document.addEventListener("visibilitychange", markRead);
 
-function wireForm() {
+function attachForm() {
   const field = form.elements.content;
-  let told = 0;
+  let lastTyping = 0;
   field.addEventListener("input", () => {
-    if (!field.value || Date.now() - told < TYPING_EVERY_MS) return;
-    told = Date.now();
+    if (!field.value || Date.now() - lastTyping < TYPING_INTERVAL_MS) return;
+    lastTyping = Date.now();
     rpc("typing", { conversationId: conversation, typing: true }).catch(() => {});
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const content = field.value.trim();
     if (!content) return;
-    // The same id however often it is tried: it is sent once.
+    // A retry uses the same id, so that the message is sent once.
     const clientId = form.dataset.pending === content ? form.dataset.clientId : crypto.randomUUID();
     form.dataset.pending = content;
     form.dataset.clientId = clientId;
@@ -226,15 +226,15 @@ function wireForm() {
       showMessage(await rpc("send", { conversationId: conversation, content, clientId }));
       if (field.value.trim() === content) field.value = "";
       delete form.dataset.pending;
-      told = 0;
+      lastTyping = 0;
     } catch (error) {
-      say(`Not sent: ${error.message}. Try again.`);
+      showBanner(`Not sent: ${error.message}. Try again.`);
     }
   });
 }
 
 if (page.dataset.token) {
   if (list) list.scrollTop = list.scrollHeight;
-  if (form) wireForm();
+  if (form) attachForm();
   connect();
 }

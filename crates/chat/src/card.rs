@@ -1,4 +1,4 @@
-//! The card of the chat on the Overview.
+//! The chat's card on the Overview.
 
 use hob_web::look::{Tone, Unit};
 use hob_web::{Card, Figure, Service as _};
@@ -10,9 +10,9 @@ pub(crate) async fn card(chat: &Chat) -> Card {
     let nodes = chat.nodes().await;
     let load = nodes.as_ref().map_or_else(|_| chat.inner.hub.load(), |nodes| total(nodes));
     let (tone, word) = match &nodes {
-        Ok(nodes) if nodes.is_empty() => (Tone::Warn, "no node has a lease".to_owned()),
+        Ok(nodes) if nodes.is_empty() => (Tone::Warn, "no live node".to_owned()),
         Ok(_) => (Tone::Good, format!("{} online", load.users)),
-        Err(_) => (Tone::Bad, "the store does not answer".to_owned()),
+        Err(_) => (Tone::Bad, "Redis does not respond".to_owned()),
     };
     let figure = |label, value, unit: Unit| Figure { label, value: unit.of(value) };
     Card {

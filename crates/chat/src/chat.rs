@@ -1,4 +1,4 @@
-//! The chat itself: its parts, and the tasks that keep them going.
+//! The handle of the chat: its parts, its configuration, and its tasks.
 
 pub(crate) mod conversations;
 mod relay;
@@ -27,15 +27,16 @@ use crate::store::typing::TypingStore;
 use crate::store::unread::UnreadCounters;
 use crate::{Config, Error, card, demo, metrics, pages, routes};
 
-/// Changes of one conversation are made one after the other on a node, so that its subscribers are told in order
-/// without waiting for each other.
+/// Changes of one conversation are serialized on a node, so that its subscribers get events in order. Conversations
+/// share this many locks.
 const CONVERSATION_LOCKS: usize = 64;
-/// Many, since each is held while the store is asked, and a store that is away lets everybody wait.
+/// Many, since each is held during a Redis command, and users that share one wait for each other when Redis is slow.
 const SOCKET_LOCKS: usize = 1_024;
-/// A limit that cannot be asked in this time lets pass: delivery within a node goes on without the store.
+/// A rate limit that Redis does not answer in this time allows the request: delivery within a node works without
+/// Redis.
 const RATE_LIMIT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The chat of one node. Clones are handles to the same.
+/// The chat on one node. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Chat {
     pub(crate) inner: Arc<Inner>,
@@ -56,12 +57,12 @@ pub(crate) struct Inner {
     pub(crate) participants: ParticipantCache,
     pub(crate) tokens: Tokens,
     pub(crate) tasks: Tasks,
-    /// What positions in channels belong to: the database.
+    /// Names the database, to which stream positions belong.
     pub(crate) epoch: String,
     conversation_locks: Vec<Mutex<()>>,
     socket_locks: Vec<Mutex<()>>,
     node_name: String,
-    /// Told when pages have something new to show.
+    /// Notifies pages that they should refresh.
     changes: OnceLock<Changes>,
     recover: Notify,
     rebuild: Notify,
@@ -168,7 +169,7 @@ impl Chat {
         self.inner.config.now()
     }
 
-    /// A token for a user, if this process may sign one; for pages and demos.
+    /// Issues a token for a user, if this process has a secret.
     pub fn issue_token(&self, user: &UserId, valid: Duration) -> Option<String> {
         let expires_s = now_s() + i64::try_from(valid.as_secs()).unwrap_or(i64::MAX / 2);
         self.inner.tokens.issue(user, expires_s)
@@ -176,23 +177,23 @@ impl Chat {
 
     pub(crate) fn message_rule(&self) -> Result<Rule, Error> {
         let config = self.config();
-        // The keys know the window, too: their TTL is declared by it.
+        // From the keys: their TTL is declared with the window.
         let period = self.inner.keys.message_rate_ttl();
         let window = Window { limit: config.message_rate_limit, period, burst: None };
         if !matches!(config.message_rate_algorithm, Algorithm::FixedCounter | Algorithm::Gcra) {
-            let reason = "message_rate_algorithm: fixed_counter or gcra, please";
+            let reason = "message_rate_algorithm must be fixed_counter or gcra";
             return Err(Error::Config(reason.to_owned()));
         }
         Ok(Rule::new(config.message_rate_algorithm, vec![window])?)
     }
 
-    /// The turn of a conversation's changes on this node.
+    /// Serializes the changes of a conversation on this node.
     pub(crate) async fn lock_conversation(&self, conversation: &ConversationId) -> MutexGuard<'_, ()> {
         lock_for(&self.inner.conversation_locks, conversation.as_str()).await
     }
 
-    /// The turn of those on this node who say which sockets of a user are open. Whoever closes one says so after it
-    /// has left the hub; so none is counted again behind its end.
+    /// Serializes updates of which sockets of a user are open on this node. A closed socket leaves the hub before
+    /// this lock is taken, so it is never counted again.
     pub(crate) async fn lock_sockets(&self, user: &UserId) -> MutexGuard<'_, ()> {
         lock_for(&self.inner.socket_locks, user.as_str()).await
     }
@@ -202,13 +203,13 @@ fn new_locks(count: usize) -> Vec<Mutex<()>> {
     (0..count).map(|_| Mutex::default()).collect()
 }
 
-/// The turn of an id among those that there are.
+/// Locks the mutex that an id hashes to.
 async fn lock_for<'a>(locks: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
     let mix = |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte));
     locks[id.bytes().fold(0_usize, mix) % locks.len()].lock().await
 }
 
-/// Short, and the same for all nodes over the same database.
+/// A short name of the database, the same on all nodes.
 fn epoch(id: DatabaseId) -> String {
     let text: String = id.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
     text.chars().take(8).collect()

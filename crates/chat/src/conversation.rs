@@ -1,4 +1,4 @@
-//! Conversations: who opened them, what they are called, how far they have come.
+//! Conversations: creation and titles.
 
 pub(crate) mod block;
 pub(crate) mod event;
@@ -15,7 +15,7 @@ use crate::database::{conversations, events, members};
 use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
-/// The most members that a conversation may have.
+/// The most members of a conversation.
 pub(crate) const MAX_MEMBERS: usize = 10_000;
 /// The longest title, in bytes.
 pub(crate) const MAX_TITLE_BYTES: usize = 200;
@@ -31,7 +31,7 @@ pub struct Conversation {
     pub created_by: UserId,
     #[schema(value_type = String)]
     pub created_at: Timestamp,
-    /// The last event: the offset of its channel.
+    /// The sequence of the last event: the offset of the channel.
     pub sequence: u64,
     /// How many messages were sent.
     pub newest: u64,
@@ -41,7 +41,7 @@ pub struct Conversation {
 
 from_row!(Conversation { id, title, created_by, created_at, sequence, newest, changed_at });
 
-/// A conversation as one of its members sees it.
+/// A conversation in the list of one of its members.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversationSummary {
     pub id: ConversationId,
@@ -52,17 +52,17 @@ pub struct ConversationSummary {
 
 from_row!(ConversationSummary { id, title, sequence, changed_at });
 
-/// What a new conversation is to be.
+/// A conversation to open.
 #[derive(Clone, Debug)]
 pub struct NewConversation {
     pub id: ConversationId,
     pub title: String,
     pub created_by: UserId,
-    /// Besides the one who opens it.
+    /// The members besides `created_by`.
     pub members: Vec<UserId>,
 }
 
-/// Opens a conversation. Each member's joining is an event in it.
+/// Opens a conversation. Each member joins with an event.
 pub(crate) async fn open(database: &Database, new: &NewConversation) -> Answer<Conversation> {
     if let Err(refusal) = check_title(&new.title) {
         return Ok(Err(refusal));
@@ -93,7 +93,7 @@ async fn open_in(tx: &Transaction, new: &NewConversation) -> Result<Conversation
     Ok(conversations::get(tx, &new.id).await?.ok_or(Refusal::ConversationNotFound)?)
 }
 
-/// Gives a conversation another title.
+/// Changes the title of a conversation.
 pub(crate) async fn rename(
     database: &Database,
     id: &ConversationId,

@@ -1,4 +1,4 @@
-//! Life for demos: bots that talk in two rooms.
+//! Demo data: bots that chat in two conversations.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hob_service::Task;
 use crate::keys::{ConversationId, SocketId, UserId};
 use crate::{Chat, Error, NewConversation, NewMessage, ReceiptKind, TypingState};
 
-/// A room, who talks in it, and about what.
+/// A conversation and what the bots say in it.
 struct Script {
     id: &'static str,
     title: &'static str,
@@ -46,10 +46,10 @@ const CONVERSATIONS: [Script; 2] = [
     },
 ];
 
-/// Between two lines of a room.
+/// The pause between two messages, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2_000..7_000;
 
-/// Has bots talk in two rooms; `you` is a member of both.
+/// Starts the bots. The user `you` is a member of both conversations.
 pub(crate) fn start(chat: &Chat) {
     for script in &CONVERSATIONS {
         let bots = chat.clone();
@@ -57,7 +57,7 @@ pub(crate) fn start(chat: &Chat) {
             let chat = bots.clone();
             async move {
                 if let Err(error) = play(&chat, script, &task).await {
-                    tracing::debug!(%error, "the bots pause");
+                    tracing::debug!(%error, "demo bots failed, restarting");
                 }
             }
         });
@@ -75,7 +75,7 @@ async fn play(chat: &Chat, script: &Script, task: &Task) -> Result<(), Error> {
         created_by: bots[0].clone(),
         members,
     };
-    // Another node may have opened it.
+    // Another node may have opened it already.
     let _ = chat.open_conversation(&new).await?;
     for bot in &bots {
         if let Ok(socket) = SocketId::new(format!("demo-{}-{bot}", chat.node_name())) {

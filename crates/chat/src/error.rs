@@ -1,4 +1,4 @@
-//! Why something could not be answered, and why something is not done.
+//! Errors (the chat could not answer) and refusals (the answer is no).
 
 use std::time::Duration;
 
@@ -11,45 +11,45 @@ pub enum Error {
     Store(#[from] hob_store::Error),
     #[error("chat configuration: {0}")]
     Config(String),
-    #[error("a stored event is no event: {0}")]
+    #[error("malformed event in the database: {0}")]
     Event(#[from] serde_json::Error),
-    /// A change of who may see what is recorded, but not every live node has confirmed it in time.
-    #[error("not every node has confirmed the change yet")]
+    /// A change is in the database, but not every live node has confirmed it in time.
+    #[error("the change is saved, but not every node has confirmed it yet; repeat the request")]
     Unconfirmed,
 }
 
-/// A wish that is not granted: the answer, not a failure.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     ConversationNotFound,
     MessageNotFound,
     NotMember,
-    /// Only the sender may change a message.
+    /// Only the sender can change a message.
     NotSender,
-    /// One of the two has blocked the other, and nobody else would see it.
+    /// A block hides every other member from the sender.
     Blocked,
-    /// What was asked for is there already.
+    /// It already exists.
     AlreadyExists,
-    /// Too often; the same wish is worth a try later.
+    /// Over the rate limit. The request can be repeated later.
     RateLimited {
         retry_after: Duration,
     },
-    /// A number of something that is bounded.
+    /// Over a limit on the number of something.
     LimitExceeded {
         what: &'static str,
         max: u64,
     },
-    /// A field that cannot be what it is.
+    /// A field has an invalid value.
     InvalidField {
         field: &'static str,
         reason: String,
     },
 }
 
-/// What became of a wish, if it could be decided.
+/// The result of a request that was decided.
 pub type Answer<T> = Result<Result<T, Refusal>, Error>;
 
-/// What ends a transaction early: a refusal undoes it just as a failure does.
+/// Why a transaction is rolled back.
 #[derive(Debug)]
 pub(crate) enum Rollback {
     Refused(Refusal),
@@ -80,7 +80,7 @@ impl From<Refusal> for Rollback {
     }
 }
 
-/// Tells a refusal from a failure.
+/// Turns a rollback into a refusal or an error.
 pub(crate) fn into_answer<T>(outcome: Result<T, Rollback>) -> Answer<T> {
     match outcome {
         Ok(done) => Ok(Ok(done)),
@@ -92,14 +92,14 @@ pub(crate) fn into_answer<T>(outcome: Result<T, Rollback>) -> Answer<T> {
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::ConversationNotFound => f.write_str("there is no such conversation"),
-            Self::MessageNotFound => f.write_str("there is no such message"),
-            Self::NotMember => f.write_str("only members of the conversation may do this"),
-            Self::NotSender => f.write_str("only its sender may change a message"),
+            Self::ConversationNotFound => f.write_str("conversation not found"),
+            Self::MessageNotFound => f.write_str("message not found"),
+            Self::NotMember => f.write_str("only members of the conversation can do this"),
+            Self::NotSender => f.write_str("only the sender can change a message"),
             Self::Blocked => f.write_str("one of you has blocked the other"),
-            Self::AlreadyExists => f.write_str("it is there already"),
-            Self::RateLimited { retry_after } => write!(f, "too often; try again in {retry_after:.0?}"),
-            Self::LimitExceeded { what, max } => write!(f, "{max} {what} at most"),
+            Self::AlreadyExists => f.write_str("already exists"),
+            Self::RateLimited { retry_after } => write!(f, "rate limit exceeded; retry in {retry_after:.0?}"),
+            Self::LimitExceeded { what, max } => write!(f, "at most {max} {what}"),
             Self::InvalidField { field, reason } => write!(f, "{field}: {reason}"),
         }
     }

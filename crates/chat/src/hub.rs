@@ -1,9 +1,8 @@
-//! The hub: the connections of this node, the channels that they are subscribed to, and how what happens reaches
-//! them.
+//! The hub: the clients of this node, the channels that they are subscribed to, and delivery to them.
 //!
-//! An event reaches the subscribers of its own node at once, and the other nodes over the bus. Its number tells a
-//! receiver whether anything is missing, and what is missing comes from the database. So a message of the bus is a
-//! hint: it may be late, twice, or lost.
+//! An event is delivered to the subscribers of its own node directly, and to the other nodes over the bus. Messages
+//! on the bus can be late, duplicated or lost: the sequence number tells a node what it misses, and it reads that
+//! from the database.
 
 mod broker;
 mod channel;
@@ -40,11 +39,11 @@ use crate::hub::node::{Node, NodeLoad};
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
 use crate::session::protocol::Unsubscribe;
 
-/// So many events are read from the database at a time.
+/// How many events are read from the database at a time.
 const PAGE: u16 = 500;
-/// So many questions are asked at a time where all connections are concerned.
+/// How many clients are revalidated concurrently.
 const CLIENT_BATCH: usize = 16;
-/// The most contacts whose coming and going a feed tells.
+/// The most contacts whose presence a feed reports.
 pub(crate) const MAX_CONTACTS: u16 = 1_000;
 
 /// The connections and channels of this node.
@@ -53,16 +52,16 @@ pub(crate) struct Hub {
     store: Store,
     database: Database,
     keys: Keys,
-    /// This process, for others: the bus brings back what one has sent oneself.
+    /// This process. The bus also delivers a node's own messages.
     origin: Incarnation,
     pub(crate) node: Node,
     pub(crate) broker: Broker,
     pub(crate) control: Control,
     channels: Mutex<HashMap<ChannelName, Arc<Channel>>>,
     clients: Mutex<HashMap<UserId, Vec<Arc<Client>>>>,
-    /// Sockets that other programs hold, and that this node answers for.
+    /// Sockets of other programs that are registered on this node.
     external_sockets: Mutex<HashMap<UserId, HashSet<SocketId>>>,
-    /// The rooms that tell of a user's coming and going.
+    /// The channels that report the presence of a user.
     watchers: Mutex<HashMap<UserId, HashSet<ChannelName>>>,
     connections: AtomicU64,
     messages: AtomicU64,
@@ -110,7 +109,7 @@ impl Hub {
         crate::metrics::deliveries(delivered);
     }
 
-    /// The room of a channel, with this subscriber in it, pending; `None` if it is subscribed already.
+    /// Subscribes a client to a channel, in pending state. `None` if it is already subscribed.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         name: &ChannelName,
@@ -120,15 +119,15 @@ impl Hub {
         let mut channels = self.channels.lock();
         let channel = channels.entry(name.clone()).or_insert_with(|| {
             let channel = Arc::new(Channel::new(name.clone()));
-            // Dropped with the room's token, which the listener holds as well.
+            // Ends when `closed` is cancelled.
             tokio::spawn(Arc::clone(self).listen(Arc::clone(&channel)));
             channel
         });
-        // Within the lock: an empty room may be taken away at any time.
+        // Under the lock: an empty channel can be removed at any time.
         channel.add(client, join_leave).then(|| Arc::clone(channel))
     }
 
-    /// Takes a subscriber out of a channel, and the channel away with its last one.
+    /// Removes a subscription, and the channel with its last one.
     pub(crate) fn unsubscribe(&self, name: &ChannelName, socket: &SocketId) -> bool {
         let mut channels = self.channels.lock();
         let Some(channel) = channels.get(name) else { return false };
@@ -151,14 +150,14 @@ impl Hub {
         self.channels.lock().values().cloned().collect()
     }
 
-    /// Asks the database where a conversation is and who is in it, unless that is known here.
+    /// Loads the position and the watched users of a channel, unless it is initialized.
     pub(crate) async fn load_channel(&self, channel: &Channel) -> Result<(), Error> {
         if channel.is_initialized() {
             return Ok(());
         }
         let behind = match &channel.name {
             ChannelName::Conversation(id) => {
-                // The number first: who joins afterwards comes as an event.
+                // The sequence first: later joins arrive as events.
                 let conversation = conversations::get(&self.database, id).await?;
                 let users = members::users(&self.database, id).await?;
                 channel.initialize(conversation.map_or(0, |conversation| conversation.sequence), users)
@@ -190,7 +189,7 @@ impl Hub {
         }
     }
 
-    /// Tells the subscribers of this node of an event, and of all that are missing before it.
+    /// Delivers an event to the subscribers of this node, after those that are missing before it.
     pub(crate) async fn publish(&self, conversation: &ConversationId, event: &Event) -> Result<(), Error> {
         let Some(channel) = self.channel(&ChannelName::Conversation(conversation.clone())) else {
             return Ok(());
@@ -214,7 +213,7 @@ impl Hub {
         }
     }
 
-    /// Tells everything that the database has and the room's subscribers were not told.
+    /// Delivers the events that the database has beyond the position of the channel.
     pub(crate) async fn catch_up(&self, channel: &Channel) -> Result<(), Error> {
         let ChannelName::Conversation(id) = &channel.name else { return Ok(()) };
         let _one_at_a_time = channel.catching_up.lock().await;
@@ -235,7 +234,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Looks up in the database who may be subscribed to a room, and what its subscribers are to be spared.
+    /// Reads from the database who may be subscribed to a channel, and the blocks of its subscribers.
     async fn revalidate(&self, channel: &Channel) -> Result<(), Error> {
         let ChannelName::Conversation(id) = &channel.name else { return Ok(()) };
         let users: HashSet<UserId> = members::users(&self.database, id).await?.into_iter().collect();
@@ -248,7 +247,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Looks at everything again that orders may have changed while this node had no lease.
+    /// Revalidates everything that control commands may have changed while this node had no lease.
     pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
         for clients in self.all_clients().chunks(CLIENT_BATCH) {
             let reading = clients.iter().map(|client| client.reload_blocks(&self.database));
@@ -261,7 +260,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Carries out an order on this node.
+    /// Applies a control command on this node.
     pub(crate) async fn apply(&self, command: &ControlCommand) -> Result<(), Error> {
         match command {
             ControlCommand::RemoveMember { conversation, user } => {
@@ -280,20 +279,20 @@ impl Hub {
         Ok(())
     }
 
-    /// Tells something that is not kept to a conversation's subscribers, here and on the other nodes.
+    /// Publishes to a conversation without storing, on this node and on the others.
     pub(crate) fn publish_transient(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
         self.publish_transient_here(&ChannelName::Conversation(conversation.clone()), actor, data);
         self.broker.publish_transient(conversation, actor, data);
     }
 
-    /// The same on this node only.
+    /// Publishes to a channel without storing, on this node only.
     pub(crate) fn publish_transient_here(&self, channel: &ChannelName, actor: &UserId, data: &str) {
         if let Some(channel) = self.channel(channel) {
             self.count_deliveries(channel.publish_transient(actor, data));
         }
     }
 
-    /// Tells the rooms that watch a user that they came or went.
+    /// Publishes to the channels that watch a user that the user went online or offline.
     pub(crate) fn publish_presence(&self, user: &UserId, online: bool, data: &str) {
         let channels: Vec<ChannelName> =
             self.watchers.lock().get(user).into_iter().flatten().cloned().collect();
@@ -306,12 +305,12 @@ impl Hub {
         }
     }
 
-    /// Rooms in which somebody's typing may be over.
+    /// The channels in which someone's typing state may have expired.
     pub(crate) fn channels_with_expired_typing(&self, now: Instant) -> Vec<Arc<Channel>> {
         self.all_channels().into_iter().filter(|channel| channel.has_expired_typing(now)).collect()
     }
 
-    /// Has the subscribers of feeds come back: something that concerns them may have been missed.
+    /// Makes clients subscribe to their feeds again, since updates may have been missed.
     pub(crate) fn refresh_feeds(&self) {
         for channel in self.all_channels() {
             if matches!(channel.name, ChannelName::Feed(_)) {
@@ -320,7 +319,7 @@ impl Hub {
         }
     }
 
-    /// Ends a room's subscriptions so that clients subscribe anew, and get a fresh picture.
+    /// Ends the subscriptions of a channel with a code on which clients subscribe again and get a new snapshot.
     pub(crate) fn refresh(&self, channel: &Channel) {
         for client in channel.clients() {
             self.unsubscribe(&channel.name, &client.socket);

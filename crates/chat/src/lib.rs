@@ -1,8 +1,8 @@
 //! Chat: presence, typing, unread counts and messages, on many nodes.
 //!
-//! Messages, members and read pointers are in the database before they are acknowledged. Who is online, who types, the
-//! newest messages and the unread counters are the store, which is rebuilt when it is lost. Clients speak the
-//! Centrifugo protocol over WebSocket, or HTTP.
+//! Messages, members and read pointers are in the database before they are acknowledged. Presence, typing, recent
+//! messages and unread counters are in Redis, and are rebuilt if Redis loses them. Clients use the Centrifugo
+//! protocol over WebSocket, or HTTP.
 
 mod card;
 mod chat;
@@ -35,5 +35,5 @@ pub use session::token;
 pub use store::presence::{Presence, PresenceChange};
 pub use store::unread::UnreadCount;
 
-/// The tables of the chat.
+/// The database tables of the chat.
 pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat");

@@ -1,4 +1,4 @@
-//! What the chat exports at `/metrics`.
+//! The metrics of the chat.
 
 use hob_service::Metric;
 use metrics::{counter, gauge};
@@ -8,9 +8,12 @@ const MESSAGES: &str = "hob_chat_messages_total";
 const DELIVERIES: &str = "hob_chat_deliveries_total";
 
 pub(crate) const METRICS: &[Metric] = &[
-    Metric::gauge(CONNECTIONS, "Connections of clients to this node."),
-    Metric::counter(MESSAGES, "Messages that this node took."),
-    Metric::counter(DELIVERIES, "What this node sent to its clients: messages, typing, presence."),
+    Metric::gauge(CONNECTIONS, "Open client connections on this node."),
+    Metric::counter(MESSAGES, "Messages sent through this node."),
+    Metric::counter(
+        DELIVERIES,
+        "Publications delivered to clients of this node: messages, typing, presence.",
+    ),
 ];
 
 pub(crate) fn connections(open: u64) {

@@ -1,4 +1,4 @@
-//! The pages of the chat in the console: the chat itself, and what the nodes carry.
+//! The chat's pages in the console.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::keys::UserId;
 use crate::routes::{conversation_id, ok_or_problem, user_id};
 use crate::{Chat, Conversation, Error, MessageRange, NewConversation, NewMessage, ReceiptKind};
 
-/// How long a page's token is valid; a page that is open for longer is loaded again.
+/// How long the token of a page is valid. A page that stays open longer must be reloaded.
 const TOKEN_TTL: Duration = Duration::from_secs(12 * 3600);
 const MAX_MESSAGES: u16 = 100;
-/// The most people who are shown beside a conversation.
+/// The most members shown beside a conversation.
 const MAX_PEOPLE: u16 = 50;
 const MAX_USERS: u16 = 30;
 
@@ -71,7 +71,7 @@ struct ChatPage {
     me: String,
     token: Option<String>,
     conversations: Vec<ConversationLink>,
-    /// Empty where none is chosen.
+    /// Empty if no conversation is selected.
     current: String,
     title: String,
     offset: u64,
@@ -109,7 +109,7 @@ async fn chat(
         return console.page("Chat", &ChooseUserPage { users: recent_users(&chat).await? });
     };
     let me = user_id("as", &user)?;
-    // Who may only look is given no key to act as somebody.
+    // A read-only operator gets no token, since a token can act as the user.
     let token = if console.may(&Scope::write("chat")) { chat.issue_token(&me, TOKEN_TTL) } else { None };
     let conversations = conversations(&chat, &me).await?;
     let mut page = ChatPage {
@@ -129,16 +129,16 @@ async fn chat(
     console.page("Chat", &page)
 }
 
-/// Who looks at a page.
+/// Who views a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// What is shown was read by the user.
+    /// An operator who acts as the user: the messages shown are marked as read.
     User,
-    /// Somebody who may not act for the user: nothing changes.
+    /// A read-only operator: nothing changes.
     Viewer,
 }
 
-/// Puts a conversation onto the page. Its number comes first: what happens afterwards is recovered.
+/// Adds a conversation to the page. The sequence is read first: later events are recovered over the WebSocket.
 async fn show(
     chat: &Chat,
     me: &UserId,
@@ -212,7 +212,7 @@ struct SayForm {
     content: String,
 }
 
-/// Sends a message from a page without scripts.
+/// Sends a message from a page without JavaScript.
 async fn say(State(chat): State<Chat>, Form(form): Form<SayForm>) -> Result<Redirect, Problem> {
     let new = NewMessage {
         conversation: conversation_id(&form.conversation)?,

@@ -1,4 +1,4 @@
-//! The HTTP face: the same as over the WebSocket, for other services; and the WebSocket itself.
+//! The HTTP API for other services, and the WebSocket endpoint.
 
 mod conversations;
 mod feed;
@@ -28,16 +28,16 @@ pub(crate) fn routes() -> Routes<Chat> {
     )
 }
 
-/// Clients of the Centrifugo protocol. Who they are is said by the token in their first command.
+/// The WebSocket endpoint for Centrifugo clients. The first command carries the token.
 async fn connect(State(chat): State<Chat>, origin: Origin, upgrade: WebSocketUpgrade) -> Response {
     let config = chat.config();
     if let Origin::Elsewhere(site) = &origin
         && !config.origins.iter().any(|known| known.trim_end_matches('/').eq_ignore_ascii_case(site))
     {
-        return Problem::forbidden("chat.origins lists the sites whose pages may connect.").into_response();
+        return Problem::forbidden("This origin may not connect; add it to chat.origins.").into_response();
     }
     if chat.inner.hub.load().connections >= u64::from(config.max_connections) {
-        return Problem::unavailable("There are as many connections as this node takes.").into_response();
+        return Problem::unavailable("This node has reached chat.max_connections.").into_response();
     }
     let max = config.max_frame_bytes as usize;
     upgrade
@@ -57,7 +57,7 @@ pub(crate) fn user_id(field: &str, id: &str) -> Result<UserId, Problem> {
     UserId::new(id).map_err(|error| Problem::invalid(field, error.to_string()))
 }
 
-/// What was done, or the problem that a refusal is.
+/// The value, or the problem for a refusal.
 pub(crate) fn ok_or_problem<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
     answer?.map_err(|refusal| {
         let message = refusal.to_string();
@@ -81,7 +81,7 @@ impl From<Error> for Problem {
             Error::Database(error) => error.into(),
             Error::Store(error) => error.into(),
             Error::Unconfirmed => Self::unavailable(
-                "The change is made, but not every node has confirmed it. Ask again to be certain.",
+                "The change is saved, but not every node has confirmed it. Repeat the request.",
             ),
             error => Self::internal(error),
         }

@@ -1,7 +1,8 @@
-//! What a connection may ask for, and the answers: the commands of the client protocol.
+//! A session: executes the commands of one connection.
 
 pub(crate) mod protocol;
 mod rate_limit;
+mod recovery;
 mod rpc;
 pub mod token;
 pub(crate) mod websocket;
@@ -11,57 +12,46 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hob_database::Database;
 
 use self::protocol::{Command, Disconnect, Publication, ReplyError, ReplyResult};
 use self::rate_limit::TokenBucket;
+use self::recovery::{Recovery, delivered_after};
 use self::token::BadToken;
 use crate::chat::now_s;
 use crate::conversation::event::Event;
 use crate::conversation::member;
 use crate::conversation::message::MessageRange;
-use crate::database::events;
 use crate::hub::channel_name::ChannelName;
 use crate::hub::{Activation, Channel, Client, JoinLeave, WriteLimits};
 use crate::keys::{ConversationId, UserId};
 use crate::{Chat, Config, Error, Refusal};
 
-/// So many events are read at a time for a client that was away.
-const RECOVERY_BATCH: u16 = 100;
-/// What the first answer to it holds at most, in bytes; the rest follows as it takes it.
+/// The most bytes of publications in the first reply. The rest follows as pushes.
 const MAX_FIRST_REPLY_BYTES: usize = 256 * 1024;
-/// No connection lasts longer, whatever its token says: ten years.
+/// No connection lasts longer than ten years, whatever its token says.
 const MAX_CONNECTION_S: u64 = 10 * 365 * 86_400;
-/// What a subscriber asks for who can do nothing without recovery.
+/// The flag of a subscribe request that asks for an error instead of a reply without recovery.
 const REJECT_UNRECOVERED: u64 = 2;
 
-/// One connection: nobody at first, then a user.
+/// One connection. It has no client until its token is verified.
 pub(crate) struct Session {
     chat: Chat,
     config: Arc<Config>,
     client: Option<Arc<Client>>,
-    /// What is to be told to somebody who was not let in.
+    /// The reply to a connect command that was rejected.
     rejection: Option<Bytes>,
     expires_s: i64,
-    /// When a connection whose token was not renewed is closed.
+    /// When the connection is closed unless its token is refreshed.
     expires_at: Instant,
     channels: HashSet<ChannelName>,
-    /// What is still being recovered.
+    /// Subscriptions that are still recovering.
     recoveries: Vec<Recovery>,
     command_bucket: TokenBucket,
     subscribe_bucket: TokenBucket,
     typing_bucket: TokenBucket,
 }
 
-/// A channel whose subscriber was away for long: it is told what it missed bit by bit, as fast as it takes it.
-struct Recovery {
-    channel: Arc<Channel>,
-    conversation: ConversationId,
-    /// The last event that it was told.
-    since: u64,
-}
-
-/// What a command came to: an answer, or none because it is queued already, or was not asked for.
+/// The reply to a command, if it is not queued already.
 type CommandResult = Result<Option<ReplyResult>, Disconnect>;
 
 impl Session {
@@ -109,7 +99,7 @@ impl Session {
         self.config.ping_every.get()
     }
 
-    /// Leaves all channels, and counts the connection as closed.
+    /// Ends all subscriptions and removes the connection.
     pub(crate) async fn close(self) {
         let Some(client) = &self.client else { return };
         for channel in &self.channels {
@@ -118,7 +108,7 @@ impl Session {
         self.chat.disconnect(client).await;
     }
 
-    /// Carries out a command, and queues the reply.
+    /// Executes a command and queues the reply.
     pub(crate) async fn execute(&mut self, command: Command) -> Result<(), Disconnect> {
         let id = command.id;
         let Some(client) = self.client.clone() else {
@@ -126,30 +116,30 @@ impl Session {
             return self.connect(id, &connect.token).await;
         };
         if id == 0 {
-            // A pong, or something that wants no reply and that nobody here listens to.
+            // A pong, or a message that expects no reply; the chat ignores those.
             return if command.send.is_some() || command.is_empty() {
                 Ok(())
             } else {
                 Err(Disconnect::BAD_REQUEST)
             };
         }
-        let answer = if self.command_bucket.take(Instant::now()) {
-            self.answer(&client, command).await?
+        let result = if self.command_bucket.take(Instant::now()) {
+            self.dispatch(&client, command).await?
         } else {
             Some(ReplyResult::Error(ReplyError::TOO_MANY_REQUESTS))
         };
-        if let Some(answer) = answer {
-            client.queue.reply(protocol::reply(id, &answer));
+        if let Some(result) = result {
+            client.queue.reply(protocol::reply(id, &result));
         }
         Ok(())
     }
 
-    async fn answer(&mut self, client: &Arc<Client>, command: Command) -> CommandResult {
+    async fn dispatch(&mut self, client: &Arc<Client>, command: Command) -> CommandResult {
         let id = command.id;
         if let Some(subscribe) = command.subscribe {
             return Ok(self.subscribe(client, id, subscribe).await);
         }
-        let answer = if let Some(request) = command.unsubscribe {
+        let result = if let Some(request) = command.unsubscribe {
             self.unsubscribe(client, &request.channel)
         } else if let Some(publish) = command.publish {
             self.publish(client, &publish).await
@@ -158,7 +148,7 @@ impl Session {
         } else if let Some(request) = command.presence_stats {
             self.presence(client, &request.channel)
                 .await
-                .map(|answer| ReplyResult::PresenceStats(stats(&answer)))
+                .map(|presence| ReplyResult::PresenceStats(stats(&presence)))
         } else if let Some(history) = command.history {
             self.history(client, history).await
         } else if let Some(call) = command.rpc {
@@ -168,14 +158,14 @@ impl Session {
         } else if command.ping.is_some() {
             Ok(ReplyResult::Ping(protocol::Empty {}))
         } else if command.sub_refresh.is_some() {
-            // Channels need no tokens of their own.
+            // Channels do not have their own tokens.
             Err(ReplyError::NOT_AVAILABLE)
         } else if command.connect.is_some() {
             return Err(Disconnect::BAD_REQUEST);
         } else {
             Err(ReplyError::METHOD_NOT_FOUND)
         };
-        Ok(Some(answer.unwrap_or_else(ReplyResult::Error)))
+        Ok(Some(result.unwrap_or_else(ReplyResult::Error)))
     }
 
     async fn connect(&mut self, id: u32, token: &str) -> Result<(), Disconnect> {
@@ -183,7 +173,7 @@ impl Session {
             Ok(verified) => verified,
             Err(BadToken::Invalid) => return Err(Disconnect::INVALID_TOKEN),
             Err(BadToken::Expired) => {
-                // Told in a reply: it makes clients ask for a new token before they come back.
+                // As a reply, on which clients request a new token before they reconnect.
                 self.rejection = Some(protocol::reply(id, &ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
                 return Err(Disconnect::EXPIRED);
             }
@@ -198,7 +188,7 @@ impl Session {
             Ok(Err(Refusal::LimitExceeded { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
             Ok(Err(_)) => return Err(Disconnect::TOO_MANY_REQUESTS),
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "connection setup failed");
                 return Err(Disconnect::SERVER_ERROR);
             }
         }
@@ -222,7 +212,7 @@ impl Session {
         }
     }
 
-    /// A new token for the same user.
+    /// Replaces the token. It must be for the same user.
     fn refresh(&mut self, client: &Client, token: &str) -> CommandResult {
         match self.chat.inner.tokens.verify(token, now_s()) {
             Ok(verified) if verified.user == client.user => {
@@ -234,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Subscribes. The reply is queued by the room itself, so that nothing comes before it.
+    /// Subscribes. The channel queues the reply itself, so that no push precedes it.
     async fn subscribe(
         &mut self,
         client: &Arc<Client>,
@@ -268,9 +258,9 @@ impl Session {
                 self.channels.insert(name);
                 None
             }
-            Err(code) => {
+            Err(error) => {
                 hub.unsubscribe(&name, &client.socket);
-                Some(ReplyResult::Error(code))
+                Some(ReplyResult::Error(error))
             }
         }
     }
@@ -292,7 +282,7 @@ impl Session {
         let same_epoch = request.epoch.is_empty() || request.epoch == inner.epoch;
         let mut since = (request.recover && same_epoch).then_some(request.offset);
         if since > channel.position() {
-            // Another node has told it more than this one has heard of; what it holds must not be told again.
+            // Another node has delivered more to this client than this node knows of. It must not be delivered again.
             inner.hub.catch_up(channel).await.map_err(internal)?;
         }
         let mut older: Vec<Event> = Vec::new();
@@ -304,7 +294,7 @@ impl Session {
             let reply = |offset, missed: Vec<Publication>| {
                 let seen = older.iter().filter(|event| !client.hides(&event.actor));
                 let publications = seen.map(Publication::from).chain(missed).collect();
-                let answer = ReplyResult::Subscribe(protocol::SubscribeResult {
+                let result = ReplyResult::Subscribe(protocol::SubscribeResult {
                     recoverable: true,
                     positioned: true,
                     epoch: inner.epoch.clone(),
@@ -314,7 +304,7 @@ impl Session {
                     was_recovering: request.recover,
                     data: None,
                 });
-                protocol::reply(id, &answer)
+                protocol::reply(id, &result)
             };
             if let Some(since) = since
                 && older.iter().map(|event| event.payload.len()).sum::<usize>() > MAX_FIRST_REPLY_BYTES
@@ -336,46 +326,12 @@ impl Session {
                     let events = delivered_after(&inner.database, channel, conversation, after)
                         .await
                         .map_err(internal)?;
-                    // What the room has told is in the database.
+                    // Delivered events are in the database.
                     since = Some(events.last().ok_or(ReplyError::INTERNAL)?.sequence);
                     older.extend(events);
                 }
             }
         }
-    }
-
-    pub(crate) fn is_recovering(&self) -> bool {
-        !self.recoveries.is_empty()
-    }
-
-    /// Tells a subscriber that was away more of what it missed, if there is any, once it has taken what came before.
-    pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
-        let Some(client) = self.client.clone() else { return Ok(()) };
-        while let Some(recovery) = self.recoveries.last_mut()
-            && client.queue.is_idle()
-        {
-            let name = &recovery.channel.name;
-            let all = |_, missed: Vec<Publication>| {
-                let pushes: Vec<Bytes> =
-                    missed.iter().map(|missed| protocol::publication_push(name, missed)).collect();
-                pushes.join(&b'\n').into()
-            };
-            match recovery.channel.activate(&client, Some(recovery.since), all) {
-                Activation::NeedsHistory => {
-                    let database = &self.chat.inner.database;
-                    let Recovery { channel, conversation, since } = &*recovery;
-                    let events = delivered_after(database, channel, conversation, *since).await?;
-                    recovery.since = events.last().map_or(recovery.since, |event| event.sequence);
-                    for event in events.iter().filter(|event| !client.hides(&event.actor)) {
-                        let push = protocol::publication_push(name, &Publication::from(event));
-                        client.queue.reply(push);
-                    }
-                }
-                // It is told everything from now on, or was taken away meanwhile.
-                _ => drop(self.recoveries.pop()),
-            }
-        }
-        Ok(())
     }
 
     async fn subscribe_to_feed(
@@ -389,11 +345,10 @@ impl Session {
             return Err(ReplyError::PERMISSION_DENIED);
         }
         self.chat.inner.hub.load_channel(channel).await.map_err(internal)?;
-        let feed_snapshot = self.chat.feed_snapshot(user).await.map_err(internal)?;
-        let feed_snapshot =
-            serde_json::value::to_raw_value(&feed_snapshot).map_err(|error| internal(error.into()))?;
+        let snapshot = self.chat.feed_snapshot(user).await.map_err(internal)?;
+        let snapshot = serde_json::value::to_raw_value(&snapshot).map_err(|error| internal(error.into()))?;
         let reply = |_, _| {
-            let data = Some(feed_snapshot);
+            let data = Some(snapshot);
             protocol::reply(
                 id,
                 &ReplyResult::Subscribe(protocol::SubscribeResult { data, ..Default::default() }),
@@ -425,10 +380,10 @@ impl Session {
 
     async fn presence(&self, client: &Client, channel: &str) -> Result<protocol::PresenceResult, ReplyError> {
         let conversation = conversation(channel)?;
-        let online_members = self.chat.online_members(&conversation, &client.user).await.map_err(internal)?;
-        let online_members = online_members.map_err(|refusal| rpc::error_of(&refusal))?;
+        let members = self.chat.online_members(&conversation, &client.user).await.map_err(internal)?;
+        let members = members.map_err(|refusal| rpc::error_of(&refusal))?;
         let mut presence = BTreeMap::new();
-        for (user, sockets) in online_members {
+        for (user, sockets) in members {
             for socket in sockets {
                 let client = socket.to_string();
                 presence.insert(client.clone(), protocol::ClientInfo { user: user.to_string(), client });
@@ -453,7 +408,7 @@ impl Session {
             (None, false) => MessageRange::After(0),
             (None, true) => MessageRange::Newest,
         };
-        // No limit asks for the position alone, a negative one for as much as there is.
+        // A limit of 0 asks for the position only, a negative limit for as many as possible.
         let max = i64::from(crate::chat::conversations::MAX_PAGE);
         let limit = if request.limit < 0 { max } else { request.limit.min(max) };
         let limit = u16::try_from(limit).unwrap_or(0);
@@ -472,20 +427,6 @@ impl Session {
     }
 }
 
-/// Events after one, some at a time, up to the last one that the room has told. What the database has beyond it is told to
-/// everybody in a moment.
-async fn delivered_after(
-    database: &Database,
-    channel: &Channel,
-    conversation: &ConversationId,
-    after: u64,
-) -> Result<Vec<Event>, Error> {
-    let delivered = channel.position().unwrap_or(0);
-    let mut events = events::after(database, conversation, after, RECOVERY_BATCH).await?;
-    events.retain(|event| event.sequence <= delivered);
-    Ok(events)
-}
-
 fn conversation(channel: &str) -> Result<ConversationId, ReplyError> {
     match channel.parse() {
         Ok(ChannelName::Conversation(id)) => Ok(id),
@@ -494,14 +435,14 @@ fn conversation(channel: &str) -> Result<ConversationId, ReplyError> {
     }
 }
 
-fn stats(answer: &protocol::PresenceResult) -> protocol::PresenceStatsResult {
-    let users: HashSet<&str> = answer.presence.values().map(|info| info.user.as_str()).collect();
-    protocol::PresenceStatsResult { num_clients: answer.presence.len(), num_users: users.len() }
+fn stats(result: &protocol::PresenceResult) -> protocol::PresenceStatsResult {
+    let users: HashSet<&str> = result.presence.values().map(|info| info.user.as_str()).collect();
+    protocol::PresenceStatsResult { num_clients: result.presence.len(), num_users: users.len() }
 }
 
-/// What went wrong goes to the log, and the client may try again.
+/// Logs the error. The client gets a temporary error and can retry.
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
 pub(crate) fn internal(error: Error) -> ReplyError {
-    tracing::warn!(%error, "a command failed");
+    tracing::warn!(%error, "command failed");
     ReplyError::INTERNAL
 }

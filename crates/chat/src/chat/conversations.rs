@@ -1,5 +1,5 @@
-//! Talking: what members do in conversations. Each change is in the database before it is acknowledged; then this
-//! node's subscribers are told, and the other nodes.
+//! What members do in conversations. Each change is in the database before it is acknowledged; then it is published
+//! to the subscribers of this node and to the other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::keys::{ConversationId, UserId};
 use crate::store::recent::{self, CacheUpdate};
 use crate::store::typing;
 
-/// The most messages or events of one answer.
+/// The most messages or events of one response.
 pub(crate) const MAX_PAGE: u16 = 500;
 
 impl Chat {
@@ -42,12 +42,12 @@ impl Chat {
         conversations::get(&self.inner.database, id).await
     }
 
-    /// All conversations, those that changed last first; for operators.
+    /// All conversations, most recently changed first.
     pub async fn conversations(&self, page: &PageRequest) -> Result<Page<Conversation>, Error> {
         conversations::list(&self.inner.database, page).await
     }
 
-    /// The conversations that a user is in, those that changed last first.
+    /// The conversations of a user, most recently changed first.
     pub async fn conversations_of(
         &self,
         user: &UserId,
@@ -62,7 +62,7 @@ impl Chat {
         self.publish_change(id, renamed, CacheUpdate::Advance).await
     }
 
-    /// Members by id, after one of them.
+    /// A page of members, by id, after a user.
     pub async fn members(&self, id: &ConversationId, after: &str, limit: u16) -> Result<Vec<Member>, Error> {
         members::list(&self.inner.database, id, after, limit.min(MAX_PAGE)).await
     }
@@ -80,17 +80,17 @@ impl Chat {
         Ok(added)
     }
 
-    /// Removes a member. When this answers, the user is told nothing more of the conversation, on any node.
+    /// Removes a member. When this returns, no node delivers anything of the conversation to the user.
     pub async fn remove_member(&self, id: &ConversationId, user: &UserId, by: Option<&UserId>) -> Answer<()> {
         let command = ControlCommand::RemoveMember { conversation: id.clone(), user: user.clone() };
         let removed = {
             let _lock = self.lock_conversation(id).await;
             let removed = member::remove(&self.inner.database, id, user, by).await?;
-            // Before the event is told: it is not for the one who left.
+            // Before the event is published: the user who left does not receive it.
             self.inner.hub.apply(&command).await?;
             self.publish_membership_change(id, removed).await?
         };
-        // Also where there was nothing to remove: an earlier call may have had no confirmation.
+        // Also if there was nothing to remove: an earlier call may have failed to get its confirmation.
         let was_member = matches!(&removed, Ok(())) || self.has_left(id, user).await?;
         if was_member {
             self.inner.hub.control.broadcast(&self.inner.hub.node, command).await?;
@@ -106,12 +106,12 @@ impl Chat {
         Ok(membership.is_some_and(|membership| membership.state == MemberStatus::Left))
     }
 
-    /// Sends a message: when this answers `Ok(Ok(…))`, it is in the database.
+    /// Sends a message. It is in the database when this returns `Ok(Ok(…))`.
     pub async fn send(&self, new: &NewMessage) -> Answer<Message> {
         if let Err(refusal) = message::check(&new.content, new.client_id.as_deref()) {
             return Ok(Err(refusal));
         }
-        // A repetition is answered without counting, and without anything being locked: it sends nothing.
+        // A repeated send is not counted and takes no lock.
         if let Some(message) = message::find_sent(&self.inner.database, new).await? {
             return Ok(Ok(message));
         }
@@ -133,7 +133,7 @@ impl Chat {
         Ok(Ok(message))
     }
 
-    /// Gives a message new content.
+    /// Replaces the content of a message.
     pub async fn edit(
         &self,
         id: &ConversationId,
@@ -163,7 +163,7 @@ impl Chat {
         }
     }
 
-    /// Messages in order. The store answers where it is certain to have them all.
+    /// Messages in order. Served from Redis if the cache is known to hold the whole page.
     pub async fn messages(
         &self,
         id: &ConversationId,
@@ -183,7 +183,7 @@ impl Chat {
                 None => return Ok(Err(Refusal::ConversationNotFound)),
             },
         };
-        // A cache that does not answer is no reason not to.
+        // If the cache fails, the database answers.
         let cached = self.inner.recent.page(id, sequence, range, limit).await.unwrap_or_default();
         let mut messages = match cached {
             Some(messages) => messages,
@@ -211,7 +211,7 @@ impl Chat {
             });
             let (sequence, newest) = read.await?;
             if let Err(error) = self.inner.recent.fill(id, sequence, &newest).await {
-                tracing::debug!(%error, "the newest messages are not kept in the store");
+                tracing::debug!(%error, "cache of recent messages not filled");
             }
             if limit <= recent::MAX_RECENT {
                 let from = newest.len().saturating_sub(limit.into());
@@ -221,7 +221,7 @@ impl Chat {
         messages::page(database, id, range, limit).await
     }
 
-    /// Events after a sequence, or before it, as a member sees them; and the sequence of the last one.
+    /// The events in a range, as a member sees them, and the sequence of the last event.
     pub(crate) async fn events(
         &self,
         id: &ConversationId,
@@ -244,7 +244,7 @@ impl Chat {
         Ok(Ok((events, sequence)))
     }
 
-    /// Says that a member has read, or was delivered, everything up to a sequence.
+    /// Records that a member has received or read everything up to a sequence.
     pub async fn record_receipt(
         &self,
         id: &ConversationId,
@@ -263,21 +263,21 @@ impl Chat {
             self.inner.hub.publish_transient(id, user, &event.json());
         }
         if changed && kind == ReceiptKind::Read {
-            // The outbox does this too, a moment later; who reads wants to see it now.
+            // The outbox does the same later. The reader sees the new count at once.
             if let Err(error) = self.recount_member(id, user).await {
-                tracing::debug!(%error, "unread counts wait for the outbox");
+                tracing::debug!(%error, "unread recount failed, left to the outbox");
             }
         }
         Ok(Ok(receipt))
     }
 
-    /// Says that a member is typing, or has stopped.
+    /// Records that a member is typing or has stopped.
     pub async fn typing(&self, id: &ConversationId, user: &UserId, state: TypingState) -> Answer<()> {
         if let Err(refusal) = member::check_member(&self.inner.database, id, user).await? {
             return Ok(Err(refusal));
         }
         let changed = match state {
-            // Told every time: it lasts longer now, on the other nodes too.
+            // Published every time: it extends the typing state on the other nodes.
             TypingState::Typing => self.inner.typing.start(id, user).await.map(|_| true)?,
             TypingState::Stopped => self.inner.typing.stop(id, user).await?,
         };
@@ -296,7 +296,7 @@ impl Chat {
         self.inner.hub.publish_transient(id, user, &event.json());
     }
 
-    /// Who has sent a message has stopped typing it.
+    /// Sending a message ends typing.
     async fn stop_typing(&self, id: &ConversationId, user: &UserId) {
         let channel = self.inner.hub.channel(&ChannelName::Conversation(id.clone()));
         if channel.is_some_and(|channel| channel.set_typing(user, None)) {
@@ -305,7 +305,7 @@ impl Chat {
         }
     }
 
-    /// Who is typing in a conversation, as a member sees it.
+    /// The users who are typing in a conversation, as a member sees them.
     pub async fn typists(&self, id: &ConversationId, viewer: &UserId) -> Answer<Vec<UserId>> {
         if let Err(refusal) = member::check_member(&self.inner.database, id, viewer).await? {
             return Ok(Err(refusal));
@@ -315,7 +315,7 @@ impl Chat {
         Ok(Ok(typists.filter(|user| user != viewer && !hidden.contains(user)).collect()))
     }
 
-    /// Blocks or unblocks a user. When this answers, nothing more passes between the two, on any node.
+    /// Blocks or unblocks a user. When this returns, no node delivers anything between the two.
     pub async fn block(&self, blocker: &UserId, blocked: &UserId, action: BlockAction) -> Answer<bool> {
         let done = block::set(&self.inner.database, blocker, blocked, action).await?;
         if done.is_ok() {
@@ -330,7 +330,7 @@ impl Chat {
         blocks::list(&self.inner.database, user).await
     }
 
-    /// Asks whether a user may send so many messages, and counts them if so (C6); a cost of 0 only looks.
+    /// Takes messages from a user's rate limit (C6). A cost of 0 only reads it.
     pub async fn check_message_rate(&self, user: &UserId, cost: u32) -> Decision {
         let Inner { rate_limit_store, keys, .. } = &*self.inner;
         let taken = match self.message_rule() {
@@ -339,12 +339,12 @@ impl Chat {
             }
             Ok(rule) => rule.take(rate_limit_store, &[keys.message_pace(user)], cost).await,
             Err(error) => {
-                tracing::error!(%error, "the limit of messages cannot be what it is");
+                tracing::error!(%error, "message rate limit is misconfigured");
                 return unlimited();
             }
         };
         taken.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the limit of messages was not asked");
+            tracing::debug!(%error, "message rate limit not checked");
             unlimited()
         })
     }
@@ -357,7 +357,7 @@ impl Chat {
         if let Ok(event) = &done
             && let Err(error) = self.inner.participants.drop(id, event.sequence).await
         {
-            tracing::debug!(%error, "the outbox drops the members");
+            tracing::debug!(%error, "participant cache not dropped, left to the outbox");
         }
         self.publish_change(id, done, CacheUpdate::Advance).await
     }
@@ -377,21 +377,21 @@ impl Chat {
         }
     }
 
-    /// Tells everybody of an event that is in the database.
+    /// Publishes an event that is in the database.
     async fn publish(&self, id: &ConversationId, event: &Event, effect: CacheUpdate<'_>) {
         let Inner { hub, recent, .. } = &*self.inner;
         if let Err(error) = hub.publish(id, event).await {
-            tracing::warn!(%error, "subscribers hear of an event later");
+            tracing::warn!(%error, "event delivery delayed");
         }
         hub.broker.publish_event(id, event);
         match recent.update_call(id, event.sequence, effect) {
             Ok(call) => hub.broker.enqueue(call),
-            Err(error) => tracing::error!(%error, "a message is not kept in the store"),
+            Err(error) => tracing::error!(%error, "cache of recent messages not updated"),
         }
     }
 }
 
-/// Whether somebody types.
+/// Whether a user is typing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypingState {
     Typing,

@@ -1,5 +1,5 @@
-//! What follows from the events of the outbox, on whatever node relays them: new messages are published for other
-//! services (C10), and the unread counters of the store brought up to date (C8 C9). Doing it twice does no harm.
+//! The consumer of the outbox, on whichever node relays it: publishes new messages for other services (C10) and
+//! updates the unread counters in Redis (C8 C9). Idempotent.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::store::unread::{CountScope, CounterUpdate, UnreadIncrement, UnreadRow
 /// Users whose counters are rebuilt at a time.
 const REBUILD_BATCH: u16 = 200;
 
-/// Counters of more members than these are made anew all at once.
+/// If more counters than these are behind, all are recounted with one query.
 const MAX_SINGLE_RECOUNTS: usize = 8;
 
-/// A new message, as other services are told (C10).
+/// A new message, as it is published for other services (C10).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct MessageCreatedEvent<'a> {
@@ -35,7 +35,7 @@ struct MessageCreatedEvent<'a> {
 }
 
 impl Chat {
-    /// Does what follows from events of the outbox.
+    /// Handles events of the outbox.
     pub(crate) async fn follow_up(&self, events: &[outbox::Event]) -> Result<(), Error> {
         let mut created: BTreeMap<ConversationId, Vec<(u64, MessageCreated)>> = BTreeMap::new();
         let mut counts: BTreeMap<ConversationId, Vec<RecountScope>> = BTreeMap::new();
@@ -57,8 +57,8 @@ impl Chat {
                 self.recount_all(conversation).await?;
                 continue;
             }
-            for scopes in scopes {
-                if let RecountScope::Member(user) = scopes {
+            for scope in scopes {
+                if let RecountScope::Member(user) = scope {
                     self.recount_member(conversation, user).await?;
                 }
             }
@@ -85,15 +85,15 @@ impl Chat {
         Ok(())
     }
 
-    /// What other services are told of a new message (C10).
+    /// The JSON of a new message for other services (C10).
     pub(crate) async fn message_created_json(&self, event: &outbox::Event) -> Result<String, Error> {
         let message: MessageCreated = serde_json::from_str(&event.payload)?;
         let participants = self.participants(&message.conversation_id).await?;
         message_created_json(event.number, &message, &participants)
     }
 
-    /// Counts new messages for everybody in a conversation. Where a counter stands right before them they are added to
-    /// it, so that it costs the same however much is unread; any other is counted anew.
+    /// Counts new messages for all members of a conversation. A counter that is up to date is incremented, which
+    /// costs the same however much is unread; any other is recounted.
     async fn count_new_messages<'a>(
         &self,
         id: &ConversationId,
@@ -133,7 +133,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Brings everybody's counters of a conversation up to date.
+    /// Recounts a conversation for all members.
     async fn recount_all(&self, id: &ConversationId) -> Result<(), Error> {
         let Inner { database, participants, .. } = &*self.inner;
         let read = database.read(|snapshot| async move {
@@ -144,13 +144,13 @@ impl Chat {
         if let Some(conversation) = conversation
             && participants.get(id).await?.is_some_and(|cached| !same_members(&cached, &counts))
         {
-            // The change could not drop it then.
+            // The change itself could not drop it.
             participants.drop(id, conversation.sequence).await?;
         }
         self.write_counts(&counts).await
     }
 
-    /// Brings one user's counter of a conversation up to date.
+    /// Recounts a conversation for one user.
     pub(crate) async fn recount_member(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
         match database::unread::of_member(&self.inner.database, id, user).await? {
             Some(count) => self.write_counts(&[count]).await,
@@ -177,15 +177,15 @@ impl Chat {
         Ok(())
     }
 
-    /// Tells a user's feed, here at once, and elsewhere with the call that is returned.
+    /// Notifies a user's feed on this node, and returns the call that notifies the other nodes.
     fn unread_update_call(&self, count: &UnreadRow, total: u64) -> Call {
         let UnreadRow { user_id, conversation_id, unread, stamp, .. } = count;
-        let updates = FeedUpdate::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
-        self.inner.hub.publish_transient_here(&ChannelName::Feed(user_id.clone()), user_id, &updates);
-        self.inner.hub.broker.feed_call(user_id, &updates)
+        let update = FeedUpdate::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
+        self.inner.hub.publish_transient_here(&ChannelName::Feed(user_id.clone()), user_id, &update);
+        self.inner.hub.broker.feed_call(user_id, &update)
     }
 
-    /// Writes the unread counters of all users again, after the store was lost. One node does it for all.
+    /// Rebuilds the unread counters of all users after a data loss. Only one node does it.
     pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
         let Inner { hub, database, unread, .. } = &*self.inner;
         let first = hub.node.live().await?.into_iter().map(|member| member.incarnation).min();

@@ -1,4 +1,4 @@
-//! The background tasks of a node: its lease, recovery, rebuilding, sweeping, listening and typing.
+//! The background tasks of a node.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ use crate::keys::{Incarnation, SocketId, UserId};
 use crate::session::protocol::Disconnect;
 use crate::store::presence::JoinReason;
 
-/// So many users are published again at a time, after a loss.
+/// How many users are restored concurrently.
 const RESTORE_BATCH: usize = 64;
 const TYPING_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Chat {
-    /// Holds the node's lease. What takes longer than a beat is done beside it: a lease must not end for it.
+    /// Renews the node's lease. Longer work runs in other tasks, so that the lease does not expire during it.
     pub(super) async fn keep_alive(self, task: Task) {
         let every = self.config().node_lease.get() / 3;
         loop {
             if let Err(error) = self.beat().await {
-                tracing::warn!(%error, "the chat's node has no lease for now");
+                tracing::warn!(%error, "chat heartbeat failed");
             }
             task.beat();
             if !task.pause(every).await {
@@ -41,10 +41,10 @@ impl Chat {
             self.inner.recover.notify_one();
         }
         if hub.node.detect_data_loss().await? {
-            tracing::warn!("the store was lost; it is rebuilt");
+            tracing::warn!("Redis data loss detected, rebuilding");
             self.inner.rebuild.notify_one();
         }
-        // So that this node knows the others, should the store forget them.
+        // Remembers the other nodes, in case Redis loses the list.
         hub.node.live().await?;
         if let Some(changes) = self.inner.changes.get() {
             changes.tell("chat");
@@ -52,7 +52,7 @@ impl Chat {
         hub.node.publish_load(hub.load()).await
     }
 
-    /// Makes a new life of this node sure of itself: orders that were given before it did not wait for this node.
+    /// Brings a new incarnation in sync: earlier control commands did not wait for this node.
     pub(super) async fn recover(self, task: Task) {
         let hub = &self.inner.hub;
         while until(&task, self.inner.recover.notified()).await {
@@ -63,14 +63,14 @@ impl Chat {
             };
             match done.await {
                 Ok(()) => hub.node.mark_synced(&incarnation),
-                // The next beat asks for it again.
-                Err(error) => tracing::warn!(%error, "the chat's node is not sure of itself yet"),
+                // The next heartbeat requests it again.
+                Err(error) => tracing::warn!(%error, "chat node sync failed, retrying"),
             }
             task.beat();
         }
     }
 
-    /// Writes the store again after it was lost, and takes away what nobody answers for any more.
+    /// Rebuilds the data in Redis after a loss, and removes the presence of nodes that no longer exist.
     pub(super) async fn rebuild(self, task: Task) {
         let Inner { hub, store, keys, presences, .. } = &*self.inner;
         while until(&task, self.inner.rebuild.notified()).await {
@@ -78,15 +78,15 @@ impl Chat {
                 self.restore_sockets().await?;
                 hub.refresh_feeds();
                 self.rebuild_unread().await?;
-                // By then every node that lives has said so, to a store that may have forgotten it.
+                // After one lease, every live node has renewed its entry.
                 if task.pause(hub.node.lease()).await {
                     let users = purge::purge_orphans(store, keys, &hub.node, presences).await?;
-                    tracing::info!(users, "presence is scrubbed after the loss");
+                    tracing::info!(users, "orphaned presence purged");
                 }
                 Ok::<_, Error>(())
             };
             if let Err(error) = done.await {
-                tracing::warn!(%error, "the store is not rebuilt yet");
+                tracing::warn!(%error, "rebuild of Redis data failed, retrying");
                 if task.pause(Duration::from_millis(500)).await {
                     self.inner.rebuild.notify_one();
                 }
@@ -95,22 +95,22 @@ impl Chat {
         }
     }
 
-    /// Takes the users of dead nodes offline.
+    /// Sets the users of dead nodes offline.
     pub(super) async fn sweep(self, task: Task) {
         let every = self.config().node_lease.get() / 6;
         while task.pause(every).await {
             let node = &self.inner.hub.node;
             match node.sweep(&self.inner.presences).await {
-                // Its index may have been lost, and it with it before that was mended.
+                // Redis may have lost the index of a swept node before that node could restore it.
                 Ok(swept) if swept > 0 && node.lost_data_recently() => self.inner.rebuild.notify_one(),
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "cannot sweep dead nodes for now"),
+                Err(error) => tracing::debug!(%error, "sweep of dead nodes failed, retrying"),
             }
             task.beat();
         }
     }
 
-    /// Writes the sockets of this node into the store again.
+    /// Writes the sockets of this node to Redis again.
     async fn restore_sockets(&self) -> Result<(), Error> {
         let hub = &self.inner.hub;
         let node = hub.node.incarnation();
@@ -131,7 +131,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Ends this node's life in order: its sockets are told to go elsewhere, and the others need not wait.
+    /// Shuts the node down: disconnects its clients and gives up the lease, so that other nodes need not wait for it
+    /// to expire.
     async fn leave(self) {
         let hub = &self.inner.hub;
         for client in hub.all_clients() {
@@ -142,11 +143,11 @@ impl Chat {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if let Err(error) = hub.node.leave().await {
-            tracing::debug!(%error, "the node's lease runs out by itself");
+            tracing::debug!(%error, "lease release failed, the lease will expire");
         }
     }
 
-    /// Hears orders, confirmations, and who comes and goes.
+    /// Receives control commands, confirmations and presence events.
     pub(super) async fn listen(self, task: Task) {
         let Inner { hub, keys, store, .. } = &*self.inner;
         let topics = [
@@ -159,7 +160,7 @@ impl Chat {
             task.pause(Duration::from_millis(200)).await;
             return;
         };
-        // Whatever was told before is not known.
+        // Events before this subscription are unknown.
         hub.refresh_feeds();
         loop {
             let event = tokio::select! {
@@ -169,7 +170,7 @@ impl Chat {
             task.beat();
             match event {
                 Some(BusEvent::Message { channel, payload, .. }) => self.handle_message(&channel, &payload),
-                // Orders are given until they are confirmed; who came and went is looked up anew.
+                // Control commands are resent until they are confirmed. Presence is read again.
                 Some(BusEvent::Missed) => hub.refresh_feeds(),
                 None => return,
             }
@@ -190,7 +191,7 @@ impl Chat {
                 && !hub.control.is_own(&message)
             {
                 let chat = self.clone();
-                // Not here: an order may have to look into the database, and others wait behind it.
+                // In its own task: a command may query the database, and must not delay the next messages.
                 tokio::spawn(async move { chat.apply_command(&message).await });
             }
         } else if let Ok(confirmation) = serde_json::from_slice::<Confirmation>(payload) {
@@ -205,18 +206,18 @@ impl Chat {
             hub.control.confirm(&hub.node, message).await
         };
         if let Err(error) = done.await {
-            // It is given again until it is confirmed, or this node's lease is over.
-            tracing::warn!(%error, "an order could not be carried out");
+            // The sender retries until the command is confirmed or this node's lease expires.
+            tracing::warn!(%error, "control command failed");
         }
     }
 
-    /// Tells when somebody has stopped typing without saying so.
+    /// Publishes that a user stopped typing when the typing state expires.
     pub(super) async fn watch_typing(self, task: Task) {
         let Inner { hub, typing, .. } = &*self.inner;
         while task.pause(TYPING_INTERVAL).await {
             for channel in hub.channels_with_expired_typing(Instant::now()) {
                 let ChannelName::Conversation(id) = &channel.name else { continue };
-                // Without the store, everybody whose time is up has stopped.
+                // Without Redis, everyone whose time is up has stopped.
                 let typists = typing.list(id).await.unwrap_or_default();
                 for user_id in channel.expire_typing(Instant::now(), &typists) {
                     let stopped = TransientEvent::Typing { user_id: user_id.clone(), typing: false };
@@ -228,7 +229,7 @@ impl Chat {
     }
 }
 
-/// Waits for something to happen; `false` if the task should stop instead.
+/// Waits for an event. `false` if the task should stop instead.
 async fn until(task: &Task, event: impl Future<Output = ()>) -> bool {
     tokio::select! {
         () = event => true,
@@ -236,7 +237,7 @@ async fn until(task: &Task, event: impl Future<Output = ()>) -> bool {
     }
 }
 
-/// What is told of a user who came or went (C11).
+/// The payload of `events:user.online` and `events:user.offline` (C11).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PresenceEvent {

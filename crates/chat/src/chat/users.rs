@@ -1,4 +1,4 @@
-//! People: their connections, whether they are online, what they have not read.
+//! Users: their connections, presence and unread counts.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::store::presence::{JoinReason, Presence, PresenceChange};
 use crate::store::unread::UnreadCount;
 
 impl Chat {
-    /// Adds a connection of a user, and counts it as open everywhere.
+    /// Registers a connection of a user on this node and in Redis.
     pub(crate) async fn connect(&self, client: &Arc<Client>) -> Answer<()> {
         let Inner { hub, presences, database, .. } = &*self.inner;
         if !self.check_connect_rate(&client.user).await {
             return Ok(Err(Refusal::RateLimited { retry_after: std::time::Duration::from_secs(10) }));
         }
-        // First known to the hub, then asked for blocks: one that comes meanwhile is looked up again.
+        // Registered before the blocks are read: a block that is added meanwhile reloads them.
         hub.add(client);
         if let Err(error) = client.reload_blocks(database).await {
             hub.remove(client);
@@ -40,15 +40,15 @@ impl Chat {
             }
             Ok(_) => Ok(Ok(())),
             Err(error) => {
-                // Delivery within the node goes on without the store; the next life publishes all sockets.
-                tracing::warn!(%error, "a connection is not counted yet");
+                // Delivery within the node works without Redis. The next incarnation restores all sockets.
+                tracing::warn!(%error, "connection not counted in Redis");
                 hub.node.invalidate();
                 Ok(Ok(()))
             }
         }
     }
 
-    /// Takes a connection away.
+    /// Removes a connection.
     pub(crate) async fn disconnect(&self, client: &Client) {
         let Inner { hub, presences, .. } = &*self.inner;
         let last = hub.remove(client);
@@ -59,7 +59,7 @@ impl Chat {
                 let node = hub.node.incarnation();
                 presences.unindex(&node, &client.user).await?;
                 if !hub.sockets_of(&client.user).is_empty() {
-                    // Somebody came back just now, and the index must not lack them.
+                    // The user reconnected meanwhile; the index must not miss them.
                     presences.index(&node, &client.user).await?;
                 }
             }
@@ -69,8 +69,8 @@ impl Chat {
             Ok::<_, Error>(())
         };
         if let Err(error) = leave.await {
-            // What is left in the store belongs to this life, and is swept with it.
-            tracing::warn!(%error, "a connection is still counted");
+            // What is left in Redis belongs to this incarnation and is swept with it.
+            tracing::warn!(%error, "connection not removed from Redis");
             hub.node.invalidate();
         }
     }
@@ -84,7 +84,7 @@ impl Chat {
         taken.map_or(true, |decision| matches!(decision, Decision::Allowed(_)))
     }
 
-    /// Counts a socket that another program holds as open (C16). It belongs to this node, and goes with it.
+    /// Counts a socket of another program as open (C16). It belongs to this node and is removed when the node dies.
     pub async fn add_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
         let Inner { hub, presences, .. } = &*self.inner;
         let sockets = std::slice::from_ref(socket);
@@ -95,7 +95,7 @@ impl Chat {
         Ok(change)
     }
 
-    /// Counts a socket as closed (C16); the user is offline with the last one.
+    /// Counts a socket as closed (C16). With the last one, the user goes offline.
     pub async fn remove_user_socket(
         &self,
         user: &UserId,
@@ -110,11 +110,11 @@ impl Chat {
         Ok(change)
     }
 
-    /// How each of these users is, in their order.
+    /// The presence of these users, in their order.
     pub async fn presence(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
         let mut presences = self.inner.presences.of(users).await?;
         for presence in presences.iter_mut().filter(|presence| presence.last_seen.is_none()) {
-            // The store may have been lost.
+            // Redis may have lost it.
             if let Some(seen) = users::last_seen(&self.inner.database, &presence.user_id).await? {
                 let seen = iso(seen);
                 self.inner.presences.restore_last_seen(&presence.user_id, &seen).await?;
@@ -135,7 +135,7 @@ impl Chat {
         Ok(self.inner.presences.sockets(std::slice::from_ref(user)).await?.pop().unwrap_or_default())
     }
 
-    /// The sockets of a conversation's members who are online, as a member sees them.
+    /// The sockets of the online members of a conversation, as a member sees them.
     pub(crate) async fn online_members(
         &self,
         id: &ConversationId,
@@ -153,7 +153,7 @@ impl Chat {
         Ok(Ok(online_members.collect()))
     }
 
-    /// The members of a conversation, from the store where it has them whole (C13).
+    /// The members of a conversation, from the cache if it is complete (C13).
     pub async fn participants(&self, id: &ConversationId) -> Result<Vec<UserId>, Error> {
         let Inner { database, participants, .. } = &*self.inner;
         if let Ok(Some(users)) = participants.get(id).await {
@@ -167,19 +167,19 @@ impl Chat {
         if let Some(conversation) = conversation
             && let Err(error) = participants.fill(id, conversation.sequence, &users).await
         {
-            tracing::debug!(%error, "the members are not kept in the store");
+            tracing::debug!(%error, "participant cache not filled");
         }
         Ok(users)
     }
 
-    /// What a user has not read, from the database: the truth behind C8 and C9.
+    /// The unread counts of a user and their total, from the database (C8 C9).
     pub async fn unread(&self, user: &UserId) -> Result<(Vec<UnreadCount>, u64), Error> {
         let counts = database::unread::of_user(&self.inner.database, user).await?;
         let total = counts.iter().map(|count| count.unread).sum();
         Ok((counts.into_iter().map(UnreadCount::from).collect(), total))
     }
 
-    /// What a feed begins with.
+    /// The state that a feed starts with.
     pub(crate) async fn feed_snapshot(&self, user: &UserId) -> Result<FeedSnapshot, Error> {
         let (unread, total) = self.unread(user).await?;
         let contacts = members::contacts(&self.inner.database, user, crate::hub::MAX_CONTACTS).await?;
@@ -190,7 +190,7 @@ impl Chat {
         Ok(FeedSnapshot { unread, total, online })
     }
 
-    /// What every live node carries.
+    /// The live nodes and their load.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
         self.inner.hub.node.loads().await
     }
@@ -201,7 +201,7 @@ impl Chat {
         self.inner.hub.broker.enqueue(self.inner.hub.broker.feed_call(user, &update));
     }
 
-    /// Keeps in the database when a user was last here.
+    /// Saves in the database when a user was last online.
     async fn save_last_seen(&self, user: &UserId) -> Result<(), Error> {
         let work = |tx: Transaction| async move { users::set_last_seen(&tx, user).await };
         self.inner.database.write_with(Isolation::Committed, work).await

@@ -1,5 +1,5 @@
-//! Blocks: between two users of whom one has blocked the other nothing passes, in either direction. No
-//! messages, no typing, no presence, no receipts, in whatever conversation they share.
+//! Blocks. Between two users of whom one has blocked the other, nothing is delivered in either direction: no
+//! messages, typing, presence or receipts, in any conversation.
 
 use std::collections::HashSet;
 
@@ -11,17 +11,17 @@ use crate::database::{blocks, members};
 use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
-/// The most users that one may block.
+/// The most users that one user can block.
 pub(crate) const MAX_BLOCKED: u64 = 1_000;
 
-/// What a user wants.
+/// Whether to block or unblock a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockAction {
     Block,
     Unblock,
 }
 
-/// Blocks or unblocks. Whether that was news.
+/// Blocks or unblocks a user. `false` if nothing changed.
 pub(crate) async fn set(
     database: &Database,
     blocker: &UserId,
@@ -31,7 +31,7 @@ pub(crate) async fn set(
     if blocker == blocked {
         return Ok(Err(Refusal::InvalidField {
             field: "userId",
-            reason: "nobody can block themselves".to_owned(),
+            reason: "you cannot block yourself".to_owned(),
         }));
     }
     let work = |tx: Transaction| async move {
@@ -57,8 +57,8 @@ async fn check_block_limit(tx: &Transaction, blocker: &UserId) -> Result<(), Rol
     Ok(())
 }
 
-/// What the two have unread changes with the block, and so do their versions: wherever one of them is, and the other
-/// is or was, and may have left messages.
+/// A block changes what the two users have unread, and so their versions, in every conversation in which one is a
+/// member and the other is or was one.
 async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Result<(), Rollback> {
     let shared = members::raise_shared_versions(tx, one, other).await?;
     let shared: HashSet<ConversationId> = shared.into_iter().collect();
@@ -69,7 +69,7 @@ async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Resul
     Ok(())
 }
 
-/// Whether everybody else in the conversation is hidden from the user, so that nobody would see what is sent.
+/// Whether every other member of the conversation is hidden from the user, so that no one would receive a message.
 pub(crate) async fn all_others_hidden(
     tx: &Transaction,
     conversation: &ConversationId,

@@ -1,4 +1,4 @@
-//! Who is in a conversation, and how far each has read.
+//! The members of a conversation, and how far each has read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::database::members;
 use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
-/// Whether somebody is in a conversation. Who left keeps a row, so that its version never begins again.
+/// Whether a user is a member. Users who left keep their row, so that its version never restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberStatus {
     Joined,
@@ -29,22 +29,22 @@ pub struct Member {
     pub user_id: UserId,
     #[schema(value_type = String)]
     pub joined_at: Timestamp,
-    /// Everything up to this event was read.
+    /// The member has read everything up to this event.
     pub read_sequence: u64,
-    /// Everything up to this event has reached a device.
+    /// Everything up to this event has reached a device of the member.
     pub delivered_sequence: u64,
 }
 
-/// How one user stands to a conversation.
+/// The relation of a user to a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Membership {
     pub(crate) state: MemberStatus,
     pub(crate) read_sequence: u64,
-    /// The conversation's last event.
+    /// The sequence of the conversation's last event.
     pub(crate) sequence: u64,
 }
 
-/// How far a member has come.
+/// How far a member has received and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
@@ -52,11 +52,11 @@ pub struct Receipt {
     pub delivered_sequence: u64,
 }
 
-/// What a receipt says.
+/// What a receipt confirms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiptKind {
     Delivered,
-    /// What was read was delivered, too.
+    /// Implies delivered.
     Read,
 }
 
@@ -65,7 +65,7 @@ from_row!(Member { user_id, joined_at, read_sequence, delivered_sequence });
 from_row!(Membership { state, read_sequence, sequence });
 from_row!(Receipt { read_sequence, delivered_sequence });
 
-/// How a member stands, or why not: the one place where permission is decided.
+/// The membership of a user, or a refusal. Every permission is checked here.
 pub(crate) async fn check_member(
     database: &impl Read,
     conversation: &ConversationId,
@@ -85,15 +85,15 @@ pub(crate) async fn require_member(
     or_rollback(check_member(tx, conversation, user).await)
 }
 
-fn or_rollback<T>(into_answer: Answer<T>) -> Result<T, Rollback> {
-    match into_answer {
+fn or_rollback<T>(answer: Answer<T>) -> Result<T, Rollback> {
+    match answer {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(refusal)) => Err(refusal.into()),
         Err(error) => Err(Rollback::Failed(error)),
     }
 }
 
-/// The next number, for somebody who is in the conversation, or nobody in particular.
+/// Takes the next sequence number. `by` must be a member; `None` is the server.
 async fn next_sequence(
     tx: &Transaction,
     conversation: &ConversationId,
@@ -106,7 +106,7 @@ async fn next_sequence(
     Ok(next)
 }
 
-/// Adds a member; `by` is in the conversation, or nobody in particular.
+/// Adds a member. `by` must be a member; `None` is the server.
 pub(crate) async fn add(
     database: &Database,
     conversation: &ConversationId,
@@ -130,7 +130,7 @@ pub(crate) async fn add(
     into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
-/// Rows of members who left count too: they are what is bounded.
+/// Users who left count too: their rows are limited.
 async fn check_member_limit(tx: &Transaction, conversation: &ConversationId) -> Result<(), Rollback> {
     if members::count(tx, conversation).await? >= MAX_MEMBERS as u64 {
         return Err(Refusal::LimitExceeded { what: "members", max: MAX_MEMBERS as u64 }.into());
@@ -157,8 +157,7 @@ pub(crate) async fn remove(
     into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
-/// Moves a member's pointers, forwards only and never past the last event. Answers with where they are and
-/// whether that is news.
+/// Moves a member's pointers forward, but not past the last event. Returns the pointers and whether they changed.
 pub(crate) async fn record_receipt(
     database: &Database,
     conversation: &ConversationId,

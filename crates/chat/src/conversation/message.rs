@@ -1,4 +1,4 @@
-//! Messages: sent once however often a client repeats itself, edited and deleted by their senders only.
+//! Messages: deduplicated by client id, edited and deleted only by their sender.
 
 use hob_database::{Database, Isolation, Read, Transaction, from_row};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::database::messages;
 use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
-/// The longest content, in bytes: with everything around it an item of the cache stays below 16 KiB.
+/// The longest content. With its metadata, a message stays below the 16 KiB limit of the cache.
 pub(crate) const MAX_CONTENT_BYTES: usize = 4 * 1024;
 const MAX_CLIENT_ID_BYTES: usize = 128;
 
@@ -29,11 +29,11 @@ pub struct Message {
     pub timestamp: Timestamp,
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
-    /// Which message of the conversation this is: 1, 2, 3, …
+    /// The number of the message in the conversation: 1, 2, 3, …
     pub number: u64,
-    /// The event that it came with: its offset in the channel.
+    /// The sequence of its event: its offset in the channel.
     pub sequence: u64,
-    /// The sender's own id for it.
+    /// The id that the sender chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,17 +56,17 @@ from_row!(Message {
     deleted
 });
 
-/// What a user wants to send.
+/// A message to send.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
     pub conversation: ConversationId,
     pub sender: UserId,
     pub content: String,
-    /// Repeating a message under the same id sends it once, for ever.
+    /// A repeated send with the same id returns the first message.
     pub client_id: Option<String>,
 }
 
-/// What a page of messages begins or ends with.
+/// Which messages a page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageRange {
     /// The newest ones.
@@ -77,7 +77,7 @@ pub enum MessageRange {
     After(u64),
 }
 
-/// Sends a message that was [checked](check): it is in the database when this answers.
+/// Sends a message that [`check`] accepted. It is in the database when this returns.
 pub(crate) async fn send(database: &Database, new: &NewMessage) -> Answer<(Message, Event)> {
     let id = &format!("{:032x}", rand::random::<u128>());
     let work = |tx: Transaction| async move { send_in(&tx, new, id).await };
@@ -103,7 +103,7 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Messag
         deleted: false,
     };
     if !messages::insert(tx, &message).await? {
-        // The same message, from another try that was under way. What it did is undone here.
+        // A concurrent send with the same client id won. This transaction is rolled back.
         return Err(Rollback::Refused(Refusal::AlreadyExists));
     }
     outbox::emit_message_created(tx, &message)?;
@@ -112,13 +112,13 @@ async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Messag
     Ok((message, event))
 }
 
-/// A message that the sender has sent under this id already.
+/// The message that the sender has already sent with this client id.
 pub(crate) async fn find_sent(database: &impl Read, new: &NewMessage) -> Result<Option<Message>, Error> {
     let Some(client_id) = &new.client_id else { return Ok(None) };
     messages::by_client_id(database, &new.conversation, &new.sender, client_id).await
 }
 
-/// Gives a message new content.
+/// Replaces the content of a message.
 pub(crate) async fn edit(
     database: &Database,
     conversation: &ConversationId,
@@ -142,7 +142,7 @@ pub(crate) async fn edit(
     into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
-/// Deletes a message: its content is gone from the database, too.
+/// Deletes a message and erases its content from the database.
 pub(crate) async fn delete(
     database: &Database,
     conversation: &ConversationId,
@@ -164,7 +164,7 @@ pub(crate) async fn delete(
     into_answer(database.write_with(Isolation::Committed, work).await)
 }
 
-/// The message, if it is there and the user's own.
+/// The message, if it exists and the user is its sender.
 async fn own_message(
     tx: &Transaction,
     conversation: &ConversationId,
@@ -181,7 +181,7 @@ async fn own_message(
     Ok(message)
 }
 
-/// Whether this can be a message.
+/// Checks the content and the client id of a message.
 pub(crate) fn check(content: &str, client_id: Option<&str>) -> Result<(), Refusal> {
     let bad = |field, reason: &str| Err(Refusal::InvalidField { field, reason: reason.to_owned() });
     if content.trim().is_empty() {

@@ -1,5 +1,5 @@
-//! What other parts, on any node, have to do after a change: told through the outbox, in the transaction that
-//! makes the change, so that it is done even if the node that made it dies on the spot.
+//! Events for the outbox. They are written in the transaction of a change, so that the work that follows it is done
+//! even if this node dies.
 
 use hob_database::Transaction;
 use hob_database::outbox::Topic;
@@ -10,7 +10,7 @@ use crate::conversation::message::Message;
 use crate::error::Rollback;
 use crate::keys::{ConversationId, UserId};
 
-/// A new message (C10): other services read this topic.
+/// A new message (C10). Other services read this topic.
 pub const MESSAGE_CREATED: Topic = Topic("chat.message.created");
 /// Unread counts that may have changed.
 pub const COUNTS: Topic = Topic("chat.counts");
@@ -23,12 +23,12 @@ pub struct MessageCreated {
     pub message_id: String,
     pub sender_id: UserId,
     pub timestamp: Timestamp,
-    /// The event that it came with; 0 where that was not written down.
+    /// The sequence of the message; 0 in events of older versions.
     #[serde(default)]
     pub sequence: u64,
 }
 
-/// The payload of [`COUNTS`]; its key is the conversation.
+/// The payload of [`COUNTS`]. The key of the event is the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum RecountScope {
     #[serde(rename = "Everybodys")]

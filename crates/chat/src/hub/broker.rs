@@ -1,5 +1,5 @@
-//! What this node tells the others, and writes to the store after a change: queued, in batches, off the path of
-//! whoever made the change. A hint that was lost is followed by another once the store is back.
+//! The broker: messages to the other nodes, and writes to Redis after a change. Both are queued and sent in batches,
+//! so that a change does not wait for Redis. If an event cannot be published, its sequence number is published later.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::conversation::event::Event;
 use crate::keys::{ConversationId, Incarnation, Keys, UserId};
 use crate::session::protocol::raw;
 
-/// What may wait; beyond it only the newest number of each conversation is remembered.
+/// The queue's capacity. Beyond it, only the newest sequence number of each conversation is kept.
 const QUEUE: usize = 8_192;
 const MAX_BATCH: usize = 512;
 const RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(500);
@@ -22,33 +22,33 @@ const RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(500);
 /// A message between nodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct BrokerMessage {
-    /// The process that sent it, which has told its own subscribers already.
+    /// The process that sent it and has delivered it to its own subscribers.
     pub(crate) origin: String,
-    /// Of an event; what has none is not kept.
+    /// The sequence of an event. Transient messages have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sequence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) actor: Option<UserId>,
-    /// Missing where only the number is told.
+    /// Missing if only the sequence number is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Box<RawValue>>,
 }
 
-/// Something to be done at the store.
+/// A command for Redis.
 enum BrokerJob {
-    /// An event of a conversation; if it gets lost, its number is told later.
+    /// An event of a conversation. If it is lost, its sequence number is published later.
     Event { conversation: ConversationId, sequence: u64, call: Call },
-    /// What nobody misses.
+    /// A command that may be lost.
     Other(Call),
 }
 
-/// The way out of this node.
+/// The queue of messages to the other nodes.
 pub(crate) struct Broker {
     keys: Keys,
     origin: String,
     jobs: mpsc::Sender<BrokerJob>,
     queue: tokio::sync::Mutex<mpsc::Receiver<BrokerJob>>,
-    /// The last event of conversations whose events were not told.
+    /// The newest event of each conversation whose events were not published.
     unpublished: Mutex<HashMap<ConversationId, u64>>,
 }
 
@@ -64,30 +64,26 @@ impl Broker {
         }
     }
 
-    /// Tells the other nodes of an event.
-    pub(crate) fn publish_event(&self, conversation: &ConversationId, publish_event: &Event) {
-        let message = self.message(
-            Some(publish_event.sequence),
-            &publish_event.actor,
-            Some(raw(&publish_event.payload)),
-        );
+    /// Publishes an event to the other nodes.
+    pub(crate) fn publish_event(&self, conversation: &ConversationId, event: &Event) {
+        let message = self.message(Some(event.sequence), &event.actor, Some(raw(&event.payload)));
         let call = self.publish(self.keys.conversation_channel(conversation), &message);
-        let (conversation, sequence) = (conversation.clone(), publish_event.sequence);
+        let (conversation, sequence) = (conversation.clone(), event.sequence);
         self.send(BrokerJob::Event { conversation, sequence, call });
     }
 
-    /// Tells the other nodes something about a conversation that is not kept.
+    /// Publishes to a conversation on the other nodes without storing.
     pub(crate) fn publish_transient(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
         let message = self.message(None, actor, Some(raw(data)));
         self.send(BrokerJob::Other(self.publish(self.keys.conversation_channel(conversation), &message)));
     }
 
-    /// Does something at the store that nobody waits for.
+    /// Queues a command that may be lost.
     pub(crate) fn enqueue(&self, call: Call) {
         self.send(BrokerJob::Other(call));
     }
 
-    /// The call that tells the other nodes something for one user's feed.
+    /// The call that publishes an update of a user's feed to the other nodes.
     pub(crate) fn feed_call(&self, user: &UserId, data: &str) -> Call {
         let message = self.message(None, user, Some(raw(data)));
         self.publish(self.keys.feed_channel(user), &message)
@@ -115,18 +111,17 @@ impl Broker {
         }
     }
 
-    /// Does errands until the task is stopped.
+    /// Sends queued jobs until the task is stopped.
     pub(crate) async fn run(&self, store: &Store, task: &Task) {
         let mut queue = self.queue.lock().await;
         let mut jobs = Vec::new();
         while !task.stopping() {
             let unpublished = std::mem::take(&mut *self.unpublished.lock());
             for (conversation, sequence) in unpublished {
-                let actor = None;
                 let message = BrokerMessage {
                     origin: self.origin.clone(),
                     sequence: Some(sequence),
-                    actor,
+                    actor: None,
                     data: None,
                 };
                 let call = self.publish(self.keys.conversation_channel(&conversation), &message);
@@ -145,7 +140,7 @@ impl Broker {
         }
     }
 
-    /// Whether the store took them all.
+    /// `false` if Redis did not accept all of them.
     async fn send_batch(&self, store: &Store, jobs: &mut Vec<BrokerJob>) -> bool {
         let call = |job: &BrokerJob| match job {
             BrokerJob::Event { call, .. } | BrokerJob::Other(call) => call.clone(),
@@ -154,7 +149,7 @@ impl Broker {
         let mut all = true;
         for (job, answer) in jobs.drain(..).zip(store.batch(&calls).await) {
             if let Err(error) = answer {
-                tracing::debug!(%error, "an errand was not done");
+                tracing::debug!(%error, "broker job failed");
                 all = false;
                 self.mark_unpublished(job);
             }
@@ -165,6 +160,6 @@ impl Broker {
 
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Post").field("origin", &self.origin).finish_non_exhaustive()
+        f.debug_struct("Broker").field("origin", &self.origin).finish_non_exhaustive()
     }
 }

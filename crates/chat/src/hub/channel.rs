@@ -1,4 +1,4 @@
-//! A channel on this node: those who are subscribed here, how far they were told, and the newest events.
+//! A channel on this node: its subscriptions, its position, and its newest events.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use crate::hub::channel_name::ChannelName;
 use crate::keys::{SocketId, UserId};
 use crate::session::protocol::{self, Publication};
 
-/// So many events are kept at hand, for those who come back soon.
+/// How many events are kept in memory, for clients that reconnect soon.
 const MAX_RECENT_EVENTS: usize = 64;
 
-/// A channel with subscribers on this node.
+/// A channel with subscriptions on this node.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: ChannelName,
     state: Mutex<ChannelState>,
-    /// One at a time fills a gap.
+    /// Serializes catching up.
     pub(crate) catching_up: tokio::sync::Mutex<()>,
-    /// Ends the room's ear on the bus.
+    /// Stops the channel's listener.
     pub(crate) closed: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 struct ChannelState {
-    /// The last event that subscribers were told; `None` until the database was asked.
+    /// The last delivered event. `None` until it was read from the database.
     position: Option<u64>,
-    /// The last event that anybody spoke of.
+    /// The newest event that this node knows of.
     latest_known: u64,
     recent: VecDeque<Event>,
-    subscribers: HashMap<SocketId, Subscription>,
-    /// The conversation's members, or the feed's contacts: whose coming and going is told here.
+    subscriptions: HashMap<SocketId, Subscription>,
+    /// The conversation's members or the feed's contacts, whose presence is reported here.
     watched_users: HashSet<UserId>,
     typists: HashMap<UserId, Instant>,
 }
@@ -48,44 +48,44 @@ struct Subscription {
     join_leave: JoinLeave,
 }
 
-/// Whether a subscriber may be told things yet. It is added before its permission is looked up, so that it
-/// can be taken away again meanwhile.
+/// Whether a subscription receives publications. It is added before the permission check, so that it can be revoked
+/// during the check.
 #[derive(Debug)]
 enum SubscriptionState {
-    /// What was said in passing meanwhile waits until it is active.
+    /// Transient publications are held until the subscription is active.
     Pending(Vec<Bytes>),
     Active,
 }
 
-/// So much is kept for a pending subscriber.
+/// How many publications are held for a pending subscription.
 const MAX_PENDING: usize = 256;
 
-/// Whether a subscriber wants to hear of others who come and go.
+/// Whether a subscription wants join and leave pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinLeave {
     Enabled,
     Disabled,
 }
 
-/// What telling an event came to.
+/// The result of publishing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// To so many subscribers.
+    /// The number of subscriptions it was delivered to.
     Delivered(u64),
-    /// Events before it are missing.
+    /// Earlier events are missing.
     Gap,
 }
 
-/// What making a subscriber active came to.
+/// The result of activating a subscription.
 #[derive(Debug)]
 pub(crate) enum Activation {
-    /// From now on it is told everything after `top`.
+    /// The subscription receives everything after the channel's position.
     Active,
-    /// It must first be given the events after its position that are not at hand.
+    /// The client misses events that are no longer in memory.
     NeedsHistory,
-    /// Its position is ahead of everything there is.
+    /// The client's position is ahead of the channel's.
     Ahead,
-    /// It was taken away meanwhile.
+    /// The subscription was removed meanwhile.
     Revoked,
 }
 
@@ -99,48 +99,53 @@ impl Channel {
         }
     }
 
-    /// Adds a subscriber that is told nothing yet. `false` if it is there already.
+    /// Adds a pending subscription. `false` if the client is already subscribed.
     pub(crate) fn add(&self, client: &Arc<Client>, join_leave: JoinLeave) -> bool {
-        let subscriber = Subscription {
+        let subscription = Subscription {
             client: Arc::clone(client),
             state: SubscriptionState::Pending(Vec::new()),
             join_leave,
         };
         let mut state = self.state.lock();
-        let is_new = !state.subscribers.contains_key(&client.socket);
+        let is_new = !state.subscriptions.contains_key(&client.socket);
         if is_new {
-            state.subscribers.insert(client.socket.clone(), subscriber);
+            state.subscriptions.insert(client.socket.clone(), subscription);
         }
         is_new
     }
 
     pub(crate) fn remove(&self, socket: &SocketId) -> bool {
-        self.state.lock().subscribers.remove(socket).is_some()
+        self.state.lock().subscriptions.remove(socket).is_some()
     }
 
-    /// Takes all connections of a user away, and tells them.
-    pub(crate) fn remove_user(&self, user: &UserId, why: protocol::Unsubscribe) {
-        let frame = protocol::unsubscribe_push(&self.name, why);
+    /// Removes the subscriptions of a user and notifies the clients.
+    pub(crate) fn remove_user(&self, user: &UserId, reason: protocol::Unsubscribe) {
+        let frame = protocol::unsubscribe_push(&self.name, reason);
         let mut state = self.state.lock();
         state.watched_users.remove(user);
-        state.subscribers.retain(|_, subscriber| {
-            let keep = subscriber.client.user != *user;
+        state.subscriptions.retain(|_, subscription| {
+            let keep = subscription.client.user != *user;
             if !keep {
-                subscriber.client.queue.push(frame.clone());
+                subscription.client.queue.push(frame.clone());
             }
             keep
         });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.state.lock().subscribers.is_empty()
+        self.state.lock().subscriptions.is_empty()
     }
 
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
-        self.state.lock().subscribers.values().map(|subscriber| Arc::clone(&subscriber.client)).collect()
+        self.state
+            .lock()
+            .subscriptions
+            .values()
+            .map(|subscription| Arc::clone(&subscription.client))
+            .collect()
     }
 
-    /// Where the room is, by the database; whether somebody spoke of a later event already.
+    /// Sets the position and the watched users from the database. `true` if a later event is already known.
     pub(crate) fn initialize(&self, position: u64, watched_users: impl IntoIterator<Item = UserId>) -> bool {
         let mut state = self.state.lock();
         state.watched_users.extend(watched_users);
@@ -160,8 +165,8 @@ impl Channel {
         self.state.lock().watched_users.iter().cloned().collect()
     }
 
-    /// Makes a subscriber active: it gets the reply, if there is any, made of the last event that was told and what it
-    /// missed since its position, and then everything else, in this order.
+    /// Activates a subscription. The client gets the reply first, if it is not empty, made from the channel's
+    /// position and the publications that the client missed; then everything that follows.
     pub(crate) fn activate(
         &self,
         client: &Client,
@@ -169,9 +174,9 @@ impl Channel {
         reply: impl FnOnce(u64, Vec<Publication>) -> Bytes,
     ) -> Activation {
         let mut state = self.state.lock();
-        let ChannelState { position, recent, subscribers, .. } = &mut *state;
+        let ChannelState { position, recent, subscriptions, .. } = &mut *state;
         let position = position.unwrap_or(0);
-        let Some(subscriber) = subscribers.get_mut(&client.socket) else { return Activation::Revoked };
+        let Some(subscription) = subscriptions.get_mut(&client.socket) else { return Activation::Revoked };
         let mut missed = Vec::new();
         if let Some(since) = since {
             if since > position {
@@ -188,7 +193,7 @@ impl Channel {
             client.queue.reply(reply);
         }
         if let SubscriptionState::Pending(pending) =
-            std::mem::replace(&mut subscriber.state, SubscriptionState::Active)
+            std::mem::replace(&mut subscription.state, SubscriptionState::Active)
         {
             for frame in pending {
                 client.queue.push(frame);
@@ -197,7 +202,7 @@ impl Channel {
         Activation::Active
     }
 
-    /// Tells an event, if it is the next one.
+    /// Delivers an event, if it is the next one.
     pub(crate) fn publish(&self, event: &Event) -> Delivery {
         let mut state = self.state.lock();
         state.latest_known = state.latest_known.max(event.sequence);
@@ -219,14 +224,14 @@ impl Channel {
         Delivery::Delivered(delivered)
     }
 
-    /// Notes that an event of this number exists; whether it is missing here.
+    /// Records that an event exists. `true` if it was not delivered here.
     pub(crate) fn note_sequence(&self, sequence: u64) -> bool {
         let mut state = self.state.lock();
         state.latest_known = state.latest_known.max(sequence);
         state.position.is_some_and(|position| position < sequence)
     }
 
-    /// Tells something that is not kept and has no number.
+    /// Publishes without storing and without an offset.
     pub(crate) fn publish_transient(&self, actor: &UserId, data: &str) -> u64 {
         let frame = protocol::transient_push(&self.name, data);
         let mut state = self.state.lock();
@@ -234,23 +239,23 @@ impl Channel {
         state.fan_out(&frame, actor)
     }
 
-    /// Tells those who asked for it that a watched user came or went.
+    /// Sends a join or leave push to the subscriptions that asked for them.
     pub(crate) fn publish_presence(&self, user: &UserId, online: bool) -> u64 {
         let frame = protocol::presence_push(&self.name, user, online);
         let mut delivered = 0;
-        for subscriber in self.state.lock().subscribers.values() {
-            if subscriber.is_active()
-                && subscriber.join_leave == JoinLeave::Enabled
-                && !subscriber.client.hides(user)
+        for subscription in self.state.lock().subscriptions.values() {
+            if subscription.is_active()
+                && subscription.join_leave == JoinLeave::Enabled
+                && !subscription.client.hides(user)
             {
-                subscriber.client.queue.push(frame.clone());
+                subscription.client.queue.push(frame.clone());
                 delivered += 1;
             }
         }
         delivered
     }
 
-    /// Notes that somebody types, or does not any more; whether that is news here.
+    /// Sets until when a user counts as typing, or that they stopped. `true` if that is a change.
     pub(crate) fn set_typing(&self, user: &UserId, until: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         match until {
@@ -259,12 +264,12 @@ impl Channel {
         }
     }
 
-    /// Those whose typing should be over by now.
+    /// Whether the typing state of any user has expired.
     pub(crate) fn has_expired_typing(&self, now: Instant) -> bool {
         self.state.lock().typists.values().any(|until| *until <= now)
     }
 
-    /// Keeps those who still type; answers with those who stopped.
+    /// Extends the users who are still typing. Returns those who stopped.
     pub(crate) fn expire_typing(&self, now: Instant, typing: &[(UserId, Duration)]) -> Vec<UserId> {
         let mut state = self.state.lock();
         for (user, left) in typing {
@@ -289,29 +294,30 @@ impl Subscription {
 impl ChannelState {
     fn fan_out(&self, frame: &Bytes, actor: &UserId) -> u64 {
         let mut delivered = 0;
-        for subscriber in self.subscribers.values() {
-            if subscriber.is_active() && !subscriber.client.hides(actor) {
-                subscriber.client.queue.push(frame.clone());
+        for subscription in self.subscriptions.values() {
+            if subscription.is_active() && !subscription.client.hides(actor) {
+                subscription.client.queue.push(frame.clone());
                 delivered += 1;
             }
         }
         delivered
     }
 
-    /// Keeps what is said in passing for those who are not told things yet. Events are not kept: they have numbers.
+    /// Holds a transient publication for pending subscriptions. Events are not held: they are recovered by sequence
+    /// number.
     fn hold_for_pending(&mut self, frame: &Bytes, actor: &UserId) {
-        for subscriber in self.subscribers.values_mut() {
-            if let SubscriptionState::Pending(pending) = &mut subscriber.state
+        for subscription in self.subscriptions.values_mut() {
+            if let SubscriptionState::Pending(pending) = &mut subscription.state
                 && pending.len() < MAX_PENDING
-                && !subscriber.client.hides(actor)
+                && !subscription.client.hides(actor)
             {
                 pending.push(frame.clone());
             }
         }
     }
 
-    /// Keeps the members in step with the events. Who left hears nothing from here on, whatever else was or
-    /// was not told to this node.
+    /// Applies joins and leaves. A user who left receives nothing from here on, whether or not this node got the
+    /// control command.
     fn apply_membership(&mut self, event: &Event, name: &ChannelName) {
         match event.membership_change() {
             Some(EventPayload::Joined { user_id }) => {
@@ -320,10 +326,10 @@ impl ChannelState {
             Some(EventPayload::Left { user_id }) => {
                 self.watched_users.remove(&user_id);
                 let frame = protocol::unsubscribe_push(name, protocol::Unsubscribe::SERVER);
-                self.subscribers.retain(|_, subscriber| {
-                    let keep = subscriber.client.user != user_id;
+                self.subscriptions.retain(|_, subscription| {
+                    let keep = subscription.client.user != user_id;
                     if !keep {
-                        subscriber.client.queue.push(frame.clone());
+                        subscription.client.queue.push(frame.clone());
                     }
                     keep
                 });

@@ -1,16 +1,16 @@
-//! What one can subscribe to: a conversation, or one's own feed.
+//! The names of channels: a conversation, or a user's own feed.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::keys::{ConversationId, UserId};
 
-/// A channel of the client protocol.
+/// The name of a channel in the client protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelName {
-    /// `conv:<id>`: what happens in a conversation. Its offset is the conversation's sequence.
+    /// `conv:<id>`: the events of a conversation. The offset is the conversation's sequence.
     Conversation(ConversationId),
-    /// `user:<id>`: what concerns one user on all devices.
+    /// `user:<id>`: updates for one user on all devices.
     Feed(UserId),
 }
 

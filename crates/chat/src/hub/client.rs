@@ -1,4 +1,4 @@
-//! One connection of a user, as the hub sees it.
+//! A client: one connection of a user.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::Error;
 use crate::database::blocks;
 use crate::keys::{SocketId, UserId};
 
-/// A connection and what it is to be spared.
+/// A connection, its write queue, and the users that are hidden from it.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) socket: SocketId,
     pub(crate) user: UserId,
     pub(crate) queue: WriteQueue,
-    /// Users with whom nothing is exchanged; a handful at most, so that nothing is no cost.
+    /// Users with whom nothing is exchanged because of a block. `None` if there are none, which is usual.
     hidden: RwLock<Option<Arc<HashSet<UserId>>>>,
-    /// Held while `hidden` is read again: of two readings the later one is to stay.
+    /// Serializes reloading, so that the latest result stays.
     reloading: Mutex<()>,
 }
 
@@ -36,12 +36,12 @@ impl Client {
         }
     }
 
-    /// Whether this peer neither sees `other` nor is seen by them.
+    /// Whether a block hides the client and `other` from each other.
     pub(crate) fn hides(&self, other: &UserId) -> bool {
         self.hidden.read().as_ref().is_some_and(|hidden| hidden.contains(other))
     }
 
-    /// Reads from the database who is blocked.
+    /// Reads the blocks from the database.
     pub(crate) async fn reload_blocks(&self, database: &Database) -> Result<(), Error> {
         let _one_at_a_time = self.reloading.lock().await;
         let hidden = blocks::hidden_from(database, &self.user).await?;

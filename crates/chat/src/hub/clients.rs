@@ -1,4 +1,4 @@
-//! Who is connected to this node, by user.
+//! The clients of this node, by user.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl Hub {
         crate::metrics::connections(open);
     }
 
-    /// Takes a connection away; whether it was the user's last one on this node.
+    /// Removes a connection. `true` if it was the user's last one on this node.
     pub(crate) fn remove(&self, client: &Client) -> bool {
         let mut clients = self.clients.lock();
         let Some(clients_of_user) = clients.get_mut(&client.user) else { return true };
@@ -37,12 +37,12 @@ impl Hub {
         self.clients.lock().get(user).cloned().unwrap_or_default()
     }
 
-    /// Answers for a socket that another program holds.
+    /// Registers a socket of another program.
     pub(crate) fn add_external_socket(&self, user: &UserId, socket: &SocketId) {
         self.external_sockets.lock().entry(user.clone()).or_default().insert(socket.clone());
     }
 
-    /// Does not answer for it any more.
+    /// Removes a socket of another program.
     pub(crate) fn remove_external_socket(&self, user: &UserId, socket: &SocketId) {
         let mut external_sockets = self.external_sockets.lock();
         if let Some(sockets) = external_sockets.get_mut(user) {

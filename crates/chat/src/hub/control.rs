@@ -1,5 +1,5 @@
-//! Changes of who may see what. They are acknowledged once every live node has carried them out, or its lease has
-//! ended; a node without its lease looks into the database before each delivery.
+//! Control commands: changes of permissions and blocks. They are acknowledged when every live node has applied them
+//! or its lease has expired; a node without a lease reads the database before each delivery.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::Error;
 use crate::hub::node::Node;
 use crate::keys::{ConversationId, Incarnation, Keys, UserId};
 
-/// What every node has to do.
+/// A command for all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do")]
 pub(crate) enum ControlCommand {
-    /// Take a user out of a conversation.
+    /// Remove a user from a conversation.
     #[serde(rename = "remove")]
     RemoveMember { conversation: ConversationId, user: UserId },
-    /// Look up again whom these users have blocked.
+    /// Read again which users these users have blocked.
     #[serde(rename = "blocks")]
     ReloadBlocks { users: [UserId; 2] },
 }
 
-/// An order on its way.
+/// A command with the id under which it is confirmed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ControlMessage {
     pub(crate) id: String,
-    /// Where the confirmation goes.
+    /// The node that waits for the confirmation.
     pub(crate) origin: Incarnation,
     #[serde(flatten)]
     pub(crate) command: ControlCommand,
@@ -41,7 +41,7 @@ pub(crate) struct Confirmation {
     pub(crate) incarnation: String,
 }
 
-/// The orders that this node waits for.
+/// The commands that this node has sent and that are not confirmed yet.
 #[derive(Debug)]
 pub(crate) struct Control {
     store: Store,
@@ -51,7 +51,7 @@ pub(crate) struct Control {
     changed: Notify,
 }
 
-/// An order is told again after this long: its message, or the confirmation, may be lost.
+/// When a command is sent again: the message or the confirmation may be lost.
 const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 impl Control {
@@ -60,36 +60,36 @@ impl Control {
         Self { store, keys, origin, confirmed: Mutex::default(), changed: Notify::new() }
     }
 
-    /// The channel on which confirmations come.
+    /// The channel for confirmations to this node.
     pub(crate) fn channel(&self) -> String {
         self.keys.confirmations_channel(&self.origin)
     }
 
-    /// Has every other live node carry out an order, which this one has already.
+    /// Makes every other live node apply a command that this node has applied, and waits for the confirmations.
     pub(crate) async fn broadcast(&self, node: &Node, command: ControlCommand) -> Result<(), Error> {
         let id = format!("{:032x}", rand::random::<u128>());
-        let broadcast = ControlMessage { id: id.clone(), origin: self.origin.clone(), command };
+        let message = ControlMessage { id: id.clone(), origin: self.origin.clone(), command };
         self.confirmed.lock().insert(id.clone(), HashSet::new());
-        let outcome = self.wait(node, &broadcast).await;
+        let outcome = self.wait(node, &message).await;
         self.confirmed.lock().remove(&id);
         outcome
     }
 
-    async fn wait(&self, node: &Node, broadcast: &ControlMessage) -> Result<(), Error> {
+    async fn wait(&self, node: &Node, message: &ControlMessage) -> Result<(), Error> {
         let deadline = tokio::time::Instant::now() + node.lease() * 3;
-        let payload = serde_json::to_vec(broadcast)?;
+        let payload = serde_json::to_vec(message)?;
         loop {
-            // A node whose lease has ended is not among them, and one that joins later reads the database.
+            // Nodes whose lease has expired are not listed, and those that join later read the database.
             let others = node.others().await?;
             let missing = |confirmed: &HashSet<String>| others.iter().any(|other| !confirmed.contains(other));
-            if !self.confirmed.lock().get(&broadcast.id).is_some_and(missing) {
+            if !self.confirmed.lock().get(&message.id).is_some_and(missing) {
                 return Ok(());
             }
             self.store.bus().publish(self.keys.orders_channel(), &payload).await?;
             let again = tokio::time::Instant::now() + RETRY_INTERVAL;
             loop {
                 let changed = self.changed.notified();
-                if !self.confirmed.lock().get(&broadcast.id).is_some_and(missing) {
+                if !self.confirmed.lock().get(&message.id).is_some_and(missing) {
                     return Ok(());
                 }
                 if tokio::time::timeout_at(again, changed).await.is_err() {
@@ -102,15 +102,15 @@ impl Control {
         }
     }
 
-    /// Confirms that this node has carried out an order.
-    pub(crate) async fn confirm(&self, node: &Node, broadcast: &ControlMessage) -> Result<(), Error> {
+    /// Confirms that this node has applied a command.
+    pub(crate) async fn confirm(&self, node: &Node, message: &ControlMessage) -> Result<(), Error> {
         let incarnation = node.incarnation().to_string();
-        let confirmation = serde_json::to_vec(&Confirmation { id: broadcast.id.clone(), incarnation })?;
-        self.store.bus().publish(self.keys.confirmations_channel(&broadcast.origin), confirmation).await?;
+        let confirmation = serde_json::to_vec(&Confirmation { id: message.id.clone(), incarnation })?;
+        self.store.bus().publish(self.keys.confirmations_channel(&message.origin), confirmation).await?;
         Ok(())
     }
 
-    /// Takes note of another node's confirmation.
+    /// Records another node's confirmation.
     pub(crate) fn confirmed(&self, confirmation: Confirmation) {
         if let Some(confirmed) = self.confirmed.lock().get_mut(&confirmation.id) {
             confirmed.insert(confirmation.incarnation);
@@ -118,7 +118,7 @@ impl Control {
         self.changed.notify_waiters();
     }
 
-    pub(crate) fn is_own(&self, broadcast: &ControlMessage) -> bool {
-        broadcast.origin == self.origin
+    pub(crate) fn is_own(&self, message: &ControlMessage) -> bool {
+        message.origin == self.origin
     }
 }

@@ -1,4 +1,4 @@
-//! What other nodes tell of this node's channels. A number that is missing is looked up in the database.
+//! Listens to the messages of other nodes on this node's channels. Missing events are read from the database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::conversation::event::Event;
 use crate::hub::channel_name::ChannelName;
 use crate::keys::UserId;
 
-/// Before the bus, or the database, are asked again.
+/// The pause before a failed subscription or query is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl Hub {
-    /// Listens to what other nodes tell of a channel, for as long as it has subscribers here.
+    /// Listens on a channel while it has subscribers on this node.
     pub(super) async fn listen(self: Arc<Self>, channel: Arc<Channel>) {
         let closed = channel.closed.clone();
         let topic = match &channel.name {
@@ -25,7 +25,7 @@ impl Hub {
             loop {
                 match self.store.bus().subscribe(std::slice::from_ref(&topic)).await {
                     Ok(mut subscription) => {
-                        // From now on nothing is missed; what was before is in the database.
+                        // From now on nothing is missed; earlier events are in the database.
                         self.retry_catch_up(&channel).await;
                         while let Some(event) = subscription.next().await {
                             self.handle_event(&channel, event).await;
@@ -33,7 +33,7 @@ impl Hub {
                         return;
                     }
                     Err(error) => {
-                        tracing::debug!(%error, channel = %channel.name, "cannot listen yet");
+                        tracing::debug!(%error, channel = %channel.name, "bus subscription failed, retrying");
                         tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
@@ -53,14 +53,14 @@ impl Hub {
             };
         };
         let Ok(message) = serde_json::from_slice::<BrokerMessage>(&payload) else {
-            tracing::warn!(channel = %channel.name, "a message on the bus cannot be read");
+            tracing::warn!(channel = %channel.name, "malformed message on the bus");
             return;
         };
         match (message.sequence, message.actor, message.data) {
             (Some(sequence), Some(actor), Some(data)) => {
                 let event = Event { sequence, actor, payload: data.get().to_owned() };
                 if let Err(error) = self.publish_to_channel(channel, &event).await {
-                    tracing::debug!(%error, "an event waits");
+                    tracing::debug!(%error, channel = %channel.name, "event delivery failed, retrying");
                     self.retry_catch_up(channel).await;
                 }
             }
@@ -79,10 +79,10 @@ impl Hub {
         self.count_deliveries(channel.publish_transient(actor, data));
     }
 
-    /// Catches up however long the database take.
+    /// Catches up, retrying until the database answers.
     async fn retry_catch_up(&self, channel: &Channel) {
         while let Err(error) = self.catch_up(channel).await {
-            tracing::warn!(%error, channel = %channel.name, "cannot catch up yet");
+            tracing::warn!(%error, channel = %channel.name, "catch-up failed, retrying");
             tokio::time::sleep(RETRY_DELAY).await;
         }
     }

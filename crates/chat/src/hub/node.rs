@@ -1,7 +1,7 @@
-//! This node among the others: its lease, what it does when it lost it, and the sweeping of dead nodes.
+//! This node among the others: its lease, and the sweeping of dead nodes.
 //!
-//! A node that holds its lease hears of every change of who may see what before it is acknowledged. One that
-//! does not is [unsure](Node::is_sure), and looks into the database before each delivery.
+//! A node that holds its lease applies every control command before the change is acknowledged. One that is not [in
+//! sync](Node::is_in_sync) reads the database before each delivery.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::store::presence::PresenceStore;
 
 static WITNESS: Script = Script::new(include_str!("node/witness.lua"));
 
-/// A dead node's users are swept so many at a time.
+/// How many users of a dead node are swept concurrently.
 const SWEEP_BATCH: u32 = 256;
-/// A sweeper that does not report back within this time loses its claim.
+/// When the claim on a dead node expires, so that another node can sweep it.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(60);
-/// In so many leases every node has noticed a loss, or is dead and swept.
+/// After this many leases every node has noticed a data loss, or is dead and swept.
 const LOSS_MEMORY_LEASES: u32 = 10;
-/// Witnesses are asked a few at a time: all of them within four beats.
+/// How many witness keys a heartbeat checks: all 16 within four heartbeats.
 const WITNESS_BATCH: usize = 4;
 
 /// This node.
@@ -42,46 +42,46 @@ pub(crate) struct Node {
 struct LeaseState {
     incarnation: members::Incarnation,
     started: Instant,
-    /// This node's own lives before this one.
+    /// Earlier incarnations of this node.
     previous: HashSet<String>,
-    /// When each node was last seen alive, in this life and before it.
+    /// When each node was last seen alive, also by earlier incarnations.
     seen: HashMap<String, Instant>,
-    /// The end of the lease by this node's own clock, which has no reason to agree with the store's: counted from
-    /// before the beat was sent. `None` before the first one, and when this life is to end.
+    /// When the lease expires by this node's own clock, counted from before the heartbeat was sent. `None` before the
+    /// first heartbeat and when the incarnation is to end.
     lease_ends: Option<Instant>,
-    /// Whether everything that the life before may have missed was looked at again.
+    /// Whether everything that an earlier incarnation may have missed was revalidated.
     synced: bool,
     witnesses: Vec<Option<String>>,
     next_witness: usize,
-    /// When a part of the store was last seen to have lost its data.
+    /// When a data loss in Redis was last detected.
     lost: Option<Instant>,
-    /// What the node carried when that was last published.
+    /// The load that was last published, and when.
     last_load: Option<(NodeLoad, Instant)>,
 }
 
-/// What a beat found.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heartbeat {
-    /// The lease is renewed.
+    /// The lease was renewed.
     Renewed,
-    /// The lease had ended, or the store has lost it: this is a new life, under a new incarnation.
+    /// The lease had expired or was lost. The node has joined under a new incarnation.
     Rejoined,
 }
 
-/// What a node carries, as the operators' page shows it.
+/// The load of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeLoad {
     pub connections: u64,
     pub users: u64,
-    /// Since the node started.
+    /// Messages since the node started.
     pub messages: u64,
     pub deliveries: u64,
-    /// In a thousand seconds, of late.
+    /// Messages per 1,000 seconds since the previous heartbeat.
     pub messages_per_ks: u64,
     pub deliveries_per_ks: u64,
 }
 
-/// A live node and what it carries.
+/// A live node and its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     pub incarnation: String,
@@ -107,7 +107,7 @@ impl Node {
         Self { store: store.clone(), keys: keys.clone(), name: name.clone(), lease, state: Mutex::new(state) }
     }
 
-    /// The present life of this node.
+    /// The current incarnation of this node.
     pub(crate) fn incarnation(&self) -> Incarnation {
         to_key_id(&self.state.lock().incarnation)
     }
@@ -116,23 +116,24 @@ impl Node {
         self.lease
     }
 
-    /// Whether this node is certain to hear of changes before they are acknowledged.
+    /// Whether this node applies changes before they are acknowledged.
     pub(crate) fn is_in_sync(&self) -> bool {
         let state = self.state.lock();
         state.synced && state.lease_ends.is_some_and(|lease_ends| Instant::now() < lease_ends)
     }
 
-    /// Renews the lease, or begins a new life, which is not sure of anything until it is [settled](Node::settle).
+    /// Renews the lease, or joins under a new incarnation, which is not in sync until
+    /// [`mark_synced`](Node::mark_synced).
     pub(crate) async fn heartbeat(&self) -> Result<Heartbeat, Error> {
         match self.try_heartbeat().await {
-            // The list of nodes is of the wrong type: every node joins again, as after a loss.
+            // The list of nodes has the wrong type. Every node joins again, as after a data loss.
             Err(Error::Store(error)) if error.is_wrong_type() => {
                 let NodeKeys { live, info, dead } = NodeKeys::new(&self.keys);
                 let keys = [(live, Kind::Zset), (info, Kind::Hash), (dead, Kind::Zset)];
                 mend::mend(&self.store, &keys).await?;
                 self.try_heartbeat().await
             }
-            pulse => pulse,
+            heartbeat => heartbeat,
         }
     }
 
@@ -157,7 +158,7 @@ impl Node {
         Ok(Heartbeat::Rejoined)
     }
 
-    /// Says that everything that a former life may have missed was looked at again in this one.
+    /// Records that this incarnation has revalidated what earlier ones may have missed.
     pub(crate) fn mark_synced(&self, incarnation: &Incarnation) {
         let mut state = self.state.lock();
         if state.incarnation.as_str() == incarnation.as_str() {
@@ -169,15 +170,15 @@ impl Node {
         self.state.lock().synced
     }
 
-    /// Ends the present life with the next beat: what it has left in the store may not be what it should be, and
-    /// is swept, and this node's sockets are published again.
+    /// Ends the current incarnation with the next heartbeat. What it wrote to Redis may be wrong: it is swept, and
+    /// the sockets of this node are restored.
     pub(crate) fn invalidate(&self) {
         let mut state = self.state.lock();
         state.lease_ends = None;
         state.synced = false;
     }
 
-    /// Looks whether a part of the store has lost its data since this node last looked.
+    /// Whether a part of Redis has lost its data since the last check.
     pub(crate) async fn detect_data_loss(&self) -> Result<bool, Error> {
         let shards: Vec<Shard> = self.keys.space().shards().collect();
         let from = self.state.lock().next_witness;
@@ -198,12 +199,12 @@ impl Node {
         Ok(lost)
     }
 
-    /// Whether a node that dies now may have had no time to write its users down again after a loss.
+    /// Whether a node that dies now may not have restored its index of users after a data loss.
     pub(crate) fn lost_data_recently(&self) -> bool {
         self.state.lock().lost.is_some_and(|lost| lost.elapsed() < self.lease * LOSS_MEMORY_LEASES)
     }
 
-    /// Takes the users of dead nodes offline. Answers with how many nodes were swept.
+    /// Sets the users of dead nodes offline. Returns how many nodes were swept.
     pub(crate) async fn sweep(&self, presences: &PresenceStore) -> Result<usize, Error> {
         let keys = NodeKeys::new(&self.keys);
         let dead = members::sweep(&self.store, keys.all(), 4, SWEEP_TIMEOUT).await?;
@@ -216,11 +217,11 @@ impl Node {
 
     async fn sweep_one(&self, presences: &PresenceStore, dead: &Dead) -> Result<(), Error> {
         self.sweep_users(presences, &to_key_id(&dead.incarnation)).await?;
-        tracing::info!(node = dead.node, "swept a node that is gone");
+        tracing::info!(node = dead.node, "dead node swept");
         Ok(())
     }
 
-    /// Takes all users of a life of a node that is over offline. Answers with how many there were.
+    /// Sets all users of a dead incarnation offline. Returns how many there were.
     pub(crate) async fn sweep_users(
         &self,
         presences: &PresenceStore,
@@ -242,7 +243,7 @@ impl Node {
         Ok(swept)
     }
 
-    /// The lives of nodes that are live, or that somebody is going to sweep.
+    /// The incarnations that are live or waiting to be swept.
     pub(crate) async fn known(&self) -> Result<HashSet<String>, Error> {
         let mut known: HashSet<String> =
             self.live().await?.iter().map(|member| member.incarnation.to_string()).collect();
@@ -254,7 +255,7 @@ impl Node {
         Ok(known)
     }
 
-    /// Who is live, this node among them.
+    /// The live nodes, including this one.
     pub(crate) async fn live(&self) -> Result<Vec<members::Member>, Error> {
         let live = members::live(&self.store, NodeKeys::new(&self.keys).all()).await?;
         let mut state = self.state.lock();
@@ -269,8 +270,8 @@ impl Node {
         Ok(live)
     }
 
-    /// The other nodes that may tell somebody something, and so have to confirm an order. A list that the store has
-    /// lost lacks nodes that still trust their leases: while this life is young, those that were seen before count.
+    /// The other nodes that may deliver something, and so have to confirm control commands. If Redis lost the list,
+    /// it lacks nodes that still hold their leases; so a new incarnation also counts those that were seen before.
     pub(crate) async fn others(&self) -> Result<HashSet<String>, Error> {
         let live = self.live().await?;
         let state = self.state.lock();
@@ -284,14 +285,14 @@ impl Node {
         Ok(others)
     }
 
-    /// Ends this life at once, for a clean stop.
+    /// Gives up the lease, for a clean shutdown.
     pub(crate) async fn leave(&self) -> Result<(), Error> {
         let incarnation = self.state.lock().incarnation.clone();
         self.state.lock().lease_ends = None;
         Ok(members::leave(&self.store, NodeKeys::new(&self.keys).all(), &incarnation).await?)
     }
 
-    /// Tells the others what this node carries.
+    /// Publishes the load of this node.
     pub(crate) async fn publish_load(&self, load: NodeLoad) -> Result<(), Error> {
         let load = self.state.lock().measure(load, Instant::now());
         let NodeLoad { connections, users, messages, deliveries, messages_per_ks, deliveries_per_ks } = load;
@@ -303,7 +304,7 @@ impl Node {
         Ok(mend::run(&self.store, set, &[(&key, Kind::Hash)]).await?)
     }
 
-    /// What every live node carries.
+    /// The live nodes and their load.
     pub(crate) async fn loads(&self) -> Result<Vec<NodeInfo>, Error> {
         let live = self.live().await?;
         let (mut call, key) = (cmd("HMGET"), self.keys.nodes_load(first_shard()));
@@ -347,7 +348,7 @@ impl LeaseState {
         self.synced = false;
     }
 
-    /// The load with its rates since the last time.
+    /// Adds the rates since the previous measurement.
     fn measure(&mut self, mut load: NodeLoad, now: Instant) -> NodeLoad {
         let (before, then) = self.last_load.replace((load, now)).unwrap_or((load, now));
         let ms = now.saturating_duration_since(then).as_millis().max(1);
@@ -359,7 +360,7 @@ impl LeaseState {
 }
 
 impl NodeLoad {
-    /// Both together.
+    /// The sum of two loads.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -391,7 +392,7 @@ impl NodeLoad {
     }
 }
 
-/// The keys of the group, all in the first shard.
+/// The keys of the node list, all in the first shard.
 struct NodeKeys {
     live: Key,
     info: Key,

@@ -1,8 +1,8 @@
-//! Scrubbing: presence that no node answers for is taken away.
+//! Removes presence that belongs to no node.
 //!
-//! A dead node's users are found through its index. One master of a Cluster can lose that index, or the list of nodes,
-//! alone, while users that were named there stay online on other masters. So after a loss, once all nodes had time to
-//! say that they live, everything is looked through.
+//! The users of a dead node are found through its index. One master of a Cluster can lose that index or the list of
+//! nodes, while the users in it stay online on other masters. So after a data loss, when all live nodes have renewed
+//! their leases, all presence keys are scanned.
 
 use hob_schema::Catalog;
 use hob_store::{Store, cmd};
@@ -12,11 +12,11 @@ use crate::hub::node::Node;
 use crate::keys::{Incarnation, Keys, UserId};
 use crate::store::presence::PresenceStore;
 
-/// As many keys are looked at in a step.
+/// The `COUNT` of `SCAN`.
 const SCAN_COUNT: u32 = 500;
 
-/// Takes offline whoever is there only by a node that is neither alive nor about to be swept. Answers with how many
-/// users that concerned.
+/// Removes the sockets of incarnations that are neither live nor waiting to be swept. Returns how many users were
+/// affected.
 pub(crate) async fn purge_orphans(
     store: &Store,
     keys: &Keys,
@@ -39,7 +39,7 @@ pub(crate) async fn purge_orphans(
         while let Some(page) = scan.next().await? {
             let users: Vec<UserId> =
                 page.iter().filter_map(|key| UserId::new(id(&catalog, key)?).ok()).collect();
-            // First who holds the sockets, then who is known: a node that came meanwhile is among them.
+            // The owners first, then the known nodes: a node that joins in between is known.
             let owners = presences.owners(&users).await?;
             let known = node.known().await?;
             for (user, owners) in users.iter().zip(owners) {
@@ -57,11 +57,11 @@ fn id(catalog: &Catalog, key: &[u8]) -> Option<String> {
     catalog.find(key)?.ids.first().map(ToString::to_string)
 }
 
-/// The keys of a family on one master, some at a time. A key may come twice.
+/// The keys of a family on one master, a page at a time. Keys can repeat.
 struct KeyScan<'a> {
     master: &'a Store,
     glob: Vec<u8>,
-    /// `None` once all were seen.
+    /// `None` after the last page.
     cursor: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> KeyScan<'a> {
     fn new(master: &'a Store, keys: &Keys, family: &str) -> Result<Self, Error> {
         let space = keys.space();
         let at = space.schema().families.iter().position(|declared| declared.name == family);
-        let at = at.ok_or_else(|| Error::Config(format!("no family is called {family}")))?;
+        let at = at.ok_or_else(|| Error::Config(format!("the schema has no key family {family}")))?;
         Ok(Self { master, glob: space.glob(at), cursor: Some("0".to_owned()) })
     }
 

@@ -1,4 +1,4 @@
-//! What is said in passing and kept nowhere: who is typing, how far somebody has read, what changed for a user.
+//! Publications that are not stored: typing, receipts, and updates of a user's feed.
 
 use std::time::Instant;
 
@@ -9,17 +9,17 @@ use crate::keys::{ConversationId, UserId};
 use crate::store::typing;
 use crate::store::unread::UnreadCount;
 
-/// Something said in passing, as subscribers are told.
+/// An event on a conversation's channel that is not stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum TransientEvent {
-    /// On a conversation: somebody types, or has stopped.
+    /// A user is typing or has stopped.
     Typing { user_id: UserId, typing: bool },
-    /// On a conversation: a member has read, or was delivered, everything up to an event.
+    /// A member has received or read everything up to an event.
     Receipt { user_id: UserId, read_sequence: u64, delivered_sequence: u64 },
 }
 
-/// Something that concerns one user, on their feed.
+/// An update on a user's feed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum FeedUpdate<'a> {
@@ -29,12 +29,12 @@ pub(crate) enum FeedUpdate<'a> {
         total: u64,
         stamp: u64,
     },
-    /// The user is in a conversation, or not any more.
+    /// The user joined or left a conversation.
     Membership {
         conversation_id: &'a ConversationId,
         member: bool,
     },
-    /// A contact came or went.
+    /// A contact went online or offline.
     Presence {
         user_id: &'a UserId,
         online: bool,
@@ -43,7 +43,7 @@ pub(crate) enum FeedUpdate<'a> {
     },
 }
 
-/// What a feed begins with: everything that its news then change.
+/// The state that a feed starts with. Updates change it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FeedSnapshot {
     pub(crate) unread: Vec<UnreadCount>,
@@ -64,7 +64,7 @@ impl FeedUpdate<'_> {
     }
 }
 
-/// Takes note of what another node said about typing, so that the end of it can be told here.
+/// Tracks typing on other nodes, so that this node can publish when it expires.
 pub(crate) fn track_typing(channel: &Channel, data: &str) {
     if !data.starts_with(r#"{"type":"typing""#) {
         return;

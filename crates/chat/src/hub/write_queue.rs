@@ -1,7 +1,7 @@
-//! What waits to be written to one connection: bounded, and taken out all at once.
+//! The write queue of one connection: bounded, and written in batches.
 //!
-//! What comes after a quiet moment is written at once. A busy connection is written to at a pace, so that what comes in
-//! between shares a frame and a system call; but nobody waits for an answer because of it.
+//! An idle connection is written to at once. A busy one is written to at an interval, so that several pushes share a
+//! frame and a system call. Replies never wait for the interval.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct WriteQueue {
     limits: WriteLimits,
 }
 
-/// What an outlet may hold, and how often it is emptied at most.
+/// The capacity of a queue, and the interval between writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteLimits {
     pub(crate) max_bytes: usize,
@@ -31,22 +31,22 @@ pub(crate) struct WriteLimits {
 struct QueueState {
     frames: VecDeque<Bytes>,
     bytes: usize,
-    /// Not before this, unless something is urgent.
+    /// No write before this time, unless there is a reply.
     next: Option<Instant>,
     urgent: bool,
     closed: Option<Disconnect>,
 }
 
-/// What is to be written next.
+/// What to write next.
 #[derive(Debug)]
 pub(crate) enum NextWrite {
-    /// Frames, joined by newlines into one.
+    /// Frames, joined by newlines.
     Frames(Vec<u8>),
-    /// Nothing any more.
+    /// A close frame.
     Close(Disconnect),
 }
 
-/// As much is written at once; a longer queue takes several turns.
+/// The most bytes of one write.
 const MAX_WRITE_BYTES: usize = 64 * 1024;
 
 impl WriteQueue {
@@ -54,12 +54,12 @@ impl WriteQueue {
         Self { state: Mutex::default(), changed: Notify::new(), limits }
     }
 
-    /// Queues news. A connection that is too slow is ended: it comes back, and recovers.
+    /// Queues a push. If the queue is full, the connection is closed, and the client reconnects and recovers.
     pub(crate) fn push(&self, frame: Bytes) {
         let mut state = self.state.lock();
         let first = state.frames.is_empty();
         state.queue(frame, self.limits.max_bytes);
-        // Whoever writes sees all that is there: waking it once is enough.
+        // One wake-up is enough: the writer takes all queued frames.
         let wake = first || state.closed.is_some();
         drop(state);
         if wake {
@@ -67,7 +67,7 @@ impl WriteQueue {
         }
     }
 
-    /// Queues an answer, which somebody waits for.
+    /// Queues a reply. It is written at once.
     pub(crate) fn reply(&self, frame: Bytes) {
         let mut state = self.state.lock();
         state.queue(frame, self.limits.max_bytes);
@@ -76,18 +76,18 @@ impl WriteQueue {
         self.changed.notify_one();
     }
 
-    /// Whether everything was taken.
+    /// Whether the queue is empty.
     pub(crate) fn is_idle(&self) -> bool {
         self.state.lock().frames.is_empty()
     }
 
-    /// Ends the connection; what still waits is not written.
+    /// Closes the connection. Queued frames are dropped.
     pub(crate) fn close(&self, reason: Disconnect) {
         self.state.lock().close(reason);
         self.changed.notify_one();
     }
 
-    /// Waits for something to write, and takes it.
+    /// Waits for something to write.
     pub(crate) async fn next(&self) -> NextWrite {
         loop {
             let ready_at = match self.state.lock().take(self.limits.interval) {
@@ -105,7 +105,7 @@ impl WriteQueue {
     }
 }
 
-/// What there is to take.
+/// Whether the queue can be written.
 enum Readiness {
     Ready(NextWrite),
     ReadyAt(Instant),
@@ -149,7 +149,7 @@ impl QueueState {
         }
     }
 
-    /// The frames, as many as are written at once.
+    /// Joins as many frames as fit in one write.
     fn join(&mut self) -> Vec<u8> {
         let mut joined = Vec::with_capacity(MAX_WRITE_BYTES.min(self.bytes + self.frames.len()));
         while let Some(frame) = self.frames.front()
@@ -163,7 +163,7 @@ impl QueueState {
             self.frames.pop_front();
         }
         if self.frames.is_empty() {
-            // An idle connection holds no memory for what it once had to write.
+            // Frees the memory of an idle connection.
             self.frames = VecDeque::new();
             self.urgent = false;
         }
@@ -182,12 +182,12 @@ mod tests {
     async fn frames(queue: &WriteQueue) -> Vec<u8> {
         match queue.next().await {
             NextWrite::Frames(frames) => frames,
-            NextWrite::Close(closed) => panic!("it has ended: {closed:?}"),
+            NextWrite::Close(closed) => panic!("closed: {closed:?}"),
         }
     }
 
     #[tokio::test]
-    async fn what_waits_is_written_at_once() {
+    async fn queued_frames_are_written_together() {
         let queue = queue(100, Duration::ZERO);
         for frame in ["a", "b", "c"] {
             queue.push(Bytes::from_static(frame.as_bytes()));
@@ -197,20 +197,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn news_of_a_busy_connection_go_together_and_answers_do_not_wait() {
+    async fn pushes_on_a_busy_connection_are_batched_and_replies_are_not_delayed() {
         let queue = queue(100, Duration::from_secs(3_600));
         queue.push(Bytes::from_static(b"first"));
-        assert_eq!(frames(&queue).await, b"first", "after a quiet moment");
+        assert_eq!(frames(&queue).await, b"first", "the connection was idle");
         queue.push(Bytes::from_static(b"a"));
         queue.push(Bytes::from_static(b"b"));
         let waiting = tokio::time::timeout(Duration::from_millis(20), queue.next()).await;
         assert!(waiting.is_err(), "{waiting:?}");
-        queue.reply(Bytes::from_static(b"answer"));
-        assert_eq!(frames(&queue).await, b"a\nb\nanswer");
+        queue.reply(Bytes::from_static(b"reply"));
+        assert_eq!(frames(&queue).await, b"a\nb\nreply");
     }
 
     #[tokio::test]
-    async fn what_waits_is_written_when_its_time_has_come() {
+    async fn pushes_are_written_after_the_interval() {
         let queue = queue(100, Duration::from_millis(5));
         for frame in ["a", "b"] {
             queue.push(Bytes::from_static(frame.as_bytes()));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_does_not_keep_up_is_told_to_come_back() {
+    async fn slow_connection_is_closed() {
         let queue = queue(5, Duration::ZERO);
         queue.push(Bytes::from_static(b"123"));
         queue.push(Bytes::from_static(b"456"));

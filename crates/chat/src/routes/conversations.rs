@@ -1,4 +1,4 @@
-//! Conversations and their members over HTTP.
+//! The HTTP API for conversations and their members.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,9 +26,9 @@ pub(super) fn routes() -> Routes<Chat> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListQuery {
-    /// Only conversations that this user is in.
+    /// Only the conversations of this user.
     user_id: Option<String>,
-    /// Where the last page ended.
+    /// The `next` value of the previous page.
     after: Option<String>,
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u16>,
@@ -40,10 +40,10 @@ pub(crate) struct ListQuery {
 pub(crate) struct ListedConversation {
     id: String,
     title: String,
-    /// The last event.
+    /// The sequence of the last event.
     sequence: u64,
     changed_at: String,
-    /// Only in the list of one user.
+    /// Only if the list is of one user.
     #[serde(skip_serializing_if = "Option::is_none")]
     unread: Option<u64>,
 }
@@ -51,12 +51,12 @@ pub(crate) struct ListedConversation {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ConversationList {
     conversations: Vec<ListedConversation>,
-    /// Where the next page begins.
+    /// Pass this as `after` to get the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Conversations, those that changed last first.
+/// List conversations, most recently changed first.
 #[utoipa::path(get, path = "/api/v1/chat/conversations", params(ListQuery), tag = "chat",
     responses((status = 200, body = ConversationList)))]
 async fn list_conversations(
@@ -98,20 +98,20 @@ async fn list_conversations(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ConversationBody {
-    /// Made up if missing. `total` is refused.
+    /// Generated if missing. `total` is reserved.
     #[schema(max_length = 128)]
     id: Option<String>,
     #[schema(max_length = 200)]
     title: String,
     #[schema(max_length = 128)]
     created_by: String,
-    /// Besides the one who opens it.
+    /// The members besides `createdBy`.
     #[serde(default)]
     #[schema(max_items = 9999)]
     members: Vec<String>,
 }
 
-/// Opens a conversation.
+/// Open a conversation.
 #[utoipa::path(post, path = "/api/v1/chat/conversations", request_body = ConversationBody, tag = "chat",
     responses((status = 201, body = Conversation)))]
 async fn open_conversation(
@@ -129,7 +129,7 @@ async fn open_conversation(
     Ok((StatusCode::CREATED, Json(ok_or_problem(chat.open_conversation(&new).await)?)))
 }
 
-/// One conversation.
+/// Get a conversation.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Conversation)))]
 async fn get_conversation(
@@ -147,7 +147,7 @@ pub(crate) struct RenameBody {
     title: String,
 }
 
-/// Gives a conversation another title.
+/// Rename a conversation.
 #[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
     request_body = RenameBody, responses((status = 204)))]
 async fn rename_conversation(
@@ -162,7 +162,7 @@ async fn rename_conversation(
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct MembersQuery {
-    /// The last user of the page before.
+    /// The last user of the previous page.
     #[serde(default)]
     after: String,
     #[param(minimum = 1, maximum = 500)]
@@ -174,7 +174,7 @@ pub(crate) struct MemberList {
     members: Vec<Member>,
 }
 
-/// The members of a conversation, by id, and how far each has read.
+/// List the members of a conversation, by id, and how far each has read.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/members", tag = "chat",
     params(("id" = String, Path), MembersQuery), responses((status = 200, body = MemberList)))]
 async fn list_members(
@@ -191,11 +191,11 @@ async fn list_members(
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MemberBody {
     user_id: String,
-    /// The member who adds them; nobody in particular if missing.
+    /// The member who adds the user. The server, if missing.
     by: Option<String>,
 }
 
-/// Adds a member.
+/// Add a member.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/members", params(("id" = String, Path)), tag = "chat",
     request_body = MemberBody, responses((status = 204)))]
 async fn add_member(
@@ -216,7 +216,7 @@ pub(crate) struct RemovalQuery {
     by: Option<String>,
 }
 
-/// Removes a member. Once this is answered, they are told nothing more of the conversation.
+/// Remove a member. When the response arrives, the user receives nothing more of the conversation.
 #[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/members", tag = "chat",
     params(("id" = String, Path), RemovalQuery), responses((status = 204)))]
 async fn remove_member(

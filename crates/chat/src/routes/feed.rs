@@ -1,4 +1,4 @@
-//! The feed of new messages that cannot miss any: from the outbox, by number, as server-sent events.
+//! The stream of new messages from the outbox, at least once, as server-sent events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::READ;
 use crate::conversation::outbox::MESSAGE_CREATED;
 use crate::{Chat, Error};
 
-/// How often the database is asked for more.
+/// How often the database is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const BATCH: u16 = 100;
 
@@ -29,12 +29,12 @@ pub(super) fn routes() -> Routes<Chat> {
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct EventsQuery {
-    /// The number of the last event that was seen; 0 for all that are kept. A `Last-Event-ID` header wins.
+    /// The number of the last event seen. 0 for all that are stored. A `Last-Event-ID` header takes precedence.
     after: Option<u64>,
 }
 
-/// New messages, each at least once, from any event on: `event: message.created` with the payload that is published to
-/// `events:message.created`, and the event's number as its id. `event: missed` says that older ones are gone.
+/// Stream new messages, at least once, after an event: `event: message.created` with the payload of the channel
+/// `events:message.created` and the number as id. `event: missed` means that older events are no longer stored.
 #[utoipa::path(get, path = "/api/v1/chat/events", params(EventsQuery), tag = "chat",
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 async fn events(
@@ -45,14 +45,14 @@ async fn events(
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let after = resumed.or(query.after).unwrap_or(0);
     if i64::try_from(after).is_err() {
-        return Err(Problem::invalid("after", "no such event"));
+        return Err(Problem::invalid("after", "not a valid event number"));
     }
     let stop = chat.inner.tasks.stop_token();
     let stream = stream_after(chat, after).take_until(stop.cancelled_owned());
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// A batch at a time: who does not read is not read for.
+/// Reads the next batch only when the client has read the previous one.
 fn stream_after(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold((chat, after), |(chat, after)| async move {
         loop {
@@ -61,7 +61,7 @@ fn stream_after(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infa
                     return Some((stream::iter(events), (chat, last)));
                 }
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "the feed waits"),
+                Err(error) => tracing::debug!(%error, "event stream query failed, retrying"),
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -86,7 +86,7 @@ async fn next(chat: &Chat, after: u64) -> Result<(Vec<Event>, u64), Error> {
             let last = oldest.saturating_sub(1);
             Ok((vec![Event::default().event("missed").id(last.to_string()).data(data)], last))
         }
-        // Numbers that were not given yet.
+        // The numbers are not assigned yet.
         Replay::Missed { .. } => Ok((Vec::new(), after)),
     }
 }

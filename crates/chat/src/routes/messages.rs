@@ -1,4 +1,4 @@
-//! Messages, receipts and typing over HTTP.
+//! The HTTP API for messages, receipts and typing.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -30,7 +30,7 @@ pub(crate) struct MessagesQuery {
     before: Option<u64>,
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u16>,
-    /// As this member sees them.
+    /// Show the messages as this member sees them.
     user_id: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct MessageList {
     messages: Vec<Message>,
 }
 
-/// Messages of a conversation: the newest ones, or those after or before a sequence.
+/// List messages of a conversation: the newest, or those after or before a sequence.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/messages", tag = "chat",
     params(("id" = String, Path), MessagesQuery), responses((status = 200, body = MessageList)))]
 async fn list_messages(
@@ -52,7 +52,7 @@ async fn list_messages(
         (None, None) => MessageRange::Newest,
         (Some(after), None) => MessageRange::After(sequence_number("after", after)?),
         (None, Some(before)) => MessageRange::Before(sequence_number("before", before)?),
-        (Some(_), Some(_)) => return Err(Problem::invalid("before", "either `after` or `before`")),
+        (Some(_), Some(_)) => return Err(Problem::invalid("before", "use either `after` or `before`")),
     };
     let viewer = query.user_id.as_deref().map(|user| user_id("userId", user)).transpose()?;
     let limit = query.limit.unwrap_or(50);
@@ -66,12 +66,12 @@ pub(crate) struct MessageBody {
     sender_id: String,
     #[schema(max_length = 4096)]
     content: String,
-    /// Repeating a request under the same id sends one message.
+    /// A repeated request with the same id returns the first message.
     #[schema(max_length = 128)]
     client_id: Option<String>,
 }
 
-/// Sends a message. It is in the database when this is answered.
+/// Send a message. It is in the database when the response arrives.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path)), tag = "chat",
     request_body = MessageBody, responses((status = 201, body = Message)))]
 async fn send_message(
@@ -95,7 +95,7 @@ pub(crate) struct EditBody {
     content: String,
 }
 
-/// Gives a message new content.
+/// Replace the content of a message.
 #[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
     params(("id" = String, Path), ("message" = String, Path)), request_body = EditBody,
     responses((status = 200, body = Message)))]
@@ -114,7 +114,7 @@ pub(crate) struct DeletionQuery {
     user_id: String,
 }
 
-/// Deletes a message; its content is gone from the database, too.
+/// Delete a message and erase its content from the database.
 #[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
     params(("id" = String, Path), ("message" = String, Path), DeletionQuery), responses((status = 204)))]
 async fn delete_message(
@@ -135,7 +135,7 @@ pub(crate) struct ProgressBody {
     sequence: u64,
 }
 
-/// Says that a member has read everything up to a sequence.
+/// Mark everything up to a sequence as read by a member.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/read", params(("id" = String, Path)), tag = "chat",
     request_body = ProgressBody, responses((status = 200, body = Receipt)))]
 async fn mark_read(
@@ -146,7 +146,7 @@ async fn mark_read(
     record_receipt(&chat, &id, &body, ReceiptKind::Read).await
 }
 
-/// Says that everything up to a sequence has reached a device of a member.
+/// Mark everything up to a sequence as delivered to a device of a member.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/delivered", params(("id" = String, Path)), tag = "chat",
     request_body = ProgressBody, responses((status = 200, body = Receipt)))]
 async fn mark_delivered(
@@ -175,7 +175,7 @@ pub(crate) struct TypingBody {
     typing: bool,
 }
 
-/// Says that a member is typing, for five seconds, or has stopped.
+/// Set that a member is typing, for five seconds, or has stopped.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/typing", params(("id" = String, Path)), tag = "chat",
     request_body = TypingBody, responses((status = 204)))]
 async fn set_typing(
@@ -188,11 +188,11 @@ async fn set_typing(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The database keeps numbers up to 2⁶³ − 1.
+/// The database stores sequences up to 2⁶³ − 1.
 fn sequence_number(field: &str, sequence_number: u64) -> Result<u64, Problem> {
     if i64::try_from(sequence_number).is_ok() {
         Ok(sequence_number)
     } else {
-        Err(Problem::invalid(field, "no such sequence"))
+        Err(Problem::invalid(field, "not a valid sequence"))
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP face of people: presence, sockets, unread counts, limits, blocks, tokens.
+//! The HTTP API for users: presence, sockets, unread counts, rate limits, blocks, tokens.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use super::{READ, WRITE, ok_or_problem, user_id};
 use crate::keys::{Keys, SocketId};
 use crate::{BlockAction, Chat, Presence, PresenceChange, UnreadCount};
 
-/// The most users of one question.
+/// The most users of one request.
 const MAX_USERS: usize = 1_000;
-/// How long a token may be valid.
+/// The longest validity of a token.
 const MAX_TOKEN_S: u64 = 7 * 24 * 3600;
 
 pub(super) fn routes() -> Routes<Chat> {
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Routes<Chat> {
         .api(WRITE, routes!(issue_token))
 }
 
-/// Whether a user is online, and when they were last here.
+/// Get whether a user is online, and when they were last seen.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/presence", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Presence)))]
 async fn get_presence(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Presence>, Problem> {
@@ -52,11 +52,11 @@ pub(crate) struct UsersBody {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PresenceList {
-    /// In the order of the question.
+    /// In the order of the request.
     users: Vec<Presence>,
 }
 
-/// Whether many users are online, all at once.
+/// Get the presence of many users.
 #[utoipa::path(post, path = "/api/v1/chat/users/presence", request_body = UsersBody, tag = "chat",
     responses((status = 200, body = PresenceList)))]
 async fn get_presences(
@@ -64,7 +64,7 @@ async fn get_presences(
     Json(body): Json<UsersBody>,
 ) -> Result<Json<PresenceList>, Problem> {
     if body.users.len() > MAX_USERS {
-        return Err(Problem::invalid("users", "1000 at most"));
+        return Err(Problem::invalid("users", "at most 1000"));
     }
     let users: Result<Vec<_>, _> = body.users.iter().map(|user| user_id("users", user)).collect();
     Ok(Json(PresenceList { users: chat.presence(&users?).await? }))
@@ -76,7 +76,7 @@ pub(crate) struct UnreadList {
     conversations: Vec<UnreadCount>,
 }
 
-/// What a user has not read.
+/// Get the unread counts of a user.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/unread", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = UnreadList)))]
 async fn get_unread(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<UnreadList>, Problem> {
@@ -89,7 +89,7 @@ pub(crate) struct SocketList {
     sockets: Vec<String>,
 }
 
-/// The open sockets of a user, on all nodes.
+/// List the open sockets of a user, on all nodes.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = SocketList)))]
 async fn list_sockets(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<SocketList>, Problem> {
@@ -104,7 +104,7 @@ pub(crate) struct SocketBody {
     socket_id: String,
 }
 
-/// Counts a socket that another program holds as open. It belongs to this node, and goes with it.
+/// Count a socket of another program as open. It belongs to this node and is removed when the node dies.
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path)), tag = "chat",
     request_body = SocketBody, responses((status = 200, body = Presence)))]
 async fn add_socket(
@@ -115,12 +115,12 @@ async fn add_socket(
     let (user, socket) = (user_id("id", &id)?, socket_id(&body.socket_id)?);
     if chat.add_user_socket(&user, &socket).await? == PresenceChange::LimitReached {
         let max = Keys::SOCKETS_MAX_LEN;
-        return Err(Problem::conflict(format!("A user has {max} sockets at most.")));
+        return Err(Problem::conflict(format!("A user can have at most {max} sockets.")));
     }
     get_presence(State(chat), Path(id)).await
 }
 
-/// Counts a socket as closed. The user is offline with the last one.
+/// Count a socket as closed. With the last one, the user goes offline.
 #[utoipa::path(delete, path = "/api/v1/chat/users/{id}/sockets", tag = "chat",
     params(("id" = String, Path), SocketBody), responses((status = 200, body = Presence)))]
 async fn remove_socket(
@@ -132,7 +132,7 @@ async fn remove_socket(
     get_presence(State(chat), Path(id)).await
 }
 
-/// Whether a user may send a message.
+/// The message rate limit of a user.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Limit {
@@ -144,7 +144,7 @@ pub(crate) struct Limit {
     retry_after_ms: Option<u64>,
 }
 
-/// How many messages a user may still send; counts nothing.
+/// Get how many messages a user can still send. Takes nothing from the limit.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Limit)))]
 async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
@@ -154,7 +154,7 @@ async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<J
     Ok(Json(limit))
 }
 
-/// Asks whether a user may send a message, and counts it if so.
+/// Take one message from a user's rate limit.
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = Limit)))]
 async fn take_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
@@ -166,7 +166,7 @@ pub(crate) struct BlockedList {
     blocked: Vec<String>,
 }
 
-/// Whom a user has blocked.
+/// List the users whom a user has blocked.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = BlockedList)))]
 async fn list_blocked(
@@ -184,7 +184,7 @@ pub(crate) struct BlockBody {
     user_id: String,
 }
 
-/// Blocks a user: nothing passes between the two any more.
+/// Block a user: nothing more is delivered between the two.
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
     request_body = BlockBody, responses((status = 204)))]
 async fn block_user(
@@ -195,7 +195,7 @@ async fn block_user(
     set_block(&chat, &id, &body.user_id, BlockAction::Block).await
 }
 
-/// Unblocks a user.
+/// Unblock a user.
 #[utoipa::path(delete, path = "/api/v1/chat/users/{id}/blocks", tag = "chat",
     params(("id" = String, Path), BlockBody), responses((status = 204)))]
 async fn unblock_user(
@@ -226,7 +226,7 @@ pub(crate) struct Token {
     token: String,
 }
 
-/// A token with which a user can connect. Only where the chat has a secret to sign with.
+/// Issue a token with which a user can connect. Requires that the chat has a secret.
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/token", params(("id" = String, Path)), tag = "chat",
     request_body = TokenBody, responses((status = 200, body = Token)))]
 async fn issue_token(
@@ -235,10 +235,10 @@ async fn issue_token(
     Json(body): Json<TokenBody>,
 ) -> Result<Json<Token>, Problem> {
     if !(1..=MAX_TOKEN_S).contains(&body.ttl) {
-        return Err(Problem::invalid("ttl", "1 second to 7 days"));
+        return Err(Problem::invalid("ttl", "must be from 1 second to 7 days"));
     }
     let token = chat.issue_token(&user_id("id", &id)?, Duration::from_secs(body.ttl));
-    Ok(Json(Token { token: token.ok_or_else(|| Problem::not_found("secret to sign with"))? }))
+    Ok(Json(Token { token: token.ok_or_else(|| Problem::not_found("token secret"))? }))
 }
 
 fn an_hour() -> u64 {

@@ -1,5 +1,4 @@
-//! The frames of the Centrifugo client protocol, JSON over WebSocket: commands that clients send, replies and
-//! pushes that they get, and the codes for what goes wrong.
+//! The Centrifugo client protocol in JSON: commands, replies, pushes, and error codes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +11,7 @@ use crate::conversation::event::Event;
 use crate::hub::channel_name::ChannelName;
 use crate::keys::UserId;
 
-/// A command of a client. Without an id it is a pong, or wants no reply.
+/// A command of a client. Without an id it is a pong, or expects no reply.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Command {
@@ -46,7 +45,7 @@ pub(crate) struct SubscribeRequest {
     pub(crate) epoch: String,
     pub(crate) offset: u64,
     pub(crate) join_leave: bool,
-    /// 2 asks for an error instead of an answer without recovery.
+    /// 2 asks for an error instead of a reply without recovery.
     pub(crate) flag: u64,
 }
 
@@ -95,7 +94,7 @@ pub(crate) struct RefreshRequest {
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmptyRequest {}
 
-/// A reply to a command.
+/// The result in a reply to a command.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReplyResult {
@@ -150,7 +149,7 @@ pub(crate) struct SubscribeResult {
     pub(crate) data: Option<Box<RawValue>>,
 }
 
-/// A publication: what an event looks like to a subscriber.
+/// An event as a subscriber receives it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Publication {
     pub(crate) data: Box<RawValue>,
@@ -186,7 +185,7 @@ pub(crate) struct RpcResult {
     pub(crate) data: Box<RawValue>,
 }
 
-/// Why a command was not carried out.
+/// An error in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ReplyError {
     code: u32,
@@ -208,7 +207,7 @@ impl ReplyError {
     pub(crate) const TOO_MANY_REQUESTS: Self = Self::temporary_error(111, "too many requests");
     pub(crate) const UNRECOVERABLE_POSITION: Self = Self::permanent_error(112, "unrecoverable position");
     pub(crate) const NOT_FOUND: Self = Self::permanent_error(404, "not found");
-    pub(crate) const CONFLICT: Self = Self::permanent_error(409, "there already");
+    pub(crate) const CONFLICT: Self = Self::permanent_error(409, "already exists");
 
     const fn permanent_error(code: u32, message: &'static str) -> Self {
         Self { code, message, temporary: false }
@@ -219,7 +218,7 @@ impl ReplyError {
     }
 }
 
-/// Why a connection is ended. Clients come back after a code below 3500, and stay away after others.
+/// Why a connection is closed. Clients reconnect on codes below 3500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Disconnect {
     pub(crate) code: u16,
@@ -239,7 +238,7 @@ impl Disconnect {
     pub(crate) const CONNECTION_LIMIT: Self = Self { code: 3504, reason: "connection limit" };
 }
 
-/// Why a subscription is ended. Clients subscribe again after a code of 2500 or more.
+/// Why a subscription is ended. Clients subscribe again on codes from 2500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Unsubscribe {
     code: u32,
@@ -257,12 +256,12 @@ impl From<&Event> for Publication {
     }
 }
 
-/// Text that is JSON already; anything else would break the frame around it, and becomes `null`.
+/// Wraps JSON text. Text that is not valid JSON would break the frame, and becomes `null`.
 pub(crate) fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// What asks a client for a sign of life, and is one.
+/// A ping from the server, and the client's pong.
 pub(crate) const PING: &str = "{}";
 
 pub(crate) fn reply(id: u32, result: &ReplyResult) -> Bytes {
@@ -281,12 +280,12 @@ pub(crate) fn publication_push(channel: &ChannelName, publication: &Publication)
     frame.into()
 }
 
-/// A publication that is not kept, and so has no offset.
+/// A publication that is not stored and has no offset.
 pub(crate) fn transient_push(channel: &ChannelName, data: &str) -> Bytes {
     format!(r#"{{"push":{{"channel":{},"pub":{{"data":{data}}}}}}}"#, json(channel)).into()
 }
 
-/// Somebody came or went, as a join or leave of the channel.
+/// A join or leave push.
 pub(crate) fn presence_push(channel: &ChannelName, user: &UserId, online: bool) -> Bytes {
     let kind = if online { "join" } else { "leave" };
     let user = json(user);
@@ -304,7 +303,7 @@ fn json(text: &impl ToString) -> String {
 }
 
 impl Command {
-    /// Whether it asks for nothing, as a pong does.
+    /// Whether the command has no request, as a pong.
     pub(crate) fn is_empty(&self) -> bool {
         self.connect.is_none()
             && self.subscribe.is_none()

@@ -1,8 +1,8 @@
-//! How often one connection may do something: a bucket that fills at a steady rate.
+//! The rate limit of one connection: a token bucket.
 
 use std::time::Instant;
 
-/// Lets so many things pass at once, and so many in a second on the long run.
+/// Allows a burst of `max`, and `per_second` in the long run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     per_second: f64,
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_passes_and_then_a_steady_rate() {
+    fn burst_passes_then_steady_rate() {
         let begun = Instant::now();
         let mut bucket = TokenBucket::new(2, 3, begun);
         let passed = (0..10).filter(|_| bucket.take(begun)).count();

@@ -1,4 +1,4 @@
-//! What clients do by calling: send, edit, delete, read, delivered, typing, block, unblock.
+//! The RPC methods: send, edit, delete, read, delivered, typing, block, unblock.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -56,7 +56,7 @@ struct BlockRequest {
     user_id: UserId,
 }
 
-/// A publication of a client: a message in plain words, or with an id of the client's own.
+/// A publication of a client: the text of a message, or an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum PublishedMessage {
@@ -72,7 +72,7 @@ enum PublishedMessage {
 #[derive(Serialize)]
 struct EmptyResult {}
 
-/// Carries out a call of a user.
+/// Executes an RPC call of a user.
 pub(crate) async fn call(
     chat: &Chat,
     user: &UserId,
@@ -114,7 +114,7 @@ pub(crate) async fn call(
     }
 }
 
-/// Sends what a client has published to a conversation.
+/// Sends a message that a client published to a conversation.
 pub(crate) async fn publish(
     chat: &Chat,
     user: &UserId,
@@ -129,7 +129,7 @@ pub(crate) async fn publish(
     serialize(chat.send(&new).await).map(drop)
 }
 
-/// How a refusal is told to a client. Whether a conversation exists is nobody's business but its members'.
+/// The error for a refusal. Does not reveal to other users whether a conversation exists.
 pub(crate) fn error_of(refusal: &Refusal) -> ReplyError {
     match refusal {
         Refusal::ConversationNotFound | Refusal::NotMember | Refusal::NotSender | Refusal::Blocked => {

@@ -1,4 +1,4 @@
-//! One WebSocket connection: reads commands, writes what waits, and ends in order.
+//! One WebSocket connection: reads commands, writes the queue, pings, and closes.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use crate::hub::NextWrite;
 use crate::session::Session;
 use crate::session::protocol::{self, Command, Disconnect};
 
-/// Who has not said who they are by then is not going to.
+/// The time limit for the first command.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client that takes nothing for so long is gone.
+/// The time limit for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The most commands of one frame.
+/// The most commands in one frame.
 const MAX_COMMANDS: usize = 256;
 
-/// Serves a connection until it ends.
+/// Serves a connection until it is closed.
 pub(crate) async fn serve(chat: Chat, mut socket: WebSocket) {
     let mut session = Session::new(chat);
     let end = run(&mut session, &mut socket).await;
-    // First out of everybody's sight, then closed: the other end may take its time.
+    // The session first: the close frame can take long.
     Box::pin(session.close()).await;
     if let Some(Disconnect { code, reason }) = end {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
@@ -30,7 +30,7 @@ pub(crate) async fn serve(chat: Chat, mut socket: WebSocket) {
     }
 }
 
-/// Why the connection is to be closed; `None` if the client closed it.
+/// Why the connection is closed. `None` if the client closed it.
 async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect> {
     let first = tokio::time::timeout(CONNECT_TIMEOUT, socket.recv()).await;
     let Ok(first) = first else { return Some(Disconnect::STALE) };
@@ -42,7 +42,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
     }
     let ping_every = session.ping_every();
     let mut pings = PingTimer::new(ping_every);
-    // One for as long as the connection lasts: most of what wakes it has nothing to do with the time.
+    // One timer for the whole connection, since most wake-ups have another cause.
     let mut timer = pin!(tokio::time::sleep_until(pings.next.into()));
     loop {
         let due = pings.next.min(session.expires_at()).into();
@@ -53,7 +53,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
         if session.is_recovering()
             && let Err(error) = Box::pin(session.catch_up()).await
         {
-            tracing::warn!(%error, "a client that was away has to come back");
+            tracing::warn!(%error, "client recovery failed");
             return Some(Disconnect::SERVER_ERROR);
         }
         let outcome = tokio::select! {
@@ -62,7 +62,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
                     pings.received();
                     read(session, frame).await
                 }
-                // The client is gone, or speaks no WebSocket.
+                // The connection is lost, or the frame is not valid.
                 Err(_) => return None,
             },
             next = client.queue.next() => match next {
@@ -81,7 +81,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
     }
 }
 
-/// Carries out the commands of a frame. In a box: an idle connection has no room for all that they may need.
+/// Executes the commands of a frame. Boxed, so that an idle connection does not reserve memory for them.
 async fn read(session: &mut Session, frame: Message) -> Result<(), Option<Disconnect>> {
     let text: Bytes = match frame {
         Message::Text(text) => text.into(),
@@ -112,7 +112,7 @@ async fn write(socket: &mut WebSocket, frames: Vec<u8>) -> Result<(), Option<Dis
     }
 }
 
-/// When a quiet client is asked for a sign of life, and when it is given up.
+/// When an idle client is pinged, and when it has timed out.
 struct PingTimer {
     interval: Duration,
     next: Instant,

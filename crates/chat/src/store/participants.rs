@@ -1,5 +1,5 @@
-//! The members of a conversation in the store (C13): whole or absent. For readers outside; permission is
-//! decided on the database.
+//! The cache of a conversation's members (C13): complete or absent. For other programs; permissions are checked on
+//! the database.
 
 use hob_store::mend::{self, Kind};
 use hob_store::{Call, Reply, Script, Store, cmd};
@@ -10,7 +10,7 @@ use crate::keys::{ConversationId, Keys, UserId};
 static FILL: Script = Script::new(include_str!("participants/fill.lua"));
 static DROP: Script = Script::new(include_str!("participants/drop.lua"));
 
-/// The participants in the store.
+/// The cache of participants in Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct ParticipantCache {
     store: Store,
@@ -22,7 +22,7 @@ impl ParticipantCache {
         Self { store: store.clone(), keys: keys.clone() }
     }
 
-    /// Keeps all members, as they were read at an event of the conversation.
+    /// Fills the cache with the members at a sequence of the conversation.
     pub(crate) async fn fill(
         &self,
         conversation: &ConversationId,
@@ -37,20 +37,20 @@ impl ParticipantCache {
         self.run(conversation, call).await
     }
 
-    /// Drops the members after an event that changed them.
+    /// Drops the cache after an event that changed the members.
     pub(crate) async fn drop(&self, conversation: &ConversationId, sequence: u64) -> Result<(), Error> {
         let call = DROP.on(&self.set_keys(conversation)).arg(sequence).arg(ttl_ms());
         self.run(conversation, call).await
     }
 
-    /// The members, if they are there.
+    /// The members, if they are cached.
     pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
         let key = self.keys.participants(conversation);
         let members: Vec<String> =
             mend::run(&self.store, cmd("SMEMBERS").arg(&key).take(), &[(&key, Kind::Set)]).await?;
         let mut members: Vec<UserId> =
             members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
-        // As the database list them: a set has no order.
+        // In the order of the database: a set has none.
         members.sort();
         Ok((!members.is_empty()).then_some(members))
     }

@@ -1,8 +1,8 @@
-//! Who is online (C1 C2 C3 C11 C12): a user's sockets on all nodes, counted in one script, so that exactly one
-//! event tells of each real change.
+//! Presence (C1 C2 C3 C11 C12): the sockets of a user on all nodes. One script counts them, so that each real change
+//! publishes exactly one event.
 //!
-//! A socket belongs to one life of a node. What a dead node left behind is swept by the others; what a store
-//! has lost is written again by the nodes, from the sockets that they have, without events.
+//! A socket belongs to one incarnation of a node. Other nodes sweep the sockets of a dead node; after a data loss,
+//! each node restores its own sockets without events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,40 +22,40 @@ static SWEEP: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/swe
 /// Why sockets are counted as open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinReason {
-    /// Somebody connected.
+    /// A client connected.
     Opened,
-    /// They are open already, but the store may have forgotten it.
+    /// They were open before, but Redis may have lost them.
     Restored,
 }
 
-/// What became of a user's sockets.
+/// The result of adding or removing sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PresenceChange {
-    /// The user came online or went offline, and everybody was told, with this version.
+    /// The user went online or offline. An event with this version was published.
     Changed { version: u64 },
-    /// The user is as before.
+    /// The user stays online or offline.
     Unchanged { version: u64 },
-    /// There are as many sockets as one user may have.
+    /// The user has the maximum number of sockets.
     LimitReached,
-    /// No such socket was open.
+    /// The socket was not open.
     NotFound,
 }
 
-/// Whether a user is online, and since when not.
+/// Whether a user is online, and when they were last seen.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Presence {
     #[schema(value_type = String)]
     pub user_id: UserId,
     pub online: bool,
-    /// ISO 8601; missing for somebody who was never here.
+    /// ISO 8601. Missing if the user was never online.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
-    /// Of two answers about a user the one with the greater version is the later.
+    /// Grows with each change. The response with the greater version is newer.
     pub version: u64,
 }
 
-/// Presence in the store.
+/// Presence in Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct PresenceStore {
     store: Store,
@@ -67,8 +67,8 @@ impl PresenceStore {
         Self { store: store.clone(), keys: keys.clone() }
     }
 
-    /// Counts sockets of a user as open on a node. The node's index comes first: it may name a user who has
-    /// no socket there, but never lack one who has.
+    /// Adds sockets of a user on a node. The node's index is written first: it can contain a user without sockets
+    /// there, but never lacks one with sockets.
     pub(crate) async fn join(
         &self,
         node: &Incarnation,
@@ -106,31 +106,31 @@ impl PresenceStore {
         cmd("SET").arg(self.keys.socket_user(socket)).arg(user.as_str()).take().into()
     }
 
-    /// Counts a socket as closed.
+    /// Removes a socket.
     pub(crate) async fn leave(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
         let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
         let change = self.read_leave(self.store.run(call).await?).await?;
-        // Also where it was not known: the view may be left over.
+        // Also for an unknown socket: the view may be left over.
         self.store.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
         Ok(change)
     }
 
-    /// Puts a user into a node's index.
+    /// Adds a user to a node's index.
     pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let add = cmd("SADD").arg(&key).arg(user.as_str()).take();
         Ok(mend::run(&self.store, add, &[(&key, Kind::Set)]).await?)
     }
 
-    /// Takes a user out of a node's index, once it has no socket of theirs.
+    /// Removes a user without sockets from a node's index.
     pub(crate) async fn unindex(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let remove = cmd("SREM").arg(&key).arg(user.as_str()).take();
         Ok(mend::run(&self.store, remove, &[(&key, Kind::Set)]).await?)
     }
 
-    /// Counts all sockets of a user on a dead node as closed.
+    /// Removes all sockets of a user on a dead node.
     pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<PresenceChange, Error> {
         let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
@@ -139,7 +139,7 @@ impl PresenceStore {
         Ok(change)
     }
 
-    /// The lives of nodes that the sockets of each of these users belong to, in their order.
+    /// The incarnations that own the sockets of these users, in their order.
     pub(crate) async fn owners(&self, users: &[UserId]) -> Result<Vec<HashSet<Incarnation>>, Error> {
         let asked = users.iter().map(|user| ("HGETALL", self.keys.presence(user)));
         let owners = |fields: HashMap<String, String>| {
@@ -149,7 +149,7 @@ impl PresenceStore {
         Ok(self.read_each(asked.collect()).await?.into_iter().map(owners).collect())
     }
 
-    /// Some of the users whom a node's index names; none when it is empty.
+    /// Some users of a node's index. Empty if the index is empty.
     pub(crate) async fn some_users(&self, node: &Incarnation, max: u32) -> Result<Vec<UserId>, Error> {
         let key = self.keys.node_users(node);
         let some = cmd("SRANDMEMBER").arg(&key).arg(max).take();
@@ -175,7 +175,7 @@ impl PresenceStore {
         Ok(if changed { PresenceChange::Changed { version } } else { PresenceChange::Unchanged { version } })
     }
 
-    /// How each of these users is, in their order.
+    /// The presence of these users, in their order.
     pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
         let reads = users.iter().flat_map(|user| self.reads_of(user));
         let (keys, calls): (Vec<Key>, Vec<Call>) = reads.unzip();
@@ -206,7 +206,7 @@ impl PresenceStore {
         [get(self.keys.online(user)), get(self.keys.last_seen(user)), (presence, version)]
     }
 
-    /// Reads many keys at once. One of the wrong type reads as if it were not there: it must not hide the others.
+    /// Reads many keys. A key of the wrong type counts as missing, so that it does not fail the others.
     async fn read_each<T: FromRedisValue + Default>(&self, asked: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
         let calls: Vec<Call> =
             asked.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
@@ -218,7 +218,7 @@ impl PresenceStore {
         answers.map(read).collect()
     }
 
-    /// The open sockets of each of these users, in their order.
+    /// The open sockets of these users, in their order.
     pub(crate) async fn sockets(&self, users: &[UserId]) -> Result<Vec<Vec<SocketId>>, Error> {
         let asked = users.iter().map(|user| ("SMEMBERS", self.keys.sockets(user)));
         let ids =
@@ -226,7 +226,7 @@ impl PresenceStore {
         Ok(self.read_each(asked.collect()).await?.into_iter().map(ids).collect())
     }
 
-    /// Writes a last-seen time from the database back, where the store has none.
+    /// Restores a last-seen time from the database, if Redis has none.
     pub(crate) async fn restore_last_seen(&self, user: &UserId, at: &str) -> Result<(), Error> {
         Ok(self.store.run(cmd("SET").arg(self.keys.last_seen(user)).arg(at).arg("NX").take()).await?)
     }
@@ -237,7 +237,7 @@ impl PresenceStore {
     }
 }
 
-/// An id as a JSON string: scripts paste it into what they publish.
+/// An id as a JSON string, which scripts insert into the events that they publish.
 fn json_string(user: &UserId) -> String {
     serde_json::Value::from(user.as_str()).to_string()
 }

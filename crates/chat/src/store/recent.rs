@@ -1,5 +1,5 @@
-//! The newest messages of a conversation in the store (C7). The list is served only when it is certain to hold
-//! every message of its range, as of the conversation's very last event.
+//! The cache of a conversation's newest messages (C7). It is served only if it is known to hold the whole page as of
+//! the conversation's last event.
 
 use hob_store::mend::{self, Kind};
 use hob_store::{Call, Reply, Script, Store};
@@ -12,24 +12,24 @@ static FILL: Script = Script::new(include_str!("recent/fill.lua"));
 static UPDATE: Script = Script::new(include_str!("recent/update.lua"));
 static READ: Script = Script::new(include_str!("recent/read.lua"));
 
-/// What an event means for the list.
+/// How an event changes the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CacheUpdate<'a> {
     Append(&'a Message),
     /// A message was edited or deleted.
     Invalidate,
-    /// Nothing that the list shows.
+    /// The event does not change the messages.
     Advance,
 }
 
-/// The newest messages in the store.
+/// The cache of recent messages in Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct RecentMessages {
     store: Store,
     keys: Keys,
 }
 
-/// How many messages are kept.
+/// The most cached messages.
 pub(crate) const MAX_RECENT: u16 = Keys::RECENT_MAX_LEN as u16;
 
 impl RecentMessages {
@@ -37,7 +37,7 @@ impl RecentMessages {
         Self { store: store.clone(), keys: keys.clone() }
     }
 
-    /// Keeps the newest messages, oldest first, as they were read at an event of the conversation.
+    /// Fills the cache with the newest messages, oldest first, at a sequence of the conversation.
     pub(crate) async fn fill(
         &self,
         conversation: &ConversationId,
@@ -53,7 +53,7 @@ impl RecentMessages {
         self.run(conversation, call).await.map(drop)
     }
 
-    /// The call that follows the conversation by one event.
+    /// The call that applies one event to the cache.
     pub(crate) fn update_call(
         &self,
         conversation: &ConversationId,
@@ -69,7 +69,7 @@ impl RecentMessages {
         Ok(call.arg(MAX_RECENT).arg(ttl_ms()))
     }
 
-    /// A page of messages, oldest first, if the list is certain to hold all of it.
+    /// A page of messages, oldest first, if the cache is known to hold all of it.
     pub(crate) async fn page(
         &self,
         conversation: &ConversationId,
@@ -102,7 +102,7 @@ impl RecentMessages {
     }
 }
 
-/// The page, if all of it is among the messages; `whole` says that there are no others.
+/// The page, if the messages hold all of it. `complete` means that the conversation has no others.
 fn page_of(
     mut messages: Vec<Message>,
     complete: bool,

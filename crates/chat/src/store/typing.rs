@@ -1,5 +1,5 @@
-//! Who is typing (C4 C5): a flag for each user, and an index for each conversation, so that nobody has to look
-//! through all keys, and so that somebody can tell when typing stopped.
+//! Typing (C4 C5): a flag for each user, and an index for each conversation, so that no client has to scan keys and
+//! nodes can tell when typing stopped.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ static START: Script = Script::with(&[CLOCK], include_str!("typing/start.lua"));
 static STOP: Script = Script::new(include_str!("typing/stop.lua"));
 static LIST: Script = Script::with(&[CLOCK], include_str!("typing/list.lua"));
 
-/// How long a user counts as typing after the last sign of it.
+/// How long a user counts as typing after the last start.
 pub(crate) const TYPING_TTL: Duration = Keys::TYPING_TTL_MAX;
 
-/// Typing in the store.
+/// Typing in Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct TypingStore {
     store: Store,
@@ -28,14 +28,14 @@ impl TypingStore {
         Self { store: store.clone(), keys: keys.clone() }
     }
 
-    /// Says that a user is typing, for [`HOLD`]; whether that is news.
+    /// Records that a user is typing, for [`TYPING_TTL`]. `false` if they were typing already.
     pub(crate) async fn start(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
         let call = START.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
         let call = call.arg(user.as_str()).arg(TYPING_TTL.as_millis() as u64).arg(self.store.clock().us());
         Ok(self.run(conversation, call).await?.word() == "started")
     }
 
-    /// Says that a user has stopped; whether that is news.
+    /// Records that a user stopped. `false` if they were not typing.
     pub(crate) async fn stop(&self, conversation: &ConversationId, user: &UserId) -> Result<bool, Error> {
         let call = STOP.on(&[self.keys.typing(conversation, user), self.keys.typists(conversation)]);
         Ok(self.run(conversation, call.arg(user.as_str())).await?.word() == "stopped")
@@ -45,7 +45,7 @@ impl TypingStore {
         Ok(mend::run(&self.store, call, &[(self.keys.typists(conversation), Kind::Zset)]).await?)
     }
 
-    /// Who is typing, and for how long each counts as such.
+    /// The users who are typing, each with the time left.
     pub(crate) async fn list(&self, conversation: &ConversationId) -> Result<Vec<(UserId, Duration)>, Error> {
         let call = LIST.on(&[self.keys.typists(conversation)]).arg(self.store.clock().us());
         let mut reply = self.run(conversation, call).await?;

@@ -1,6 +1,5 @@
-//! Unread messages (C8 C9). The truth is in the database: others' undeleted messages after a member's read
-//! pointer, without those of users who are blocked. The counters in the store are set together with a stamp
-//! of what they were counted at, so that a late recount never overwrites a later one.
+//! The unread counters in Redis (C8 C9). The database defines the counts. Each counter is written with a stamp, so
+//! that a late recount never overwrites a newer one.
 
 use hob_database::{Database, from_row};
 use hob_store::mend::{self, Kind};
@@ -14,60 +13,60 @@ use crate::{Error, database};
 static WRITE: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
 static INCREMENT: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
 
-/// What a user has not read in one conversation.
+/// The unread messages of a user in one conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnreadCount {
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
     pub unread: u64,
-    /// Grows with every change that could change the count.
+    /// Grows with every change that can affect the count.
     pub stamp: u64,
 }
 
-/// The same with whose it is.
+/// The unread count of one user in one conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct UnreadRow {
     pub(crate) user_id: UserId,
     pub(crate) conversation_id: ConversationId,
     pub(crate) unread: u64,
     pub(crate) stamp: u64,
-    /// The last event that is counted.
+    /// The last event that the count includes.
     pub(crate) sequence: u64,
 }
 
 from_row!(UnreadRow { user_id, conversation_id, unread, stamp, sequence });
 
-/// The next messages of a conversation, for one member.
+/// New messages of a conversation, for one member.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct UnreadIncrement {
     pub(crate) user_id: UserId,
     pub(crate) version: u64,
-    /// The event before the messages, and the one that the last of them came with.
+    /// The sequences before the first and of the last message.
     pub(crate) after: u64,
     pub(crate) last: u64,
-    /// How many of them this member has to read.
+    /// How many of them are unread for this member.
     pub(crate) count: usize,
 }
 
-/// Whether these counts are all that a user has.
+/// Whether the given counts are all counts of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountScope {
     Partial,
     Full,
 }
 
-/// What became of counts that were to be held.
+/// The result of writing counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CounterUpdate {
     Written(u64),
-    /// The count was made at another time: it has to be made anew.
+    /// The counter does not directly precede the new messages. It must be recounted.
     Gap,
-    /// The user's other counts are gone: all have to come.
+    /// The user's other counters are missing. All must be written.
     Missing,
 }
 
-/// The counters in the store.
+/// The unread counters in Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct UnreadCounters {
     store: Store,
@@ -79,7 +78,7 @@ impl UnreadCounters {
         Self { store: store.clone(), keys: keys.clone() }
     }
 
-    /// Holds counts of one user.
+    /// Writes counts of one user.
     pub(crate) async fn write(
         &self,
         user: &UserId,
@@ -90,7 +89,7 @@ impl UnreadCounters {
         read(mend::run(&self.store, write_call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
     }
 
-    /// Holds each of these counts, of whomever, in as few round trips as there can be.
+    /// Writes each of these counts, in one batch.
     pub(crate) async fn write_each(&self, counts: &[UnreadRow]) -> Result<Vec<CounterUpdate>, Error> {
         let write_call = |count: &UnreadRow| {
             self.write_call(&count.user_id, std::slice::from_ref(count), CountScope::Partial)
@@ -99,7 +98,7 @@ impl UnreadCounters {
         self.updates(counts.iter().map(|count| &count.user_id), &calls).await
     }
 
-    /// Counts the next messages of a conversation, for each of these members, and tells their feeds.
+    /// Adds new messages of a conversation to the counters of these members, and notifies their feeds.
     pub(crate) async fn increment_each(
         &self,
         conversation: &ConversationId,
@@ -124,7 +123,7 @@ impl UnreadCounters {
         self.updates(advances.iter().map(|advance| &advance.user_id), &calls).await
     }
 
-    /// What became of calls, one for each of these users.
+    /// Runs one call for each of these users.
     async fn updates<'a>(
         &self,
         users: impl Iterator<Item = &'a UserId>,
@@ -133,7 +132,7 @@ impl UnreadCounters {
         let mut updates = Vec::with_capacity(calls.len());
         for (user, answer) in users.zip(self.store.batch(calls).await) {
             match answer {
-                // One user's counts that cannot be read must not keep the others' from being written.
+                // A key of the wrong type of one user must not fail the others.
                 Err(error) if error.is_wrong_type() => {
                     mend::mend(&self.store, &[(self.keys.unread_held(user), Kind::Hash)]).await?;
                     updates.push(CounterUpdate::Missing);
@@ -163,7 +162,7 @@ impl UnreadCounters {
         })
     }
 
-    /// Writes all counters of a user again. Answers with the total.
+    /// Writes all counters of a user again. Returns the total.
     pub(crate) async fn rebuild(&self, database: &Database, user: &UserId) -> Result<u64, Error> {
         let counts = database::unread::of_user(database, user).await?;
         match self.write(user, &counts, CountScope::Full).await? {

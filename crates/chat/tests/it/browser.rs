@@ -1,4 +1,4 @@
-//! The chat page, in two windows of a real browser.
+//! The chat page in a real browser.
 
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestApp, TestContext, Window, wait_for};
@@ -62,7 +62,7 @@ async fn two_windows_chat_with_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_is_complete_without_scripts() {
+async fn page_works_without_javascript() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let chat = open(&context).await;
     let app = TestApp::start(context.context(), chat.routes()).await;

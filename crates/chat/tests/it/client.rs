@@ -1,4 +1,4 @@
-//! A client of the protocol, as bare as can be: frames out, frames in.
+//! A minimal client of the protocol.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,19 +17,19 @@ pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     next_id: u32,
     waiting: VecDeque<Value>,
-    /// The close frame, once it came.
+    /// The code of the close frame, if one was received.
     pub(crate) closed: Option<u16>,
 }
 
 impl Client {
-    /// A connection that has not said who it is.
+    /// A connection without a token.
     pub(crate) async fn open(app: &TestApp) -> Self {
         let url = app.url("/connection/websocket").replace("http", "ws");
         let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
         Self { socket, next_id: 0, waiting: VecDeque::new(), closed: None }
     }
 
-    /// A connection with a small window, so that little is under way.
+    /// A connection with a small receive buffer.
     pub(crate) async fn open_narrow(app: &TestApp) -> Self {
         let narrow = tokio::net::TcpSocket::new_v4().unwrap();
         narrow.set_recv_buffer_size(4_096).unwrap();
@@ -56,7 +56,7 @@ impl Client {
         self.socket.send(Message::text(text.into())).await.unwrap();
     }
 
-    /// Sends a command, and waits for its reply.
+    /// Sends a command and waits for its reply.
     pub(crate) async fn call(&mut self, mut command: Value) -> Value {
         self.next_id += 1;
         command["id"] = self.next_id.into();
@@ -92,7 +92,7 @@ impl Client {
         self.next().await["push"].take()
     }
 
-    /// The next push that fits, leaving out others.
+    /// The next push that matches. Others are skipped.
     pub(crate) async fn push_where(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let push = self.push().await;
@@ -112,7 +112,7 @@ impl Client {
         messages
     }
 
-    /// Everything that comes before the reply to a ping.
+    /// All frames before the reply to a ping.
     pub(crate) async fn flush(&mut self) -> Vec<Value> {
         self.call(json!({ "ping": {} })).await;
         self.waiting.drain(..).collect()
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// `None` once something comes, or the code with which the connection is closed.
+    /// `None` if a frame arrives, or the code with which the server closes the connection.
     pub(crate) async fn first_or_end(&mut self) -> Option<u16> {
         match tokio::time::timeout(LIMIT, self.socket.next()).await.expect("something in time") {
             Some(Ok(Message::Close(Some(frame)))) => Some(frame.code.into()),
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Waits until the server closes the connection, and answers with its code.
+    /// Waits until the server closes the connection, and returns the code.
     pub(crate) async fn end(&mut self) -> u16 {
         loop {
             match tokio::time::timeout(LIMIT, self.socket.next()).await.expect("an end in time") {

@@ -1,4 +1,4 @@
-//! Conversations, their members, and who may do what in them.
+//! Conversations, members and permissions.
 
 use hob_chat::{BlockAction, NewConversation, ReceiptKind, Refusal};
 use hob_database::PageRequest;
@@ -10,7 +10,7 @@ use crate::world::{NEEDS, conversation, done, keys, message, open, room, say, us
 every_service! {
     NEEDS;
 
-    async fn a_conversation_is_opened_once_and_lists_its_members(context: TestContext) {
+    async fn conversation_is_opened_once_and_lists_its_members(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let again = NewConversation { id: id.clone(), title: "Again".into(), created_by: user("anna"), members: vec![] };
@@ -22,13 +22,13 @@ every_service! {
         assert!(chat.conversations_of(&user("carl"), &PageRequest::default()).await.unwrap().rows.is_empty());
     }
 
-    /// C9: `unread:<user>:total` is the badge count, so no conversation may be called that.
-    async fn no_conversation_is_called_total(context: TestContext) {
+    /// C9: `unread:<user>:total` is the badge count, so the conversation id `total` is reserved.
+    async fn total_is_not_a_conversation_id(context: TestContext) {
         drop(context);
         assert!(hob_chat::keys::ConversationId::new("total").is_err());
     }
 
-    async fn only_members_may_send_read_and_rename(context: TestContext) {
+    async fn only_members_can_send_read_and_rename(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         assert_eq!(chat.send(&message(&id, "eve", "hi")).await.unwrap(), Err(Refusal::NotMember));
@@ -38,11 +38,11 @@ every_service! {
         assert_eq!(chat.rename(&id, &user("eve"), "Eve's").await.unwrap(), Err(Refusal::NotMember));
         done(chat.rename(&id, &user("bert"), "Bert's").await);
         let after = chat.conversation(&id).await.unwrap().unwrap();
-        assert_eq!((after.title.as_str(), after.sequence), ("Bert's", 3), "a refusal takes no number");
+        assert_eq!((after.title.as_str(), after.sequence), ("Bert's", 3), "a refusal takes no sequence");
     }
 
-    /// C13: whole or absent, and dropped on change.
-    async fn participants_are_kept_whole_or_not_at_all(context: TestContext) {
+    /// C13: complete or absent, and dropped on change.
+    async fn participant_cache_is_complete_or_absent(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let key = keys(&context).participants(&id);
@@ -62,8 +62,8 @@ every_service! {
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
 
-    /// C8 C20: a block also hides what somebody said who has left since.
-    async fn a_block_hides_messages_of_those_who_left(context: TestContext) {
+    /// C8 C20: a block also hides the messages of a user who has left.
+    async fn block_hides_messages_of_users_who_left(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
         say(&chat, &id, "carl", "bye").await;
@@ -79,8 +79,8 @@ every_service! {
         shows("1").await;
     }
 
-    /// C20: nothing passes between two users of whom one has blocked the other.
-    async fn a_block_hides_both_from_each_other(context: TestContext) {
+    /// C20: nothing is delivered between two users of whom one has blocked the other.
+    async fn block_hides_users_from_each_other(context: TestContext) {
         let chat = open(&context).await;
         let pair = room(&chat, "pair", &["anna", "bert"]).await;
         let group = room(&chat, "group", &["anna", "bert", "carl"]).await;

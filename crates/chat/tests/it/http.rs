@@ -1,4 +1,4 @@
-//! The HTTP face: the fixed paths, and what bad input gets.
+//! The HTTP API: its paths, and its errors.
 
 use hob_chat::Chat;
 use hob_testkit::{LIMIT, TestApp, TestContext, every_service, wait_for};
@@ -17,8 +17,8 @@ async fn app(context: &TestContext) -> (Chat, TestApp) {
 every_service! {
     NEEDS;
 
-    /// C16, and everything else that services ask for.
-    async fn a_service_can_do_everything_over_http(context: TestContext) {
+    /// C16, and everything else that services need.
+    async fn services_can_do_everything_over_http(context: TestContext) {
         let (_chat, app) = app(&context).await;
         let new = json!({ "id": "conv123", "title": "Team", "createdBy": "anna", "members": ["bert"] });
         let opened = app.post("/api/v1/chat/conversations", &new).await;
@@ -58,8 +58,8 @@ every_service! {
         assert_eq!(app.post(messages, &json!({ "senderId": "bert", "content": "x" })).await.status, 403);
     }
 
-    /// C10: the feed that cannot miss any, from any event on.
-    async fn the_feed_begins_where_a_reader_left_off(context: TestContext) {
+    /// C10: the stream of events, at least once, from any event on.
+    async fn event_stream_resumes_after_the_last_event(context: TestContext) {
         let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 0..3 {
@@ -74,7 +74,7 @@ every_service! {
     }
 }
 
-/// The next events of a stream: their ids and what they say.
+/// The next events of a stream, with their ids.
 async fn read_events(app: &TestApp, path: &str, count: usize) -> Vec<(u64, Value)> {
     let mut body = app.open(path).await.into_body();
     let mut text = String::new();
@@ -95,7 +95,7 @@ async fn read_events(app: &TestApp, path: &str, count: usize) -> Vec<(u64, Value
 }
 
 #[tokio::test]
-async fn bad_input_is_told_by_its_field() {
+async fn invalid_input_is_reported_by_field() {
     let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let (chat, app) = app(&context).await;
     room(&chat, "r", &["anna"]).await;

@@ -1,13 +1,13 @@
 //! The chat against its contract (C1–C20), on every store.
 
 mod browser;
-mod cable;
 mod client;
 mod conversations;
 mod http;
 mod messages;
 mod nodes;
 mod presence;
+mod proxy;
 mod sdk;
 mod slow;
 mod socket;

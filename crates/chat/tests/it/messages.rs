@@ -1,4 +1,4 @@
-//! Messages: once, in order, for ever; and the newest of them in the store (C7).
+//! Messages: sent once, in order; and the cache of recent messages (C7).
 
 use hob_chat::keys::ConversationId;
 use hob_chat::{Chat, Config, MessageRange, Refusal};
@@ -8,12 +8,12 @@ use hob_testkit::{LIMIT, every_service, wait_for};
 
 use crate::world::{NEEDS, config, done, keys, message, open, room, say, start, user};
 
-async fn contents(chat: &Chat, id: &ConversationId, span: MessageRange, limit: u16) -> Vec<String> {
-    let messages = done(chat.messages(id, Some(&user("anna")), span, limit).await);
+async fn contents(chat: &Chat, id: &ConversationId, range: MessageRange, limit: u16) -> Vec<String> {
+    let messages = done(chat.messages(id, Some(&user("anna")), range, limit).await);
     messages.into_iter().map(|message| message.content).collect()
 }
 
-async fn kept(context: &ServiceContext, id: &ConversationId) -> Vec<String> {
+async fn cached(context: &ServiceContext, id: &ConversationId) -> Vec<String> {
     let list = cmd("LRANGE").arg(keys(context).recent(id).as_bytes()).arg(0).arg(-1).take();
     context.store.run(list).await.unwrap()
 }
@@ -21,7 +21,7 @@ async fn kept(context: &ServiceContext, id: &ConversationId) -> Vec<String> {
 every_service! {
     NEEDS;
 
-    async fn a_repeated_send_is_the_same_message_for_ever(context: TestContext) {
+    async fn repeated_send_returns_the_first_message(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut new = message(&id, "anna", "once");
@@ -34,7 +34,7 @@ every_service! {
         assert_eq!((first.number, other.number, other.sequence), (1, 2, first.sequence + 1));
     }
 
-    async fn numbers_have_no_gap_however_many_send_at_once(context: TestContext) {
+    async fn concurrent_sends_leave_no_gap_in_the_sequence(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let sends = (0..20).map(|n| {
@@ -46,15 +46,15 @@ every_service! {
         assert_eq!(sequences, (3..23).collect::<Vec<u64>>());
     }
 
-    /// C7: newest first, of the documented shape, and followed event by event.
-    async fn the_newest_messages_are_kept_as_documented(context: TestContext) {
+    /// C7: newest first, in the documented form, and updated event by event.
+    async fn recent_messages_are_cached_as_documented(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "anna", "one").await;
         assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["one"]);
         let two = say(&chat, &id, "bert", "two").await;
-        wait_for("the list to follow", LIMIT, async || kept(&context, &id).await.len() == 2).await;
-        let newest: serde_json::Value = serde_json::from_str(&kept(&context, &id).await[0]).unwrap();
+        wait_for("the cache to be updated", LIMIT, async || cached(&context, &id).await.len() == 2).await;
+        let newest: serde_json::Value = serde_json::from_str(&cached(&context, &id).await[0]).unwrap();
         assert_eq!((newest["id"].as_str(), newest["content"].as_str()), (Some(two.id.as_str()), Some("two")));
         assert_eq!(newest["senderId"], "bert");
         assert!(newest["timestamp"].as_str().unwrap().ends_with('Z'));
@@ -63,8 +63,8 @@ every_service! {
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
 
-    /// C7: a list that lost something, or missed an event, is not served.
-    async fn a_list_that_is_not_certain_is_not_served(context: TestContext) {
+    /// C7: a cache that lost a message or missed an event is not served.
+    async fn incomplete_cache_is_not_served(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 1..=3 {
@@ -80,8 +80,8 @@ every_service! {
         assert_eq!(contents(&chat, &id, MessageRange::Before(5), 5).await, ["1", "2"]);
     }
 
-    /// C7: an edit or a delete is never served stale, and deleted words are gone from the database, too.
-    async fn edits_and_deletes_are_seen_at_once(context: TestContext) {
+    /// C7: edits and deletes are visible at once, and deleted content is erased from the database.
+    async fn edits_and_deletes_are_visible_at_once(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let first = say(&chat, &id, "anna", "a secret").await;
@@ -96,11 +96,11 @@ every_service! {
         let payloads: Vec<(String,)> = hob_database::Read::all(&context.database,
             hob_database::sql("SELECT payload FROM chat_event ORDER BY sequence")).await.unwrap();
         assert!(payloads.iter().all(|(payload,)| !payload.contains("a secret")), "{payloads:?}");
-        assert_eq!(payloads.len(), 6, "each is an event of its own");
+        assert_eq!(payloads.len(), 6, "each is its own event");
     }
 
-    /// C7: the list is bounded by the newest hundred, and older ones come from the database.
-    async fn more_than_a_hundred_messages_are_read_page_by_page(context: TestContext) {
+    /// C7: the cache holds the newest hundred messages; older ones come from the database.
+    async fn more_than_a_hundred_messages_are_read_in_pages(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna"]).await;
         for n in 0..105 {
@@ -111,7 +111,7 @@ every_service! {
         }
         wait_for("the list to be trimmed", LIMIT, async || {
             contents(&chat, &id, MessageRange::Newest, 100).await;
-            kept(&context, &id).await.len() == 100
+            cached(&context, &id).await.len() == 100
         }).await;
         let newest = contents(&chat, &id, MessageRange::Newest, 100).await;
         assert_eq!((newest.first().unwrap().as_str(), newest.last().unwrap().as_str()), ("5", "104"));
@@ -119,8 +119,8 @@ every_service! {
         assert_eq!(contents(&chat, &id, MessageRange::After(0), 500).await.len(), 105);
     }
 
-    /// C6: twenty messages in a minute, counted in the documented key, for which a lost TTL is impossible.
-    async fn a_user_sends_no_more_than_the_limit_allows(context: TestContext) {
+    /// C6: twenty messages per minute, counted in the documented key, which always has a TTL.
+    async fn message_rate_limit_is_enforced(context: TestContext) {
         let chat = start(context.context(), Config { message_rate_limit: 3, ..config() }).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for n in 0..3 {
@@ -137,7 +137,7 @@ every_service! {
         assert!(ttl > 0 && ttl <= 60_000, "{ttl}");
     }
 
-    async fn what_cannot_be_a_message_is_refused_and_takes_no_number(context: TestContext) {
+    async fn invalid_message_is_refused_and_takes_no_number(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         for content in ["", "   ", &"x".repeat(4097), "a\0b"] {

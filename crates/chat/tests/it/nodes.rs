@@ -1,4 +1,4 @@
-//! Several nodes over one store and one database.
+//! Several nodes on one Redis and one database.
 
 use hob_web::Service as _;
 use std::time::Duration;
@@ -9,11 +9,13 @@ use hob_store::{BusEvent, Store, Topic};
 use hob_testkit::{LIMIT, Server, TestApp, TestContext, every_service, wait_for};
 use serde_json::{Value, json};
 
-use crate::cable::Cable;
 use crate::client::Client;
-use crate::world::{Doomed, NEEDS, beats, config, done, get, keys, open, room, say, start, user};
+use crate::proxy::Proxy;
+use crate::world::{
+    KillableNode, NEEDS, config, done, get, keys, open, room, say, start, user, wait_for_heartbeats,
+};
 
-/// Two nodes that know of each other.
+/// Two nodes that know each other.
 async fn two(context: &TestContext) -> (Chat, TestApp, ServiceContext, Chat, TestApp) {
     let one = open(context).await;
     let other = context.another_node().await;
@@ -36,13 +38,13 @@ impl Drop for Stop {
 every_service! {
     NEEDS;
 
-    async fn a_message_crosses_nodes_in_order(context: TestContext) {
+    async fn messages_cross_nodes_in_order(context: TestContext) {
         let (one, app_one, other, two, app_two) = two(&context).await;
         let _stop = Stop(other);
         let id = room(&one, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app_one, &one, "anna").await;
         anna.subscribe("conv:r").await;
-        // Each node has made up a secret of its own.
+        // Each node has generated its own secret.
         let mut bert = Client::connect(&app_two, &two, "bert").await;
         bert.subscribe("conv:r").await;
         let mut expected = Vec::new();
@@ -58,7 +60,7 @@ every_service! {
     }
 
     /// C13: a removed or blocked user receives nothing after the change is acknowledged, on any node.
-    async fn who_was_removed_or_blocked_hears_nothing_more_on_any_node(context: TestContext) {
+    async fn removed_or_blocked_user_receives_nothing_on_any_node(context: TestContext) {
         let (one, _app_one, other, two, app_two) = two(&context).await;
         let _stop = Stop(other);
         let id = room(&one, "r", &["anna", "bert", "carl", "dave"]).await;
@@ -74,38 +76,38 @@ every_service! {
         let silent = phone.recover("conv:r", 4, &Value::from("")).await["subscribe"].take();
         let secrets = |frames: &[Value]| frames.iter().any(|frame| frame.to_string().contains("secret"));
         assert!(!silent.to_string().contains("secret"), "{silent}");
-        // Until the message has reached the other node.
+        // By then the message has reached the other node.
         done(one.add_member(&id, &user("emil"), None).await);
         carl.push_where(|push| push["pub"]["data"]["userId"] == "emil").await;
         assert!(!secrets(&carl.flush().await));
-        let heard = bert.flush().await;
-        assert!(!secrets(&heard), "{heard:?}");
-        assert!(heard.iter().any(|frame| frame["push"]["unsubscribe"]["code"] == 2000), "{heard:?}");
+        let received = bert.flush().await;
+        assert!(!secrets(&received), "{received:?}");
+        assert!(received.iter().any(|frame| frame["push"]["unsubscribe"]["code"] == 2000), "{received:?}");
         assert_eq!(bert.subscribe("conv:r").await["error"]["code"], 103);
     }
 
-    /// A removal does not wait for ever for a node that is dead.
-    async fn a_removal_waits_for_a_dead_node_no_longer_than_its_lease(context: TestContext) {
+    /// A removal does not wait forever for a dead node.
+    async fn removal_waits_for_a_dead_node_at_most_until_its_lease_expires(context: TestContext) {
         let one = open(&context).await;
-        let doomed = Doomed::start(&context).await;
+        let killable = KillableNode::start(&context).await;
         wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
-        doomed.kill();
+        killable.kill();
         done(one.remove_member(&id, &user("bert"), None).await);
     }
 
     /// C10: published as documented, with an id and a time.
-    async fn new_messages_are_told_to_other_services(context: TestContext) {
+    async fn new_messages_are_published_to_other_services(context: TestContext) {
         let chat = open(&context).await;
         let channel = keys(&context).message_created_channel();
         assert_eq!(channel, "events:message.created");
-        let mut ear = context.store.bus().subscribe(&[Topic::channel(channel)]).await.unwrap();
+        let mut events = context.store.bus().subscribe(&[Topic::channel(channel)]).await.unwrap();
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let mut last = 0;
         for n in 0..3 {
             let sent = say(&chat, &id, "anna", &n.to_string()).await;
-            let heard = tokio::time::timeout(LIMIT, ear.next()).await.expect("in time");
-            let Some(BusEvent::Message { payload, .. }) = heard else { panic!("{heard:?}") };
+            let received = tokio::time::timeout(LIMIT, events.next()).await.expect("in time");
+            let Some(BusEvent::Message { payload, .. }) = received else { panic!("{received:?}") };
             let event: Value = serde_json::from_slice(&payload).unwrap();
             assert_eq!((&event["conversationId"], &event["messageId"]), (&"conv123".into(), &sent.id.into()));
             assert_eq!((&event["senderId"], &event["participantIds"]), (&"anna".into(), &json!(["anna", "bert"])));
@@ -115,45 +117,45 @@ every_service! {
         }
     }
 
-    /// Presence is written again after a loss, without events, from the sockets that there are.
-    async fn presence_comes_back_after_a_loss_without_events(context: TestContext) {
+    /// After a data loss, presence is restored from the open sockets, without events.
+    async fn presence_is_restored_after_a_data_loss_without_events(context: TestContext) {
         let chat = open(&context).await;
         let app = TestApp::start(context.context(), chat.routes()).await;
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
         wait_for("a node with a lease", LIMIT, async || chat.nodes().await.unwrap().len() == 1).await;
-        // A full round of witnesses, so that all are known.
-        beats(&context, &chat, 5).await;
+        // A full round, so that all witnesses are known.
+        wait_for_heartbeats(&context, &chat, 5).await;
         let keys = keys(&context);
         let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
-        let mut ear = context.store.bus().subscribe(&topics).await.unwrap();
+        let mut events = context.store.bus().subscribe(&topics).await.unwrap();
         context.test_store().flush_all().await;
         for who in ["anna", "bert"] {
             wait_for("presence to be back", LIMIT, async || chat.is_user_online(&user(who)).await.unwrap()).await;
         }
-        let told = tokio::time::timeout(Duration::from_millis(200), ear.next()).await;
-        assert!(told.is_err(), "{told:?}");
+        let received = tokio::time::timeout(Duration::from_millis(200), events.next()).await;
+        assert!(received.is_err(), "{received:?}");
     }
 }
 
-/// Two nodes, of which the second one's way to Redis can be cut.
-async fn two_with_a_cable(context: &TestContext) -> (Chat, Chat, TestApp, Cable, Stop) {
+/// Two nodes. The second one's connection to Redis can be cut.
+async fn two_with_a_proxy(context: &TestContext) -> (Chat, Chat, TestApp, Proxy, Stop) {
     let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };
-    let cable = Cable::to(([127, 0, 0, 1], redis.port()).into()).await;
-    let store = Store::open(&format!("redis://{}/", cable.address()).parse().unwrap()).unwrap();
+    let proxy = Proxy::to(([127, 0, 0, 1], redis.port()).into()).await;
+    let store = Store::open(&format!("redis://{}/", proxy.address()).parse().unwrap()).unwrap();
     let other = ServiceContext { store, ..context.another_node().await };
     let (one, two) = (open(context).await, start(&other, config()).await);
     wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     let app = TestApp::start(&other, two.routes()).await;
-    (one, two, app, cable, Stop(other))
+    (one, two, app, proxy, Stop(other))
 }
 
-/// C13: a node that has no lease hears of no change, and so it looks into the database before it tells anybody anything.
+/// C13: a node without a lease does not receive control commands, and so reads the database before each delivery.
 #[test]
-fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
+fn node_without_a_lease_delivers_nothing_to_removed_or_blocked_users() {
     hob_testkit::run(async {
         let context = TestContext::redis(NEEDS).await;
-        let (one, two, app, cable, _stop) = two_with_a_cable(&context).await;
+        let (one, two, app, proxy, _stop) = two_with_a_proxy(&context).await;
         let id = room(&one, "r", &["anna", "bert", "carl", "dave"]).await;
         let mut clients = Vec::new();
         for who in ["bert", "carl", "dave"] {
@@ -161,51 +163,51 @@ fn a_node_without_its_lease_tells_a_removed_or_blocked_user_nothing() {
             client.subscribe("conv:r").await;
             clients.push(client);
         }
-        cable.cut();
-        // Acknowledged once the other's lease is over.
+        proxy.cut();
+        // Acknowledged when the other node's lease has expired.
         done(one.remove_member(&id, &user("bert"), None).await);
         done(one.block(&user("anna"), &user("carl"), BlockAction::Block).await);
         say(&two, &id, "anna", "a secret").await;
-        let [bert, carl, dave] = clients.as_mut_slice() else { unreachable!("three came") };
+        let [bert, carl, dave] = clients.as_mut_slice() else { unreachable!("there are three clients") };
         dave.push_where(|push| push["pub"]["data"]["message"]["content"] == "a secret").await;
         for client in [bert, carl] {
-            let heard = client.flush().await;
-            assert!(!heard.iter().any(|frame| frame.to_string().contains("secret")), "{heard:?}");
+            let received = client.flush().await;
+            assert!(!received.iter().any(|frame| frame.to_string().contains("secret")), "{received:?}");
         }
-        cable.mend();
+        proxy.restore();
         wait_for("two nodes again", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     });
 }
 
-/// Who comes from a node that has heard more than this one is told nothing twice.
+/// A client that was connected to a node that is ahead gets nothing twice.
 #[test]
-fn who_is_ahead_of_a_node_that_was_cut_off_hears_nothing_twice() {
+fn client_that_is_ahead_of_a_disconnected_node_gets_nothing_twice() {
     hob_testkit::run(async {
         let context = TestContext::redis(NEEDS).await;
-        let (one, two, app, cable, _stop) = two_with_a_cable(&context).await;
+        let (one, two, app, proxy, _stop) = two_with_a_proxy(&context).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
         let mut bert = Client::connect(&app, &two, "bert").await;
         bert.subscribe("conv:r").await;
         let mut anna = Client::connect(&app, &two, "anna").await;
-        cable.cut();
-        // Of this the other node hears nothing, and anna was told it elsewhere.
-        let told = say(&one, &id, "bert", "told elsewhere").await.sequence;
-        let recovered = anna.recover("conv:r", told, &Value::from("")).await["subscribe"].take();
+        proxy.cut();
+        // This node does not receive the message, and anna has received it elsewhere.
+        let received = say(&one, &id, "bert", "sent elsewhere").await.sequence;
+        let recovered = anna.recover("conv:r", received, &Value::from("")).await["subscribe"].take();
         assert_eq!(
             (&recovered["recovered"], &recovered["offset"]),
-            (&true.into(), &told.into()),
+            (&true.into(), &received.into()),
             "{recovered}"
         );
-        cable.mend();
-        say(&one, &id, "bert", "told here").await;
-        assert_eq!(anna.messages(1).await, [(told + 1, "told here".to_owned())]);
+        proxy.restore();
+        say(&one, &id, "bert", "sent here").await;
+        assert_eq!(anna.messages(1).await, [(received + 1, "sent here".to_owned())]);
         assert_eq!(bert.messages(2).await.len(), 2);
     });
 }
 
-/// Without the store, what is said reaches everybody on the same node; when it is back, everything is as it should be.
+/// Without Redis, messages reach all clients of the same node; when it is back, presence and counters are repaired.
 #[test]
-fn delivery_within_a_node_goes_on_without_the_store() {
+fn delivery_within_a_node_works_without_redis() {
     hob_testkit::run(async {
         let context = TestContext::redis(NEEDS).await;
         let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };
@@ -231,9 +233,9 @@ fn delivery_within_a_node_goes_on_without_the_store() {
     });
 }
 
-/// A node listens to the channels that somebody on it is subscribed to, and to no others.
+/// A node subscribes only to the channels that have subscribers on it.
 #[test]
-fn a_node_listens_only_for_those_who_are_there() {
+fn node_subscribes_only_to_channels_with_subscribers() {
     hob_testkit::run(async {
         let context = TestContext::redis(NEEDS).await;
         let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };

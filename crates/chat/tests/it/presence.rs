@@ -10,21 +10,21 @@ use hob_store::{BusEvent, Subscription, Topic, cmd};
 use hob_testkit::{LIMIT, Server, every_service, wait_for};
 use serde_json::Value;
 
-use crate::world::{Doomed, NEEDS, beats, config, get, keys, open, user};
+use crate::world::{KillableNode, NEEDS, config, get, keys, open, user, wait_for_heartbeats};
 
 fn socket(id: &str) -> SocketId {
     SocketId::new(id).unwrap()
 }
 
-async fn ear(context: &ServiceContext) -> Subscription {
+async fn events(context: &ServiceContext) -> Subscription {
     let keys = keys(context);
     let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
     context.store.bus().subscribe(&topics).await.unwrap()
 }
 
-/// The next event: whether the user came online, and what was said.
-async fn heard(ear: &mut Subscription) -> (bool, Value) {
-    match tokio::time::timeout(LIMIT, ear.next()).await.expect("an event in time") {
+/// The next event: whether it is online, and its payload.
+async fn next_event(events: &mut Subscription) -> (bool, Value) {
+    match tokio::time::timeout(LIMIT, events.next()).await.expect("an event in time") {
         Some(BusEvent::Message { channel, payload, .. }) => {
             (channel.ends_with(b"online"), serde_json::from_slice(&payload).unwrap())
         }
@@ -43,8 +43,8 @@ async fn remove(chat: &Chat, who: &str, id: &str) -> PresenceChange {
 every_service! {
     NEEDS;
 
-    /// C1 C2 C3 C16: the documented keys, with the documented values.
-    async fn a_user_is_online_from_the_first_socket_to_the_last(context: TestContext) {
+    /// C1 C2 C3 C16: the documented keys and values.
+    async fn user_is_online_from_the_first_socket_to_the_last(context: TestContext) {
         let chat = open(&context).await;
         let (keys, anna) = (keys(&context), user("507f1f77bcf86cd799439011"));
         let id = anna.as_str();
@@ -67,10 +67,10 @@ every_service! {
         assert_eq!(chat.sockets(&anna).await.unwrap(), []);
     }
 
-    /// C11: exactly one event for each real change, and versions that only grow.
-    async fn each_real_change_is_told_once(context: TestContext) {
+    /// C11: exactly one event for each real change, with growing versions.
+    async fn each_change_is_published_once(context: TestContext) {
         let chat = open(&context).await;
-        let mut ear = ear(&context).await;
+        let mut events = events(&context).await;
         for round in 0..3 {
             let sockets: Vec<String> = (0..8).map(|n| format!("s{round}-{n}")).collect();
             futures_util::future::join_all(sockets.iter().map(|id| add(&chat, "anna", id))).await;
@@ -78,19 +78,19 @@ every_service! {
         }
         let mut last = 0;
         for online in [true, false, true, false, true, false] {
-            let (told, event) = heard(&mut ear).await;
-            assert_eq!((told, event["userId"].as_str()), (online, Some("anna")), "{event}");
+            let (is_online, event) = next_event(&mut events).await;
+            assert_eq!((is_online, event["userId"].as_str()), (online, Some("anna")), "{event}");
             let version = event["version"].as_u64().unwrap();
             assert!(version > last, "{event} after {last}");
             assert!(event["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{event}");
             last = version;
         }
-        let more = tokio::time::timeout(Duration::from_millis(50), ear.next()).await;
+        let more = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
         assert!(more.is_err(), "{more:?}");
     }
 
-    /// C12: last seen only moves forwards, and outlives a loss of the store.
-    async fn last_seen_only_moves_forwards(context: TestContext) {
+    /// C12: last seen never moves backwards, and survives a data loss in Redis.
+    async fn last_seen_never_moves_backwards(context: TestContext) {
         let clock = hob_store::Clock::driven(Duration::from_millis(1_763_287_800_123));
         let driven = ServiceContext { store: context.store.with_clock(clock.clone()), ..context.context().clone() };
         let chat = hob_chat::Chat::open(&driven, hob_service::Live::fixed(config())).await.unwrap();
@@ -105,37 +105,37 @@ every_service! {
         remove(&chat, "anna", "s2").await;
         assert_eq!(get(&context, &key).await.as_deref(), Some("2025-11-16T10:11:39.000Z"));
         context.test_store().flush_all().await;
-        let kept = chat.presence(&[user("anna")]).await.unwrap();
-        assert!(kept[0].last_seen.is_some() && !kept[0].online, "{kept:?}");
+        let presence = chat.presence(&[user("anna")]).await.unwrap();
+        assert!(presence[0].last_seen.is_some() && !presence[0].online, "{presence:?}");
     }
 
-    async fn a_user_has_no_more_sockets_than_the_bound(context: TestContext) {
+    async fn sockets_of_a_user_are_limited(context: TestContext) {
         let chat = open(&context).await;
         for n in 0..64 {
             assert!(!matches!(add(&chat, "anna", &format!("s{n}")).await, PresenceChange::LimitReached));
         }
         assert_eq!(add(&chat, "anna", "one more").await, PresenceChange::LimitReached);
-        assert!(matches!(add(&chat, "anna", "s0").await, PresenceChange::Unchanged { .. }), "the same one is no other");
+        assert!(matches!(add(&chat, "anna", "s0").await, PresenceChange::Unchanged { .. }), "not a new socket");
     }
 
-    /// C1: a node that stops takes its users along, and the next one sweeps them.
-    async fn a_dead_nodes_users_go_offline_with_one_event_each(context: TestContext) {
+    /// C1: the users of a dead node are swept by another node.
+    async fn users_of_a_dead_node_go_offline_with_one_event_each(context: TestContext) {
         let survivor = open(&context).await;
-        let doomed = Doomed::start(&context).await;
-        // Both are known as nodes before anybody relies on it.
+        let killable = KillableNode::start(&context).await;
+        // Both nodes must be known first.
         wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
-        let mut ear = ear(&context).await;
+        let mut events = events(&context).await;
         for n in 0..5 {
-            add(&doomed.chat, &format!("user{n}"), &format!("doomed{n}")).await;
+            add(&killable.chat, &format!("user{n}"), &format!("doomed{n}")).await;
         }
         add(&survivor, "user0", "alive").await;
         for _ in 0..5 {
-            assert!(heard(&mut ear).await.0);
+            assert!(next_event(&mut events).await.0);
         }
-        doomed.kill();
+        killable.kill();
         let mut offline: Vec<String> = Vec::new();
         for _ in 0..4 {
-            let (online, event) = heard(&mut ear).await;
+            let (online, event) = next_event(&mut events).await;
             assert!(!online);
             offline.push(event["userId"].as_str().unwrap().to_owned());
         }
@@ -147,25 +147,25 @@ every_service! {
     }
 }
 
-/// C1: when a node dies and one master of a Cluster loses its data at that moment, with the dead node's index or the
-/// list of nodes in it, nobody stays online for ever.
+/// C1: no user stays online if a node dies and a Cluster master loses its data at the same time, with the dead node's
+/// index or the list of nodes in it.
 #[test]
-fn a_dead_nodes_users_go_offline_even_if_a_master_forgets_them() {
+fn users_of_a_dead_node_go_offline_even_if_a_master_loses_its_data() {
     hob_testkit::run(async {
         let context = hob_testkit::TestContext::cluster(NEEDS).await;
         let survivor = open(&context).await;
         let Server::Cluster(cluster) = context.test_store().server() else { unreachable!("it is a Cluster") };
         for lost in 0..cluster.masters().len() {
-            let doomed = Doomed::start(&context).await;
+            let killable = KillableNode::start(&context).await;
             wait_for("two nodes", LIMIT, async || survivor.nodes().await.is_ok_and(|nodes| nodes.len() == 2))
                 .await;
             let users: Vec<UserId> = (0..30).map(|n| user(&format!("user{lost}-{n}"))).collect();
             for (n, who) in users.iter().enumerate() {
-                add(&doomed.chat, who.as_str(), &format!("s{lost}-{n}")).await;
+                add(&killable.chat, who.as_str(), &format!("s{lost}-{n}")).await;
             }
-            // All witnesses are known by now, or the loss would not be noticed.
-            beats(&context, &survivor, 5).await;
-            doomed.kill();
+            // All witnesses must be known, or the loss is not detected.
+            wait_for_heartbeats(&context, &survivor, 5).await;
+            killable.kill();
             cluster.masters()[lost].flush_all();
             wait_for(
                 format_args!("nobody to be online after master {lost} lost its data"),

@@ -1,5 +1,5 @@
-//! Clients that nobody here wrote: the Centrifugo SDKs for JavaScript and Python connect, subscribe, publish, use
-//! presence and history, are cut off, and recover.
+//! The Centrifugo SDKs for JavaScript and Python: connect, subscribe, publish, use presence and history, get
+//! disconnected, and recover.
 
 use hob_web::Service as _;
 use std::process::Stdio;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::cable::Cable;
 use crate::client::Client;
+use crate::proxy::Proxy;
 use crate::world::{NEEDS, done, open, room, say, user};
 
-/// How many messages somebody misses who is cut off.
+/// How many messages the client misses while disconnected.
 const MISSED: usize = 600;
 
-/// A program that uses an SDK, and says what it sees.
+/// A program that uses an SDK and prints what it receives.
 struct Program {
     lines: Lines<BufReader<ChildStdout>>,
     // Ends with its input, or when it is dropped.
@@ -39,7 +39,7 @@ impl Program {
         serde_json::from_str(&line.expect("the program goes on")).unwrap()
     }
 
-    /// The next line that has this field, leaving out others.
+    /// The value of the next line with this field. Others are skipped.
     async fn saw(&mut self, field: &str) -> Value {
         loop {
             let mut line = self.next().await;
@@ -55,11 +55,11 @@ async fn use_everything(command: Command) {
     let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let chat = open(&context).await;
     let app = TestApp::start(context.context(), chat.routes()).await;
-    let cable = Cable::to(app.address()).await;
+    let proxy = Proxy::to(app.address()).await;
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let _bert = Client::connect(&app, &chat, "bert").await;
     let token = chat.issue_token(&user("anna"), Duration::from_secs(600)).unwrap();
-    let url = format!("ws://{}/connection/websocket", cable.address());
+    let url = format!("ws://{}/connection/websocket", proxy.address());
     let mut anna = Program::start(command, &url, &token);
 
     assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": false, "recovered": false }));
@@ -77,13 +77,13 @@ async fn use_everything(command: Command) {
     assert_eq!(saw, expected);
     assert_eq!(anna.saw("refused").await, 103);
 
-    cable.cut();
-    // More than the first answer holds.
+    proxy.cut();
+    // More than the first reply holds.
     let missed = |n: usize| format!("missed {n} {}", "x".repeat(1_000));
     for n in 0..MISSED {
         say(&chat, &id, "bert", &missed(n)).await;
     }
-    cable.mend();
+    proxy.restore();
     assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": true, "recovered": true }));
     for n in 0..MISSED {
         assert_eq!(anna.saw("message").await, missed(n));
@@ -93,14 +93,14 @@ async fn use_everything(command: Command) {
     end(&chat, &id, &mut anna).await;
 }
 
-/// Who is removed is told so, and does not come back.
+/// A removed user is unsubscribed and does not subscribe again.
 async fn end(chat: &Chat, id: &hob_chat::keys::ConversationId, anna: &mut Program) {
     done(chat.remove_member(id, &user("anna"), None).await);
     assert_eq!(anna.saw("unsubscribed").await, 2000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_javascript_sdk_works_unmodified() {
+async fn javascript_sdk_works_unmodified() {
     let mut node = Command::new("node");
     node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sdk/client.js"));
     node.env("NODE_PATH", hob_testkit::node_modules());
@@ -108,7 +108,7 @@ async fn the_javascript_sdk_works_unmodified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_python_sdk_works_unmodified() {
+async fn python_sdk_works_unmodified() {
     let mut python = Command::new(hob_testkit::python());
     python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sdk/client.py"));
     use_everything(python).await;

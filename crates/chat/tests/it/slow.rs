@@ -1,3 +1,3 @@
-//! Long suites: random lives against a model.
+//! Long tests: random operations against a model.
 
-mod lives;
+mod random_operations;

@@ -20,7 +20,7 @@ async fn app(context: &TestContext) -> (Chat, TestApp) {
 every_service! {
     NEEDS;
 
-    async fn a_message_reaches_all_subscribers_and_its_sender_is_told_its_place(context: TestContext) {
+    async fn message_reaches_all_subscribers_and_the_sender_gets_its_sequence(context: TestContext) {
         let (chat, app) = app(&context).await;
         room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -37,7 +37,7 @@ every_service! {
         assert_eq!(anna.messages(1).await, [(4, "hi".to_owned())]);
     }
 
-    async fn who_was_away_recovers_exactly_what_was_missed(context: TestContext) {
+    async fn client_recovers_exactly_what_it_missed(context: TestContext) {
         let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -45,7 +45,7 @@ every_service! {
         say(&chat, &id, "bert", "seen").await;
         assert_eq!(anna.messages(1).await, [(3, "seen".to_owned())]);
         drop(anna);
-        // More than are kept at hand, so that some come from the database.
+        // More than are kept in memory, so that some come from the database.
         for n in 4..=103 {
             say(&chat, &id, "bert", &n.to_string()).await;
         }
@@ -62,7 +62,7 @@ every_service! {
         assert_eq!((&ahead["recovered"], &ahead["was_recovering"]), (&false.into(), &true.into()));
     }
 
-    async fn who_may_not_is_told_so_and_nothing_else(context: TestContext) {
+    async fn users_without_permission_get_only_an_error(context: TestContext) {
         let (chat, app) = app(&context).await;
         room(&chat, "r", &["anna"]).await;
         let mut eve = Client::connect(&app, &chat, "eve").await;
@@ -85,7 +85,7 @@ every_service! {
         assert_eq!(chat.conversation(&crate::world::conversation("r")).await.unwrap().unwrap().sequence, 1);
     }
 
-    async fn presence_history_and_stats_are_answered(context: TestContext) {
+    async fn presence_history_and_stats_work(context: TestContext) {
         let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert", "carl"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -113,8 +113,8 @@ every_service! {
         assert_eq!(leave["leave"]["info"]["user"], "bert");
     }
 
-    /// The feed begins with a picture, and tells what changes it.
-    async fn a_feed_tells_unread_counts_and_who_comes_and_goes(context: TestContext) {
+    /// The feed starts with a snapshot, and then sends updates.
+    async fn feed_sends_unread_counts_and_presence(context: TestContext) {
         let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "bert", "one").await;
@@ -137,7 +137,7 @@ every_service! {
     }
 
     /// C20: receipts of what was delivered and read.
-    async fn receipts_are_told_to_the_conversation(context: TestContext) {
+    async fn receipts_are_published_to_the_conversation(context: TestContext) {
         let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -148,7 +148,7 @@ every_service! {
         let receipt = anna.push_where(|push| push["pub"]["data"]["type"] == "receipt").await["pub"]["data"].take();
         assert_eq!((&receipt["deliveredSequence"], &receipt["readSequence"]), (&3.into(), &2.into()));
         let read = bert.rpc("read", json!({ "conversationId": "r", "sequence": 99 })).await;
-        assert_eq!(read["rpc"]["data"]["readSequence"], 3, "nobody reads what is not there");
+        assert_eq!(read["rpc"]["data"]["readSequence"], 3, "the pointer stops at the last event");
         let receipt = anna.push_where(|push| push["pub"]["data"]["type"] == "receipt").await["pub"]["data"].take();
         assert_eq!((&receipt["userId"], &receipt["readSequence"]), (&"bert".into(), &3.into()));
     }
@@ -161,7 +161,7 @@ async fn embedded() -> (TestContext, Chat, TestApp) {
 }
 
 #[tokio::test]
-async fn commands_come_in_batches_and_replies_too() {
+async fn commands_and_replies_are_batched() {
     let (_context, chat, app) = embedded().await;
     room(&chat, "r", &["anna"]).await;
     let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -172,7 +172,7 @@ async fn commands_come_in_batches_and_replies_too() {
 }
 
 #[tokio::test]
-async fn tokens_decide_who_is_let_in_and_for_how_long() {
+async fn connections_need_a_valid_token() {
     let (_context, chat, app) = embedded().await;
     for (first, code) in [
         (json!({ "id": 1, "connect": { "token": "nonsense" } }), 3500),
@@ -193,11 +193,11 @@ async fn tokens_decide_who_is_let_in_and_for_how_long() {
     assert!(refreshed["refresh"]["ttl"].as_u64().unwrap() > 600, "{refreshed}");
     let another = chat.issue_token(&user("bert"), Duration::from_secs(900)).unwrap();
     client.send(json!({ "id": 9, "refresh": { "token": another } }).to_string()).await;
-    assert_eq!(client.end().await, 3500, "nobody becomes somebody else");
+    assert_eq!(client.end().await, 3500, "a refresh cannot change the user");
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_told_to_come_back() {
+async fn slow_client_is_disconnected() {
     let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let chat = start(
         context.context(),
@@ -208,7 +208,7 @@ async fn a_client_that_does_not_read_is_told_to_come_back() {
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let mut slow = Client::open_narrow(&app).await.sign_in(&chat, "anna").await;
     slow.subscribe("conv:r").await;
-    // Far more than the socket's buffers and the queue hold.
+    // Far more than the socket buffers and the queue hold.
     let content = "x".repeat(4_000);
     for _ in 0..4_000 {
         say(&chat, &id, "bert", &content).await;
@@ -220,7 +220,7 @@ async fn a_client_that_does_not_read_is_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_connection_has_no_more_channels_than_the_bound() {
+async fn channels_of_a_connection_are_limited() {
     let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let chat = start(context.context(), Config { channels_per_connection: 2, ..config() }).await;
     let app = TestApp::start(context.context(), chat.routes()).await;
@@ -237,9 +237,9 @@ async fn a_connection_has_no_more_channels_than_the_bound() {
     assert!(anna.subscribe("conv:c").await["subscribe"].is_object());
 }
 
-/// More than one answer holds: the rest follows, and then what is new, in order and without a gap.
+/// More than one reply holds: the rest follows, then new events, in order and without gaps.
 #[tokio::test]
-async fn who_was_away_for_long_recovers_everything() {
+async fn client_recovers_more_than_one_reply_holds() {
     let (_context, chat, app) = embedded().await;
     let id = room(&chat, "r", &["anna", "bert"]).await;
     let content = |n: u64| format!("{n} {}", "x".repeat(2_000));
@@ -250,16 +250,16 @@ async fn who_was_away_for_long_recovers_everything() {
     let reply = anna.recover("conv:r", 2, &json!("")).await["subscribe"].take();
     assert_eq!(reply["recovered"], true);
     let mut held: Vec<_> = reply["publications"].as_array().unwrap().iter().map(message_of).collect();
-    assert_eq!(reply["offset"], held.last().unwrap().0, "where the rest begins");
-    assert!(held.len() < 250, "one answer is bounded: {}", held.len());
+    assert_eq!(reply["offset"], held.last().unwrap().0, "the rest starts here");
+    assert!(held.len() < 250, "one reply is limited: {}", held.len());
     say(&chat, &id, "bert", &content(503)).await;
     held.extend(anna.messages(501 - held.len()).await);
     let expected: Vec<_> = (3..=503).map(|n| (n, content(n))).collect();
-    assert!(held == expected, "something is missing, or twice");
+    assert!(held == expected, "a message is missing or duplicated");
 }
 
 #[tokio::test]
-async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
+async fn messages_are_edited_and_deleted_and_users_blocked_by_rpc() {
     let (_context, chat, app) = embedded().await;
     room(&chat, "r", &["anna", "bert", "carl"]).await;
     let mut anna = Client::connect(&app, &chat, "anna").await;
@@ -267,11 +267,11 @@ async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
     bert.subscribe("conv:r").await;
     let sent = anna.rpc("send", json!({ "conversationId": "r", "content": "helo" })).await;
     let message = &sent["rpc"]["data"]["id"];
-    let told =
+    let next_event =
         async |bert: &mut Client| bert.push_where(|push| push["pub"]["offset"].is_u64()).await["pub"].take();
-    assert_eq!(told(&mut bert).await["data"]["type"], "message");
+    assert_eq!(next_event(&mut bert).await["data"]["type"], "message");
     anna.rpc("edit", json!({ "conversationId": "r", "messageId": message, "content": "hello" })).await;
-    let edited = told(&mut bert).await;
+    let edited = next_event(&mut bert).await;
     assert_eq!(
         (&edited["data"]["type"], &edited["data"]["message"]["content"]),
         (&"edited".into(), &"hello".into())
@@ -279,18 +279,22 @@ async fn messages_are_edited_and_deleted_and_users_blocked_over_the_socket() {
     let not_yours = bert.rpc("delete", json!({ "conversationId": "r", "messageId": message })).await;
     assert_eq!(not_yours["error"]["code"], 103, "{not_yours}");
     anna.rpc("delete", json!({ "conversationId": "r", "messageId": message })).await;
-    let deleted = told(&mut bert).await;
+    let deleted = next_event(&mut bert).await;
     assert_eq!((&deleted["data"]["type"], &deleted["offset"]), (&"deleted".into(), &6.into()));
     assert!(bert.rpc("block", json!({ "userId": "anna" })).await["rpc"].is_object());
     anna.rpc("send", json!({ "conversationId": "r", "content": "bert?" })).await;
     assert!(bert.rpc("unblock", json!({ "userId": "anna" })).await["rpc"].is_object());
     anna.rpc("send", json!({ "conversationId": "r", "content": "bert!" })).await;
-    assert_eq!(told(&mut bert).await["data"]["message"]["content"], "bert!", "nothing came in between");
+    assert_eq!(
+        next_event(&mut bert).await["data"]["message"]["content"],
+        "bert!",
+        "nothing was delivered in between"
+    );
 }
 
-/// Each action has a limit of its own.
+/// Each action has its own limit.
 #[tokio::test]
-async fn too_much_of_anything_is_refused() {
+async fn rate_limits_are_enforced() {
     let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
     let limits = Config {
         connects_per_minute: 3,
@@ -309,7 +313,7 @@ async fn too_much_of_anything_is_refused() {
         codes.push(anna.rpc("typing", typing.clone()).await["error"]["code"].clone());
     }
     assert!(codes[0].is_null() && codes.contains(&111.into()), "{codes:?}");
-    // Far fewer than commands as such may be.
+    // Far below the limit for commands.
     let mut codes = Vec::new();
     for _ in 0..60 {
         codes.push(anna.subscribe("conv:r").await["error"]["code"].clone());
@@ -320,7 +324,7 @@ async fn too_much_of_anything_is_refused() {
     for _ in 0..300 {
         refused |= anna.call(json!({ "ping": {} })).await["error"]["code"] == 111;
     }
-    assert!(refused, "a command too many");
+    assert!(refused, "too many commands");
 
     anna.send("x".repeat(10_000)).await;
     wait_for("the frame to end the connection", LIMIT, async || {

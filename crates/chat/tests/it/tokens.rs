@@ -1,6 +1,6 @@
-//! Who is let in: tokens with real signatures under key files, their expiry and renewal; and which pages may connect.
+//! Tokens with real signatures, their expiry and refresh; and the origins that may connect.
 //!
-//! The keys beside this were made with `openssl genpkey` for these tests.
+//! The keys were generated with `openssl genpkey` for these tests.
 
 use hob_web::Service as _;
 use std::time::Duration;
@@ -25,7 +25,7 @@ macro_rules! key {
     };
 }
 
-/// Signs as an identity provider would.
+/// Signs like an identity provider.
 enum Signer {
     Rsa(RsaKeyPair),
     P256(EcdsaKeyPair),
@@ -40,7 +40,7 @@ impl Signer {
         Self::from_pkcs8(&der(key!("p256.pem")))
     }
 
-    /// A key that nobody knows.
+    /// A key that is not configured.
     fn stranger() -> Self {
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
         Self::from_pkcs8(pkcs8.unwrap().as_ref())
@@ -51,7 +51,7 @@ impl Signer {
         Self::P256(pair.unwrap())
     }
 
-    /// A token that is over in so many seconds from now.
+    /// A token that expires in `left_s` seconds.
     fn token(&self, algorithm: &str, who: &str, left_s: i64) -> String {
         let claims = json!({ "sub": who, "exp": jiff::Timestamp::now().as_second() + left_s }).to_string();
         let header = json!({ "alg": algorithm, "typ": "JWT" }).to_string();
@@ -93,7 +93,7 @@ async fn connect(app: &TestApp, token: &str) -> (Client, Value) {
     (client, reply)
 }
 
-/// What a connection with a bad token is closed with.
+/// The code with which a connection with a bad token is closed.
 async fn refused(app: &TestApp, token: &str) -> u16 {
     let mut client = Client::open(app).await;
     client.send(json!({ "id": 1, "connect": { "token": token } }).to_string()).await;
@@ -101,7 +101,7 @@ async fn refused(app: &TestApp, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn tokens_are_verified_with_the_public_keys_of_files() {
+async fn tokens_are_verified_with_public_key_files() {
     let (_context, chat, app) = serve(key_files()).await;
     let (rsa, p256) = (Signer::rsa(), Signer::p256());
     room(&chat, "r", &["anna", "bert"]).await;
@@ -114,10 +114,10 @@ async fn tokens_are_verified_with_the_public_keys_of_files() {
         assert!(chat.is_user_online(&user(who)).await.unwrap());
     }
     for (why, token) in [
-        ("signed by somebody else", Signer::stranger().token("ES256", "anna", 600)),
-        ("a signature of the other kind", rsa.token("ES256", "anna", 600)),
-        ("a signature of the other kind", p256.token("RS256", "anna", 600)),
-        ("an algorithm that no key is for", rsa.token("HS256", "anna", 600)),
+        ("an unknown key", Signer::stranger().token("ES256", "anna", 600)),
+        ("an RSA signature for ES256", rsa.token("ES256", "anna", 600)),
+        ("a P-256 signature for RS256", p256.token("RS256", "anna", 600)),
+        ("an algorithm without a key", rsa.token("HS256", "anna", 600)),
         ("no user", rsa.token("RS256", "", 600)),
     ] {
         assert_eq!(refused(&app, &token).await, 3500, "{why}");
@@ -125,9 +125,10 @@ async fn tokens_are_verified_with_the_public_keys_of_files() {
     assert_eq!(chat.issue_token(&user("anna"), Duration::from_secs(60)), None, "public keys sign nothing");
 }
 
-/// Who comes with a token that is over is told to get another one; who does not renew a token in time is sent away.
+/// An expired token is answered with an error on which clients get a new one. A connection is closed if its token is
+/// not refreshed in time.
 #[tokio::test]
-async fn a_connection_ends_with_its_token_unless_it_is_renewed() {
+async fn connection_is_closed_when_its_token_expires_unless_refreshed() {
     let (_context, _chat, app) = serve(key_files()).await;
     let signer = Signer::p256();
     let (mut late, reply) = connect(&app, &signer.token("ES256", "anna", -60)).await;
@@ -150,7 +151,7 @@ async fn a_connection_ends_with_its_token_unless_it_is_renewed() {
 }
 
 #[tokio::test]
-async fn a_key_file_that_is_no_public_key_is_refused_at_the_start() {
+async fn invalid_key_file_is_refused_at_startup() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     for path in [key!("rsa.pem"), "no/such/file.pem"] {
         let config = Config { token_public_keys: vec![path.to_owned()], ..config() };
@@ -160,7 +161,7 @@ async fn a_key_file_that_is_no_public_key_is_refused_at_the_start() {
     }
 }
 
-/// The status that a page of some site gets when it opens a socket.
+/// The status of a WebSocket upgrade with these headers.
 async fn upgrade(app: &TestApp, headers: &[(&'static str, &str)]) -> u16 {
     let url = app.url("/connection/websocket").replace("http", "ws");
     let mut request = url.into_client_request().unwrap();
@@ -175,7 +176,7 @@ async fn upgrade(app: &TestApp, headers: &[(&'static str, &str)]) -> u16 {
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_connect_only_if_they_are_listed() {
+async fn other_origins_can_connect_only_if_listed() {
     let origins = vec!["https://shop.example".to_owned()];
     let (_context, _chat, app) = serve(Config { origins, ..config() }).await;
     let own = format!("http://{}", app.address());

@@ -1,4 +1,4 @@
-//! Typing (C4 C5): start, stop, and stop without a word.
+//! Typing (C4 C5): start, stop, and expiry.
 
 use hob_chat::TypingState;
 use hob_store::cmd;
@@ -18,7 +18,7 @@ every_service! {
     NEEDS;
 
     /// C4 C5: the documented flag, and an index instead of KEYS.
-    async fn who_types_is_found_by_conversation(context: TestContext) {
+    async fn typing_users_are_listed_by_conversation(context: TestContext) {
         let chat = open(&context).await;
         let id = room(&chat, "conv123", &["anna", "bert", "carl"]).await;
         for who in ["anna", "bert"] {
@@ -35,8 +35,8 @@ every_service! {
         assert!(chat.typing(&id, &user("eve"), TypingState::Typing).await.unwrap().is_err());
     }
 
-    /// C4: subscribers are told when typing stops, also by those who do not say so.
-    async fn subscribers_are_told_when_typing_stops(context: TestContext) {
+    /// C4: subscribers are notified when typing stops or expires.
+    async fn subscribers_are_notified_when_typing_stops(context: TestContext) {
         let chat = open(&context).await;
         let app = TestApp::start(context.context(), chat.routes()).await;
         room(&chat, "r", &["anna", "bert"]).await;

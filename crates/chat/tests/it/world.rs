@@ -1,4 +1,4 @@
-//! A chat that runs, with the relay that every process runs.
+//! A running chat with an outbox relay.
 
 use hob_web::Service as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) const NEEDS: Needs = Needs {
     migrations: &[MIGRATIONS],
 };
 
-/// A short lease, so that nobody waits long for the death of a node, and no limit that a test meets by chance.
+/// A short lease, so that dead nodes are detected soon, and limits that no test reaches by chance.
 pub(crate) fn config() -> Config {
     Config {
         message_rate_limit: 1_000_000,
@@ -26,7 +26,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// A chat that runs.
+/// Starts a chat.
 pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
     let chat = Chat::open(context, Live::fixed(config)).await.unwrap();
     chat.start(&hob_web::Changes::detached(context));
@@ -51,13 +51,13 @@ pub(crate) async fn open(context: &TestContext) -> Chat {
     start(context.context(), config()).await
 }
 
-/// A node that can be killed: nothing of it runs on, nothing is cleaned up.
-pub(crate) struct Doomed {
+/// A node that can be killed without any cleanup.
+pub(crate) struct KillableNode {
     pub(crate) chat: Chat,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
-impl Doomed {
+impl KillableNode {
     pub(crate) async fn start(context: &TestContext) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -71,7 +71,7 @@ impl Doomed {
     }
 }
 
-impl Drop for Doomed {
+impl Drop for KillableNode {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -91,7 +91,7 @@ pub(crate) fn keys(context: &ServiceContext) -> Keys {
     Keys::new(context.layout)
 }
 
-/// Opens a conversation with these members; the first one opens it.
+/// Opens a conversation. The first member opens it.
 pub(crate) async fn room(chat: &Chat, id: &str, members: &[&str]) -> ConversationId {
     let mut members = members.iter().map(|id| user(id));
     let new = NewConversation {
@@ -121,13 +121,13 @@ pub(crate) fn done<T>(answer: Answer<T>) -> T {
     answer.expect("an answer").unwrap_or_else(|refusal| panic!("refused: {refusal}"))
 }
 
-/// The value of a string key; `None` where there is none.
+/// The value of a string key.
 pub(crate) async fn get(context: &ServiceContext, key: &hob_schema::Key) -> Option<String> {
     context.store.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
 }
 
-/// Waits until a node has renewed its lease so many times.
-pub(crate) async fn beats(context: &ServiceContext, chat: &Chat, times: usize) {
+/// Waits until a node has renewed its lease `times` times.
+pub(crate) async fn wait_for_heartbeats(context: &ServiceContext, chat: &Chat, times: usize) {
     let live = keys(context).nodes_live(hob_schema::Shard::default());
     let own = |node: &hob_chat::NodeInfo| node.name == chat.node_name();
     let mut before = None;

@@ -1,4 +1,4 @@
-//! Keys that another client has replaced by another type: what they say is written again, and nobody else notices.
+//! Keys whose type another client has changed are repaired, and do not affect other keys.
 
 use hob_chat::PresenceChange;
 use hob_chat::keys::SocketId;
@@ -8,15 +8,15 @@ use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
 
 use crate::world::{NEEDS, get, keys, open, room, say, user};
 
-/// Replaces a key by a string or, where it is one, by a list.
-async fn spoil(context: &TestContext, key: &Key) {
+/// Replaces a key by a key of another type.
+async fn change_type(context: &TestContext, key: &Key) {
     let kind: String = context.store.run(cmd("TYPE").arg(key).clone()).await.unwrap();
     context.test_store().as_outsider(cmd("DEL").arg(key).clone()).await;
-    let spoil = match kind.as_str() {
+    let change_type = match kind.as_str() {
         "string" => cmd("RPUSH").arg(key).arg("x").clone(),
         _ => cmd("SET").arg(key).arg("x").clone(),
     };
-    context.test_store().as_outsider(spoil).await;
+    context.test_store().as_outsider(change_type).await;
 }
 
 fn socket(id: &str) -> SocketId {
@@ -27,18 +27,18 @@ every_service! {
     NEEDS;
 
     /// C1 C2 C11 C12
-    async fn one_users_presence_hides_nobody_elses_and_is_written_again(context: TestContext) {
+    async fn wrong_type_of_one_users_presence_is_repaired_and_hides_no_other_user(context: TestContext) {
         let chat = open(&context).await;
         let (keys, anna, bert) = (keys(&context), user("anna"), user("bert"));
         for who in [&anna, &bert] {
             chat.add_user_socket(who, &socket(&format!("{who}-1"))).await.unwrap();
         }
         for key in [keys.online(&anna), keys.last_seen(&anna), keys.presence(&anna), keys.sockets(&anna)] {
-            spoil(&context, &key).await;
+            change_type(&context, &key).await;
             let both = chat.presence(&[anna.clone(), bert.clone()]).await.unwrap();
             assert!(both[1].online && both[1].version > 0, "{key}: {both:?}");
             assert!(chat.sockets(&anna).await.is_ok() && chat.sockets(&bert).await.unwrap().len() == 1, "{key}");
-            // Whatever was lost with it: once all sockets are closed the user is offline, and online with the next.
+            // Whatever was lost with the key: the user goes offline with the last socket, and online with the next.
             chat.remove_user_socket(&anna, &socket("anna-1")).await.unwrap();
             let joined = chat.add_user_socket(&anna, &socket("anna-1")).await.unwrap();
             assert!(matches!(joined, PresenceChange::Changed { .. }), "{key}: {joined:?}");
@@ -49,7 +49,7 @@ every_service! {
     }
 
     /// C8 C9 C13
-    async fn one_conversations_keys_stop_no_other_counter(context: TestContext) {
+    async fn wrong_type_in_one_conversation_stops_no_other_counter(context: TestContext) {
         let chat = open(&context).await;
         let keys = keys(&context);
         let (one, two) = (room(&chat, "one", &["anna", "bert"]).await, room(&chat, "two", &["anna", "bert", "carl"]).await);
@@ -59,7 +59,7 @@ every_service! {
                 let mut seen = Vec::new();
                 for who in [&anna, &bert] {
                     let (_, total) = chat.unread(who).await.unwrap();
-                    // Of the wrong type until it is written again.
+                    // Has the wrong type until it is written again.
                     let held = context.store.run::<Option<String>>(cmd("GET").arg(keys.unread_total(who)).take()).await;
                     seen.push((held.ok().flatten(), total.to_string()));
                 }
@@ -73,7 +73,7 @@ every_service! {
             keys.unread_held(&anna), keys.unread_total(&anna), keys.unread(&anna, &two), keys.participants(&one),
             keys.participants_floor(&one), keys.recent(&one), keys.recent_range(&one), keys.typists(&one),
         ] {
-            spoil(&context, &key).await;
+            change_type(&context, &key).await;
             say(&chat, &one, "anna", "again").await;
             say(&chat, &two, "carl", "again").await;
             agree(&key.to_string()).await;
@@ -81,7 +81,7 @@ every_service! {
         }
     }
 
-    async fn the_nodes_join_again_where_their_list_was_replaced(context: TestContext) {
+    async fn nodes_join_again_after_their_list_got_the_wrong_type(context: TestContext) {
         let chat = open(&context).await;
         let (keys, shard) = (keys(&context), Shard::default());
         let alive = async |what: &str| {
@@ -93,7 +93,7 @@ every_service! {
         };
         alive("its start").await;
         for key in [keys.nodes_live(shard), keys.nodes_info(shard), keys.nodes_dead(shard), keys.nodes_load(shard), keys.witness(shard)] {
-            spoil(&context, &key).await;
+            change_type(&context, &key).await;
             alive(&key.to_string()).await;
             chat.add_user_socket(&user("anna"), &socket("a")).await.unwrap();
             assert!(chat.is_user_online(&user("anna")).await.unwrap(), "{key}");

@@ -1,8 +1,8 @@
--- Say which random word is here; if there is none, put one down.
+-- Read the random word of a shard, or set it if there is none.
 -- KEYS  1 witness
--- ARGV  a new word
+-- ARGV  new word
 -- Returns {'here', word}
--- No TTL: it goes with the data that it stands for.
+-- No TTL: the word is lost only together with the data of the shard.
 local word = redis.call('GET', KEYS[1])
 if not word then
   word = ARGV[1]

@@ -1,5 +1,5 @@
--- Drop the set of members, which has changed.
--- KEYS  1 participants set · 2 floor
+-- Drop the cache of participants after a change.
+-- KEYS  1 participants set, 2 floor
 -- ARGV  sequence of the change, ttl_ms
 -- Returns {'dropped'}
 -- TTL: see fill.lua.

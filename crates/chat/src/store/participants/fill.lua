@@ -1,8 +1,9 @@
--- Fill the set of members, whole, unless they were read before their last change.
--- KEYS  1 participants set · 2 floor
--- ARGV  sequence that they were read at, ttl_ms, user, …
--- Returns {'filled'} · {'outdated'}
--- TTL: a cache's own. The floor outlives every fill that was under way when it was set: those take seconds.
+-- Fill the cache of participants, unless they were read before their last change.
+-- KEYS  1 participants set, 2 floor
+-- ARGV  sequence at which they were read, ttl_ms, user, …
+-- Returns {'filled'} or {'outdated'}
+-- TTL: the cache can expire at any time. The floor outlives every fill that was in progress when it was set: a fill
+-- takes seconds.
 if (tonumber(redis.call('GET', KEYS[2]) or 0) or 0) > tonumber(ARGV[1]) then return {'outdated'} end
 redis.call('DEL', KEYS[1])
 for i = 3, #ARGV, 1000 do

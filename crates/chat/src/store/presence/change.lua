@@ -1,14 +1,14 @@
--- Shared by the scripts on a user's presence, all of which have
--- KEYS  1 online · 2 sockets set · 3 presence hash (owner by socket, and `version`) · 4 last seen
+-- Shared functions of the presence scripts. All of them have
+-- KEYS  1 online, 2 sockets set, 3 presence hash (owner by socket, and `version`), 4 last seen
 
--- A key that another client has replaced by another type is deleted: every command on it would fail half-way, and
--- leave the user online for ever.
+-- Delete keys of the wrong type, which another client wrote: a command on one would abort the script halfway and
+-- leave the user online forever.
 for index, kind in ipairs({'string', 'set', 'hash', 'string'}) do
   local found = redis.call('TYPE', KEYS[index]).ok
   if found ~= kind and found ~= 'none' then redis.call('DEL', KEYS[index]) end
 end
 
--- ISO 8601 in UTC: Redis gives scripts no calendar. (Days are counted in eras of 400 years from a March.)
+-- ISO 8601 in UTC. Redis has no calendar for scripts. (Days are counted in eras of 400 years that start in March.)
 local function iso(ms)
   local floor = math.floor
   local days = floor(ms / 86400000)
@@ -24,7 +24,7 @@ local function iso(ms)
     floor(rest / 3600000), floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
 end
 
--- Last seen only moves forwards; ISO texts of one form sort as their times do.
+-- Last seen never moves backwards. ISO texts sort by time.
 local function see(us)
   local at = iso(math.floor(us / 1000))
   if (redis.call('GET', KEYS[4]) or '') < at then redis.call('SET', KEYS[4], at) end
@@ -35,13 +35,13 @@ local function sockets_open()
   return redis.call('HLEN', KEYS[3]) - redis.call('HEXISTS', KEYS[3], 'version')
 end
 
--- The next version: the time in microseconds, or one more than the last where the clock stood still or ran
+-- The next version: the time in microseconds, or the last version plus one if the clock stood still or went
 -- backwards.
 local function next_version(given)
   return math.max(clock_us(given), (tonumber(redis.call('HGET', KEYS[3], 'version') or 0) or 0) + 1)
 end
 
--- Writes a change down and tells it, in one: neither can happen without the other.
+-- Save a change and publish it atomically.
 local function announce(online, channel, user_json, given)
   local version = next_version(given)
   redis.call('HSET', KEYS[3], 'version', int(version))
@@ -54,7 +54,7 @@ local function announce(online, channel, user_json, given)
   return int(version)
 end
 
--- What is left to do once the sockets in `gone` were taken out of the presence hash.
+-- Finish after the sockets in `gone` were removed from the presence hash.
 local function part(gone, channel, user_json, given)
   if #gone == 0 then return {'unknown'} end
   redis.call('SREM', KEYS[2], unpack(gone))

@@ -1,10 +1,10 @@
--- Count sockets of a user as open on a node.
+-- Add sockets of a user on a node.
 -- KEYS  see change.lua
--- ARGV  incarnation, 'opened' | 'restored', most sockets, now_us ('' = the store's clock), channel, user as JSON,
+-- ARGV  incarnation, 'opened' | 'restored', max sockets, now_us ('' = the store's clock), channel, user as JSON,
 --       socket, …
--- Returns {'online', version} the user was offline, and everybody was told · {'restored', version} the state was
---         lost and is written again · {'already', version} · {'full'} nothing was done
--- No TTL while a socket is open; PERSIST takes back what part() has set.
+-- Returns {'online', version} (the user was offline; published), {'restored', version} (the data was lost; not
+--         published), {'already', version} or {'full'} (nothing changed)
+-- No TTL while a socket is open: PERSIST removes the one that part() set.
 local known = redis.call('EXISTS', KEYS[3]) == 1
 local before = sockets_open()
 local fresh = 0

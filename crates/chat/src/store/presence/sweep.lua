@@ -1,7 +1,7 @@
--- Count all sockets of a user on a node that is gone as closed.
+-- Remove all sockets of a user on a dead node.
 -- KEYS  see change.lua
 -- ARGV  incarnation, now_us ('' = the store's clock), channel, user as JSON
--- Returns {'offline', version, socket, …} · {'still', version, socket, …} · {'unknown'} there were none
+-- Returns {'offline', version, socket, …}, {'remaining', version, socket, …} or {'unknown'} (there were none)
 -- TTL: as in leave.lua.
 local gone = {}
 local fields = redis.call('HGETALL', KEYS[3])

@@ -1,8 +1,9 @@
--- Fill the list of newest messages from the database, unless it is as new already.
--- KEYS  1 recent list · 2 range hash
--- ARGV  sequence that the messages were read at, whether these are all messages ('1' | '0'), ttl_ms, message (newest first), …
--- Returns {'filled'} · {'newer'} what is there is of a later event
--- TTL: of both, set together. A list without its range is not read, and one that is too short is not either.
+-- Fill the cache of recent messages from the database, unless it is at least as new.
+-- KEYS  1 recent list, 2 range hash
+-- ARGV  sequence at which the messages were read, whether these are all messages ('1' | '0'), ttl_ms,
+--       message (newest first), …
+-- Returns {'filled'} or {'newer'} (the cache is as new or newer)
+-- TTL: both keys get it together. A list without its range, or of the wrong length, is not read.
 local held = tonumber(redis.call('HGET', KEYS[2], 'sequence') or -1) or -1
 if held >= tonumber(ARGV[1]) then return {'newer'} end
 redis.call('DEL', KEYS[1])

@@ -1,8 +1,8 @@
--- Follow the conversation by one event, if the list is just one behind. It is dropped where it is not, and
--- where the event changes a message: what cannot be told to be right is not kept.
--- KEYS  1 recent list · 2 range hash
--- ARGV  sequence of the event, 'append' | 'advance' | 'invalidate', message or '', most, ttl_ms
--- Returns {'updated'} · {'dropped'} · {'ignored'} there is no list, or a later one
+-- Apply the next event of a conversation to the cache. If the cache misses an event, or the event changes a message,
+-- the cache is dropped.
+-- KEYS  1 recent list, 2 range hash
+-- ARGV  sequence of the event, 'append' | 'advance' | 'invalidate', message or '', max length, ttl_ms
+-- Returns {'updated'}, {'dropped'} or {'ignored'} (there is no cache, or it is newer)
 -- TTL: as in fill.lua.
 local held = tonumber(redis.call('HGET', KEYS[2], 'sequence') or -1) or -1
 local sequence = tonumber(ARGV[1])
@@ -12,11 +12,11 @@ if held ~= sequence - 1 or ARGV[2] == 'invalidate' then
   return {'dropped'}
 end
 if ARGV[2] == 'append' then
-  local most = tonumber(ARGV[4])
+  local max = tonumber(ARGV[4])
   local length = redis.call('LPUSH', KEYS[1], ARGV[3])
-  if length > most then
-    redis.call('LTRIM', KEYS[1], 0, most - 1)
-    length = most
+  if length > max then
+    redis.call('LTRIM', KEYS[1], 0, max - 1)
+    length = max
     redis.call('HSET', KEYS[2], 'whole', '0')
   end
   redis.call('HSET', KEYS[2], 'length', length)

@@ -1,8 +1,8 @@
--- Say who is typing, and drop those who stopped.
+-- List the users who are typing, and remove those who stopped.
 -- KEYS  1 typists zset
 -- ARGV  now_us ('' = the store's clock)
 -- Returns {'typing', user, left_ms, …}
--- No TTL is touched.
+-- Changes no TTL.
 local now = clock_ms(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now))
 local answer = {'typing'}

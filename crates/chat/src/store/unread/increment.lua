@@ -1,10 +1,10 @@
--- Count the next messages of a conversation for one user, and tell the user's feed.
--- KEYS  1 held hash · 2 total · 3 unread counter of the conversation
+-- Add new messages of a conversation to the counters of one user, and notify the user's feed.
+-- KEYS  1 held hash, 2 total, 3 unread counter of the conversation
 -- ARGV  conversation, member's version, sequence before the messages, sequence of the last one, how many of them count,
 --       channel of the feed, user as JSON, conversation as JSON
--- Returns {'written', total} they are counted, now or before · {'gap'} the count is of another time: it has to be made anew ·
---         {'missing'} all counts of the user are gone
--- No TTLs: see hold.lua.
+-- Returns {'written', total} (they are counted, now or before), {'gap'} (the counter does not directly precede them: it
+--         must be recounted) or {'missing'} (all counters of the user are lost)
+-- No TTLs: see write.lua.
 local total = redis.call('HGET', KEYS[1], 'total')
 if not total or not tonumber(total) then return {'missing'} end
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
@@ -12,7 +12,7 @@ local stamp, count, sequence = string.match(held, '^(%d+):(%d+):(%d+)$')
 if not stamp then return {'gap'} end
 local version, before, last, more = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 if tonumber(stamp) >= last + version then return {'written', total} end
--- Both: a sum alone may be that of another version and another sequence.
+-- Check both: an equal sum can come from another version and another sequence.
 if tonumber(sequence) ~= before or tonumber(stamp) ~= before + version then return {'gap'} end
 count, total, stamp = int(tonumber(count) + more), int(tonumber(total) + more), int(last + version)
 redis.call('HSET', KEYS[1], ARGV[1], stamp .. ':' .. count .. ':' .. int(last), 'total', total)

@@ -1,8 +1,8 @@
--- Hold unread counts of one user, each unless a later one is held, and the total with them.
--- KEYS  1 held hash · 2 total · 3… unread counter of each conversation
+-- Write unread counts of one user and their total. A counter with a newer stamp is kept.
+-- KEYS  1 held hash, 2 total, 3… unread counter of each conversation
 -- ARGV  'partial' | 'full', then for each counter: conversation, stamp, count, sequence
--- Returns {'written', total} · {'missing'} some counts came, but the others are gone: all have to come
--- No TTLs: the counters stay until they are read, and the hash says that they are whole.
+-- Returns {'written', total} or {'missing'} (the scope is partial, and the other counters are lost)
+-- No TTLs: counters stay until the messages are read, and the hash marks them as complete.
 local total = tonumber(redis.call('HGET', KEYS[1], 'total') or '')
 if not total then
   if ARGV[1] == 'partial' then return {'missing'} end
@@ -20,7 +20,7 @@ for i = 3, #KEYS do
   else
     count = tonumber(held_count)
   end
-  -- Written even where nothing is new: whatever somebody else has put there does not stay.
+  -- Written even if unchanged, to overwrite values of other clients.
   if count > 0 then redis.call('SET', KEYS[i], int(count)) else redis.call('DEL', KEYS[i]) end
 end
 redis.call('HSET', KEYS[1], 'total', int(total))

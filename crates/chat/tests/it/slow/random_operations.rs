@@ -1,4 +1,4 @@
-//! Random lives of a chat against a small model.
+//! Random operations against a small model.
 
 use hob_web::Service as _;
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
 use crate::client::{Client, message_of};
-use crate::world::{Doomed, NEEDS, done, get, keys, message, open, room, user};
+use crate::world::{KillableNode, NEEDS, done, get, keys, message, open, room, user};
 
-/// Something that happens.
+/// One operation.
 #[derive(Clone, Debug)]
 enum Step {
     Send {
@@ -40,26 +40,26 @@ enum Step {
     Unblock {
         who: usize,
     },
-    /// The watcher's connection is cut; it comes back and recovers.
+    /// The watcher's connection is cut; it reconnects and recovers.
     Cut,
     KillNode,
     Flush,
 }
 
-/// Which node does it.
+/// The node that executes an operation.
 #[derive(Clone, Copy, Debug)]
 enum Node {
     Lasting,
-    Doomed,
+    Killable,
 }
 
 const ROOMS: [&str; 2] = ["one", "two"];
-/// The watcher stays in both rooms and is connected; the others come and go.
+/// The watcher is always a member of both conversations and connected; the others join and leave.
 const USERS: [&str; 4] = ["watcher", "anna", "bert", "carl"];
 
 fn step() -> impl Strategy<Value = Step> {
     let (room, other) = (0..ROOMS.len(), 1..USERS.len());
-    let node = prop_oneof![Just(Node::Lasting), Just(Node::Doomed)];
+    let node = prop_oneof![Just(Node::Lasting), Just(Node::Killable)];
     prop_oneof![
         6 => (room.clone(), 0..USERS.len(), node).prop_map(|(room, who, on)| Step::Send { room, who, on }),
         3 => (room.clone(), 0..USERS.len()).prop_map(|(room, who)| Step::Read { room, who }),
@@ -77,10 +77,10 @@ struct World {
     context: TestContext,
     chat: Chat,
     app: TestApp,
-    doomed: Doomed,
+    killable: KillableNode,
     rooms: Vec<ConversationId>,
     watcher: Client,
-    /// What the watcher holds, by room and offset.
+    /// The messages that the watcher has received, by conversation and offset.
     held: Vec<BTreeMap<u64, String>>,
     acknowledged: Vec<BTreeMap<u64, String>>,
     sent: usize,
@@ -91,7 +91,7 @@ impl World {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let chat = open(&context).await;
         let app = TestApp::start(context.context(), chat.routes()).await;
-        let doomed = Doomed::start(&context).await;
+        let killable = KillableNode::start(&context).await;
         wait_for("two nodes", LIMIT, async || chat.nodes().await.is_ok_and(|nodes| nodes.len() == 2)).await;
         let mut rooms = Vec::new();
         for id in ROOMS {
@@ -103,7 +103,7 @@ impl World {
             context,
             chat,
             app,
-            doomed,
+            killable,
             rooms,
             watcher,
             held: empty.clone(),
@@ -114,7 +114,7 @@ impl World {
         world
     }
 
-    /// Subscribes from where the watcher left off, and takes what it missed.
+    /// Subscribes from the watcher's last offset, and takes what it missed.
     async fn subscribe(&mut self) {
         for (index, id) in ROOMS.iter().enumerate() {
             let offset = self.held[index].keys().last().copied().unwrap_or(0);
@@ -142,7 +142,7 @@ impl World {
                 self.sent += 1;
                 let chat = match on {
                     Node::Lasting => &self.chat,
-                    Node::Doomed => &self.doomed.chat,
+                    Node::Killable => &self.killable.chat,
                 };
                 let new = message(&self.rooms[room], USERS[who], &format!("message {}", self.sent));
                 if let Ok(message) = chat.send(&new).await.unwrap() {
@@ -171,19 +171,19 @@ impl World {
                 self.subscribe().await;
             }
             Step::KillNode => {
-                let next = Doomed::start(&self.context).await;
-                std::mem::replace(&mut self.doomed, next).kill();
+                let next = KillableNode::start(&self.context).await;
+                std::mem::replace(&mut self.killable, next).kill();
             }
             Step::Flush => self.context.test_store().flush_all().await,
         }
     }
 
-    /// `anna` and another one: never the watcher.
+    /// Blocks between `anna` and another user, but not the watcher.
     async fn block(&self, who: usize, action: BlockAction) -> hob_chat::Answer<bool> {
         self.chat.block(&user("anna"), &user(USERS[who]), action).await
     }
 
-    /// Waits until the counters of everybody say what a recount says.
+    /// Waits until the counters of all users agree with the database.
     async fn counters_agree(&self) {
         for who in USERS {
             counter_agrees(self.context.context(), &self.chat, &user(who)).await;
@@ -217,7 +217,7 @@ async fn counter_agrees(context: &ServiceContext, chat: &Chat, who: &UserId) {
     .await;
 }
 
-/// Takes a message in. None comes twice, and none out of order.
+/// Takes a message. Messages must come in order and once.
 fn hold(held: &mut BTreeMap<u64, String>, publication: &Value) {
     if publication["data"]["type"] == "message" {
         let (offset, content) = message_of(publication);
@@ -226,9 +226,10 @@ fn hold(held: &mut BTreeMap<u64, String>, publication: &Value) {
     }
 }
 
-/// Whatever happens, counters agree with the database, and a client that recovers holds exactly what was acknowledged.
+/// After any operations, counters agree with the database, and a client that recovers has exactly the acknowledged
+/// messages.
 #[test]
-fn random_lives_lose_nothing_and_count_right() {
+fn random_operations_lose_nothing_and_count_right() {
     let cases = budget(6, 100);
     let mut runner = TestRunner::new(Config {
         cases,
@@ -236,8 +237,8 @@ fn random_lives_lose_nothing_and_count_right() {
         failure_persistence: None,
         ..Config::default()
     });
-    let lives = prop::collection::vec(step(), 10..30);
-    let outcome = runner.run(&lives, |steps| {
+    let operations = prop::collection::vec(step(), 10..30);
+    let outcome = runner.run(&operations, |steps| {
         hob_testkit::run(async {
             let mut world = World::new().await;
             for step in &steps {

@@ -1,4 +1,4 @@
-//! A cable between clients and a server that can be cut.
+//! A proxy between clients and a server, whose connections can be cut.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) struct Cable {
+pub(crate) struct Proxy {
     address: SocketAddr,
     inner: Arc<Inner>,
     ended: CancellationToken,
@@ -16,20 +16,20 @@ pub(crate) struct Cable {
 
 struct Inner {
     whole: AtomicBool,
-    /// Cancelled with all connections of the moment.
+    /// Cancels all current connections.
     connections: Mutex<CancellationToken>,
 }
 
-impl Cable {
+impl Proxy {
     pub(crate) async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let inner = Arc::new(Inner { whole: AtomicBool::new(true), connections: Mutex::default() });
         let ended = CancellationToken::new();
-        let (carrying, end) = (Arc::clone(&inner), ended.clone());
+        let (forwarding, end) = (Arc::clone(&inner), ended.clone());
         tokio::spawn(end.run_until_cancelled_owned(async move {
             while let Ok((client, _)) = listener.accept().await {
-                carrying.carry(client, server);
+                forwarding.forward(client, server);
             }
         }));
         Self { address, inner, ended }
@@ -39,20 +39,20 @@ impl Cable {
         self.address
     }
 
-    /// Ends all connections, and lets none through.
+    /// Closes all connections and rejects new ones.
     pub(crate) fn cut(&self) {
         self.inner.whole.store(false, Ordering::SeqCst);
         let mut connections = self.inner.connections.lock().unwrap();
         std::mem::take(&mut *connections).cancel();
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn restore(&self) {
         self.inner.whole.store(true, Ordering::SeqCst);
     }
 }
 
 impl Inner {
-    fn carry(&self, mut client: TcpStream, server: SocketAddr) {
+    fn forward(&self, mut client: TcpStream, server: SocketAddr) {
         if !self.whole.load(Ordering::SeqCst) {
             return;
         }
@@ -65,7 +65,7 @@ impl Inner {
     }
 }
 
-impl Drop for Cable {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.ended.cancel();
     }

@@ -1,0 +1,74 @@
+//! Recovery of subscriptions that missed more than one reply holds.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hob_database::Database;
+
+use super::Session;
+use super::protocol::{self, Publication};
+use crate::Error;
+use crate::conversation::event::Event;
+use crate::database::events;
+use crate::hub::{Activation, Channel};
+use crate::keys::ConversationId;
+
+/// How many events are read at a time for a client that recovers.
+const RECOVERY_BATCH: u16 = 100;
+
+/// A subscription that misses more than the first reply holds. The rest is sent as fast as the client reads it.
+pub(super) struct Recovery {
+    pub(super) channel: Arc<Channel>,
+    pub(super) conversation: ConversationId,
+    /// The last event that was sent.
+    pub(super) since: u64,
+}
+
+impl Session {
+    pub(crate) fn is_recovering(&self) -> bool {
+        !self.recoveries.is_empty()
+    }
+
+    /// Sends more of the missed events to clients that recover, when they have read the earlier ones.
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
+        let Some(client) = self.client.clone() else { return Ok(()) };
+        while let Some(recovery) = self.recoveries.last_mut()
+            && client.queue.is_idle()
+        {
+            let name = &recovery.channel.name;
+            let all = |_, missed: Vec<Publication>| {
+                let pushes: Vec<Bytes> =
+                    missed.iter().map(|missed| protocol::publication_push(name, missed)).collect();
+                pushes.join(&b'\n').into()
+            };
+            match recovery.channel.activate(&client, Some(recovery.since), all) {
+                Activation::NeedsHistory => {
+                    let database = &self.chat.inner.database;
+                    let Recovery { channel, conversation, since } = &*recovery;
+                    let events = delivered_after(database, channel, conversation, *since).await?;
+                    recovery.since = events.last().map_or(recovery.since, |event| event.sequence);
+                    for event in events.iter().filter(|event| !client.hides(&event.actor)) {
+                        let push = protocol::publication_push(name, &Publication::from(event));
+                        client.queue.reply(push);
+                    }
+                }
+                // The subscription is active, or was removed meanwhile.
+                _ => drop(self.recoveries.pop()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A batch of events after a sequence, up to the channel's position. Later events reach all subscribers as pushes.
+pub(super) async fn delivered_after(
+    database: &Database,
+    channel: &Channel,
+    conversation: &ConversationId,
+    after: u64,
+) -> Result<Vec<Event>, Error> {
+    let delivered = channel.position().unwrap_or(0);
+    let mut events = events::after(database, conversation, after, RECOVERY_BATCH).await?;
+    events.retain(|event| event.sequence <= delivered);
+    Ok(events)
+}
