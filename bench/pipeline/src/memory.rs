@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use hob_pipeline::fake_api::{Offer, StandIn};
 use hob_pipeline::run::RunState;
-use hob_pipeline::standin::{Offer, StandIn};
 use hob_store::{Store, cmd};
 use tempfile::TempDir;
 

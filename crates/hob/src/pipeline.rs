@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use hob_database::{Address, Database, PageRequest};
-use hob_pipeline::definition::{Plan, Sink};
+use hob_pipeline::plan::{Plan, Sink};
 use hob_pipeline::run::{Run, RunState, Wish};
 use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Output, Pipelines};
 use hob_schema::Layout;

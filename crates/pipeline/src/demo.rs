@@ -1,12 +1,14 @@
 //! Something to look at: a small stand-in for CourtListener, and a run that fetches it under a small quota.
 
+pub mod fake_api;
+
 use std::time::Duration;
 
 use hob_database::PageRequest;
 
+use crate::demo::fake_api::{Fault, Offer, StandIn};
 use crate::error::{Error, Result};
 use crate::pipeline::Pipelines;
-use crate::standin::{Fault, Offer, StandIn};
 
 /// Starts the stand-in on loopback, and a run against it.
 pub(crate) async fn start(pipelines: &Pipelines) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::definition::BadPlan;
+use crate::plan::BadPlan;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -1,42 +1,30 @@
 //! Pipelines: quota-bound, resumable fetching with many workers.
 //!
-//! A [`Plan`](definition::Plan) says where items come from, what is asked about each, and where the results go. A run of
+//! A [`Plan`](plan::Plan) says where items come from, what is asked about each, and where the results go. A run of
 //! it lives in the database, item by item, for as long as it takes: nodes claim items under leases, reserve every call
 //! against a [quota](quota::Quotas) that all who use the same credential share, and commit what came of it once.
 
-mod attempt;
-mod books;
 mod card;
 mod config;
-pub mod definition;
 mod demo;
-mod drive;
 mod error;
-mod extract;
-mod fetch;
-pub mod forecast;
-mod item;
 pub mod keys;
 mod metrics;
 mod pages;
-mod permit;
 mod pipeline;
+pub mod plan;
 pub mod quota;
-mod retry;
 mod routes;
 pub mod run;
-mod seed;
 mod sink;
-pub mod standin;
-mod template;
-mod view;
 
-pub use books::Books;
 pub use config::Config;
+pub use demo::fake_api;
 pub use error::{Error, Result};
-pub use item::{ItemFacts, ItemState, Progress};
 pub use pipeline::{Pipelines, StoredPlan};
-pub use retry::Class;
+pub use plan::retry::Class;
+pub use run::item::{ItemFacts, ItemState, Progress};
+pub use run::runs::Books;
 pub use sink::Output;
 
 /// The tables of pipelines.

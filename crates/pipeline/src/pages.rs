@@ -12,12 +12,12 @@ use hob_web::{Access, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
 use crate::error::Result;
-use crate::forecast::Forecast;
-use crate::item::{self, ItemFacts, ItemState, Progress};
 use crate::pipeline::{Pipelines, StoredPlan};
+use crate::plan::retry::Class;
 use crate::quota::Gauge;
-use crate::retry::Class;
 use crate::routes::run_id;
+use crate::run::forecast::Forecast;
+use crate::run::item::{self, ItemFacts, ItemState, Progress};
 use crate::run::{Run, RunId, RunState, Wish};
 use crate::sink::Output;
 
@@ -213,7 +213,7 @@ impl Pipelines {
     async fn run_page(&self, id: &RunId, may_write: bool) -> Result<RunPage> {
         let (run, progress) = (self.run(id).await?, self.progress(id).await?);
         let forecast = self.forecast_of(&run).await;
-        let quota = crate::definition::Plan::parse(&run.text)?.quota;
+        let quota = crate::plan::Plan::parse(&run.text)?.quota;
         let quota = match self.quotas().look(&quota).await {
             Ok(gauge) => Some(self.quota_panel(gauge).await?),
             Err(_) => None,

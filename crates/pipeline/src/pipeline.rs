@@ -11,22 +11,22 @@ use hob_web::{Card, Changes, Routes, Service};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::books::Books;
 use crate::config::Config;
-use crate::definition::{Plan, PlanName};
-use crate::drive::Driver;
 use crate::error::{Error, Result};
-use crate::fetch::Fetcher;
-use crate::forecast::{self, Cost, Forecast};
-use crate::item::{self, ItemFacts, ItemState, Progress};
 use crate::keys::Keys;
-use crate::permit;
+use crate::plan::retry::Class;
+use crate::plan::secrets;
+use crate::plan::{Plan, PlanName};
 use crate::quota::{HOUR_MS, Quotas};
-use crate::retry::Class;
+use crate::run::client::Fetcher;
+use crate::run::driver::Driver;
+use crate::run::forecast::{self, Cost, Forecast};
+use crate::run::item::{self, ItemFacts, ItemState, Progress};
+use crate::run::runs::Books;
+use crate::run::seed;
+use crate::run::view::Views;
 use crate::run::{self, Run, RunId, Wish};
-use crate::seed;
 use crate::sink::Output;
-use crate::view::Views;
 use crate::{card, demo, metrics, pages, routes};
 
 /// Between two looks for runs to work on.
@@ -142,7 +142,7 @@ impl Pipelines {
     /// Checks a plan, makes its quota where it brings limits of its own, and keeps it.
     pub async fn put_plan(&self, text: &str) -> Result<Plan> {
         let plan = Plan::parse(text)?;
-        permit::plan(&self.shared.context.secrets, &plan)?;
+        secrets::plan(&self.shared.context.secrets, &plan)?;
         match &plan.limits {
             Some(limits) => self.shared.quotas.define(&plan.quota, limits).await?,
             None => drop(self.shared.quotas.definition(&plan.quota).await?),

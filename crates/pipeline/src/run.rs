@@ -1,5 +1,15 @@
 //! Runs of plans: what state they are in, and what may become of them. They live in the database, for months if need be.
 
+mod attempt;
+pub(crate) mod client;
+pub(crate) mod driver;
+mod extract;
+pub mod forecast;
+pub(crate) mod item;
+pub(crate) mod runs;
+pub(crate) mod seed;
+pub(crate) mod view;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,9 +20,9 @@ use hob_database::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::definition::{Plan, PlanName};
 use crate::error::{Error, Result};
 use crate::keys::DagRunId;
+use crate::plan::{Plan, PlanName};
 
 /// What a run is called. It may hold a time, as Airflow's do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,8 +3,8 @@
 //! result arrives once, whatever dies when. Each run writes a file of its own, and when it completes, the name in the plan
 //! becomes a link to it: no run ever touches what another has written.
 
-mod lines;
-mod name;
+mod file_name;
+mod json_lines;
 mod table;
 
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use hob_database::{Database, Isolation, Read as _, Transaction, from_row, sql};
 use hob_service::config::Secrets;
 
-use crate::definition::{Plan, Sink, SinkDatabase};
 use crate::error::{Error, Result};
-use crate::permit;
+use crate::plan::secrets;
+use crate::plan::{Plan, Sink, SinkDatabase};
 use crate::run::{self, RunId};
-use lines::Lines;
+use json_lines::Lines;
 use table::Table;
 
 /// Results of one write.
@@ -252,7 +252,7 @@ impl Writer {
     async fn write(&mut self, length: u64, lines: &[&str], secrets: &Secrets) -> Result<u64> {
         if let Goal::Table { database: SinkDatabase::Secret(name), .. } = &self.goes_to {
             // Asked before each write: the permission may have been withdrawn since the table was opened.
-            permit::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
+            secrets::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
         }
         match &mut self.open {
             Some(Open::Lines(file)) => file.append(length, lines).await,
@@ -277,12 +277,12 @@ pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folde
     for (name, sink) in &plan.sinks {
         let Sink::Lines { path } = sink else { continue };
         let Some(output) = files.get(name) else { return Ok(false) };
-        match name::link_of(path).map(|link| folder.join(link)) {
+        match file_name::link_of(path).map(|link| folder.join(link)) {
             // Begun by an earlier version, it has that name already.
             _ if output.file.is_empty() && output.rows > 0 => {}
             _ if output.file.is_empty() => return Ok(false),
             Some(link) if !outranked || link.symlink_metadata().is_err() => {
-                lines::link(&link, &folder.join(&output.file)).await?;
+                json_lines::link(&link, &folder.join(&output.file)).await?;
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use hob_pipeline::standin::{Fault, Offer, StandIn};
+use hob_pipeline::fake_api::{Fault, Offer, StandIn};
 use hob_testkit::{LIMIT, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::definition::Plan;
 use crate::error::Error;
 use crate::pipeline::{Pipelines, StoredPlan};
+use crate::plan::Plan;
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));

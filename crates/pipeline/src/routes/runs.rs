@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::run_id;
-use crate::definition::PlanName;
-use crate::forecast::{self, Forecast};
-use crate::item::{ItemFacts, ItemState};
 use crate::pipeline::Pipelines;
-use crate::retry::Class;
+use crate::plan::PlanName;
+use crate::plan::retry::Class;
+use crate::run::forecast::{self, Forecast};
+use crate::run::item::{ItemFacts, ItemState};
 use crate::run::{Run, RunId, RunState, Wish};
 use crate::sink::Output;
 

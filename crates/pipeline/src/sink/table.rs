@@ -7,9 +7,9 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use crate::definition::SinkDatabase;
 use crate::error::{Error, Result};
-use crate::permit;
+use crate::plan::SinkDatabase;
+use crate::plan::secrets;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -46,7 +46,7 @@ impl Table {
             }
             SinkDatabase::Secret(name) => {
                 let url =
-                    permit::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
+                    secrets::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
                 let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect(url.reveal()).await?;
                 sqlx::query(make).execute(&pool).await?;

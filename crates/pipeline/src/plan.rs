@@ -1,9 +1,12 @@
 //! A plan: where items come from, what is done with each, where the results go. Written in TOML, checked whole before
 //! anything is done with it; a mistake is named with its line and field.
 
-mod fault;
+mod error;
 mod name;
-mod read;
+mod parse;
+pub(crate) mod retry;
+pub(crate) mod secrets;
+pub(crate) mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,13 +17,13 @@ use hob_service::config::SecretName;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-pub use fault::BadPlan;
+pub use error::BadPlan;
 pub use name::PlanName;
 pub(crate) use name::is_key;
 
+use crate::plan::retry::Retries;
+use crate::plan::template::Template;
 use crate::quota::{Limits, QuotaName};
-use crate::retry::Retries;
-use crate::template::Template;
 
 /// Longer texts are no plans.
 pub const MOST_BYTES: usize = 256 * 1024;
@@ -141,7 +144,7 @@ impl Plan {
             let reason = format!("a plan has {MOST_BYTES} bytes at most");
             return Err(BadPlan { line: 1, field: "plan".to_owned(), reason });
         }
-        read::plan(text)
+        parse::plan(text)
     }
 
     /// Every secret that it names.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use hob_pipeline::fake_api::{Offer, StandIn};
 use hob_pipeline::run::RunState;
-use hob_pipeline::standin::{Offer, StandIn};
 use hob_testkit::{LIMIT, RedisServer, TestDatabase, TestStore, run, wait_for};
 
 use crate::runs::{begin, ids_in, offer, plan, state_becomes};

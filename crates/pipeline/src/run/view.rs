@@ -8,9 +8,9 @@ use hob_store::mend::{self, Kind};
 use hob_store::{CLOCK, Reply, Script, Store, cmd};
 
 use crate::error::Result;
-use crate::item::Item;
 use crate::keys::{DocketId, Keys, TaskId};
 use crate::quota::{HOUR_MS, QuotaName, hour_key, millis};
+use crate::run::item::Item;
 use crate::run::{Run, RunId};
 
 static VIEW: Script = Script::new(include_str!("view.lua"));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hob_database::UnixMs;
 
-use crate::definition::{PAGES, Plan, Source};
-use crate::item::{ItemState, Progress};
+use crate::plan::{PAGES, Plan, Source};
 use crate::quota::{Gauge, Limits};
+use crate::run::item::{ItemState, Progress};
 use crate::run::{Run, SEEDED};
 
 /// How much is left of a run.

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use hob_pipeline::fake_api::Throttle;
 use hob_pipeline::quota::{Answer, Ask, Lesson, Limits, Quotas, Reservation};
-use hob_pipeline::standin::Throttle;
 use hob_testkit::run;
 
 use crate::support::{Place, START, api, ask};

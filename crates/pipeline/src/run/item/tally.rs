@@ -7,7 +7,7 @@ use hob_database::{Database, Read as _, Transaction, sql};
 
 use super::ItemState;
 use crate::error::Result;
-use crate::retry::Class;
+use crate::plan::retry::Class;
 use crate::run::RunId;
 
 /// What a transaction changes in the counts, by step, class and state. Written in one order by all who do.

@@ -1,8 +1,8 @@
 //! The API over the wire: a script shares the quota, a run is steered, mistakes are named.
 
+use hob_pipeline::fake_api::{Offer, StandIn};
 use hob_pipeline::quota::{Answer, Lesson, Limits};
 use hob_pipeline::run::RunState;
-use hob_pipeline::standin::{Offer, StandIn};
 use hob_testkit::{LIMIT, TestApp, TestDatabase, TestStore, run, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
@@ -158,7 +158,7 @@ fn a_run_is_started_steered_and_looked_at() {
     run(async {
         let place = Place::embedded().await;
         let server = StandIn::start(Offer { dockets: 4, entries: 0, ..offer() }).await.unwrap();
-        server.fail("/dockets/2/", hob_pipeline::standin::Fault::Status(403));
+        server.fail("/dockets/2/", hob_pipeline::fake_api::Fault::Status(403));
         let node = place.node().await;
         let app = app(&node).await;
         let toml = plan(&server);
@@ -273,7 +273,7 @@ mod browser {
             let place = Place::embedded().await;
             let offer = Offer { dockets: 60, entries: 0, latency: Duration::from_millis(150), ..offer() };
             let server = StandIn::start(offer).await.unwrap();
-            server.fail("/dockets/1/", hob_pipeline::standin::Fault::Status(403));
+            server.fail("/dockets/1/", hob_pipeline::fake_api::Fault::Status(403));
             let node = place.node().await;
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
@@ -306,7 +306,7 @@ mod browser {
             let offer = Offer { dockets: 400, latency: Duration::from_millis(60), ..offer() };
             let server = StandIn::start(offer).await.unwrap();
             for id in [1, 2, 3] {
-                server.fail(&format!("/dockets/{id}/"), hob_pipeline::standin::Fault::Status(403));
+                server.fail(&format!("/dockets/{id}/"), hob_pipeline::fake_api::Fault::Status(403));
             }
             let node = place.node().await;
             let app = app(&node).await;

@@ -7,11 +7,11 @@ use hob_service::config::SecretName;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::fault::{BadPlan, field_at};
+use super::error::{BadPlan, field_at};
 use super::name::{is_identifier, is_key, is_name};
 use super::{Http, PAGES, Pages, Plan, PlanName, Sink, SinkDatabase, Source, Step};
+use crate::plan::retry::Retries;
 use crate::quota::{Limits, QuotaName};
-use crate::retry::Retries;
 
 const MOST_STEPS: usize = 50;
 const MOST_LISTED: usize = 10_000;

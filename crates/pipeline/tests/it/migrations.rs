@@ -2,8 +2,8 @@
 
 use hob_database::{Database, Migrations, Read as _, sql};
 use hob_pipeline::MIGRATIONS;
+use hob_pipeline::fake_api::{Offer, StandIn};
 use hob_pipeline::run::{RunId, RunState};
-use hob_pipeline::standin::{Offer, StandIn};
 use hob_testkit::{LIMIT, Layout, TestDatabase, run, wait_for};
 use tempfile::TempDir;
 

@@ -11,9 +11,9 @@ use sqlx::postgres::PgConnectOptions;
 use url::{Position, Url};
 
 use crate::config::Config;
-use crate::definition::{Plan, Sink, SinkDatabase, Source};
 use crate::error::{Error, Result};
-use crate::template::{Filling, Place, Template, Unfilled};
+use crate::plan::template::{Filling, Place, Template, Unfilled};
+use crate::plan::{Plan, Sink, SinkDatabase, Source};
 
 const SYSTEM: &str = Config::NAME;
 /// Two values in place of the ones that are not known yet: what differs between them depends on the value. Digits may

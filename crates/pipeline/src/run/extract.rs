@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::definition::{Pages, Path, Step, is_key};
-use crate::item::NewItem;
+use crate::plan::{Pages, Path, Step, is_key};
+use crate::run::item::NewItem;
 
 /// A listing that its API calls unknown is begun anew so often.
 const MOST_RESTARTS: u32 = 3;
@@ -62,7 +62,7 @@ pub(crate) fn of_page(pages: &Pages, step: &str, page: &Url, document: &Value) -
 }
 
 pub(crate) fn page_item(url: &Url) -> NewItem {
-    NewItem::new(crate::definition::PAGES, url.as_str(), "")
+    NewItem::new(crate::plan::PAGES, url.as_str(), "")
 }
 
 /// The first page again, after the API has called the cursor of a later one unknown; `None` when that was the first
@@ -114,7 +114,7 @@ fn first(document: &Value, path: &Path) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{Plan, Source};
+    use crate::plan::{Plan, Source};
 
     const PLAN: &str = r#"name = "p"
 quota = { name = "api" }

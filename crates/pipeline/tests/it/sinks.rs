@@ -3,8 +3,8 @@
 use hob_web::Service as _;
 use std::time::Duration;
 
+use hob_pipeline::fake_api::{Offer, StandIn};
 use hob_pipeline::run::RunState;
-use hob_pipeline::standin::{Offer, StandIn};
 use hob_pipeline::{Config, Pipelines};
 use hob_service::Live;
 use hob_service::config::Secrets;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::name;
+use super::file_name;
 use crate::error::{Error, Result};
 use crate::run::RunId;
 
@@ -37,7 +37,7 @@ impl Lines {
         let (folder, plan, run) = (folder.to_owned(), plan.to_owned(), run.clone());
         blocking(folder.join(&plan), move || {
             for attempt in 1..=MAX_ATTEMPTS {
-                let name = name::file_of(&plan, &run, attempt);
+                let name = file_name::file_of(&plan, &run, attempt);
                 let path = folder.join(&name);
                 if let Some(parent) = path.parent() {
                     fs::create_dir_all(parent)?;
@@ -111,7 +111,7 @@ pub(crate) async fn link(link: &Path, file: &Path) -> Result<()> {
 fn keep_earlier(path: &Path) -> io::Result<()> {
     for attempt in 1..=MAX_ATTEMPTS {
         let word = if attempt < 2 { "earlier".to_owned() } else { format!("earlier~{attempt}") };
-        match fs::hard_link(path, name::beside(path, &word)) {
+        match fs::hard_link(path, file_name::beside(path, &word)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             done => return done,
         }

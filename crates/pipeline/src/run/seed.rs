@@ -7,10 +7,10 @@ use std::path::Path;
 use hob_database::{Database, Isolation, Transaction, sql};
 use url::Url;
 
-use crate::definition::{Plan, Source, is_key};
 use crate::error::{Error, Result};
-use crate::extract::page_item;
-use crate::item::{self, NewItem};
+use crate::plan::{Plan, Source, is_key};
+use crate::run::extract::page_item;
+use crate::run::item::{self, NewItem};
 use crate::run::{Run, RunId, SEEDED};
 
 /// Lines of a file that become items in one transaction.

@@ -10,13 +10,13 @@ use hob_database::UnixMs;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::definition::Plan;
 use crate::error::Result;
-use crate::fetch::Failure;
-use crate::item::{self, Claim, Finished, Item, Outcome};
 use crate::pipeline::Shared;
+use crate::plan::Plan;
+use crate::run::client::Failure;
+use crate::run::item::{self, Claim, Finished, Item, Outcome};
+use crate::run::seed;
 use crate::run::{self, Run, RunId, RunState, SEEDED};
-use crate::seed;
 use crate::sink::{self, Sinks};
 
 /// Between two looks at a run that has nothing to do.

@@ -6,7 +6,7 @@ use hob_database::{Database, Isolation, Read as _, Snapshot, Transaction, UnixMs
 
 use super::{Item, ItemState, Tally};
 use crate::error::Result;
-use crate::retry::Class;
+use crate::plan::retry::Class;
 use crate::run::{self, RunId};
 
 /// An item that its workers did not survive so often is set aside.

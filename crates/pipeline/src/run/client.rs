@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::retry::Class;
+use crate::plan::retry::Class;
 
 /// Asks APIs. Clones share their connections.
 #[derive(Clone, Debug)]

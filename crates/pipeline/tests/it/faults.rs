@@ -4,9 +4,9 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_database::{PageRequest, Read as _, sql};
+use hob_pipeline::fake_api::{Fault, Offer, StandIn};
 use hob_pipeline::quota::Limits;
 use hob_pipeline::run::{RunState, Wish};
-use hob_pipeline::standin::{Fault, Offer, StandIn};
 use hob_pipeline::{Class, Config, ItemState, Pipelines};
 use hob_service::{Live, Period};
 use hob_testkit::{LIMIT, run, wait_for};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hob_database::sql;
+use hob_pipeline::fake_api::{Fault, Offer, StandIn};
 use hob_pipeline::run::{Run, RunState, Wish};
-use hob_pipeline::standin::{Fault, Offer, StandIn};
 use hob_pipeline::{ItemState, Pipelines};
 use hob_testkit::{LIMIT, run, wait_for};
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! Pipelines that are nearly right, or made to exhaust their reader: each is read or refused in bounded time and
 //! memory.
 
-use hob_pipeline::definition::Plan;
+use hob_pipeline::plan::Plan;
 use hob_testkit::fuzz;
 
 const TOML: &str = r#"name = "dockets"

@@ -2,10 +2,10 @@
 
 use hob_database::{Database, Page, PageRequest};
 
-use crate::definition::PlanName;
 use crate::error::Result;
-use crate::item::{self, ItemFacts, ItemState, Progress};
-use crate::retry::Class;
+use crate::plan::PlanName;
+use crate::plan::retry::Class;
+use crate::run::item::{self, ItemFacts, ItemState, Progress};
 use crate::run::{self, Run, RunId, RunState, Wish};
 use crate::sink::{self, Output};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hob_database::{PageRequest, Read as _, sql};
+use hob_pipeline::fake_api::{Fault, Offer, StandIn};
 use hob_pipeline::keys::{HourKey, TaskId};
 use hob_pipeline::run::{Run, RunState, Wish};
-use hob_pipeline::standin::{Fault, Offer, StandIn};
 use hob_pipeline::{Class, Error, ItemState, Pipelines};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};

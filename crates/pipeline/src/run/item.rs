@@ -24,7 +24,7 @@ pub use tally::Progress;
 use tally::Tally;
 
 use crate::error::Result;
-use crate::retry::Class;
+use crate::plan::retry::Class;
 use crate::run::{self, RunId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]

@@ -3,8 +3,8 @@
 use hob_database::{Database, Read as _, Transaction, sql};
 
 use super::{Item, Keep, NewItem, Outcome};
-use crate::definition::Step;
 use crate::error::Result;
+use crate::plan::Step;
 
 /// A result that an earlier run has kept.
 #[derive(Clone, Debug)]

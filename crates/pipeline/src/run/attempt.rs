@@ -9,15 +9,15 @@ use hyper::body::Bytes;
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::definition::{PAGES, Source, Step};
-use crate::drive::Driver;
-use crate::extract::{self, Findings};
-use crate::fetch::{Failure, Fetched};
-use crate::item::{self, Item, Keep, Kept, Outcome};
-use crate::permit::Granted;
+use crate::plan::retry::{Class, Verdict};
+use crate::plan::secrets::Granted;
+use crate::plan::template::{Filling, Place, Template};
+use crate::plan::{PAGES, Source, Step};
 use crate::quota::{Answer, Ask, Lesson, Reservation};
-use crate::retry::{Class, Verdict};
-use crate::template::{Filling, Place, Template};
+use crate::run::client::{Failure, Fetched};
+use crate::run::driver::Driver;
+use crate::run::extract::{self, Findings};
+use crate::run::item::{self, Item, Keep, Kept, Outcome};
 
 /// Between a reservation and the request; whoever is slower asks anew.
 const PROMPTLY: Duration = Duration::from_secs(5);

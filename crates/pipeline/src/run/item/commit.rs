@@ -7,7 +7,7 @@ use hob_database::{Database, Isolation, Read as _, Transaction, UnixMs, sql};
 
 use super::{Item, ItemState, NewItem, Tally, add, kept};
 use crate::error::Result;
-use crate::retry::Class;
+use crate::plan::retry::Class;
 use crate::run::RunId;
 
 /// The steps of time in which finished items are counted.
