@@ -6,6 +6,7 @@
 
 mod card;
 mod config;
+mod database;
 mod demo;
 mod error;
 pub mod keys;
@@ -21,7 +22,8 @@ mod sink;
 pub use config::Config;
 pub use demo::fake_api;
 pub use error::{Error, Result};
-pub use pipeline::{Pipelines, StoredPlan};
+pub use pipeline::Pipelines;
+pub use plan::StoredPlan;
 pub use plan::retry::Class;
 pub use run::item::{ItemFacts, ItemState, Progress};
 pub use run::runs::Books;

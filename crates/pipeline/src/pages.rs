@@ -11,8 +11,10 @@ use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
 use hob_web::{Access, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
+use crate::database::{claims, throughput};
 use crate::error::Result;
-use crate::pipeline::{Pipelines, StoredPlan};
+use crate::pipeline::Pipelines;
+use crate::plan::StoredPlan;
 use crate::plan::retry::Class;
 use crate::quota::Gauge;
 use crate::routes::run_id;
@@ -251,12 +253,12 @@ impl Pipelines {
 
     async fn throughput(&self, id: &RunId) -> Result<Markup> {
         let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
-        let history = item::pace(&self.shared.context.database, id, now.minus(PICTURE)).await?;
+        let history = throughput::since(&self.shared.context.database, id, now.minus(PICTURE)).await?;
         Ok(picture("Items", now, &history))
     }
 
     async fn workers(&self, id: &RunId) -> Result<Vec<Worker>> {
-        let rows = item::workers(&self.shared.context.database, id).await?;
+        let rows = claims::workers(&self.shared.context.database, id).await?;
         Ok(rows.into_iter().map(|(name, items, since)| Worker { name, items, since }).collect())
     }
 }

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hob_database::{Migrations, Page, PageRequest, Read as _, UnixMs, from_row, sql};
+use hob_database::{Migrations, Page, PageRequest, UnixMs};
 use hob_service::{Live, Metric, ServiceContext, Task};
 use hob_web::{Card, Changes, Routes, Service};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
+use crate::database::{plans, runs};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::plan::retry::Class;
 use crate::plan::secrets;
-use crate::plan::{Plan, PlanName};
+use crate::plan::{Plan, PlanName, StoredPlan};
 use crate::quota::{HOUR_MS, Quotas};
 use crate::run::client::Fetcher;
 use crate::run::driver::Driver;
@@ -60,16 +61,6 @@ pub(crate) struct Shared {
     /// By host and how many a plan allows.
     hosts: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
 }
-
-/// A plan as it is in the database.
-#[derive(Clone, Debug)]
-pub struct StoredPlan {
-    pub name: PlanName,
-    pub text: String,
-    pub updated_at: UnixMs,
-}
-
-from_row!(StoredPlan { name, text, updated_at });
 
 impl Service for Pipelines {
     type Config = Config;
@@ -151,26 +142,18 @@ impl Pipelines {
         self.shared
             .context
             .database
-            .write(|tx| async move {
-                let put = sql(
-                    "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ($1, $2, $3, $3)
-                               ON CONFLICT (name) DO UPDATE SET text = $2, updated_at = $3",
-                );
-                tx.execute(put.bind(&stored.name).bind(&stored.text).bind(tx.now())).await
-            })
+            .write(|tx| async move { plans::put(&tx, &stored.name, &stored.text).await })
             .await?;
         Ok(plan)
     }
 
     pub async fn plan(&self, name: &PlanName) -> Result<StoredPlan> {
-        let find = sql("SELECT name, text, updated_at FROM pipeline_plan WHERE name = $1");
-        let found = self.shared.context.database.optional(find.bind(name)).await?;
+        let found = plans::find(&self.shared.context.database, name).await?;
         found.ok_or_else(|| Error::unknown("pipeline", name))
     }
 
     pub async fn plans(&self) -> Result<Vec<StoredPlan>> {
-        let list = sql("SELECT name, text, updated_at FROM pipeline_plan ORDER BY name LIMIT 1000");
-        Ok(self.shared.context.database.all(list).await?)
+        Ok(plans::list(&self.shared.context.database).await?)
     }
 
     /// Starts a run of a plan, under an id of the caller's choice or one with the time.
@@ -274,7 +257,7 @@ impl Pipelines {
                     drivers.shutdown().await;
                 }
             }
-            match run::running(&self.shared.context.database).await {
+            match runs::running(&self.shared.context.database).await {
                 Ok(running) => {
                     let most = self.shared.config.now().runs as usize;
                     for id in running {
@@ -336,7 +319,7 @@ impl Shared {
         };
         if let Err(error) = driven.await {
             tracing::warn!(run = %id, %error, "the work on a run was interrupted; it goes on soon");
-            let _ = run::set_trouble(&self.context.database, &id, &error.to_string()).await;
+            let _ = runs::set_trouble(&self.context.database, &id, &error.to_string()).await;
         }
         id
     }

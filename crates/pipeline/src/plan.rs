@@ -11,6 +11,7 @@ pub(crate) mod template;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use hob_database::UnixMs;
 use hob_expression::JsonPath;
 use hob_service::Period;
 use hob_service::config::SecretName;
@@ -47,6 +48,14 @@ pub struct Plan {
     pub http: Http,
     /// The text that it was read from.
     pub text: String,
+}
+
+/// A plan as it is in the database.
+#[derive(Clone, Debug)]
+pub struct StoredPlan {
+    pub name: PlanName,
+    pub text: String,
+    pub updated_at: UnixMs,
 }
 
 /// Where items come from.

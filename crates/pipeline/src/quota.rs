@@ -8,7 +8,7 @@
 
 mod lesson;
 mod limits;
-mod log;
+pub(crate) mod log;
 mod restore;
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use hob_database::{Database, Read as _, UnixMs, from_row, sql};
+use hob_database::{Database, UnixMs};
 use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::mend::{self, Kind};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
@@ -24,6 +24,8 @@ use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 pub use lesson::Lesson;
 pub use limits::{Limits, QuotaName};
 
+use crate::database::calls;
+use crate::database::quotas::{self, QuotaRow};
 use crate::error::{Error, Result};
 use crate::keys::{HourKey, Keys};
 use log::{Call, CallLog, Entry, Written};
@@ -160,14 +162,7 @@ impl Quotas {
         let windows = &limits.to_string();
         self.inner
             .database
-            .write(|tx| async move {
-                let put = sql(
-                    "INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
-                               VALUES ($1, $2, $3, 0, 0, $4)
-                               ON CONFLICT (name) DO UPDATE SET windows = $2, buffer = $3, updated_at = $4",
-                );
-                tx.execute(put.bind(name).bind(windows).bind(limits.buffer()).bind(tx.now())).await
-            })
+            .write(|tx| async move { quotas::put(&tx, name, windows, limits.buffer()).await })
             .await?;
         self.inner.known.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         Ok(())
@@ -185,21 +180,16 @@ impl Quotas {
     }
 
     async fn read_definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
-        let find =
-            sql("SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota WHERE name = $1");
-        let row: Option<QuotaRow> = self.inner.database.optional(find.bind(name)).await?;
-        let definition = Arc::new(row.ok_or_else(|| Error::unknown("quota", name))?.definition()?);
+        let row = quotas::find(&self.inner.database, name).await?;
+        let definition = Arc::new(Definition::of(row.ok_or_else(|| Error::unknown("quota", name))?)?);
         let entry = (Arc::clone(&definition), Instant::now());
         self.inner.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), entry);
         Ok(definition)
     }
 
     pub async fn all(&self) -> Result<Vec<Definition>> {
-        let list = sql(
-            "SELECT name, windows, buffer, blocked_until, epoch FROM pipeline_quota ORDER BY name LIMIT 1000",
-        );
-        let rows: Vec<QuotaRow> = self.inner.database.all(list).await?;
-        rows.into_iter().map(QuotaRow::definition).collect()
+        let rows = quotas::list(&self.inner.database).await?;
+        rows.into_iter().map(Definition::of).collect()
     }
 
     /// Reserves calls. Once this answers with a reservation, it is in the log.
@@ -254,7 +244,7 @@ impl Quotas {
 
     /// A reservation that is not settled yet, by its id.
     pub async fn reservation(&self, name: &QuotaName, id: &str) -> Result<Reservation> {
-        let call = self.inner.log.find(name, id).await?.filter(|call| !call.settled);
+        let call = calls::find(&self.inner.database, name, id).await?.filter(|call| !call.settled);
         call.as_ref().map(Reservation::of).ok_or_else(|| Error::unknown("open reservation", id))
     }
 
@@ -282,21 +272,22 @@ impl Quotas {
         step: Duration,
     ) -> Result<Vec<(UnixMs, u64)>> {
         let step_ms = i64::try_from(step.as_millis()).unwrap_or(i64::MAX).max(1);
-        self.inner.log.history(name, since, step_ms).await
+        Ok(calls::history(&self.inner.database, name, since, step_ms).await?)
     }
 
     /// How many calls were reserved since then.
     pub async fn reserved_since(&self, name: &QuotaName, since: UnixMs) -> Result<u64> {
-        self.inner.log.reserved_between(name, since, UnixMs(i64::MAX)).await
+        Ok(calls::reserved_between(&self.inner.database, name, since, UnixMs(i64::MAX)).await?)
     }
 
     /// Forgets the part of the call log that is older than every window and than `keep`.
     pub async fn forget(&self, keep: Duration) -> Result<u64> {
+        let database = &self.inner.database;
         let mut forgotten = 0;
         for definition in self.all().await? {
-            let newest = self.inner.log.newest(&definition.name).await?;
+            let newest = calls::newest(database, &definition.name).await?;
             let keep = keep.max(definition.limits.longest() + LONGEST_HOLD);
-            forgotten += self.inner.log.forget(&definition.name, newest.minus(keep)).await?;
+            forgotten += calls::delete_before(database, &definition.name, newest.minus(keep)).await?;
         }
         Ok(forgotten)
     }
@@ -422,21 +413,11 @@ impl Reservation {
     }
 }
 
-struct QuotaRow {
-    name: QuotaName,
-    windows: String,
-    buffer: u32,
-    blocked_until: UnixMs,
-    epoch: u32,
-}
-
-from_row!(QuotaRow { name, windows, buffer, blocked_until, epoch });
-
-impl QuotaRow {
-    fn definition(self) -> Result<Definition> {
-        let limits = Limits::parse(&self.windows, self.buffer)?;
-        let epoch = Epoch::new(self.epoch)?;
-        Ok(Definition { name: self.name, limits, blocked_until: self.blocked_until, epoch })
+impl Definition {
+    fn of(row: QuotaRow) -> Result<Self> {
+        let limits = Limits::parse(&row.windows, row.buffer)?;
+        let epoch = Epoch::new(row.epoch)?;
+        Ok(Self { name: row.name, limits, blocked_until: row.blocked_until, epoch })
     }
 }
 

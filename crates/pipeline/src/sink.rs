@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hob_database::{Database, Isolation, Read as _, Transaction, from_row, sql};
+use hob_database::{Database, Isolation, Transaction};
 use hob_service::config::Secrets;
 
+use crate::database::outputs::{self, SinkLease};
+use crate::database::runs;
 use crate::error::{Error, Result};
 use crate::plan::secrets;
 use crate::plan::{Plan, Sink, SinkDatabase};
-use crate::run::{self, RunId};
+use crate::run::RunId;
 use json_lines::Lines;
 use table::Table;
 
@@ -66,16 +68,6 @@ enum Open {
     Table(Table),
 }
 
-/// What a writer holds.
-struct Held {
-    length: u64,
-    fence: i64,
-    /// Relative to the folder of pipelines; empty until it is created.
-    file: String,
-}
-
-from_row!(Held { length, fence, file });
-
 /// How much a sink has got from a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
@@ -85,8 +77,6 @@ pub struct Output {
     /// Lines of the file, or rows that were inserted into the table or replaced.
     pub rows: u64,
 }
-
-from_row!(Output { sink, file, rows });
 
 impl Sinks {
     pub(crate) fn new(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Self {
@@ -132,11 +122,7 @@ impl Sinks {
         let mut total = 0;
         loop {
             let name = self.all[at].name.clone();
-            let waiting = sql(
-                "SELECT seq, line FROM pipeline_output WHERE run = $1 AND sink = $2 ORDER BY seq LIMIT $3",
-            );
-            let waiting: Vec<(i64, String)> =
-                self.database.all(waiting.bind(&self.run).bind(&name).bind(BATCH)).await?;
+            let waiting = outputs::waiting(&self.database, &self.run, &name, BATCH).await?;
             if waiting.is_empty() && self.is_created(at).await? {
                 return Ok(total);
             }
@@ -159,15 +145,13 @@ impl Sinks {
     /// Whether the sink's file is there: also a run without results has one when it completes.
     async fn is_created(&mut self, at: usize) -> Result<bool> {
         if !self.all[at].created {
-            let find = sql("SELECT length, fence, file FROM pipeline_sink WHERE run = $1 AND sink = $2");
-            let row: Option<Held> =
-                self.database.optional(find.bind(&self.run).bind(&self.all[at].name)).await?;
-            self.all[at].created = row.is_some_and(|row| row.is_created());
+            let lease = outputs::find_lease(&self.database, &self.run, &self.all[at].name).await?;
+            self.all[at].created = lease.is_some_and(|lease| lease.has_file());
         }
         Ok(self.all[at].created)
     }
 
-    async fn open(&self, at: usize, held: &Held, secrets: &Secrets) -> Result<Open> {
+    async fn open(&self, at: usize, held: &SinkLease, secrets: &Secrets) -> Result<Open> {
         match &self.all[at].goes_to {
             Goal::Table { database, table, key, columns } => {
                 Ok(Open::Table(Table::open(database, table, key, columns, secrets).await?))
@@ -175,7 +159,7 @@ impl Sinks {
             Goal::Lines { folder, .. } if !held.file.is_empty() => {
                 Ok(Open::Lines(Lines::open(&folder.join(&held.file)).await?))
             }
-            Goal::Lines { folder, path } if held.is_created() => {
+            Goal::Lines { folder, path } if held.has_file() => {
                 let path = folder.join(path);
                 // Through a link it would cut the file of another run.
                 if path.is_symlink() {
@@ -194,45 +178,31 @@ impl Sinks {
     }
 
     /// Notes which file the run writes, before anything is written to it.
-    async fn set_file(&self, sink: &str, held: &Held, file: &Path) -> Result<()> {
-        let set = sql("UPDATE pipeline_sink SET file = $4 WHERE run = $1 AND sink = $2 AND fence = $3");
-        let set = set.bind(&self.run).bind(sink).bind(held.fence).bind(file.to_string_lossy().as_ref());
-        match self.database.execute(set).await? {
-            0 => Err(Error::Refused("another writer has taken over".to_owned())),
-            _ => Ok(()),
+    async fn set_file(&self, sink: &str, held: &SinkLease, file: &Path) -> Result<()> {
+        if outputs::set_file(&self.database, &self.run, sink, held, &file.to_string_lossy()).await? {
+            Ok(())
+        } else {
+            Err(Error::Refused("another writer has taken over".to_owned()))
         }
     }
 
     /// Becomes the sink's writer, or stays it; `None` while another is.
-    async fn hold(&self, sink: &str) -> Result<Option<Held>> {
+    async fn hold(&self, sink: &str) -> Result<Option<SinkLease>> {
         let (run, writer) = (&self.run, self.writer.as_str());
-        let work = |tx: Transaction| async move {
-            let (now, until) = (tx.now(), tx.now().plus(LEASE));
-            let hold = sql(
-                "INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble, file)
-                VALUES ($1, $2, 0, 0, 1, $3, $4, '', '')
-                ON CONFLICT (run, sink) DO UPDATE SET writer = $3, until = $4, fence = pipeline_sink.fence + 1
-                WHERE pipeline_sink.writer = $3 OR pipeline_sink.until <= $5
-                RETURNING length, fence, file",
-            );
-            tx.optional(hold.bind(run).bind(sink).bind(writer).bind(until).bind(now)).await
-        };
+        let work =
+            |tx: Transaction| async move { outputs::acquire_lease(&tx, run, sink, writer, LEASE).await };
         Ok(self.database.write_with(Isolation::Committed, work).await?)
     }
 
     /// Removes results that were written, and records the new length in the same transaction.
-    async fn forget(&self, sink: &str, held: &Held, length: u64, seqs: &[i64]) -> Result<()> {
+    async fn forget(&self, sink: &str, held: &SinkLease, length: u64, seqs: &[i64]) -> Result<()> {
         let run = &self.run;
         let written = i64::try_from(seqs.len()).unwrap_or(i64::MAX);
         let work = |tx: Transaction| async move {
-            let advance = sql("UPDATE pipeline_sink SET length = $4, rows = rows + $5
-                               WHERE run = $1 AND sink = $2 AND fence = $3");
-            let advance = advance.bind(run).bind(sink).bind(held.fence).bind(length).bind(written);
-            if tx.execute(advance).await? == 0 {
+            if !outputs::advance(&tx, run, sink, held, length, written).await? {
                 return Err(Error::Refused("another writer has taken over".to_owned()));
             }
-            let forget = sql("DELETE FROM pipeline_output WHERE run = $1 AND sink = $2 AND seq IN ($3...)");
-            tx.execute(forget.bind(run).bind(sink).bind_list(seqs.iter().copied())).await?;
+            outputs::delete(&tx, run, sink, seqs).await?;
             Ok(())
         };
         self.database.write_with(Isolation::Committed, work).await
@@ -241,8 +211,7 @@ impl Sinks {
     /// Lets another take over at once.
     pub(crate) async fn release(&mut self) -> Result<()> {
         self.all.iter_mut().for_each(|writer| writer.open = None);
-        let release = sql("UPDATE pipeline_sink SET until = 0 WHERE run = $1 AND writer = $2");
-        self.database.execute(release.bind(&self.run).bind(&self.writer)).await?;
+        outputs::release_leases(&self.database, &self.run, &self.writer).await?;
         Ok(())
     }
 }
@@ -262,18 +231,12 @@ impl Writer {
     }
 }
 
-impl Held {
-    fn is_created(&self) -> bool {
-        !self.file.is_empty() || self.length > 0
-    }
-}
-
 /// Lets the names in the plan lead to the files of a run that is about to complete, unless another run has more right
 /// to them. `false` while a file is yet to be created.
 pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Result<bool> {
     let files: BTreeMap<String, Output> =
-        outputs(database, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
-    let outranked = run::is_outranked(database, run).await?;
+        outputs::list(database, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
+    let outranked = runs::is_outranked(database, run).await?;
     for (name, sink) in &plan.sinks {
         let Sink::Lines { path } = sink else { continue };
         let Some(output) = files.get(name) else { return Ok(false) };
@@ -288,16 +251,4 @@ pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folde
         }
     }
     Ok(true)
-}
-
-/// What the sinks of a run have got.
-pub(crate) async fn outputs(database: &Database, run: &RunId) -> Result<Vec<Output>> {
-    let list = sql("SELECT sink, file, rows FROM pipeline_sink WHERE run = $1 ORDER BY sink");
-    Ok(database.all(list.bind(run)).await?)
-}
-
-/// Whether more than `most` results wait for their sinks.
-pub(crate) async fn is_behind(database: &Database, run: &RunId, most: u32) -> Result<bool> {
-    let beyond = sql("SELECT seq FROM pipeline_output WHERE run = $1 LIMIT 1 OFFSET $2");
-    Ok(database.optional::<(i64,)>(beyond.bind(run).bind(most)).await?.is_some())
 }

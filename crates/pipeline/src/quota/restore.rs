@@ -1,10 +1,11 @@
 //! How a quota comes back after the store was lost: from the call log, before anybody may spend.
 
-use hob_database::{Isolation, UnixMs, sql};
+use hob_database::{Isolation, UnixMs};
 use hob_store::epoch::Epoch;
 use hob_store::{CLOCK, Reply, Script, cmd};
 
 use super::{Definition, HOUR_MS, PATIENCE, Quotas, millis};
+use crate::database::{calls, quotas};
 use crate::error::{Error, Result};
 
 static RESTORE: Script = Script::with(&[CLOCK], include_str!("restore.lua"));
@@ -60,23 +61,24 @@ impl Quotas {
         let name = &definition.name;
         self.inner
             .database
-            .write_with(Isolation::Committed, |tx| async move {
-                let raise = sql("UPDATE pipeline_quota SET epoch = $2 + 1 WHERE name = $1 AND epoch <= $2");
-                tx.execute(raise.bind(name).bind(lost.get())).await
-            })
+            .write_with(
+                Isolation::Committed,
+                |tx| async move { quotas::raise_epoch(&tx, name, lost.get()).await },
+            )
             .await?;
         Ok(())
     }
 
     /// Puts the calls of the log back that any window may still count.
     async fn restore(&self, definition: &Definition) -> Result<Restored> {
-        let (log, name) = (&self.inner.log, &definition.name);
-        let newest = log.newest(name).await?;
+        let (database, name) = (&self.inner.database, &definition.name);
+        let newest = calls::newest(database, name).await?;
         // The store's clock may have gone on since the newest call: this keeps too much rather than too little.
         let since = newest.minus(definition.limits.longest());
         let hour = newest.0 / HOUR_MS;
-        let count =
-            |hour: i64| log.reserved_between(name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS));
+        let count = |hour: i64| {
+            calls::reserved_between(database, name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS))
+        };
         let (this_hour, hour_before) = (count(hour).await?, count(hour - 1).await?);
         let keys = &self.inner.keys;
         let keys = [keys.quota_marker(name.id()), keys.quota_calls(name.id()), keys.quota_state(name.id())];
@@ -84,7 +86,7 @@ impl Quotas {
         let mut after = (UnixMs(0), String::new());
         let mut part = "first";
         loop {
-            let calls = log.ended_after(name, since, &after, CHUNK).await?;
+            let calls = calls::ended_after(database, name, since, &after, CHUNK).await?;
             let last = calls.last().filter(|_| calls.len() == CHUNK as usize);
             let mut call =
                 RESTORE.on(&keys).arg(self.inner.store.clock().us()).arg(millis(definition.limits.longest()));

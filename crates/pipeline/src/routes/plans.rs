@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::error::Error;
-use crate::pipeline::{Pipelines, StoredPlan};
-use crate::plan::Plan;
+use crate::pipeline::Pipelines;
+use crate::plan::{Plan, StoredPlan};
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));

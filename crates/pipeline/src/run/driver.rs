@@ -10,6 +10,7 @@ use hob_database::UnixMs;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::database::{outputs, runs};
 use crate::error::Result;
 use crate::pipeline::Shared;
 use crate::plan::Plan;
@@ -114,7 +115,7 @@ impl Driver {
     /// process dies in between, the run goes on and does it again.
     async fn complete(&self) -> Result<bool> {
         let database = &self.shared.context.database;
-        Ok(run::has_nothing_left(database, &self.run).await?
+        Ok(runs::has_nothing_left(database, &self.run).await?
             && sink::publish(database, &self.run, &self.plan, &self.shared.folder).await?
             && run::complete(database, &self.run).await?)
     }
@@ -127,7 +128,7 @@ impl Driver {
             return Ok(None);
         }
         let database = &self.shared.context.database;
-        if !self.plan.sinks.is_empty() && sink::is_behind(database, &self.run, MOST_WAITING).await? {
+        if !self.plan.sinks.is_empty() && outputs::has_more_than(database, &self.run, MOST_WAITING).await? {
             return Ok(None);
         }
         item::claim(database, &self.run, &self.worker, room, config.lease.get()).await
@@ -207,7 +208,7 @@ impl Driver {
             };
             if now != trouble {
                 tracing::warn!(run = %self.run, trouble = %now, "the sinks' state changed");
-                if run::set_trouble(database, &self.run, &now).await.is_ok() {
+                if runs::set_trouble(database, &self.run, &now).await.is_ok() {
                     trouble = now;
                 }
             }

@@ -2,12 +2,13 @@
 
 use hob_database::{Database, Page, PageRequest};
 
+use crate::database;
 use crate::error::Result;
 use crate::plan::PlanName;
 use crate::plan::retry::Class;
 use crate::run::item::{self, ItemFacts, ItemState, Progress};
 use crate::run::{self, Run, RunId, RunState, Wish};
-use crate::sink::{self, Output};
+use crate::sink::Output;
 
 /// The database of runs.
 #[derive(Clone, Debug)]
@@ -25,12 +26,12 @@ impl Books {
     }
 
     pub async fn runs(&self, request: &PageRequest) -> Result<Page<Run>> {
-        run::page(&self.database, request).await
+        Ok(database::runs::page(&self.database, request).await?)
     }
 
     /// The newest run of a plan, whatever its state.
     pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
-        run::newest(&self.database, plan).await
+        Ok(database::runs::newest(&self.database, plan).await?)
     }
 
     /// Pauses, resumes, cancels or archives a run.
@@ -63,7 +64,7 @@ impl Books {
 
     /// What the sinks of a run have got.
     pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
-        sink::outputs(&self.database, id).await
+        Ok(database::outputs::list(&self.database, id).await?)
     }
 
     pub async fn items(
@@ -73,6 +74,6 @@ impl Books {
         class: Option<Class>,
         request: &PageRequest,
     ) -> Result<Page<ItemFacts>> {
-        item::page(&self.database, id, state, class, request).await
+        Ok(database::items::page(&self.database, id, state, class, request).await?)
     }
 }

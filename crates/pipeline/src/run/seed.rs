@@ -4,9 +4,10 @@
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use hob_database::{Database, Isolation, Transaction, sql};
+use hob_database::{Database, Isolation, Transaction};
 use url::Url;
 
+use crate::database::runs;
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Source, is_key};
 use crate::run::extract::page_item;
@@ -65,9 +66,8 @@ pub(crate) async fn count(plan: &Plan, folder: &Path) -> Result<Option<u64>> {
 
 async fn advance(database: &Database, run: &RunId, from: i64, to: i64, items: &[NewItem]) -> Result<()> {
     let work = |tx: Transaction| async move {
-        let advance = sql("UPDATE pipeline_run SET seeded_to = $3 WHERE id = $1 AND seeded_to = $2");
         // Another node may have added this part.
-        if tx.execute(advance.bind(run).bind(from).bind(to)).await? == 1 {
+        if runs::advance_seed(&tx, run, from, to).await? {
             item::add(&tx, run, items).await?;
         }
         Ok(())

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use hob_database::{Database, Read as _, UnixMs, sql};
+use hob_database::{Database, UnixMs};
 use hob_store::mend::{self, Kind};
 use hob_store::{CLOCK, Reply, Script, Store, cmd};
 
+use crate::database::results;
 use crate::error::Result;
 use crate::keys::{DocketId, Keys, TaskId};
 use crate::quota::{HOUR_MS, QuotaName, hour_key, millis};
@@ -47,14 +48,9 @@ impl Views {
         calls: u64,
         done: u64,
     ) -> Result<()> {
-        let newest = sql(
-            "SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
-                          WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC, a.seq DESC LIMIT $2",
-        );
-        let newest: Vec<(String,)> = self.database.all(newest.bind(&run.id).bind(LISTED)).await?;
+        let newest = results::newest_done(&self.database, &run.id, LISTED).await?;
         // The field has a bound, and keys may be long.
-        let newest: Vec<&str> =
-            newest.iter().map(|(key,)| key.as_str()).filter(|key| key.len() <= 64).collect();
+        let newest: Vec<&str> = newest.iter().map(String::as_str).filter(|key| key.len() <= 64).collect();
         let hour = hour_key(now.0 / HOUR_MS)?;
         let state = self.keys.state(run.id.id());
         let shard = |of: &str| self.keys.space().shard_of(of);

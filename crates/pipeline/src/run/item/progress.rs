@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use hob_database::{Database, Read as _, Transaction, sql};
+use hob_database::{Database, Transaction};
 
 use super::ItemState;
+use crate::database::item_counts;
 use crate::error::Result;
 use crate::plan::retry::Class;
 use crate::run::RunId;
@@ -24,12 +25,8 @@ impl Tally {
     /// Whoever writes it holds the run's row.
     pub(super) async fn write(self, tx: &Transaction, run: &RunId) -> Result<(), hob_database::Error> {
         let changed = self.changes.into_iter().filter(|(_, items)| *items != 0);
-        let rows: Vec<_> =
-            changed.map(|((step, class, state), items)| (run, step, class, state, items)).collect();
-        let head = "INSERT INTO pipeline_tally (run, step, class, state, items)";
-        let more = "ON CONFLICT (run, step, class, state) DO UPDATE SET items = pipeline_tally.items + excluded.items";
-        tx.insert_all(head, rows, more).await?;
-        Ok(())
+        let changes = changed.map(|((step, class, state), items)| (step, class, state, items)).collect();
+        item_counts::add(tx, run, changes).await
     }
 }
 
@@ -52,9 +49,9 @@ impl Progress {
     }
 }
 
-pub(super) async fn read(database: &Database, run: &RunId) -> Result<Progress> {
-    let read = sql("SELECT step, class, state, items FROM pipeline_tally WHERE run = $1 AND items > 0");
-    let rows: Vec<(String, String, ItemState, u64)> = database.all(read.bind(run)).await?;
+/// How many items are where.
+pub(crate) async fn progress(database: &Database, run: &RunId) -> Result<Progress> {
+    let rows = item_counts::read(database, run).await?;
     let mut steps: BTreeMap<(String, ItemState), u64> = BTreeMap::new();
     let mut failures: BTreeMap<(Class, ItemState), u64> = BTreeMap::new();
     for (step, class, state, items) in rows {

@@ -1,8 +1,9 @@
 //! The last results of items, for a later run: where the API says that nothing changed, the run writes them again.
 
-use hob_database::{Database, Read as _, Transaction, sql};
+use hob_database::Database;
 
 use super::{Item, Keep, NewItem, Outcome};
+use crate::database::results::{self, NewResultRow, ResultRow};
 use crate::error::Result;
 use crate::plan::Step;
 
@@ -15,9 +16,6 @@ pub(crate) struct Kept {
     follow: Vec<NewItem>,
 }
 
-/// A row of what is kept: plan, step, key, shape, etag, line and what follows.
-pub(super) type Row<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, &'a str, String);
-
 impl Kept {
     /// The last result of an item under the same definition of its step.
     pub(crate) async fn find(
@@ -26,11 +24,8 @@ impl Kept {
         item: &Item,
         shape: &str,
     ) -> Result<Option<Kept>> {
-        let find = sql("SELECT etag, line, follow FROM pipeline_result
-                        WHERE plan = $1 AND step = $2 AND key = $3 AND shape = $4");
-        let found: Option<(String, String, String)> =
-            database.optional(find.bind(plan).bind(&item.step).bind(&item.key).bind(shape)).await?;
-        Ok(found.and_then(|(etag, line, follow)| {
+        let found = results::find(database, plan, &item.step, &item.key, shape).await?;
+        Ok(found.and_then(|ResultRow { etag, line, follow }| {
             let follow = serde_json::from_str(&follow).ok()?;
             Some(Kept { etag, line, follow })
         }))
@@ -52,16 +47,8 @@ pub(super) fn row<'a>(
     keep: &'a Keep,
     output: Option<&'a (String, String)>,
     follow: &[NewItem],
-) -> Row<'a> {
+) -> NewResultRow<'a> {
     let line = output.map_or("", |(_, line)| line);
     let follow = serde_json::json!(follow).to_string();
     (plan, &item.step, &item.key, &keep.shape, &keep.etag, line, follow)
-}
-
-pub(super) async fn write(tx: &Transaction, rows: Vec<Row<'_>>) -> Result<(), hob_database::Error> {
-    let head = "INSERT INTO pipeline_result (plan, step, key, shape, etag, line, follow)";
-    let newer = "ON CONFLICT (plan, step, key) DO UPDATE SET shape = excluded.shape, etag = excluded.etag,
-                 line = excluded.line, follow = excluded.follow";
-    tx.insert_all(head, rows, newer).await?;
-    Ok(())
 }
