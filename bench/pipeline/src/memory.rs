@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hob_pipeline::fake_api::{Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::run::RunState;
 use hob_store::{Store, cmd};
 use tempfile::TempDir;
@@ -24,8 +24,8 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
     let folder = TempDir::new()?;
     let limits = vec![(100_000, Duration::from_secs(3600))];
     let latency = Duration::from_secs(4);
-    let offer = Offer { dockets: WAITING, entries: 0, page: 100, limits, token: None, latency };
-    let api = StandIn::start(offer).await?;
+    let config = FakeApiConfig { dockets: WAITING, entries: 0, page: 100, limits, token: None, latency };
+    let api = FakeApi::start(config).await?;
     let keys: Vec<String> = (1..=WAITING).map(|id| format!("\"{id}\"")).collect();
     let plan = format!(
         "name = \"memory\"\nquota = {{ name = \"api\", windows = \"100000/1h\" }}\n\
@@ -38,7 +38,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
     let plan = pipelines.put_plan(&plan).await?;
     let run = pipelines.start_run(&plan.name, None).await?;
     pipelines.start(&hob_web::Changes::detached(&context));
-    while pipelines.quotas().look(&plan.quota).await?.in_flight < IN_FLIGHT {
+    while pipelines.quotas().usage(&plan.quota).await?.in_flight < IN_FLIGHT {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let families = families(&store).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
         "| together, {IN_FLIGHT} in flight and {} waiting | | | {each:.0} |",
         WAITING - u64::from(IN_FLIGHT)
     );
-    pipelines.wish(&run.id, hob_pipeline::run::Wish::Cancel).await?;
+    pipelines.apply(&run.id, hob_pipeline::run::RunAction::Cancel).await?;
     context.tasks.stop(Duration::from_secs(30)).await;
     ensure!(pipelines.run(&run.id).await?.state == RunState::Cancelled, "it did not end");
     Ok(())

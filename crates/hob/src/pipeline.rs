@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use hob_database::{Address, Database, PageRequest};
 use hob_pipeline::plan::{Plan, Sink};
-use hob_pipeline::run::{Run, RunState, Wish};
-use hob_pipeline::{Books, Class, Config, ItemState, MIGRATIONS, Output, Pipelines};
+use hob_pipeline::run::{Run, RunAction, RunState};
+use hob_pipeline::{Config, FailureClass, ItemState, MIGRATIONS, Output, Pipelines, Runs};
 use hob_schema::Layout;
 use hob_service::config::{Hosts, SecretEntry, SecretName, Secrets, SecretsConfig};
 use hob_service::{Live, NodeName, Section as _, ServiceContext};
@@ -21,9 +21,9 @@ use crate::config;
 use crate::exit::Exit;
 
 /// Between two looks at a run.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a stop may take.
-const STOP_WITHIN: Duration = Duration::from_secs(40);
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
@@ -31,30 +31,30 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
         match command {
             PipelineCommand::Run { plan, secret, dry_run, fresh } => {
                 let secrets = secrets(secret, file)?;
-                let terminal = Terminal::open(plan).await?;
-                if *dry_run { terminal.cost(secrets).await } else { terminal.run(secrets, *fresh).await }
+                let local = LocalPlan::open(plan).await?;
+                if *dry_run { local.cost(secrets).await } else { local.run(secrets, *fresh).await }
             }
-            PipelineCommand::Status { plan } => Terminal::open(plan).await?.status().await,
-            PipelineCommand::Pause { plan } => Terminal::open(plan).await?.wish(Wish::Pause).await,
-            PipelineCommand::Resume { plan } => Terminal::open(plan).await?.wish(Wish::Resume).await,
-            PipelineCommand::Failed { plan } => Terminal::open(plan).await?.failed().await,
+            PipelineCommand::Status { plan } => LocalPlan::open(plan).await?.status().await,
+            PipelineCommand::Pause { plan } => LocalPlan::open(plan).await?.apply(RunAction::Pause).await,
+            PipelineCommand::Resume { plan } => LocalPlan::open(plan).await?.apply(RunAction::Resume).await,
+            PipelineCommand::Failed { plan } => LocalPlan::open(plan).await?.failed().await,
             PipelineCommand::Replay { plan, class } => {
-                Terminal::open(plan).await?.replay(class.as_deref()).await
+                LocalPlan::open(plan).await?.replay(class.as_deref()).await
             }
         }
     })
 }
 
 /// A plan, and the database beside it.
-struct Terminal {
+struct LocalPlan {
     plan: Plan,
     folder: PathBuf,
     lock: PathBuf,
     database: Database,
-    books: Books,
+    runs: Runs,
 }
 
-impl Terminal {
+impl LocalPlan {
     async fn open(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -63,8 +63,8 @@ impl Terminal {
         let file = path.with_extension("hob.db");
         let database = Database::open(&Address::sqlite(&file), &[MIGRATIONS]).await;
         let database = database.with_context(|| format!("could not open {}", file.display()))?;
-        let books = Books::new(&database);
-        Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), database, books })
+        let runs = Runs::new(&database);
+        Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), database, runs })
     }
 
     async fn pipelines(&self, secrets: Secrets) -> Result<(ServiceContext, Pipelines)> {
@@ -82,11 +82,11 @@ impl Terminal {
         let (_, pipelines) = self.pipelines(secrets).await?;
         let cost = pipelines.cost(&self.plan).await?;
         match (cost.items, cost.calls, cost.duration) {
-            (Some(items), Some(calls), Some(duration)) => say(&format!(
+            (Some(items), Some(calls), Some(duration)) => print(&format!(
                 "{items} items, {calls} calls and those that they lead to; the quota makes them last {}",
                 HumanDuration(duration)
             )),
-            _ => say("a listing: how long it is only its API knows"),
+            _ => print("a listing: how long it is only its API knows"),
         }
         Ok(Exit::Clean)
     }
@@ -100,18 +100,18 @@ impl Terminal {
         }
         let (context, pipelines) = self.pipelines(secrets).await?;
         pipelines.put_plan(&self.plan.text).await?;
-        let run = self.begin(&pipelines, fresh).await?;
+        let run = self.start_or_resume(&pipelines, fresh).await?;
         pipelines.start(&Changes::detached(&context));
         let ended = tokio::select! {
             ended = watch(&pipelines, &run) => ended,
             _ = tokio::signal::ctrl_c() => Ok(()),
         };
-        let late = context.tasks.stop(STOP_WITHIN).await;
+        let late = context.tasks.stop(STOP_TIMEOUT).await;
         ended?;
-        let (run, progress) = (self.books.run(&run.id).await?, self.books.progress(&run.id).await?);
-        let set_aside = progress.of(ItemState::Quarantined);
-        say(&format!(
-            "{} is {}: {} of {} items done, {set_aside} set aside, {} calls{}",
+        let (run, progress) = (self.runs.run(&run.id).await?, self.runs.progress(&run.id).await?);
+        let dead_letters = progress.of(ItemState::Quarantined);
+        print(&format!(
+            "{} is {}: {} of {} items done, {dead_letters} set aside, {} calls{}",
             run.id,
             run.state,
             progress.of(ItemState::Done),
@@ -119,60 +119,60 @@ impl Terminal {
             run.calls,
             if run.state == RunState::Running { "; the same command goes on" } else { "" },
         ));
-        self.say_outputs(&run, set_aside).await?;
+        self.print_outputs(&run, dead_letters).await?;
         self.database.close().await;
         if !late.is_empty() {
             bail!("{} did not stop in time", late.join(", "));
         }
-        let whole = run.state == RunState::Completed && set_aside == 0;
-        Ok(if whole { Exit::Clean } else { Exit::Warnings })
+        let complete = run.state == RunState::Completed && dead_letters == 0;
+        Ok(if complete { Exit::Clean } else { Exit::Warnings })
     }
 
     /// Goes on with the newest run, unless it is over.
-    async fn begin(&self, pipelines: &Pipelines, fresh: bool) -> Result<Run> {
-        let mut newest = self.books.newest(&self.plan.name).await?;
+    async fn start_or_resume(&self, pipelines: &Pipelines, fresh: bool) -> Result<Run> {
+        let mut newest = self.runs.newest(&self.plan.name).await?;
         if let Some(run) = &mut newest
             && matches!(run.state, RunState::Running | RunState::Paused)
         {
             if !fresh {
-                say(&format!("Continuing run {}.", run.id));
+                print(&format!("Continuing run {}.", run.id));
                 if run.text != self.plan.text {
-                    say("The plan has changed; this run goes on as it began (--fresh starts over).");
+                    print("The plan has changed; this run goes on as it began (--fresh starts over).");
                 }
-                return Ok(self.books.wish(&run.id, Wish::Resume).await?);
+                return Ok(self.runs.apply(&run.id, RunAction::Resume).await?);
             }
-            *run = pipelines.wish(&run.id, Wish::Cancel).await?;
+            *run = pipelines.apply(&run.id, RunAction::Cancel).await?;
         }
         if let Some(run) = newest {
-            say(&format!("Run {} is {}. Its output is kept:", run.id, run.state));
-            self.say_files(&run).await?;
+            print(&format!("Run {} is {}. Its output is kept:", run.id, run.state));
+            self.print_files(&run).await?;
         }
         let run = pipelines.start_run(&self.plan.name, None).await?;
-        say(&format!("Starting run {}.", run.id));
+        print(&format!("Starting run {}.", run.id));
         Ok(run)
     }
 
     /// The files of a run, and how many lines each has.
-    async fn say_files(&self, run: &Run) -> Result<Vec<Output>> {
-        let mut outputs = self.books.outputs(&run.id).await?;
+    async fn print_files(&self, run: &Run) -> Result<Vec<Output>> {
+        let mut outputs = self.runs.outputs(&run.id).await?;
         outputs.retain(|output| !output.file.is_empty());
         for output in &outputs {
             let path = self.folder.join(&output.file);
-            say(&format!("  {}: {} lines in {}", output.sink, output.rows, path.display()));
+            print(&format!("  {}: {} lines in {}", output.sink, output.rows, path.display()));
         }
         Ok(outputs)
     }
 
     /// The files of a run, and whether the names in the plan lead to them.
-    async fn say_outputs(&self, run: &Run, set_aside: u64) -> Result<()> {
-        for output in self.say_files(run).await? {
-            let Some(Sink::Lines { path }) = self.plan.sinks.get(&output.sink) else { continue };
+    async fn print_outputs(&self, run: &Run, dead_letters: u64) -> Result<()> {
+        for output in self.print_files(run).await? {
+            let Some(Sink::JsonLines { path }) = self.plan.sinks.get(&output.sink) else { continue };
             let Ok(target) = std::fs::read_link(self.folder.join(path)) else { continue };
             let (path, ours) = (self.folder.join(path), Path::new(&output.file).file_name());
             if ours == Some(target.as_os_str()) {
-                say(&format!("  {} links to it", path.display()));
-            } else if run.state == RunState::Completed && set_aside > 0 {
-                say(&format!(
+                print(&format!("  {} links to it", path.display()));
+            } else if run.state == RunState::Completed && dead_letters > 0 {
+                print(&format!(
                     "  {} still links to {}, the output of a run that set no items aside",
                     path.display(),
                     target.display()
@@ -183,30 +183,30 @@ impl Terminal {
     }
 
     async fn newest(&self) -> Result<Run> {
-        let run = self.books.newest(&self.plan.name).await?;
+        let run = self.runs.newest(&self.plan.name).await?;
         run.ok_or_else(|| anyhow!("there is no run of {} yet", self.plan.name))
     }
 
     async fn status(&self) -> Result<Exit> {
         let run = self.newest().await?;
-        let progress = self.books.progress(&run.id).await?;
-        say(&format!("{} is {}, {} calls", run.id, run.state, run.calls));
+        let progress = self.runs.progress(&run.id).await?;
+        print(&format!("{} is {}, {} calls", run.id, run.state, run.calls));
         for (step, state, count) in &progress.steps {
-            say(&format!("  {step:<20} {state:<12} {count:>9}"));
+            print(&format!("  {step:<20} {state:<12} {count:>9}"));
         }
-        self.say_files(&run).await?;
+        self.print_files(&run).await?;
         for (class, state, count) in &progress.failures {
-            say(&format!("  failed: {class:<12} {state:<12} {count:>9}"));
+            print(&format!("  failed: {class:<12} {state:<12} {count:>9}"));
         }
         if !run.trouble.is_empty() {
-            say(&format!("  trouble: {}", run.trouble));
+            print(&format!("  trouble: {}", run.trouble));
         }
         Ok(Exit::Clean)
     }
 
-    async fn wish(&self, wish: Wish) -> Result<Exit> {
-        let run = self.books.wish(&self.newest().await?.id, wish).await?;
-        say(&format!("{} is {}", run.id, run.state));
+    async fn apply(&self, action: RunAction) -> Result<Exit> {
+        let run = self.runs.apply(&self.newest().await?.id, action).await?;
+        print(&format!("{} is {}", run.id, run.state));
         Ok(Exit::Clean)
     }
 
@@ -214,10 +214,10 @@ impl Terminal {
         let run = self.newest().await?;
         let mut request = PageRequest::first(500);
         loop {
-            let page = self.books.items(&run.id, Some(ItemState::Quarantined), None, &request).await?;
+            let page = self.runs.items(&run.id, Some(ItemState::Quarantined), None, &request).await?;
             for item in page.rows {
-                let class = item.class.map_or("", Class::as_str);
-                say(&format!("{}\t{}\t{class}\t{}\t{}", item.step, item.key, item.attempts, item.error));
+                let class = item.class.map_or("", FailureClass::as_str);
+                print(&format!("{}\t{}\t{class}\t{}\t{}", item.step, item.key, item.attempts, item.error));
             }
             match page.next {
                 Some(next) => request = PageRequest::first(500).after(next),
@@ -227,10 +227,12 @@ impl Terminal {
     }
 
     async fn replay(&self, class: Option<&str>) -> Result<Exit> {
-        let class =
-            class.map(str::parse::<Class>).transpose().map_err(|reason| anyhow!("--class: {reason}"))?;
-        let items = self.books.replay(&self.newest().await?.id, class).await?;
-        say(&format!("{items} items will be tried again by the next run of this plan"));
+        let class = class
+            .map(str::parse::<FailureClass>)
+            .transpose()
+            .map_err(|reason| anyhow!("--class: {reason}"))?;
+        let items = self.runs.replay(&self.newest().await?.id, class).await?;
+        print(&format!("{items} items will be tried again by the next run of this plan"));
         Ok(Exit::Clean)
     }
 }
@@ -251,7 +253,7 @@ async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
             bar.finish();
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -260,9 +262,9 @@ async fn message(pipelines: &Pipelines, run: &Run) -> String {
     let mut message = format!("{} calls", run.calls);
     let plan = Plan::parse(&run.text).ok();
     if let Some(plan) = &plan
-        && let Ok(gauge) = pipelines.quotas().look(&plan.quota).await
+        && let Ok(usage) = pipelines.quotas().usage(&plan.quota).await
     {
-        for window in &gauge.windows {
+        for window in &usage.windows {
             message += &format!(
                 " · {} of {} left in {}",
                 window.left(),
@@ -270,8 +272,8 @@ async fn message(pipelines: &Pipelines, run: &Run) -> String {
                 HumanDuration(window.period)
             );
         }
-        if let Some(until) = gauge.blocked_until {
-            message += &format!(" · the API refuses for {}", HumanDuration(until.since(gauge.now)));
+        if let Some(until) = usage.blocked_until {
+            message += &format!(" · the API refuses for {}", HumanDuration(until.since(usage.now)));
         }
     }
     if let Ok(forecast) = pipelines.forecast(&run.id).await
@@ -304,6 +306,6 @@ fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
 }
 
 #[expect(clippy::print_stdout, reason = "the answer of a command")]
-fn say(line: &str) {
+fn print(line: &str) {
     println!("{line}");
 }

@@ -5,8 +5,9 @@ use hob_web::look::{Quantity, Tone};
 use hob_web::{Card, Figure, Service as _, Trouble};
 
 use crate::error::Result;
-use crate::pages::{PICTURE, POINTS, SHOWN, STEP, href, ms, ms_of, picture_of};
+use crate::pages::{CHART_POINTS, CHART_RANGE, CHART_STEP, RUNS_SHOWN, chart_window, href, unix_ms};
 use crate::pipeline::Pipelines;
+use crate::quota::millis;
 use crate::run::RunState;
 
 pub(crate) async fn card(pipelines: &Pipelines) -> Card {
@@ -27,7 +28,7 @@ pub(crate) async fn card(pipelines: &Pipelines) -> Card {
 }
 
 async fn try_card(pipelines: &Pipelines) -> Result<Card> {
-    let runs = pipelines.runs(&PageRequest::first(SHOWN)).await?.rows;
+    let runs = pipelines.runs(&PageRequest::first(RUNS_SHOWN)).await?.rows;
     let running = runs.iter().filter(|run| run.state == RunState::Running).count();
     let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
     let troubles: Vec<Trouble> = troubled
@@ -38,17 +39,17 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
             since_ms: None,
         })
         .collect();
-    let (mut spark, mut calls, mut refused) = (vec![0_u64; POINTS], 0, 0);
+    let (mut spark, mut calls, mut refused) = (vec![0_u64; CHART_POINTS], 0, 0);
     for definition in pipelines.quotas().all().await? {
-        let gauge = pipelines.quotas().look(&definition.name).await?;
-        refused += usize::from(gauge.blocked_until.is_some());
-        let begin = picture_of(gauge.now).start;
+        let usage = pipelines.quotas().usage(&definition.name).await?;
+        refused += usize::from(usage.blocked_until.is_some());
+        let begin = chart_window(usage.now).start;
         for (at, count) in
-            pipelines.quotas().history(&definition.name, gauge.now.minus(PICTURE), STEP).await?
+            pipelines.quotas().history(&definition.name, usage.now.minus(CHART_RANGE), CHART_STEP).await?
         {
             // A call under way counts at its deadline, which is yet to come.
-            let point = ms(at).saturating_sub(begin) / ms_of(STEP);
-            spark[usize::try_from(point).unwrap_or(POINTS).min(POINTS - 1)] += count;
+            let point = unix_ms(at).saturating_sub(begin) / millis(CHART_STEP);
+            spark[usize::try_from(point).unwrap_or(CHART_POINTS).min(CHART_POINTS - 1)] += count;
             calls += count;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hob_database::PageRequest;
 
-use crate::demo::fake_api::{Fault, Offer, StandIn};
+use crate::demo::fake_api::{FakeApi, FakeApiConfig, Fault};
 use crate::error::{Error, Result};
 use crate::pipeline::Pipelines;
 
@@ -14,9 +14,9 @@ use crate::pipeline::Pipelines;
 pub(crate) async fn start(pipelines: &Pipelines) -> Result<()> {
     let limits = vec![(40, Duration::from_secs(60)), (1500, Duration::from_secs(3600))];
     let latency = Duration::from_millis(120);
-    let offer = Offer { dockets: 400, entries: 2, page: 20, limits, token: None, latency };
+    let config = FakeApiConfig { dockets: 400, entries: 2, page: 20, limits, token: None, latency };
     let cannot = |source| Error::File { what: "the stand-in API".to_owned(), source };
-    let api = StandIn::start(offer).await.map_err(cannot)?;
+    let api = FakeApi::start(config).await.map_err(cannot)?;
     for (path, fault) in [
         ("/dockets/2/", Fault::Status(500)),
         ("/dockets/5/", Fault::Status(403)),

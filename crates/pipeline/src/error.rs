@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::plan::BadPlan;
+use crate::plan::PlanError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,20 +14,20 @@ pub enum Error {
     Database(#[from] hob_database::Error),
     /// A write that several callers shared.
     #[error("the call log could not be written: {0}")]
-    Log(Arc<hob_database::Error>),
+    CallLog(Arc<hob_database::Error>),
     /// The store was lost again while it was rebuilt, as often as one caller waits for that.
     #[error("the store keeps being lost")]
-    Unsteady,
+    StoreUnstable,
     #[error("there is no {what} {name:?}")]
-    Unknown { what: &'static str, name: String },
+    NotFound { what: &'static str, name: String },
     /// What the caller sent cannot be; `field` names where.
     #[error("{field}: {reason}")]
-    Unfit { field: &'static str, reason: String },
+    Invalid { field: &'static str, reason: String },
     #[error(transparent)]
-    Plan(#[from] BadPlan),
+    Plan(#[from] PlanError),
     /// Not in the present state.
     #[error("{0}")]
-    Refused(String),
+    Conflict(String),
     #[error("{what}: {source}")]
     File { what: String, source: std::io::Error },
     #[error("the sink's database: {0}")]
@@ -40,8 +40,8 @@ pub enum Error {
 
 impl Error {
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
-    pub(crate) fn unfit(field: &'static str, reason: impl ToString) -> Self {
-        Self::Unfit { field, reason: reason.to_string() }
+    pub(crate) fn invalid(field: &'static str, reason: impl ToString) -> Self {
+        Self::Invalid { field, reason: reason.to_string() }
     }
 
     pub(crate) fn secret(field: impl Into<String>, refused: hob_service::config::SecretRefused) -> Self {
@@ -49,7 +49,7 @@ impl Error {
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
-    pub(crate) fn unknown(what: &'static str, name: impl ToString) -> Self {
-        Self::Unknown { what, name: name.to_string() }
+    pub(crate) fn not_found(what: &'static str, name: impl ToString) -> Self {
+        Self::NotFound { what, name: name.to_string() }
     }
 }

@@ -24,9 +24,9 @@ pub use demo::fake_api;
 pub use error::{Error, Result};
 pub use pipeline::Pipelines;
 pub use plan::StoredPlan;
-pub use plan::retry::Class;
-pub use run::item::{ItemFacts, ItemState, Progress};
-pub use run::runs::Books;
+pub use plan::retry::FailureClass;
+pub use run::item::{ItemState, ItemSummary, Progress};
+pub use run::runs::Runs;
 pub use sink::Output;
 
 /// The tables of pipelines.

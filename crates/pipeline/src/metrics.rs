@@ -19,7 +19,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::counter(REBUILDS, "Quotas that were rebuilt from the call log."),
 ];
 
-pub(crate) fn driven(runs: usize) {
+pub(crate) fn runs_driven(runs: usize) {
     gauge!(DRIVEN).set(runs as f64);
 }
 

@@ -15,31 +15,31 @@ use crate::database::{claims, throughput};
 use crate::error::Result;
 use crate::pipeline::Pipelines;
 use crate::plan::StoredPlan;
-use crate::plan::retry::Class;
-use crate::quota::Gauge;
+use crate::plan::retry::FailureClass;
+use crate::quota::{QuotaUsage, millis};
 use crate::routes::run_id;
 use crate::run::forecast::Forecast;
-use crate::run::item::{self, ItemFacts, ItemState, Progress};
-use crate::run::{Run, RunId, RunState, Wish};
+use crate::run::item::{self, ItemState, ItemSummary, Progress};
+use crate::run::{Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 
 /// How far back pictures go, and in what steps.
-pub(crate) const PICTURE: Duration = Duration::from_secs(1800);
-pub(crate) const STEP: Duration = item::PACE_STEP;
-pub(crate) const POINTS: usize = (PICTURE.as_millis() / STEP.as_millis()) as usize;
+pub(crate) const CHART_RANGE: Duration = Duration::from_secs(1800);
+pub(crate) const CHART_STEP: Duration = item::THROUGHPUT_STEP;
+pub(crate) const CHART_POINTS: usize = (CHART_RANGE.as_millis() / CHART_STEP.as_millis()) as usize;
 /// Runs on the first page; older ones are found through the API.
-pub(crate) const SHOWN: u16 = 25;
+pub(crate) const RUNS_SHOWN: u16 = 25;
 /// Examples of each class of failure.
-const SAMPLES: u16 = 5;
+const SAMPLES_PER_CLASS: u16 = 5;
 
 pub(crate) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
     Routes::new()
         .page(read(), "/pipelines", overview)
-        .action(write(), "/pipelines", keep_plan)
+        .action(write(), "/pipelines", save_plan)
         .action(write(), "/pipelines/{plan}/start", start)
         .page(read(), "/pipelines/runs/{id}", show_run)
-        .action(write(), "/pipelines/runs/{id}/{wish}", change)
+        .action(write(), "/pipelines/runs/{id}/{action}", change)
 }
 
 #[derive(Template)]
@@ -50,18 +50,18 @@ struct Overview {
     quotas: Vec<QuotaPanel>,
     new_plan: Field,
     may_write: bool,
-    nothing: Empty,
+    empty: Empty,
 }
 
 struct RunRow {
     run: Run,
     progress: Progress,
     /// How much longer the quota makes it last, where that can be said.
-    to_go: Option<Quantity>,
+    remaining: Option<Quantity>,
 }
 
 struct QuotaPanel {
-    gauge: Gauge,
+    usage: QuotaUsage,
     history: Markup,
 }
 
@@ -75,7 +75,7 @@ struct RunPage {
     throughput: Markup,
     outputs: Vec<Output>,
     workers: Vec<Worker>,
-    failures: Vec<Failures>,
+    failures: Vec<FailureGroup>,
     may_write: bool,
 }
 
@@ -85,11 +85,11 @@ struct Worker {
     since: UnixMs,
 }
 
-struct Failures {
-    class: Class,
-    set_aside: u64,
+struct FailureGroup {
+    class: FailureClass,
+    dead_letters: u64,
     waiting: u64,
-    samples: Vec<ItemFacts>,
+    samples: Vec<ItemSummary>,
 }
 
 #[derive(Deserialize)]
@@ -109,32 +109,32 @@ async fn overview(State(pipelines): State<Pipelines>, console: Console) -> Resul
 }
 
 /// Keeps the plan, or shows the page again with what is wrong with it.
-async fn keep_plan(
+async fn save_plan(
     State(pipelines): State<Pipelines>,
     console: Console,
     Form(form): Form<PlanForm>,
 ) -> Result<Result<Redirect, Page>, Problem> {
-    let wrong = match pipelines.put_plan(&form.toml).await {
+    let invalid = match pipelines.put_plan(&form.toml).await {
         Ok(_) => {
-            pipelines.tell();
+            pipelines.notify_pages();
             return Ok(Ok(Redirect::to("/pipelines")));
         }
         Err(
             error @ (crate::Error::Plan(_)
-            | crate::Error::Unfit { .. }
+            | crate::Error::Invalid { .. }
             | crate::Error::Secret { .. }
-            | crate::Error::Unknown { .. }),
+            | crate::Error::NotFound { .. }),
         ) => error,
         Err(error) => return Err(error.into()),
     };
-    let page = pipelines.overview(Some((&form.toml, wrong.to_string())), may_write(&console)).await?;
+    let page = pipelines.overview(Some((&form.toml, invalid.to_string())), may_write(&console)).await?;
     console.page("Pipelines", &page).map(Err)
 }
 
 async fn start(State(pipelines): State<Pipelines>, Path(plan): Path<String>) -> Result<Redirect, Problem> {
     let plan = plan.parse().map_err(|_| Problem::not_found("pipeline"))?;
     let run = pipelines.start_run(&plan, None).await?;
-    pipelines.tell();
+    pipelines.notify_pages();
     Ok(Redirect::to(&href(&run.id)))
 }
 
@@ -149,25 +149,25 @@ async fn show_run(
 
 async fn change(
     State(pipelines): State<Pipelines>,
-    Path((id, wish)): Path<(String, String)>,
+    Path((id, action)): Path<(String, String)>,
     Form(form): Form<ChangeForm>,
 ) -> Result<Redirect, Problem> {
     let id = run_id(&id)?;
-    let wish = match wish.as_str() {
-        "pause" => Wish::Pause,
-        "resume" => Wish::Resume,
-        "cancel" => Wish::Cancel,
-        "archive" => Wish::Archive,
-        "replay" => Wish::Replay,
+    let action = match action.as_str() {
+        "pause" => RunAction::Pause,
+        "resume" => RunAction::Resume,
+        "cancel" => RunAction::Cancel,
+        "archive" => RunAction::Archive,
+        "replay" => RunAction::Replay,
         _ => return Err(Problem::not_found("action")),
     };
-    if wish == Wish::Replay {
+    if action == RunAction::Replay {
         let class = form.class.filter(|class| !class.is_empty()).map(|class| class.parse()).transpose();
         pipelines.replay(&id, class.map_err(|reason: String| Problem::invalid("class", reason))?).await?;
     } else {
-        pipelines.wish(&id, wish).await?;
+        pipelines.apply(&id, action).await?;
     }
-    Ok(Redirect::to(&if wish == Wish::Archive { "/pipelines".to_owned() } else { href(&id) }))
+    Ok(Redirect::to(&if action == RunAction::Archive { "/pipelines".to_owned() } else { href(&id) }))
 }
 
 fn may_write(console: &Console) -> bool {
@@ -189,47 +189,48 @@ fn tone(state: &RunState) -> Tone {
 }
 
 impl Pipelines {
-    async fn overview(&self, wrong: Option<(&str, String)>, may_write: bool) -> Result<Overview> {
+    async fn overview(&self, invalid: Option<(&str, String)>, may_write: bool) -> Result<Overview> {
         let mut runs = Vec::new();
-        for run in self.runs(&PageRequest::first(SHOWN)).await?.rows {
+        for run in self.runs(&PageRequest::first(RUNS_SHOWN)).await?.rows {
             let progress = self.progress(&run.id).await?;
             let forecast = self.forecast_of(&run).await;
-            let to_go = forecast.and_then(|forecast| forecast.duration).map(|[_, expected, _]| expected);
-            runs.push(RunRow { run, progress, to_go: to_go.map(Quantity::duration) });
+            let remaining = forecast.and_then(|forecast| forecast.duration).map(|[_, expected, _]| expected);
+            runs.push(RunRow { run, progress, remaining: remaining.map(Quantity::duration) });
         }
         let mut quotas = Vec::new();
         for definition in self.quotas().all().await? {
-            quotas.push(self.quota_panel(self.quotas().look(&definition.name).await?).await?);
+            quotas.push(self.quota_panel(self.quotas().usage(&definition.name).await?).await?);
         }
         let new_plan =
             Field::lines("toml", "Plan").hint("In TOML; see docs/pipelines.md for an example.").required();
-        let new_plan = match wrong {
+        let new_plan = match invalid {
             Some((text, error)) => new_plan.value(text).error(Some(error)),
             None => new_plan,
         };
-        let nothing = Empty::new("No run yet", "Keep a plan below and start it, or run one from a terminal.")
+        let empty = Empty::new("No run yet", "Keep a plan below and start it, or run one from a terminal.")
             .command("hob pipeline run FILE.toml");
-        Ok(Overview { runs, plans: self.plans().await?, quotas, new_plan, may_write, nothing })
+        Ok(Overview { runs, plans: self.plans().await?, quotas, new_plan, may_write, empty })
     }
 
     async fn run_page(&self, id: &RunId, may_write: bool) -> Result<RunPage> {
         let (run, progress) = (self.run(id).await?, self.progress(id).await?);
         let forecast = self.forecast_of(&run).await;
         let quota = crate::plan::Plan::parse(&run.text)?.quota;
-        let quota = match self.quotas().look(&quota).await {
-            Ok(gauge) => Some(self.quota_panel(gauge).await?),
+        let quota = match self.quotas().usage(&quota).await {
+            Ok(usage) => Some(self.quota_panel(usage).await?),
             Err(_) => None,
         };
         let mut failures = Vec::new();
-        for class in Class::ALL {
+        for class in FailureClass::ALL {
             let count = |state| -> u64 {
                 let of = progress.failures.iter().filter(|(of, is, _)| *of == class && *is == state);
                 of.map(|(_, _, count)| count).sum()
             };
-            let (set_aside, waiting) = (count(ItemState::Quarantined), count(ItemState::Waiting));
-            if set_aside + waiting > 0 {
-                let samples = self.items(id, None, Some(class), &PageRequest::first(SAMPLES)).await?.rows;
-                failures.push(Failures { class, set_aside, waiting, samples });
+            let (dead_letters, waiting) = (count(ItemState::Quarantined), count(ItemState::Waiting));
+            if dead_letters + waiting > 0 {
+                let samples =
+                    self.items(id, None, Some(class), &PageRequest::first(SAMPLES_PER_CLASS)).await?.rows;
+                failures.push(FailureGroup { class, dead_letters, waiting, samples });
             }
         }
         let (throughput, workers) = (self.throughput(id).await?, self.workers(id).await?);
@@ -245,16 +246,17 @@ impl Pipelines {
         }
     }
 
-    async fn quota_panel(&self, gauge: Gauge) -> Result<QuotaPanel> {
-        let history = self.quotas().history(&gauge.definition.name, gauge.now.minus(PICTURE), STEP).await?;
-        let history = picture("Calls", gauge.now, &history);
-        Ok(QuotaPanel { gauge, history })
+    async fn quota_panel(&self, usage: QuotaUsage) -> Result<QuotaPanel> {
+        let history =
+            self.quotas().history(&usage.definition.name, usage.now.minus(CHART_RANGE), CHART_STEP).await?;
+        let history = bar_chart("Calls", usage.now, &history);
+        Ok(QuotaPanel { usage, history })
     }
 
     async fn throughput(&self, id: &RunId) -> Result<Markup> {
         let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
-        let history = throughput::since(&self.shared.context.database, id, now.minus(PICTURE)).await?;
-        Ok(picture("Items", now, &history))
+        let history = throughput::since(&self.shared.context.database, id, now.minus(CHART_RANGE)).await?;
+        Ok(bar_chart("Items", now, &history))
     }
 
     async fn workers(&self, id: &RunId) -> Result<Vec<Worker>> {
@@ -263,25 +265,21 @@ impl Pipelines {
     }
 }
 
-fn picture(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
-    let points = history.iter().map(|(at, count)| (ms(*at), *count as f64));
-    let title = format!("{what} every {} s", STEP.as_secs());
-    let bars = Bars::new(picture_of(now), ms_of(STEP)).title(title).unit(Unit::Count).height(120);
+fn bar_chart(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
+    let points = history.iter().map(|(at, count)| (unix_ms(*at), *count as f64));
+    let title = format!("{what} every {} s", CHART_STEP.as_secs());
+    let bars = Bars::new(chart_window(now), millis(CHART_STEP)).title(title).unit(Unit::Count).height(120);
     bars.series(what, points).render()
 }
 
 /// The time that a picture shows, in whole steps: the last one has begun already.
-pub(crate) fn picture_of(now: UnixMs) -> std::ops::Range<u64> {
-    let end = ms(now) / ms_of(STEP) * ms_of(STEP) + ms_of(STEP);
-    end.saturating_sub(ms_of(PICTURE))..end
+pub(crate) fn chart_window(now: UnixMs) -> std::ops::Range<u64> {
+    let end = unix_ms(now) / millis(CHART_STEP) * millis(CHART_STEP) + millis(CHART_STEP);
+    end.saturating_sub(millis(CHART_RANGE))..end
 }
 
-pub(crate) fn ms(time: UnixMs) -> u64 {
+pub(crate) fn unix_ms(time: UnixMs) -> u64 {
     u64::try_from(time.0).unwrap_or(0)
-}
-
-pub(crate) fn ms_of(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl RunRow {
@@ -292,23 +290,23 @@ impl RunRow {
 
 impl RunPage {
     /// What can be wished for now: the word in the URL, what the button says.
-    fn wishes(&self) -> Vec<(&'static str, &'static str)> {
+    fn actions(&self) -> Vec<(&'static str, &'static str)> {
         let all = [
-            (Wish::Pause, "pause", "Pause"),
-            (Wish::Resume, "resume", "Resume"),
-            (Wish::Cancel, "cancel", "Cancel"),
-            (Wish::Archive, "archive", "Archive"),
+            (RunAction::Pause, "pause", "Pause"),
+            (RunAction::Resume, "resume", "Resume"),
+            (RunAction::Cancel, "cancel", "Cancel"),
+            (RunAction::Archive, "archive", "Archive"),
         ];
-        let possible = all.into_iter().filter(|(wish, ..)| self.run.state.after(*wish).is_some());
+        let possible = all.into_iter().filter(|(action, ..)| self.run.state.after(*action).is_some());
         possible.map(|(_, word, label)| (word, label)).collect()
     }
 
-    fn lasts(&self) -> Option<[Quantity; 3]> {
+    fn remaining_time(&self) -> Option<[Quantity; 3]> {
         self.forecast.as_ref()?.duration.map(|bounds| bounds.map(Quantity::duration))
     }
 
     fn may_replay(&self) -> bool {
-        self.may_write && self.run.state.after(Wish::Replay).is_some()
+        self.may_write && self.run.state.after(RunAction::Replay).is_some()
     }
 
     /// The steps, each with its items by state.

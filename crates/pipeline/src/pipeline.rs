@@ -15,31 +15,31 @@ use crate::config::Config;
 use crate::database::{plans, runs};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 use crate::plan::secrets;
 use crate::plan::{Plan, PlanName, StoredPlan};
 use crate::quota::{HOUR_MS, Quotas};
-use crate::run::client::Fetcher;
+use crate::run::client::HttpClient;
 use crate::run::driver::Driver;
-use crate::run::forecast::{self, Cost, Forecast};
-use crate::run::item::{self, ItemFacts, ItemState, Progress};
-use crate::run::runs::Books;
+use crate::run::forecast::{self, Forecast, PlanCost};
+use crate::run::item::{self, ItemState, ItemSummary, Progress};
+use crate::run::runs::Runs;
 use crate::run::seed;
 use crate::run::view::Views;
-use crate::run::{self, Run, RunId, Wish};
+use crate::run::{self, Run, RunAction, RunId};
 use crate::sink::Output;
 use crate::{card, demo, metrics, pages, routes};
 
 /// Between two looks for runs to work on.
-const LOOK: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Between two looks for dead workers.
-const REAP: Duration = Duration::from_secs(1);
+const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two clean-ups.
-const TIDY: Duration = Duration::from_secs(600);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 /// How long the pace of a run is stored. Its page shows the last half hour.
-const KEEP_PACE: Duration = Duration::from_secs(3600);
+const THROUGHPUT_RETENTION: Duration = Duration::from_secs(3600);
 /// Hosts that are remembered for their limit of requests at a time.
-const MOST_HOSTS: usize = 10_000;
+const MAX_HOSTS: usize = 10_000;
 
 /// Pipelines. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -52,10 +52,10 @@ pub(crate) struct Shared {
     pub(crate) context: ServiceContext,
     pub(crate) config: Live<Config>,
     pub(crate) folder: PathBuf,
-    books: Books,
+    runs: Runs,
     pub(crate) quotas: Quotas,
     pub(crate) views: Views,
-    pub(crate) fetcher: Fetcher,
+    pub(crate) http: HttpClient,
     /// Whom open pages hear of changes from, where there are pages.
     changes: OnceLock<Changes>,
     /// By host and how many a plan allows.
@@ -80,15 +80,15 @@ impl Service for Pipelines {
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let public =
             if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
-        let fetcher = Fetcher::new().map_err(|error| Error::Refused(error.to_string()))?;
+        let http = HttpClient::new().map_err(|error| Error::Conflict(error.to_string()))?;
         let shared = Shared {
-            books: Books::new(&context.database),
+            runs: Runs::new(&context.database),
             quotas: Quotas::new(&context.store, &keys, &context.database, public),
             views: Views::new(&context.store, &keys, &context.database),
             folder: settings.folder.clone(),
             context: context.clone(),
             config,
-            fetcher,
+            http,
             changes: OnceLock::new(),
             hosts: Mutex::default(),
         };
@@ -100,11 +100,11 @@ impl Service for Pipelines {
         let _ = self.shared.changes.set(changes.clone());
         let tasks = &self.shared.context.tasks;
         let this = self.clone();
-        tasks.spawn("pipeline runs", move |task| this.clone().work_on_runs(task));
+        tasks.spawn("pipeline runs", move |task| this.clone().drive_runs(task));
         let this = self.clone();
-        tasks.spawn("pipeline reaper", move |task| this.clone().reap(task));
+        tasks.spawn("pipeline reaper", move |task| this.clone().reclaim(task));
         let this = self.clone();
-        tasks.spawn("pipeline clean-up", move |task| this.clone().tidy(task));
+        tasks.spawn("pipeline clean-up", move |task| this.clone().clean_up(task));
     }
 
     fn routes(&self) -> Routes {
@@ -133,7 +133,7 @@ impl Pipelines {
     /// Checks a plan, makes its quota where it brings limits of its own, and keeps it.
     pub async fn put_plan(&self, text: &str) -> Result<Plan> {
         let plan = Plan::parse(text)?;
-        secrets::plan(&self.shared.context.secrets, &plan)?;
+        secrets::check_plan(&self.shared.context.secrets, &plan)?;
         match &plan.limits {
             Some(limits) => self.shared.quotas.define(&plan.quota, limits).await?,
             None => drop(self.shared.quotas.definition(&plan.quota).await?),
@@ -149,7 +149,7 @@ impl Pipelines {
 
     pub async fn plan(&self, name: &PlanName) -> Result<StoredPlan> {
         let found = plans::find(&self.shared.context.database, name).await?;
-        found.ok_or_else(|| Error::unknown("pipeline", name))
+        found.ok_or_else(|| Error::not_found("pipeline", name))
     }
 
     pub async fn plans(&self) -> Result<Vec<StoredPlan>> {
@@ -168,56 +168,56 @@ impl Pipelines {
     }
 
     pub async fn run(&self, id: &RunId) -> Result<Run> {
-        self.shared.books.run(id).await
+        self.shared.runs.run(id).await
     }
 
     pub async fn runs(&self, request: &PageRequest) -> Result<Page<Run>> {
-        self.shared.books.runs(request).await
+        self.shared.runs.runs(request).await
     }
 
     /// The newest run of a plan, whatever its state.
     pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
-        self.shared.books.newest(plan).await
+        self.shared.runs.newest(plan).await
     }
 
     /// Pauses, resumes, cancels or archives a run.
-    pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
-        let run = self.shared.books.wish(id, wish).await?;
-        self.show(id).await;
+    pub async fn apply(&self, id: &RunId, action: RunAction) -> Result<Run> {
+        let run = self.shared.runs.apply(id, action).await?;
+        self.publish_view(id).await;
         Ok(run)
     }
 
     /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
-    pub async fn replay(&self, id: &RunId, class: Option<Class>) -> Result<u64> {
-        let back = self.shared.books.replay(id, class).await?;
-        self.show(id).await;
+    pub async fn replay(&self, id: &RunId, class: Option<FailureClass>) -> Result<u64> {
+        let back = self.shared.runs.replay(id, class).await?;
+        self.publish_view(id).await;
         Ok(back)
     }
 
-    async fn show(&self, id: &RunId) {
-        self.tell();
-        if let Err(error) = self.shared.show(id).await {
+    async fn publish_view(&self, id: &RunId) {
+        self.notify_pages();
+        if let Err(error) = self.shared.publish_view(id).await {
             tracing::debug!(run = %id, %error, "the run is not shown");
         }
     }
 
     pub async fn progress(&self, id: &RunId) -> Result<Progress> {
-        self.shared.books.progress(id).await
+        self.shared.runs.progress(id).await
     }
 
     /// What the sinks of a run have got.
     pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
-        self.shared.books.outputs(id).await
+        self.shared.runs.outputs(id).await
     }
 
     pub async fn items(
         &self,
         id: &RunId,
         state: Option<ItemState>,
-        class: Option<Class>,
+        class: Option<FailureClass>,
         request: &PageRequest,
-    ) -> Result<Page<ItemFacts>> {
-        self.shared.books.items(id, state, class, request).await
+    ) -> Result<Page<ItemSummary>> {
+        self.shared.runs.items(id, state, class, request).await
     }
 
     /// When a run will be done, as far as one can say.
@@ -225,12 +225,12 @@ impl Pipelines {
         let run = self.run(id).await?;
         let plan = Plan::parse(&run.text)?;
         let progress = self.progress(id).await?;
-        let gauge = self.shared.quotas.look(&plan.quota).await?;
-        Ok(forecast::of(&plan, &run, &progress, &gauge))
+        let usage = self.shared.quotas.usage(&plan.quota).await?;
+        Ok(forecast::forecast(&plan, &run, &progress, &usage))
     }
 
     /// What a plan costs, before anything is called.
-    pub async fn cost(&self, plan: &Plan) -> Result<Cost> {
+    pub async fn cost(&self, plan: &Plan) -> Result<PlanCost> {
         let limits = match &plan.limits {
             Some(limits) => limits.clone(),
             None => self.shared.quotas.definition(&plan.quota).await?.limits.clone(),
@@ -240,11 +240,11 @@ impl Pipelines {
     }
 
     /// Pages that are open have something new to show.
-    pub(crate) fn tell(&self) {
-        self.shared.tell();
+    pub(crate) fn notify_pages(&self) {
+        self.shared.notify_pages();
     }
 
-    async fn work_on_runs(self, task: Task) {
+    async fn drive_runs(self, task: Task) {
         let mut drivers: JoinSet<RunId> = JoinSet::new();
         let mut driven: HashMap<RunId, ()> = HashMap::new();
         loop {
@@ -259,9 +259,9 @@ impl Pipelines {
             }
             match runs::running(&self.shared.context.database).await {
                 Ok(running) => {
-                    let most = self.shared.config.now().runs as usize;
+                    let max = self.shared.config.now().runs as usize;
                     for id in running {
-                        if driven.len() < most && !driven.contains_key(&id) {
+                        if driven.len() < max && !driven.contains_key(&id) {
                             driven.insert(id.clone(), ());
                             let stop = self.shared.context.tasks.stop_token().child_token();
                             drivers.spawn(Arc::clone(&self.shared).drive(id, stop));
@@ -271,17 +271,17 @@ impl Pipelines {
                 Err(error) => tracing::warn!(%error, "cannot look for runs"),
             }
             task.beat();
-            metrics::driven(driven.len());
-            if !task.pause(LOOK).await {
+            metrics::runs_driven(driven.len());
+            if !task.pause(POLL_INTERVAL).await {
                 break;
             }
         }
         while drivers.join_next().await.is_some() {}
     }
 
-    async fn reap(self, task: Task) {
-        while task.pause(REAP).await {
-            match item::reap(&self.shared.context.database).await {
+    async fn reclaim(self, task: Task) {
+        while task.pause(RECLAIM_INTERVAL).await {
+            match item::reclaim_expired(&self.shared.context.database).await {
                 Ok(0) => {}
                 Ok(items) => tracing::warn!(items, "a worker is gone; its items come back"),
                 Err(error) => tracing::warn!(%error, "cannot look for dead workers"),
@@ -290,13 +290,13 @@ impl Pipelines {
         }
     }
 
-    async fn tidy(self, task: Task) {
+    async fn clean_up(self, task: Task) {
         loop {
             let config = self.shared.config.now();
-            let calls = self.shared.quotas.forget(config.keep_calls.get()).await;
+            let calls = self.shared.quotas.delete_old_calls(config.keep_calls.get()).await;
             let database = &self.shared.context.database;
-            let runs = run::forget_archived(database, config.keep_archived.get()).await;
-            let paces = item::forget_pace(database, KEEP_PACE).await;
+            let runs = run::delete_archived(database, config.keep_archived.get()).await;
+            let paces = item::delete_old_throughput(database, THROUGHPUT_RETENTION).await;
             match (calls, runs, paces) {
                 (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "tidied up"),
                 (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
@@ -304,7 +304,7 @@ impl Pipelines {
                 }
             }
             task.beat();
-            if !task.pause(TIDY).await {
+            if !task.pause(CLEANUP_INTERVAL).await {
                 return;
             }
         }
@@ -324,30 +324,30 @@ impl Shared {
         id
     }
 
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify_pages(&self) {
         if let Some(changes) = self.changes.get() {
             changes.tell("pipelines");
         }
     }
 
     /// How many requests to a host may go on at a time.
-    pub(crate) fn host(&self, host: &str, most: u32) -> Arc<Semaphore> {
+    pub(crate) fn host_permits(&self, host: &str, max: u32) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if hosts.len() >= MOST_HOSTS {
+        if hosts.len() >= MAX_HOSTS {
             hosts.retain(|_, permits| Arc::strong_count(permits) > 1);
         }
-        let permits = hosts.entry((host.to_owned(), most));
-        Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(most as usize))))
+        let permits = hosts.entry((host.to_owned(), max));
+        Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(max as usize))))
     }
 
     /// Shows a run to those who read the store.
-    pub(crate) async fn show(&self, id: &RunId) -> Result<()> {
+    pub(crate) async fn publish_view(&self, id: &RunId) -> Result<()> {
         let run = run::find(&self.context.database, id).await?;
         let plan = Plan::parse(&run.text)?;
         let done = item::progress(&self.context.database, id).await?.of(ItemState::Done);
-        let now = self.quotas.look(&plan.quota).await?.now;
+        let now = self.quotas.usage(&plan.quota).await?.now;
         let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
         let calls = self.quotas.reserved_since(&plan.quota, hour).await?;
-        self.views.show_run(&run, &plan.quota, now, calls, done).await
+        self.views.publish_run(&run, &plan.quota, now, calls, done).await
     }
 }

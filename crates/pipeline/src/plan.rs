@@ -18,19 +18,19 @@ use hob_service::config::SecretName;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-pub use error::BadPlan;
+pub use error::PlanError;
 pub use name::PlanName;
-pub(crate) use name::is_key;
+pub(crate) use name::is_item_key;
 
-use crate::plan::retry::Retries;
+use crate::plan::retry::RetryPolicy;
 use crate::plan::template::Template;
 use crate::quota::{Limits, QuotaName};
 
 /// Longer texts are no plans.
-pub const MOST_BYTES: usize = 256 * 1024;
+pub const MAX_BYTES: usize = 256 * 1024;
 
 /// The step of the pages of a listing; no step of a plan may be called so.
-pub const PAGES: &str = "pages";
+pub const PAGES_STEP: &str = "pages";
 
 /// A plan that can be carried out.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Plan {
     pub source: Source,
     pub steps: BTreeMap<String, Step>,
     pub sinks: BTreeMap<String, Sink>,
-    pub retries: Retries,
+    pub retry: RetryPolicy,
     pub http: Http,
     /// The text that it was read from.
     pub text: String,
@@ -122,7 +122,7 @@ pub struct Follow {
 #[derive(Clone, Debug)]
 pub enum Sink {
     /// A file of JSON Lines for each run, called so after the run where `{run}` stands, else with a link of this name.
-    Lines { path: PathBuf },
+    JsonLines { path: PathBuf },
     /// A table with a column for each member, where a row with the same key is replaced.
     Table { database: SinkDatabase, table: String, key: Vec<String> },
 }
@@ -131,7 +131,7 @@ pub enum Sink {
 pub enum SinkDatabase {
     Sqlite(PathBuf),
     /// A secret that holds the URL of a PostgreSQL database.
-    Secret(SecretName),
+    Postgres(SecretName),
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -148,10 +148,10 @@ pub struct Http {
 pub struct Path(pub(crate) JsonPath);
 
 impl Plan {
-    pub fn parse(text: &str) -> Result<Self, BadPlan> {
-        if text.len() > MOST_BYTES {
-            let reason = format!("a plan has {MOST_BYTES} bytes at most");
-            return Err(BadPlan { line: 1, field: "plan".to_owned(), reason });
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        if text.len() > MAX_BYTES {
+            let reason = format!("a plan has {MAX_BYTES} bytes at most");
+            return Err(PlanError { line: 1, field: "plan".to_owned(), reason });
         }
         parse::plan(text)
     }
@@ -168,7 +168,7 @@ impl Plan {
             .values()
             .flat_map(|step| step.headers.values().chain(&step.get).chain(&step.post).chain(&step.body));
         let of_sinks = self.sinks.values().filter_map(|sink| match sink {
-            Sink::Table { database: SinkDatabase::Secret(name), .. } => Some(name),
+            Sink::Table { database: SinkDatabase::Postgres(name), .. } => Some(name),
             _ => None,
         });
         of_pages.chain(of_steps).flat_map(Template::secrets).chain(of_sinks)
@@ -184,7 +184,7 @@ impl Plan {
 
     /// The steps whose results are kept for a later run, each with a hash of its definition: those that ask only for
     /// what changed, and those that follow them, since nothing is asked about what follows an unchanged item.
-    pub(crate) fn kept_steps(&self) -> BTreeMap<String, String> {
+    pub(crate) fn stored_steps(&self) -> BTreeMap<String, String> {
         let mut kept: BTreeSet<&str> = BTreeSet::new();
         let mut open: Vec<&str> =
             self.steps.iter().filter(|(_, step)| step.conditional).map(|(name, _)| name.as_str()).collect();
@@ -203,7 +203,7 @@ impl Plan {
     /// How many calls one item of a step costs.
     pub(crate) fn calls_of(&self, step: &str) -> u32 {
         let asks = |step: &Step| step.get.is_some() || step.post.is_some();
-        u32::from(step == PAGES || self.steps.get(step).is_some_and(asks))
+        u32::from(step == PAGES_STEP || self.steps.get(step).is_some_and(asks))
     }
 }
 
@@ -249,12 +249,12 @@ jsonl = "out/dockets.jsonl"
     fn a_plan_says_what_it_needs() {
         let plan = Plan::parse(GOOD).unwrap();
         assert_eq!(plan.secrets().map(SecretName::as_str).collect::<Vec<_>>(), ["api"]);
-        assert_eq!((plan.calls_of("docket"), plan.calls_of("entry"), plan.calls_of(PAGES)), (1, 0, 1));
+        assert_eq!((plan.calls_of("docket"), plan.calls_of("entry"), plan.calls_of(PAGES_STEP)), (1, 0, 1));
     }
 
     #[test]
     fn results_are_kept_of_what_asks_only_for_changes_and_of_what_follows_it() {
-        let kept = |text: &str| Plan::parse(text).unwrap().kept_steps();
+        let kept = |text: &str| Plan::parse(text).unwrap().stored_steps();
         assert!(kept(GOOD).is_empty());
         let text = GOOD.replace("[step.docket]", "[step.other]\n[step.docket]\nconditional = true");
         let before = kept(&text);

@@ -6,7 +6,7 @@
 //! is in the database' log; from there the store is rebuilt after a loss, before anybody may spend again. While the
 //! store is away nobody may.
 
-mod lesson;
+mod feedback;
 mod limits;
 pub(crate) mod log;
 mod restore;
@@ -21,29 +21,29 @@ use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::mend::{self, Kind};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
-pub use lesson::Lesson;
+pub use feedback::QuotaFeedback;
 pub use limits::{Limits, QuotaName};
 
 use crate::database::calls;
 use crate::database::quotas::{self, QuotaRow};
 use crate::error::{Error, Result};
 use crate::keys::{HourKey, Keys};
-use log::{Call, CallLog, Entry, Written};
+use log::{CallLog, LogEntry, LogOutcome, LoggedCall};
 
 const QUOTA: &str = include_str!("quota/quota.lua");
 const TURNS: &str = include_str!("quota/turns.lua");
 
 static RESERVE: Script = Script::with(&[CLOCK, MARKER, QUOTA, TURNS], include_str!("quota/reserve.lua"));
 static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/settle.lua"));
-static LOOK: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/look.lua"));
+static USAGE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/usage.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
 /// How long a definition is believed before the database is asked again.
-const FRESH: Duration = Duration::from_secs(2);
+const DEFINITION_MAX_AGE: Duration = Duration::from_secs(2);
 /// How often one call copes with a loss of the store.
-const PATIENCE: usize = 4;
+const MAX_RECOVERIES: usize = 4;
 /// A caller's answer has come by then, whoever it is.
-pub const LONGEST_HOLD: Duration = Duration::from_secs(3600);
+pub const MAX_HOLD: Duration = Duration::from_secs(3600);
 
 /// All quotas. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -60,14 +60,14 @@ struct Inner {
     /// The store's hour, as last heard.
     hour: AtomicI64,
     public: Option<QuotaName>,
-    known: RwLock<HashMap<QuotaName, (Arc<Definition>, Instant)>>,
+    definitions: RwLock<HashMap<QuotaName, (Arc<QuotaDefinition>, Instant)>>,
     /// One of us rebuilds at a time.
-    mending: tokio::sync::Mutex<()>,
+    rebuilding: tokio::sync::Mutex<()>,
 }
 
 /// A quota as it is in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Definition {
+pub struct QuotaDefinition {
     pub name: QuotaName,
     pub limits: Limits,
     /// The API refuses until then.
@@ -78,7 +78,7 @@ pub struct Definition {
 
 /// Who asks for calls, and how many.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct NewReservation {
     /// The caller's own name of the reservation: asking again under it gives the same.
     pub id: String,
     pub calls: u32,
@@ -103,7 +103,7 @@ pub struct Reservation {
 
 /// What a caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReserveDecision {
     Granted(Reservation),
     Wait {
         /// Nothing fits earlier, by the store's clock.
@@ -115,18 +115,18 @@ pub enum Answer {
 
 /// How full a quota is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gauge {
-    pub definition: Arc<Definition>,
+pub struct QuotaUsage {
+    pub definition: Arc<QuotaDefinition>,
     pub now: UnixMs,
     pub blocked_until: Option<UnixMs>,
     /// Calls that are under way.
     pub in_flight: u32,
-    pub windows: Vec<WindowGauge>,
+    pub windows: Vec<WindowUsage>,
 }
 
 /// How full a window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowGauge {
+pub struct WindowUsage {
     pub limit: u32,
     pub usable: u32,
     pub period: Duration,
@@ -135,7 +135,7 @@ pub struct WindowGauge {
     pub fits_at: UnixMs,
 }
 
-impl WindowGauge {
+impl WindowUsage {
     pub fn left(&self) -> u32 {
         self.usable.saturating_sub(self.used)
     }
@@ -151,8 +151,8 @@ impl Quotas {
             log: CallLog::new(database),
             hour: AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS),
             public,
-            known: RwLock::default(),
-            mending: tokio::sync::Mutex::default(),
+            definitions: RwLock::default(),
+            rebuilding: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -164,40 +164,41 @@ impl Quotas {
             .database
             .write(|tx| async move { quotas::put(&tx, name, windows, limits.buffer()).await })
             .await?;
-        self.inner.known.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.inner.definitions.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         Ok(())
     }
 
     /// What a quota allows; an error if there is none of that name.
-    pub async fn definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
-        let known = self.inner.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        if let Some((definition, since)) = known
-            && since.elapsed() < FRESH
+    pub async fn definition(&self, name: &QuotaName) -> Result<Arc<QuotaDefinition>> {
+        let definitions =
+            self.inner.definitions.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((definition, since)) = definitions
+            && since.elapsed() < DEFINITION_MAX_AGE
         {
             return Ok(definition);
         }
-        self.read_definition(name).await
+        self.load_definition(name).await
     }
 
-    async fn read_definition(&self, name: &QuotaName) -> Result<Arc<Definition>> {
+    async fn load_definition(&self, name: &QuotaName) -> Result<Arc<QuotaDefinition>> {
         let row = quotas::find(&self.inner.database, name).await?;
-        let definition = Arc::new(Definition::of(row.ok_or_else(|| Error::unknown("quota", name))?)?);
+        let definition = Arc::new(QuotaDefinition::of(row.ok_or_else(|| Error::not_found("quota", name))?)?);
         let entry = (Arc::clone(&definition), Instant::now());
-        self.inner.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), entry);
+        self.inner.definitions.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), entry);
         Ok(definition)
     }
 
-    pub async fn all(&self) -> Result<Vec<Definition>> {
+    pub async fn all(&self) -> Result<Vec<QuotaDefinition>> {
         let rows = quotas::list(&self.inner.database).await?;
-        rows.into_iter().map(Definition::of).collect()
+        rows.into_iter().map(QuotaDefinition::of).collect()
     }
 
     /// Reserves calls. Once this answers with a reservation, it is in the log.
-    pub async fn reserve(&self, name: &QuotaName, ask: &Ask) -> Result<Answer> {
-        ask.check(&self.definition(name).await?.limits)?;
-        for _ in 0..PATIENCE {
+    pub async fn reserve(&self, name: &QuotaName, new: &NewReservation) -> Result<ReserveDecision> {
+        new.check(&self.definition(name).await?.limits)?;
+        for _ in 0..MAX_RECOVERIES {
             let arguments = |call: StoreCall| {
-                call.arg(&ask.id).arg(ask.calls).arg(&ask.run).arg(ask.weight).arg(millis(ask.hold))
+                call.arg(&new.id).arg(new.calls).arg(&new.run).arg(new.weight).arg(millis(new.hold))
             };
             let (mut reply, definition) = self.run(name, &RESERVE, arguments).await?;
             let granted = reply.word() == "granted";
@@ -205,63 +206,70 @@ impl Quotas {
             self.log_foreign(name, UnixMs(now), foreign).await?;
             if !granted {
                 let after = UnixMs(at).since(UnixMs(now));
-                return Ok(Answer::Wait { at: UnixMs(at), after });
+                return Ok(ReserveDecision::Wait { at: UnixMs(at), after });
             }
-            let (id, run) = (ask.id.clone(), ask.run.clone());
+            let (id, run) = (new.id.clone(), new.run.clone());
             let (reserved_at, until) = (UnixMs(now), UnixMs(at));
-            let call =
-                Call { id, quota: name.clone(), run, calls: ask.calls, reserved_at, until, settled: false };
+            let call = LoggedCall {
+                id,
+                quota: name.clone(),
+                run,
+                calls: new.calls,
+                reserved_at,
+                until,
+                settled: false,
+            };
             let reservation = Reservation::of(&call);
             // What is not logged stays reserved until its time is up: nothing is lost but its place.
-            match self.inner.log.write(Entry::Open { call, epoch: definition.epoch }).await? {
-                Written::Written => return Ok(Answer::Granted(reservation)),
-                Written::Late => drop(self.read_definition(name).await?),
+            match self.inner.log.write(LogEntry::Reserved { call, epoch: definition.epoch }).await? {
+                LogOutcome::Written => return Ok(ReserveDecision::Granted(reservation)),
+                LogOutcome::StaleEpoch => drop(self.load_definition(name).await?),
             }
         }
-        Err(Error::Unsteady)
+        Err(Error::StoreUnstable)
     }
 
     /// Settles a reservation: of its calls `made` were made, and the others are given back.
-    pub async fn settle(&self, reservation: &Reservation, made: u32, lesson: Lesson) -> Result<()> {
+    pub async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) -> Result<()> {
         let made = made.min(reservation.calls);
-        let (counted, period) = lesson.counted.unwrap_or_default();
+        let (counted, period) = feedback.counted.unwrap_or_default();
         let arguments = |call: StoreCall| {
             let call =
                 call.arg(&reservation.id).arg(reservation.calls).arg(made).arg(reservation.reserved_at.0);
-            call.arg(lesson.blocked_for.map_or(0, millis)).arg(counted).arg(millis(period))
+            call.arg(feedback.blocked_for.map_or(0, millis)).arg(counted).arg(millis(period))
         };
         let (mut reply, _) = self.run(&reservation.quota, &SETTLE, arguments).await?;
         let (ended, blocked, foreign): (i64, i64, u32) = (reply.next()?, reply.next()?, reply.next()?);
         let quota = reservation.quota.clone();
         self.log_foreign(&quota, UnixMs(ended), foreign).await?;
-        if lesson.blocked_for.is_some() {
-            self.inner.log.write(Entry::Blocked { quota, until: UnixMs(blocked) }).await?;
+        if feedback.blocked_for.is_some() {
+            self.inner.log.write(LogEntry::Blocked { quota, until: UnixMs(blocked) }).await?;
         }
         let id = reservation.id.clone();
-        self.inner.log.write(Entry::Close { id, made, ended: UnixMs(ended) }).await?;
+        self.inner.log.write(LogEntry::Settled { id, made, ended: UnixMs(ended) }).await?;
         Ok(())
     }
 
     /// A reservation that is not settled yet, by its id.
     pub async fn reservation(&self, name: &QuotaName, id: &str) -> Result<Reservation> {
         let call = calls::find(&self.inner.database, name, id).await?.filter(|call| !call.settled);
-        call.as_ref().map(Reservation::of).ok_or_else(|| Error::unknown("open reservation", id))
+        call.as_ref().map(Reservation::of).ok_or_else(|| Error::not_found("open reservation", id))
     }
 
     /// How full a quota is.
-    pub async fn look(&self, name: &QuotaName) -> Result<Gauge> {
-        let (mut reply, definition) = self.run(name, &LOOK, |call| call).await?;
+    pub async fn usage(&self, name: &QuotaName) -> Result<QuotaUsage> {
+        let (mut reply, definition) = self.run(name, &USAGE, |call| call).await?;
         let (now, blocked, in_flight, foreign): (i64, i64, u32, u32) =
             (reply.next()?, reply.next()?, reply.next()?, reply.next()?);
         self.log_foreign(name, UnixMs(now), foreign).await?;
         let mut windows = Vec::new();
         for window in definition.limits.windows() {
-            let (usable, period) = (definition.limits.effective(window), window.period);
+            let (usable, period) = (definition.limits.usable(window), window.period);
             let (used, fits_at) = (reply.next()?, UnixMs(reply.next()?));
-            windows.push(WindowGauge { limit: window.limit, usable, period, used, fits_at });
+            windows.push(WindowUsage { limit: window.limit, usable, period, used, fits_at });
         }
         let blocked_until = (blocked > 0).then_some(UnixMs(blocked));
-        Ok(Gauge { definition, now: UnixMs(now), blocked_until, in_flight, windows })
+        Ok(QuotaUsage { definition, now: UnixMs(now), blocked_until, in_flight, windows })
     }
 
     /// Calls by minute or another step, for a picture of the last while.
@@ -281,15 +289,15 @@ impl Quotas {
     }
 
     /// Forgets the part of the call log that is older than every window and than `keep`.
-    pub async fn forget(&self, keep: Duration) -> Result<u64> {
+    pub async fn delete_old_calls(&self, keep: Duration) -> Result<u64> {
         let database = &self.inner.database;
-        let mut forgotten = 0;
+        let mut deleted = 0;
         for definition in self.all().await? {
             let newest = calls::newest(database, &definition.name).await?;
-            let keep = keep.max(definition.limits.longest() + LONGEST_HOLD);
-            forgotten += calls::delete_before(database, &definition.name, newest.minus(keep)).await?;
+            let keep = keep.max(definition.limits.longest_window() + MAX_HOLD);
+            deleted += calls::delete_before(database, &definition.name, newest.minus(keep)).await?;
         }
-        Ok(forgotten)
+        Ok(deleted)
     }
 
     /// Runs a script of a quota, rebuilds what it finds lost, and follows the store into another hour. Answers with
@@ -299,8 +307,8 @@ impl Quotas {
         name: &QuotaName,
         script: &'static Script,
         arguments: impl Fn(StoreCall) -> StoreCall,
-    ) -> Result<(Reply, Arc<Definition>)> {
-        for _ in 0..PATIENCE {
+    ) -> Result<(Reply, Arc<QuotaDefinition>)> {
+        for _ in 0..MAX_RECOVERIES {
             let definition = self.definition(name).await?;
             let hour = self.inner.hour.load(Ordering::Relaxed);
             let call = script.on(&self.keys(&definition, hour)?);
@@ -310,41 +318,41 @@ impl Quotas {
             let call = with_windows(arguments(call), &definition.limits);
             let answer = match self.inner.store.run(call).await {
                 Err(error) if error.is_wrong_type() => {
-                    self.forget_spoilt(&definition).await?;
+                    self.delete_wrong_types(&definition).await?;
                     continue;
                 }
                 answer => answer?,
             };
             match Outcome::read(answer, Ok)? {
-                Outcome::Lost { found } => self.mend(&definition, found).await?,
+                Outcome::Lost { found } => self.rebuild(&definition, found).await?,
                 Outcome::Done(mut reply) if reply.word() == "hour" => {
                     self.inner.hour.store(reply.next()?, Ordering::Relaxed);
                 }
                 Outcome::Done(reply) => return Ok((reply, definition)),
             }
         }
-        Err(Error::Unsteady)
+        Err(Error::StoreUnstable)
     }
 
     /// Deletes the keys of a quota that are of the wrong type. What they held is in the call log: without its marker the
     /// quota counts as lost, and is rebuilt from there.
-    async fn forget_spoilt(&self, definition: &Definition) -> Result<()> {
+    async fn delete_wrong_types(&self, definition: &QuotaDefinition) -> Result<()> {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let marker = keys.quota_marker(quota);
         let turns = [(keys.quota_turns(quota), Kind::Hash)];
         mend::mend(&self.inner.store, &turns).await?;
-        let spoilt = [
+        let restored = [
             (marker.clone(), Kind::Hash),
             (keys.quota_calls(quota), Kind::Zset),
             (keys.quota_state(quota), Kind::Hash),
         ];
-        if !mend::mend(&self.inner.store, &spoilt).await?.is_empty() {
+        if !mend::mend(&self.inner.store, &restored).await?.is_empty() {
             self.inner.store.run::<u64>(cmd("DEL").arg(marker.as_ref() as &[u8])).await?;
         }
         Ok(())
     }
 
-    fn keys(&self, definition: &Definition, hour: i64) -> Result<Vec<hob_schema::Key>> {
+    fn keys(&self, definition: &QuotaDefinition, hour: i64) -> Result<Vec<hob_schema::Key>> {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let mut all = vec![keys.quota_marker(quota), keys.quota_calls(quota), keys.quota_state(quota)];
         all.push(keys.quota_turns(quota));
@@ -363,46 +371,46 @@ impl Quotas {
         }
         tracing::info!(%quota, calls, "calls were made elsewhere with this quota");
         crate::metrics::foreign(quota, calls);
-        let id = format!("foreign-{}", Ask::fresh_id());
+        let id = format!("foreign-{}", NewReservation::random_id());
         let (quota, run) = (quota.clone(), "foreign".to_owned());
-        let call = Call { id, quota, run, calls, reserved_at: at, until: at, settled: true };
-        self.inner.log.write(Entry::Foreign(call)).await?;
+        let call = LoggedCall { id, quota, run, calls, reserved_at: at, until: at, settled: true };
+        self.inner.log.write(LogEntry::Foreign(call)).await?;
         Ok(())
     }
 }
 
-impl Ask {
+impl NewReservation {
     /// A name for a reservation that nobody else has: 80 random bits, since the store holds one for each call.
-    pub fn fresh_id() -> String {
+    pub fn random_id() -> String {
         format!("{:020x}", rand::random::<u128>() >> 48)
     }
 
     fn check(&self, limits: &Limits) -> Result<()> {
-        if self.calls == 0 || self.calls > limits.most_at_once() {
-            let most = limits.most_at_once();
-            return Err(Error::unfit("calls", format!("between 1 and {most}, or they can never fit")));
+        if self.calls == 0 || self.calls > limits.max_calls_per_reservation() {
+            let max = limits.max_calls_per_reservation();
+            return Err(Error::invalid("calls", format!("between 1 and {max}, or they can never fit")));
         }
         if self.id.is_empty()
             || self.id.len() > 64
             || !self.id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
         {
-            return Err(Error::unfit("id", "1 to 64 visible characters without ':'"));
+            return Err(Error::invalid("id", "1 to 64 visible characters without ':'"));
         }
         if self.run.is_empty() || self.run.len() > 250 || self.run.chars().any(char::is_control) {
-            return Err(Error::unfit("run", "1 to 250 characters"));
+            return Err(Error::invalid("run", "1 to 250 characters"));
         }
         if !(1..=1000).contains(&self.weight) {
-            return Err(Error::unfit("weight", "between 1 and 1000"));
+            return Err(Error::invalid("weight", "between 1 and 1000"));
         }
-        if self.hold < Duration::from_secs(1) || self.hold > LONGEST_HOLD {
-            return Err(Error::unfit("hold", "between a second and an hour"));
+        if self.hold < Duration::from_secs(1) || self.hold > MAX_HOLD {
+            return Err(Error::invalid("hold", "between a second and an hour"));
         }
         Ok(())
     }
 }
 
 impl Reservation {
-    fn of(call: &Call) -> Self {
+    fn of(call: &LoggedCall) -> Self {
         Self {
             id: call.id.clone(),
             quota: call.quota.clone(),
@@ -413,7 +421,7 @@ impl Reservation {
     }
 }
 
-impl Definition {
+impl QuotaDefinition {
     fn of(row: QuotaRow) -> Result<Self> {
         let limits = Limits::parse(&row.windows, row.buffer)?;
         let epoch = Epoch::new(row.epoch)?;
@@ -424,14 +432,14 @@ impl Definition {
 /// The documented name of an hour (P6), by its number since 1970.
 pub(crate) fn hour_key(hour: i64) -> Result<HourKey> {
     let start = jiff::Timestamp::from_second(hour.saturating_mul(3600)).unwrap_or(jiff::Timestamp::MAX);
-    HourKey::new(start.strftime("%Y-%m-%d_%H")).map_err(|error| Error::unfit("hour", error))
+    HourKey::new(start.strftime("%Y-%m-%d_%H")).map_err(|error| Error::invalid("hour", error))
 }
 
 fn with_windows(call: StoreCall, limits: &Limits) -> StoreCall {
     limits
         .windows()
         .iter()
-        .fold(call, |call, window| call.arg(limits.effective(window)).arg(millis(window.period)))
+        .fold(call, |call, window| call.arg(limits.usable(window)).arg(millis(window.period)))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

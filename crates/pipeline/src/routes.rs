@@ -25,11 +25,11 @@ impl From<Error> for Problem {
         match error {
             Error::Store(error) => error.into(),
             Error::Database(error) => error.into(),
-            Error::Unknown { what, .. } => Problem::not_found(what),
-            Error::Unfit { field, reason } => Problem::invalid(field, reason),
+            Error::NotFound { what, .. } => Problem::not_found(what),
+            Error::Invalid { field, reason } => Problem::invalid(field, reason),
             Error::Plan(bad) => Problem::invalid(bad.field, format!("line {}: {}", bad.line, bad.reason)),
-            Error::Refused(reason) => Problem::conflict(reason),
-            error @ (Error::Log(_) | Error::Unsteady) => {
+            Error::Conflict(reason) => Problem::conflict(reason),
+            error @ (Error::CallLog(_) | Error::StoreUnstable) => {
                 tracing::warn!(%error, "a quota did not answer");
                 Problem::unavailable("The quota cannot be asked right now. Nothing was spent.")
             }

@@ -40,7 +40,7 @@ pub enum RunState {
 
 /// What a person or the run itself wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum RunAction {
     Pause,
     Resume,
     Cancel,
@@ -71,16 +71,16 @@ pub(crate) const SEEDED: i64 = -1;
 
 impl RunState {
     /// The state that a wish leads to; `None` where it makes no sense.
-    pub fn after(self, wish: Wish) -> Option<RunState> {
+    pub fn after(self, action: RunAction) -> Option<RunState> {
         use RunState::{Archived, Cancelled, Completed, Paused, Running};
-        match (self, wish) {
-            (Running, Wish::Pause) => Some(Paused),
-            (Paused, Wish::Resume) => Some(Running),
-            (Running | Paused, Wish::Cancel) => Some(Cancelled),
-            (Running, Wish::Complete) => Some(Completed),
-            (Running | Completed, Wish::Replay) => Some(Running),
-            (Paused, Wish::Replay) => Some(Paused),
-            (Completed | Cancelled, Wish::Archive) => Some(Archived),
+        match (self, action) {
+            (Running, RunAction::Pause) => Some(Paused),
+            (Paused, RunAction::Resume) => Some(Running),
+            (Running | Paused, RunAction::Cancel) => Some(Cancelled),
+            (Running, RunAction::Complete) => Some(Completed),
+            (Running | Completed, RunAction::Replay) => Some(Running),
+            (Paused, RunAction::Replay) => Some(Paused),
+            (Completed | Cancelled, RunAction::Archive) => Some(Archived),
             _ => None,
         }
     }
@@ -103,7 +103,7 @@ pub(crate) async fn start(database: &Database, id: &RunId, plan: &Plan) -> Resul
             database::runs::insert(&tx, id, plan).await?;
             let run = database::runs::get(&tx, id).await?;
             if run.text != plan.text {
-                return Err(Error::Refused(format!("{id} is a run of another plan")));
+                return Err(Error::Conflict(format!("{id} is a run of another plan")));
             }
             Ok(run)
         })
@@ -111,20 +111,20 @@ pub(crate) async fn start(database: &Database, id: &RunId, plan: &Plan) -> Resul
 }
 
 pub(crate) async fn find(on: &impl Read, id: &RunId) -> Result<Run> {
-    database::runs::find(on, id).await?.ok_or_else(|| Error::unknown("run", id))
+    database::runs::find(on, id).await?.ok_or_else(|| Error::not_found("run", id))
 }
 
 /// Does what is wished, if the run's state allows it. A state that the wish leads to already is fine.
-pub(crate) async fn wish(database: &Database, id: &RunId, wish: Wish) -> Result<Run> {
+pub(crate) async fn apply(database: &Database, id: &RunId, action: RunAction) -> Result<Run> {
     database
         .write(|tx| async move {
             let run = find(&tx, id).await?;
-            let Some(next) = run.state.after(wish) else {
-                return match (run.state, wish) {
-                    (RunState::Paused, Wish::Pause)
-                    | (RunState::Running, Wish::Resume)
-                    | (RunState::Cancelled, Wish::Cancel) => Ok(run),
-                    _ => Err(Error::Refused(format!("a run that is {} cannot {wish}", run.state))),
+            let Some(next) = run.state.after(action) else {
+                return match (run.state, action) {
+                    (RunState::Paused, RunAction::Pause)
+                    | (RunState::Running, RunAction::Resume)
+                    | (RunState::Cancelled, RunAction::Cancel) => Ok(run),
+                    _ => Err(Error::Conflict(format!("a run that is {} cannot {action}", run.state))),
                 };
             };
             database::runs::set_state(&tx, id, next).await?;
@@ -139,8 +139,8 @@ pub(crate) async fn complete(database: &Database, id: &RunId) -> Result<bool> {
 }
 
 /// Removes archived runs with all that belongs to them.
-pub(crate) async fn forget_archived(database: &Database, keep: std::time::Duration) -> Result<u64> {
-    let mut forgotten = 0;
+pub(crate) async fn delete_archived(database: &Database, keep: std::time::Duration) -> Result<u64> {
+    let mut deleted = 0;
     loop {
         let removed = database
             .write_with(Isolation::Committed, |tx| async move {
@@ -152,9 +152,9 @@ pub(crate) async fn forget_archived(database: &Database, keep: std::time::Durati
             })
             .await?;
         if !removed {
-            return Ok(forgotten);
+            return Ok(deleted);
         }
-        forgotten += 1;
+        deleted += 1;
     }
 }
 
@@ -174,9 +174,9 @@ impl FromStr for RunId {
     fn from_str(text: &str) -> Result<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:".contains(&byte);
         if !text.bytes().all(allowed) {
-            return Err(Error::unfit("run", "a run's id has letters, digits, and '.', '_', '-', '+', ':'"));
+            return Err(Error::invalid("run", "a run's id has letters, digits, and '.', '_', '-', '+', ':'"));
         }
-        DagRunId::new(text).map(Self).map_err(|error| Error::unfit("run", error))
+        DagRunId::new(text).map(Self).map_err(|error| Error::invalid("run", error))
     }
 }
 
@@ -204,15 +204,15 @@ impl FromStr for RunState {
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for RunAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wish::Pause => "pause",
-            Wish::Resume => "resume",
-            Wish::Cancel => "be cancelled",
-            Wish::Complete => "complete",
-            Wish::Replay => "be replayed",
-            Wish::Archive => "be archived",
+            RunAction::Pause => "pause",
+            RunAction::Resume => "resume",
+            RunAction::Cancel => "be cancelled",
+            RunAction::Complete => "complete",
+            RunAction::Replay => "be replayed",
+            RunAction::Archive => "be archived",
         })
     }
 }
@@ -227,12 +227,14 @@ mod tests {
     /// P7
     #[test]
     fn a_run_that_ended_comes_back_by_a_replay_only() {
-        for wish in [Wish::Pause, Wish::Resume, Wish::Cancel, Wish::Complete, Wish::Archive] {
-            assert_ne!(RunState::Completed.after(wish), Some(RunState::Running), "{wish:?}");
-            assert_ne!(RunState::Cancelled.after(wish), Some(RunState::Running), "{wish:?}");
+        for action in
+            [RunAction::Pause, RunAction::Resume, RunAction::Cancel, RunAction::Complete, RunAction::Archive]
+        {
+            assert_ne!(RunState::Completed.after(action), Some(RunState::Running), "{action:?}");
+            assert_ne!(RunState::Cancelled.after(action), Some(RunState::Running), "{action:?}");
         }
-        assert_eq!(RunState::Completed.after(Wish::Replay), Some(RunState::Running));
-        assert_eq!(RunState::Cancelled.after(Wish::Replay), None);
-        assert_eq!(RunState::Archived.after(Wish::Replay), None);
+        assert_eq!(RunState::Completed.after(RunAction::Replay), Some(RunState::Running));
+        assert_eq!(RunState::Cancelled.after(RunAction::Replay), None);
+        assert_eq!(RunState::Archived.after(RunAction::Replay), None);
     }
 }

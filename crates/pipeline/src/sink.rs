@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::plan::secrets;
 use crate::plan::{Plan, Sink, SinkDatabase};
 use crate::run::RunId;
-use json_lines::Lines;
+use json_lines::JsonLinesFile;
 use table::Table;
 
 /// Results of one write.
@@ -35,22 +35,22 @@ pub(crate) struct Sinks {
     run: RunId,
     /// Who writes: random, so that a restarted node is another.
     writer: String,
-    all: Vec<Writer>,
+    all: Vec<SinkWriter>,
 }
 
 #[derive(Debug)]
-struct Writer {
+struct SinkWriter {
     name: String,
-    goes_to: Goal,
-    open: Option<Open>,
+    target: Target,
+    open: Option<OpenTarget>,
     /// Whether its file is known to be there, or it has none.
     created: bool,
 }
 
 #[derive(Debug)]
-enum Goal {
+enum Target {
     /// By the path that is in the plan.
-    Lines {
+    JsonLines {
         folder: PathBuf,
         path: PathBuf,
     },
@@ -63,8 +63,8 @@ enum Goal {
 }
 
 #[derive(Debug)]
-enum Open {
-    Lines(Lines),
+enum OpenTarget {
+    JsonLines(JsonLinesFile),
     Table(Table),
 }
 
@@ -81,19 +81,19 @@ pub struct Output {
 impl Sinks {
     pub(crate) fn new(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Self {
         let goal = |name: &String, sink: &Sink| match sink {
-            Sink::Lines { path } => Goal::Lines { folder: folder.to_owned(), path: path.clone() },
+            Sink::JsonLines { path } => Target::JsonLines { folder: folder.to_owned(), path: path.clone() },
             Sink::Table { database, table, key } => {
                 let database = match database {
                     SinkDatabase::Sqlite(path) => SinkDatabase::Sqlite(folder.join(path)),
-                    secret @ SinkDatabase::Secret(_) => secret.clone(),
+                    secret @ SinkDatabase::Postgres(_) => secret.clone(),
                 };
                 let columns = plan.columns_of(name);
-                Goal::Table { database, table: table.clone(), key: key.clone(), columns }
+                Target::Table { database, table: table.clone(), key: key.clone(), columns }
             }
         };
         let writer = |(name, sink): (&String, &Sink)| {
             let created = matches!(sink, Sink::Table { .. });
-            Writer { name: String::clone(name), goes_to: goal(name, sink), open: None, created }
+            SinkWriter { name: String::clone(name), target: goal(name, sink), open: None, created }
         };
         let all = plan.sinks.iter().map(writer).collect();
         let writer = format!("{:016x}", rand::random::<u64>());
@@ -105,89 +105,89 @@ impl Sinks {
     pub(crate) async fn drain(&mut self, secrets: &Secrets) -> Result<u64> {
         let mut written = 0;
         let mut failed = None;
-        for at in 0..self.all.len() {
-            match self.drain_one(at, secrets).await {
+        for index in 0..self.all.len() {
+            match self.drain_one(index, secrets).await {
                 Ok(count) => written += count,
                 Err(error) => {
                     // Opened anew next time: the file may have been replaced, the disk emptied.
-                    self.all[at].open = None;
-                    failed = Some(Error::Refused(format!("sink {}: {error}", self.all[at].name)));
+                    self.all[index].open = None;
+                    failed = Some(Error::Conflict(format!("sink {}: {error}", self.all[index].name)));
                 }
             }
         }
         failed.map_or(Ok(written), Err)
     }
 
-    async fn drain_one(&mut self, at: usize, secrets: &Secrets) -> Result<u64> {
+    async fn drain_one(&mut self, index: usize, secrets: &Secrets) -> Result<u64> {
         let mut total = 0;
         loop {
-            let name = self.all[at].name.clone();
+            let name = self.all[index].name.clone();
             let waiting = outputs::waiting(&self.database, &self.run, &name, BATCH).await?;
-            if waiting.is_empty() && self.is_created(at).await? {
+            if waiting.is_empty() && self.is_created(index).await? {
                 return Ok(total);
             }
-            let Some(held) = self.hold(&name).await? else { return Ok(total) };
-            if self.all[at].open.is_none() {
-                let open = self.open(at, &held, secrets).await?;
-                (self.all[at].open, self.all[at].created) = (Some(open), true);
+            let Some(lease) = self.acquire(&name).await? else { return Ok(total) };
+            if self.all[index].open.is_none() {
+                let open = self.open(index, &lease, secrets).await?;
+                (self.all[index].open, self.all[index].created) = (Some(open), true);
             }
             if waiting.is_empty() {
                 return Ok(total);
             }
             let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();
-            let length = self.all[at].write(held.length, &lines, secrets).await?;
+            let length = self.all[index].write(lease.length, &lines, secrets).await?;
             let seqs: Vec<i64> = waiting.iter().map(|(seq, _)| *seq).collect();
-            self.forget(&name, &held, length, &seqs).await?;
+            self.commit(&name, &lease, length, &seqs).await?;
             total += u64::try_from(seqs.len()).unwrap_or(u64::MAX);
         }
     }
 
     /// Whether the sink's file is there: also a run without results has one when it completes.
-    async fn is_created(&mut self, at: usize) -> Result<bool> {
-        if !self.all[at].created {
-            let lease = outputs::find_lease(&self.database, &self.run, &self.all[at].name).await?;
-            self.all[at].created = lease.is_some_and(|lease| lease.has_file());
+    async fn is_created(&mut self, index: usize) -> Result<bool> {
+        if !self.all[index].created {
+            let lease = outputs::find_lease(&self.database, &self.run, &self.all[index].name).await?;
+            self.all[index].created = lease.is_some_and(|lease| lease.has_file());
         }
-        Ok(self.all[at].created)
+        Ok(self.all[index].created)
     }
 
-    async fn open(&self, at: usize, held: &SinkLease, secrets: &Secrets) -> Result<Open> {
-        match &self.all[at].goes_to {
-            Goal::Table { database, table, key, columns } => {
-                Ok(Open::Table(Table::open(database, table, key, columns, secrets).await?))
+    async fn open(&self, index: usize, lease: &SinkLease, secrets: &Secrets) -> Result<OpenTarget> {
+        match &self.all[index].target {
+            Target::Table { database, table, key, columns } => {
+                Ok(OpenTarget::Table(Table::open(database, table, key, columns, secrets).await?))
             }
-            Goal::Lines { folder, .. } if !held.file.is_empty() => {
-                Ok(Open::Lines(Lines::open(&folder.join(&held.file)).await?))
+            Target::JsonLines { folder, .. } if !lease.file.is_empty() => {
+                Ok(OpenTarget::JsonLines(JsonLinesFile::open(&folder.join(&lease.file)).await?))
             }
-            Goal::Lines { folder, path } if held.has_file() => {
+            Target::JsonLines { folder, path } if lease.has_file() => {
                 let path = folder.join(path);
                 // Through a link it would cut the file of another run.
                 if path.is_symlink() {
                     let reason =
                         format!("{} was begun by an earlier version, and is a link now", path.display());
-                    return Err(Error::Refused(reason));
+                    return Err(Error::Conflict(reason));
                 }
-                Ok(Open::Lines(Lines::open(&path).await?))
+                Ok(OpenTarget::JsonLines(JsonLinesFile::open(&path).await?))
             }
-            Goal::Lines { folder, path } => {
-                let (file, path) = Lines::create(folder, path, &self.run).await?;
-                self.set_file(&self.all[at].name, held, &path).await?;
-                Ok(Open::Lines(file))
+            Target::JsonLines { folder, path } => {
+                let (file, path) = JsonLinesFile::create(folder, path, &self.run).await?;
+                self.set_file(&self.all[index].name, lease, &path).await?;
+                Ok(OpenTarget::JsonLines(file))
             }
         }
     }
 
     /// Notes which file the run writes, before anything is written to it.
-    async fn set_file(&self, sink: &str, held: &SinkLease, file: &Path) -> Result<()> {
-        if outputs::set_file(&self.database, &self.run, sink, held, &file.to_string_lossy()).await? {
+    async fn set_file(&self, sink: &str, lease: &SinkLease, file: &Path) -> Result<()> {
+        if outputs::set_file(&self.database, &self.run, sink, lease, &file.to_string_lossy()).await? {
             Ok(())
         } else {
-            Err(Error::Refused("another writer has taken over".to_owned()))
+            Err(Error::Conflict("another writer has taken over".to_owned()))
         }
     }
 
     /// Becomes the sink's writer, or stays it; `None` while another is.
-    async fn hold(&self, sink: &str) -> Result<Option<SinkLease>> {
+    async fn acquire(&self, sink: &str) -> Result<Option<SinkLease>> {
         let (run, writer) = (&self.run, self.writer.as_str());
         let work =
             |tx: Transaction| async move { outputs::acquire_lease(&tx, run, sink, writer, LEASE).await };
@@ -195,12 +195,12 @@ impl Sinks {
     }
 
     /// Removes results that were written, and records the new length in the same transaction.
-    async fn forget(&self, sink: &str, held: &SinkLease, length: u64, seqs: &[i64]) -> Result<()> {
+    async fn commit(&self, sink: &str, lease: &SinkLease, length: u64, seqs: &[i64]) -> Result<()> {
         let run = &self.run;
         let written = i64::try_from(seqs.len()).unwrap_or(i64::MAX);
         let work = |tx: Transaction| async move {
-            if !outputs::advance(&tx, run, sink, held, length, written).await? {
-                return Err(Error::Refused("another writer has taken over".to_owned()));
+            if !outputs::advance(&tx, run, sink, lease, length, written).await? {
+                return Err(Error::Conflict("another writer has taken over".to_owned()));
             }
             outputs::delete(&tx, run, sink, seqs).await?;
             Ok(())
@@ -216,16 +216,16 @@ impl Sinks {
     }
 }
 
-impl Writer {
+impl SinkWriter {
     /// Writes lines behind `length` bytes, and answers with the length after that.
     async fn write(&mut self, length: u64, lines: &[&str], secrets: &Secrets) -> Result<u64> {
-        if let Goal::Table { database: SinkDatabase::Secret(name), .. } = &self.goes_to {
+        if let Target::Table { database: SinkDatabase::Postgres(name), .. } = &self.target {
             // Asked before each write: the permission may have been withdrawn since the table was opened.
-            secrets::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
+            secrets::database_url(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
         }
         match &mut self.open {
-            Some(Open::Lines(file)) => file.append(length, lines).await,
-            Some(Open::Table(table)) => table.upsert(lines).await.map(|()| 0),
+            Some(OpenTarget::JsonLines(file)) => file.append(length, lines).await,
+            Some(OpenTarget::Table(table)) => table.upsert(lines).await.map(|()| 0),
             None => Ok(length),
         }
     }
@@ -238,9 +238,9 @@ pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folde
         outputs::list(database, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
     let outranked = runs::is_outranked(database, run).await?;
     for (name, sink) in &plan.sinks {
-        let Sink::Lines { path } = sink else { continue };
+        let Sink::JsonLines { path } = sink else { continue };
         let Some(output) = files.get(name) else { return Ok(false) };
-        match file_name::link_of(path).map(|link| folder.join(link)) {
+        match file_name::link_path(path).map(|link| folder.join(link)) {
             // Begun by an earlier version, it has that name already.
             _ if output.file.is_empty() && output.rows > 0 => {}
             _ if output.file.is_empty() => return Ok(false),

@@ -5,24 +5,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use hob_pipeline::fake_api::{Fault, Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_testkit::{LIMIT, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::program::hob;
 
-struct Desk {
+struct TestPlan {
     folder: TempDir,
-    api: StandIn,
+    api: FakeApi,
 }
 
-impl Desk {
+impl TestPlan {
     /// A plan in a folder of its own, and the API that it asks.
-    async fn new(dockets: u64, latency: Duration, windows: &str, limits: Vec<(u32, Duration)>) -> Desk {
+    async fn new(dockets: u64, latency: Duration, windows: &str, limits: Vec<(u32, Duration)>) -> TestPlan {
         let token = Some("s3cret".to_owned());
-        let offer = Offer { dockets, entries: 0, page: 20, limits, token, latency };
-        let api = StandIn::start(offer).await.expect("the stand-in");
+        let config = FakeApiConfig { dockets, entries: 0, page: 20, limits, token, latency };
+        let api = FakeApi::start(config).await.expect("the stand-in");
         let folder = TempDir::new().expect("a folder");
         let plan = format!(
             r#"name = "dockets"
@@ -46,7 +46,7 @@ jsonl = "out.jsonl"
             api.url()
         );
         std::fs::write(folder.path().join("plan.toml"), plan).expect("a plan");
-        Desk { folder, api }
+        TestPlan { folder, api }
     }
 
     fn plan(&self) -> PathBuf {
@@ -99,82 +99,82 @@ fn generous() -> Vec<(u32, Duration)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_stops_cleanly_and_the_same_command_goes_on() {
-    let desk = Desk::new(60, Duration::from_millis(60), "1000/1m", generous()).await;
-    let child = desk.run();
-    wait_for("some calls", LIMIT, async || desk.api.served() > 10).await;
+    let plan_dir = TestPlan::new(60, Duration::from_millis(60), "1000/1m", generous()).await;
+    let child = plan_dir.run();
+    wait_for("some calls", LIMIT, async || plan_dir.api.served() > 10).await;
     kill_process(pid(&child), Signal::INT).expect("Ctrl-C");
     let output = ended(child).await;
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
     assert!(text(&output).contains("the same command goes on"), "{}", text(&output));
-    let before = desk.api.served();
+    let before = plan_dir.api.served();
     assert!(before < 63, "{before}");
 
-    let status = desk.command("status").output().expect("a status");
+    let status = plan_dir.command("status").output().expect("a status");
     assert!(text(&status).contains("is running"), "{}", text(&status));
-    let output = ended(desk.run()).await;
+    let output = ended(plan_dir.run()).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    assert_eq!(desk.written(), (1..=60).collect());
-    assert_eq!(desk.api.served(), 63, "nothing was asked for twice");
+    assert_eq!(plan_dir.written(), (1..=60).collect());
+    assert_eq!(plan_dir.api.served(), 63, "nothing was asked for twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_listed_and_replayed() {
-    let desk = Desk::new(5, Duration::ZERO, "1000/1m", generous()).await;
-    desk.api.fail("/dockets/3/", Fault::Status(403));
-    let output = ended(desk.run()).await;
+    let plan_dir = TestPlan::new(5, Duration::ZERO, "1000/1m", generous()).await;
+    plan_dir.api.fail("/dockets/3/", Fault::Status(403));
+    let output = ended(plan_dir.run()).await;
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
-    let failed = desk.command("failed").output().expect("a list");
+    let failed = plan_dir.command("failed").output().expect("a list");
     assert!(text(&failed).starts_with("docket\t3\tclient\t1\t403"), "{}", text(&failed));
-    let wrong = desk.command("replay").args(["--class", "mine"]).output().expect("a refusal");
+    let wrong = plan_dir.command("replay").args(["--class", "mine"]).output().expect("a refusal");
     assert_eq!(wrong.status.code(), Some(1), "{}", text(&wrong));
-    let replayed = desk.command("replay").args(["--class", "client"]).output().expect("a replay");
+    let replayed = plan_dir.command("replay").args(["--class", "client"]).output().expect("a replay");
     assert!(text(&replayed).starts_with("1 items"), "{}", text(&replayed));
-    assert_eq!(ended(desk.run()).await.status.code(), Some(0));
-    assert_eq!(desk.written(), (1..=5).collect());
+    assert_eq!(ended(plan_dir.run()).await.status.code(), Some(0));
+    assert_eq!(plan_dir.written(), (1..=5).collect());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_terminal_pauses_it_and_a_second_run_is_refused() {
-    let desk = Desk::new(60, Duration::from_millis(100), "1000/1m", generous()).await;
-    let child = desk.run();
-    wait_for("some calls", LIMIT, async || desk.api.served() > 5).await;
-    let second = ended(desk.run()).await;
+    let plan_dir = TestPlan::new(60, Duration::from_millis(100), "1000/1m", generous()).await;
+    let child = plan_dir.run();
+    wait_for("some calls", LIMIT, async || plan_dir.api.served() > 5).await;
+    let second = ended(plan_dir.run()).await;
     assert!(text(&second).contains("another terminal"), "{}", text(&second));
-    let paused = desk.command("pause").output().expect("a pause");
+    let paused = plan_dir.command("pause").output().expect("a pause");
     assert!(text(&paused).contains("paused"), "{}", text(&paused));
     let output = ended(child).await;
     assert!(text(&output).contains("is paused"), "{}", text(&output));
-    let resumed = desk.command("resume").output().expect("a resume");
+    let resumed = plan_dir.command("resume").output().expect("a resume");
     assert!(text(&resumed).contains("is running"), "{}", text(&resumed));
-    assert_eq!(ended(desk.run()).await.status.code(), Some(0));
-    assert_eq!(desk.written(), (1..=60).collect());
+    assert_eq!(ended(plan_dir.run()).await.status.code(), Some(0));
+    assert_eq!(plan_dir.written(), (1..=60).collect());
 }
 
 /// The same command after the end starts another run, says so, and leaves what was written as it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_after_the_end_is_a_new_one_and_keeps_the_output_of_the_first() {
-    let desk = Desk::new(30, Duration::ZERO, "1000/1m", generous()).await;
-    let plan = std::fs::read_to_string(desk.plan()).expect("the plan");
-    std::fs::write(desk.plan(), plan.replace("sink = \"out\"", "sink = \"out\"\nconditional = true"))
+    let plan_dir = TestPlan::new(30, Duration::ZERO, "1000/1m", generous()).await;
+    let plan = std::fs::read_to_string(plan_dir.plan()).expect("the plan");
+    std::fs::write(plan_dir.plan(), plan.replace("sink = \"out\"", "sink = \"out\"\nconditional = true"))
         .expect("a plan");
-    let output = ended(desk.run()).await;
+    let output = ended(plan_dir.run()).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    let first = desk.folder.path().join("out.jsonl").canonicalize().expect("an output");
+    let first = plan_dir.folder.path().join("out.jsonl").canonicalize().expect("an output");
     let before = std::fs::read(&first).expect("the output");
     assert!(text(&output).contains("30 lines in "), "{}", text(&output));
     assert!(text(&output).contains("out.jsonl links to it"), "{}", text(&output));
 
-    desk.api.change(7);
-    let output = ended(desk.run()).await;
+    plan_dir.api.change(7);
+    let output = ended(plan_dir.run()).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    let said = text(&output);
-    assert!(said.contains("is completed. Its output is kept:"), "{said}");
-    assert!(said.contains(first.file_name().and_then(|name| name.to_str()).expect("a name")), "{said}");
-    assert!(said.contains("Starting run dockets_"), "{said}");
+    let printed = text(&output);
+    assert!(printed.contains("is completed. Its output is kept:"), "{printed}");
+    assert!(printed.contains(first.file_name().and_then(|name| name.to_str()).expect("a name")), "{printed}");
+    assert!(printed.contains("Starting run dockets_"), "{printed}");
     assert_eq!(std::fs::read(&first).expect("the output"), before);
-    assert_ne!(desk.folder.path().join("out.jsonl").canonicalize().expect("an output"), first);
-    assert_eq!(desk.written(), (1..=30).collect());
-    assert!(text(&desk.command("status").output().expect("a status")).contains("30 lines in "));
+    assert_ne!(plan_dir.folder.path().join("out.jsonl").canonicalize().expect("an output"), first);
+    assert_eq!(plan_dir.written(), (1..=30).collect());
+    assert!(text(&plan_dir.command("status").output().expect("a status")).contains("30 lines in "));
 }
 
 #[test]
@@ -212,28 +212,28 @@ mod slow {
     async fn a_process_may_be_killed_at_any_instant() {
         let limits = vec![(30, Duration::from_secs(1))];
         let dockets = budget(100, 2_000);
-        let desk = Desk::new(dockets, Duration::from_millis(10), "30/1s", limits).await;
-        let plan = std::fs::read_to_string(desk.plan()).expect("the plan");
+        let plan_dir = TestPlan::new(dockets, Duration::from_millis(10), "30/1s", limits).await;
+        let plan = std::fs::read_to_string(plan_dir.plan()).expect("the plan");
         let plan = plan.replace("sink = \"out\"", "sink = \"out\"\nconditional = true");
         // A call whose caller was killed counts until it must have been answered: not for long, or nothing else fits.
-        std::fs::write(desk.plan(), plan + "[http]\ntimeout = \"2s\"\n").expect("the plan");
-        let kills = until_done(&desk, dockets).await;
-        assert_eq!(desk.written(), (1..=dockets).collect(), "after {kills} kills");
-        let first = desk.folder.path().join("out.jsonl").canonicalize().expect("an output");
+        std::fs::write(plan_dir.plan(), plan + "[http]\ntimeout = \"2s\"\n").expect("the plan");
+        let kills = until_done(&plan_dir, dockets).await;
+        assert_eq!(plan_dir.written(), (1..=dockets).collect(), "after {kills} kills");
+        let first = plan_dir.folder.path().join("out.jsonl").canonicalize().expect("an output");
         let before = std::fs::read(&first).expect("the output");
-        desk.api.change(7);
-        let kills = until_done(&desk, dockets).await;
-        assert_eq!(desk.written(), (1..=dockets).collect(), "after {kills} kills of the second run");
+        plan_dir.api.change(7);
+        let kills = until_done(&plan_dir, dockets).await;
+        assert_eq!(plan_dir.written(), (1..=dockets).collect(), "after {kills} kills of the second run");
         assert_eq!(std::fs::read(&first).expect("the output"), before);
-        assert_ne!(desk.folder.path().join("out.jsonl").canonicalize().expect("an output"), first);
-        assert_eq!(desk.api.throttled(), 0);
+        assert_ne!(plan_dir.folder.path().join("out.jsonl").canonicalize().expect("an output"), first);
+        assert_eq!(plan_dir.api.throttled(), 0);
     }
 
     /// Starts the plan and kills it, again and again, until it is done.
-    async fn until_done(desk: &Desk, dockets: u64) -> u64 {
+    async fn until_done(plan_dir: &TestPlan, dockets: u64) -> u64 {
         let mut kills = 0_u64;
         loop {
-            let mut child = desk.run();
+            let mut child = plan_dir.run();
             // Sometimes early, while it opens its database; sometimes in the middle of its work.
             let life = Duration::from_millis(150 + kills * 619 % 2_500);
             let waited = tokio::time::timeout(life, async {

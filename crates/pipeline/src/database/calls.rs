@@ -4,11 +4,11 @@ use hob_database::{Database, Read, Transaction, UnixMs, from_row, sql};
 
 use super::Result;
 use crate::quota::QuotaName;
-use crate::quota::log::Call;
+use crate::quota::log::LoggedCall;
 
-from_row!(Call { id, quota, run, calls, reserved_at, until, settled });
+from_row!(LoggedCall { id, quota, run, calls, reserved_at, until, settled });
 
-pub(crate) async fn insert(tx: &Transaction, call: &Call) -> Result<()> {
+pub(crate) async fn insert(tx: &Transaction, call: &LoggedCall) -> Result<()> {
     let insert = sql("INSERT INTO pipeline_call (id, quota, run, calls, reserved_at, until, settled)
                       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
     let insert = insert.bind(&call.id).bind(&call.quota).bind(&call.run).bind(call.calls);
@@ -28,7 +28,7 @@ pub(crate) async fn delete(tx: &Transaction, id: &str) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn find(on: &impl Read, quota: &QuotaName, id: &str) -> Result<Option<Call>> {
+pub(crate) async fn find(on: &impl Read, quota: &QuotaName, id: &str) -> Result<Option<LoggedCall>> {
     let find = sql("SELECT id, quota, run, calls, reserved_at, until, settled FROM pipeline_call
                     WHERE id = $1 AND quota = $2");
     on.optional(find.bind(id).bind(quota)).await
@@ -41,7 +41,7 @@ pub(crate) async fn ended_after(
     since: UnixMs,
     after: &(UnixMs, String),
     limit: u32,
-) -> Result<Vec<Call>> {
+) -> Result<Vec<LoggedCall>> {
     let list = sql("SELECT id, quota, run, calls, reserved_at, until, settled FROM pipeline_call
                     WHERE quota = $1 AND until > $2 AND (until, id) > ($3, $4)
                     ORDER BY until, id LIMIT $5");

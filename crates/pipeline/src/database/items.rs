@@ -6,9 +6,9 @@ use hob_database::{
 
 use super::Result;
 use super::claims::ExpiredClaim;
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 use crate::run::RunId;
-use crate::run::item::{Item, ItemFacts, ItemState, NewItem};
+use crate::run::item::{Item, ItemState, ItemSummary, NewItem};
 
 /// Items in one statement: SQLite scans all placeholders of a list for each value that is bound.
 const CHUNK: usize = 256;
@@ -77,9 +77,9 @@ pub(crate) async fn page(
     on: &impl Read,
     run: &RunId,
     state: Option<ItemState>,
-    class: Option<Class>,
+    class: Option<FailureClass>,
     request: &PageRequest,
-) -> Result<Page<ItemFacts>> {
+) -> Result<Page<ItemSummary>> {
     // The condition on `class` lets the database use the index of failures, however many items there are.
     let list = if class.is_some() || state == Some(ItemState::Quarantined) {
         sql("SELECT seq, step, key, state, attempts, due_at, class, error FROM pipeline_item
@@ -88,9 +88,10 @@ pub(crate) async fn page(
         sql("SELECT seq, step, key, state, attempts, due_at, class, error FROM pipeline_item
              WHERE run = $1 AND ($2 = '' OR state = $2) AND ($3 = '' OR class = $3)")
     };
-    let list = list.bind(run).bind(state.map_or("", ItemState::as_str)).bind(class.map_or("", Class::as_str));
-    let page: Page<FactsRow> = on.page(list, &IN_ORDER, request).await?;
-    Ok(page.map(ItemFacts::from))
+    let list =
+        list.bind(run).bind(state.map_or("", ItemState::as_str)).bind(class.map_or("", FailureClass::as_str));
+    let page: Page<ItemSummaryRow> = on.page(list, &IN_ORDER, request).await?;
+    Ok(page.map(ItemSummary::from))
 }
 
 /// Whether any item waits.
@@ -171,7 +172,7 @@ pub(crate) async fn quarantine_exhausted(
     tx: &Transaction,
     claim: &ExpiredClaim,
     max_attempts: u32,
-    class: Class,
+    class: FailureClass,
     error: &str,
 ) -> Result<()> {
     let update = sql("UPDATE pipeline_item SET state = 'quarantined', class = $6, error = $7
@@ -192,21 +193,25 @@ pub(crate) async fn release_claimed(tx: &Transaction, claim: &ExpiredClaim) -> R
 pub(crate) async fn quarantined(
     tx: &Transaction,
     run: &RunId,
-    class: Option<Class>,
+    class: Option<FailureClass>,
 ) -> Result<Vec<(String, String, i64)>> {
     let list = sql("SELECT step, class, CAST(count(*) AS BIGINT) FROM pipeline_item
         WHERE run = $1 AND class <> '' AND state = 'quarantined' AND ($2 = '' OR class = $2) GROUP BY step, class");
-    tx.all(list.bind(run).bind(class.map_or("", Class::as_str))).await
+    tx.all(list.bind(run).bind(class.map_or("", FailureClass::as_str))).await
 }
 
 /// Lets quarantined items, all or those of a class, wait again with all their attempts.
-pub(crate) async fn requeue_quarantined(tx: &Transaction, run: &RunId, class: Option<Class>) -> Result<u64> {
+pub(crate) async fn requeue_quarantined(
+    tx: &Transaction,
+    run: &RunId,
+    class: Option<FailureClass>,
+) -> Result<u64> {
     let update = sql("UPDATE pipeline_item SET state = 'waiting', attempts = 0, due_at = $3, claim = 0
         WHERE run = $1 AND class <> '' AND state = 'quarantined' AND ($2 = '' OR class = $2)");
-    tx.execute(update.bind(run).bind(class.map_or("", Class::as_str)).bind(tx.now())).await
+    tx.execute(update.bind(run).bind(class.map_or("", FailureClass::as_str)).bind(tx.now())).await
 }
 
-struct FactsRow {
+struct ItemSummaryRow {
     seq: i64,
     step: String,
     key: String,
@@ -217,11 +222,11 @@ struct FactsRow {
     error: String,
 }
 
-from_row!(FactsRow { seq, step, key, state, attempts, due_at, class, error });
+from_row!(ItemSummaryRow { seq, step, key, state, attempts, due_at, class, error });
 
-impl From<FactsRow> for ItemFacts {
-    fn from(row: FactsRow) -> Self {
-        let FactsRow { seq, step, key, state, attempts, due_at, class, error } = row;
+impl From<ItemSummaryRow> for ItemSummary {
+    fn from(row: ItemSummaryRow) -> Self {
+        let ItemSummaryRow { seq, step, key, state, attempts, due_at, class, error } = row;
         Self { seq, step, key, state, attempts, due_at, class: class.parse().ok(), error }
     }
 }

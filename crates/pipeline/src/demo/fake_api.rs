@@ -22,7 +22,7 @@ const ROOT: &str = "/api/rest/v4";
 
 /// What the stand-in serves, and how much of it.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct FakeApiConfig {
     pub dockets: u64,
     /// Entries of each docket.
     pub entries: u64,
@@ -59,7 +59,7 @@ pub struct Throttle {
 
 /// A running stand-in. It stops when it is dropped.
 #[derive(Debug)]
-pub struct StandIn {
+pub struct FakeApi {
     address: SocketAddr,
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -67,7 +67,7 @@ pub struct StandIn {
 
 #[derive(Debug)]
 struct Shared {
-    offer: Offer,
+    config: FakeApiConfig,
     begun: Instant,
     throttles: Mutex<Vec<Throttle>>,
     faults: Mutex<HashMap<String, VecDeque<Fault>>>,
@@ -76,8 +76,8 @@ struct Shared {
     served: AtomicU64,
     throttled: AtomicU64,
     /// Calls that are being answered, and the most that ever were.
-    under_way: AtomicU64,
-    most_under_way: AtomicU64,
+    in_flight: AtomicU64,
+    max_in_flight: AtomicU64,
 }
 
 impl Throttle {
@@ -106,22 +106,22 @@ impl Throttle {
     }
 }
 
-impl StandIn {
+impl FakeApi {
     /// Serves on a free port of this machine.
-    pub async fn start(offer: Offer) -> std::io::Result<Self> {
+    pub async fn start(config: FakeApiConfig) -> std::io::Result<Self> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let throttles = offer.limits.iter().map(|(limit, period)| Throttle::new(*limit, *period)).collect();
+        let throttles = config.limits.iter().map(|(limit, period)| Throttle::new(*limit, *period)).collect();
         let shared = Arc::new(Shared {
-            offer,
+            config,
             begun: Instant::now(),
             throttles: Mutex::new(throttles),
             faults: Mutex::default(),
             revisions: Mutex::default(),
             served: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
-            under_way: AtomicU64::new(0),
-            most_under_way: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            max_in_flight: AtomicU64::new(0),
         });
         let app = Router::new()
             .route(&format!("{ROOT}/dockets/"), get(dockets))
@@ -155,8 +155,8 @@ impl StandIn {
     }
 
     /// The most calls that were being answered at a time.
-    pub fn most_at_once(&self) -> u64 {
-        self.shared.most_under_way.load(Ordering::SeqCst)
+    pub fn max_concurrent(&self) -> u64 {
+        self.shared.max_in_flight.load(Ordering::SeqCst)
     }
 
     /// Calls that were refused with 429.
@@ -165,7 +165,7 @@ impl StandIn {
     }
 }
 
-impl Drop for StandIn {
+impl Drop for FakeApi {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -174,7 +174,7 @@ impl Drop for StandIn {
 impl Shared {
     /// Counts a call; what is answered instead, if anything is.
     async fn admit(&self, path: &str, headers: &HeaderMap) -> Option<Response> {
-        if let Some(token) = &self.offer.token {
+        if let Some(token) = &self.config.token {
             let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
             if sent != Some(format!("Token {token}").as_str()) {
                 return Some(
@@ -190,15 +190,15 @@ impl Shared {
             return Some((StatusCode::TOO_MANY_REQUESTS, retry, Json(body)).into_response());
         }
         self.served.fetch_add(1, Ordering::SeqCst);
-        let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_under_way.fetch_max(under_way, Ordering::SeqCst);
-        tokio::time::sleep(self.offer.latency).await;
-        self.under_way.fetch_sub(1, Ordering::SeqCst);
+        let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_in_flight.fetch_max(in_flight, Ordering::SeqCst);
+        tokio::time::sleep(self.config.latency).await;
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
         let fault = lock(&self.faults)
             .iter_mut()
             .find(|(end, _)| path.ends_with(*end))
             .and_then(|(_, all)| all.pop_front());
-        fault.map(misbehave)
+        fault.map(respond_with_fault)
     }
 
     fn throttle(&self) -> Result<(), Duration> {
@@ -212,7 +212,7 @@ impl Shared {
     }
 }
 
-fn misbehave(fault: Fault) -> Response {
+fn respond_with_fault(fault: Fault) -> Response {
     match fault {
         Fault::Status(status) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -245,11 +245,11 @@ async fn dockets(
     {
         None => 0,
         Some(Ok(from)) => from,
-        Some(Err(_)) => return misbehave(Fault::LostCursor),
+        Some(Err(_)) => return respond_with_fault(Fault::LostCursor),
     };
-    let to = (from + shared.offer.page).min(shared.offer.dockets);
+    let to = (from + shared.config.page).min(shared.config.dockets);
     let results: Vec<_> = (from + 1..=to).map(|id| json!({ "id": id, "court": court(id) })).collect();
-    let next = (to < shared.offer.dockets).then(|| format!("?cursor=c{to}"));
+    let next = (to < shared.config.dockets).then(|| format!("?cursor=c{to}"));
     Json(json!({ "next": next, "previous": null, "results": results })).into_response()
 }
 
@@ -262,7 +262,7 @@ async fn docket(
     if let Some(instead) = shared.admit(&uri.to_string(), &headers).await {
         return instead;
     }
-    if id == 0 || id > shared.offer.dockets {
+    if id == 0 || id > shared.config.dockets {
         return (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not found." }))).into_response();
     }
     let revision = lock(&shared.revisions).get(&id).copied().unwrap_or_default();
@@ -270,7 +270,7 @@ async fn docket(
     if headers.get(header::IF_NONE_MATCH).is_some_and(|seen| seen.as_bytes() == etag.as_bytes()) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
-    let entries: Vec<_> = (0..shared.offer.entries).map(|n| json!({ "id": id * 1000 + n })).collect();
+    let entries: Vec<_> = (0..shared.config.entries).map(|n| json!({ "id": id * 1000 + n })).collect();
     let body = json!({
         "id": id,
         "case_name": if revision == 0 { format!("Doe v. Roe No. {id}") } else { format!("Renamed No. {id}") },

@@ -3,13 +3,13 @@
 /// What is wrong with a plan, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, {field}: {reason}")]
-pub struct BadPlan {
+pub struct PlanError {
     pub line: usize,
     pub field: String,
     pub reason: String,
 }
 
-impl BadPlan {
+impl PlanError {
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(super) fn at(text: &str, offset: usize, field: String, reason: impl ToString) -> Self {
         let before = &text.as_bytes()[..offset.min(text.len())];

@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for PlanName {
 
 hob_database::column!(PlanName as text);
 
-pub(crate) fn is_key(key: &str) -> bool {
+pub(crate) fn is_item_key(key: &str) -> bool {
     (1..=512).contains(&key.len()) && !key.chars().any(char::is_control)
 }
 

@@ -7,18 +7,18 @@ use hob_service::config::SecretName;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{BadPlan, field_at};
-use super::name::{is_identifier, is_key, is_name};
-use super::{Http, PAGES, Pages, Plan, PlanName, Sink, SinkDatabase, Source, Step};
-use crate::plan::retry::Retries;
+use super::error::{PlanError, field_at};
+use super::name::{is_identifier, is_item_key, is_name};
+use super::{Http, PAGES_STEP, Pages, Plan, PlanName, Sink, SinkDatabase, Source, Step};
+use crate::plan::retry::RetryPolicy;
 use crate::quota::{Limits, QuotaName};
 
-const MOST_STEPS: usize = 50;
-const MOST_LISTED: usize = 10_000;
+const MAX_STEPS: usize = 50;
+const MAX_LISTED_KEYS: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+struct RawPlan {
     name: PlanName,
     #[serde(default = "one")]
     weight: Spanned<u32>,
@@ -29,7 +29,7 @@ struct Raw {
     #[serde(default)]
     sink: BTreeMap<String, Spanned<RawSink>>,
     #[serde(default)]
-    retry: Retries,
+    retry: RetryPolicy,
     #[serde(default = "default_http")]
     http: Spanned<Http>,
 }
@@ -63,27 +63,27 @@ struct RawSink {
     key: Vec<String>,
 }
 
-pub(super) fn plan(text: &str) -> Result<Plan, BadPlan> {
-    let raw: Raw = toml::from_str(text).map_err(|error| {
+pub(super) fn plan(text: &str) -> Result<Plan, PlanError> {
+    let raw: RawPlan = toml::from_str(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
-        BadPlan::at(text, start, field_at(text, start), error.message())
+        PlanError::at(text, start, field_at(text, start), error.message())
     })?;
-    Reader { text, steps: raw.step.keys().cloned().collect() }.plan(raw)
+    Validator { text, steps: raw.step.keys().cloned().collect() }.plan(raw)
 }
 
 /// Checks what parts of a plan say of each other.
-struct Reader<'a> {
+struct Validator<'a> {
     text: &'a str,
     steps: Vec<String>,
 }
 
-impl Reader<'_> {
-    fn plan(&self, raw: Raw) -> Result<Plan, BadPlan> {
+impl Validator<'_> {
+    fn plan(&self, raw: RawPlan) -> Result<Plan, PlanError> {
         let weight_at = raw.weight.span().start;
         let weight = raw.weight.into_inner();
         self.check((1..=1000).contains(&weight), weight_at, "weight", "between 1 and 1000")?;
         let (quota, limits) = self.quota(raw.quota)?;
-        self.check(self.steps.len() <= MOST_STEPS, 0, "step", "a plan has 50 steps at most")?;
+        self.check(self.steps.len() <= MAX_STEPS, 0, "step", "a plan has 50 steps at most")?;
         let sinks = self.sinks(raw.sink)?;
         let steps = self.steps(raw.step, &sinks)?;
         let http_at = raw.http.span().start;
@@ -95,26 +95,26 @@ impl Reader<'_> {
         self.check(http_fits, http_at, "http", bounds)?;
         let source = self.source(raw.source)?;
         let text = self.text.to_owned();
-        let (name, retries) = (raw.name, raw.retry);
-        Ok(Plan { name, weight, quota, limits, source, steps, sinks, retries, http, text })
+        let (name, retry) = (raw.name, raw.retry);
+        Ok(Plan { name, weight, quota, limits, source, steps, sinks, retry, http, text })
     }
 
-    fn quota(&self, raw: Spanned<RawQuota>) -> Result<(QuotaName, Option<Limits>), BadPlan> {
+    fn quota(&self, raw: Spanned<RawQuota>) -> Result<(QuotaName, Option<Limits>), PlanError> {
         let at = raw.span().start;
         let raw = raw.into_inner();
-        let name = raw.name.parse().map_err(|error| self.bad(at, "quota.name", error))?;
+        let name = raw.name.parse().map_err(|error| self.error(at, "quota.name", error))?;
         let limits = raw.windows.map(|windows| Limits::parse(&windows, raw.buffer)).transpose();
-        Ok((name, limits.map_err(|error| self.bad(at, "quota", error))?))
+        Ok((name, limits.map_err(|error| self.error(at, "quota", error))?))
     }
 
-    fn source(&self, raw: Spanned<RawSource>) -> Result<Source, BadPlan> {
+    fn source(&self, raw: Spanned<RawSource>) -> Result<Source, PlanError> {
         let at = raw.span().start;
         let raw = raw.into_inner();
-        self.known_step(&raw.step, "source.step")?;
+        self.check_step(&raw.step, "source.step")?;
         let step = raw.step.into_inner();
         match (raw.list, raw.file, raw.pages) {
             (Some(keys), None, None) => {
-                let fits = keys.len() <= MOST_LISTED && keys.iter().all(|key| is_key(key));
+                let fits = keys.len() <= MAX_LISTED_KEYS && keys.iter().all(|key| is_item_key(key));
                 self.check(
                     fits,
                     at,
@@ -124,10 +124,10 @@ impl Reader<'_> {
                 Ok(Source::List { step, keys })
             }
             (None, Some(path), None) => {
-                Ok(Source::File { step, path: self.inside(path, at, "source.file")? })
+                Ok(Source::File { step, path: self.relative_path(path, at, "source.file")? })
             }
             (None, None, Some(pages)) => {
-                let plain = !pages.url.has_holes() && url::Url::parse(pages.url.as_str()).is_ok();
+                let plain = !pages.url.has_placeholders() && url::Url::parse(pages.url.as_str()).is_ok();
                 self.check(
                     plain,
                     at,
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 )?;
                 Ok(Source::Pages { step, pages })
             }
-            _ => Err(self.bad(at, "source", "has one of list, file and pages")),
+            _ => Err(self.error(at, "source", "has one of list, file and pages")),
         }
     }
 
@@ -144,13 +144,13 @@ impl Reader<'_> {
         &self,
         raw: BTreeMap<String, Spanned<Step>>,
         sinks: &BTreeMap<String, Sink>,
-    ) -> Result<BTreeMap<String, Step>, BadPlan> {
+    ) -> Result<BTreeMap<String, Step>, PlanError> {
         let mut steps = BTreeMap::new();
         for (name, step) in raw {
             let at = step.span().start;
             let field = format!("step.{name}");
             self.check(
-                name != PAGES && is_name(&name),
+                name != PAGES_STEP && is_name(&name),
                 at,
                 &field,
                 "another name, of letters, digits, '_' and '-'",
@@ -159,7 +159,7 @@ impl Reader<'_> {
             self.check(step.get.is_none() || step.post.is_none(), at, &field, "either get or post")?;
             self.check(step.body.is_none() || step.post.is_some(), at, &field, "a body is for post")?;
             for follow in &step.follow {
-                self.known_step(&follow.step, &format!("{field}.follow.step"))?;
+                self.check_step(&follow.step, &format!("{field}.follow.step"))?;
             }
             if let Some(sink) = &step.sink {
                 let known = sinks.contains_key(sink.get_ref());
@@ -181,7 +181,7 @@ impl Reader<'_> {
         Ok(steps)
     }
 
-    fn sinks(&self, raw: BTreeMap<String, Spanned<RawSink>>) -> Result<BTreeMap<String, Sink>, BadPlan> {
+    fn sinks(&self, raw: BTreeMap<String, Spanned<RawSink>>) -> Result<BTreeMap<String, Sink>, PlanError> {
         let mut sinks = BTreeMap::new();
         for (name, sink) in raw {
             let at = sink.span().start;
@@ -190,50 +190,53 @@ impl Reader<'_> {
             let sink = sink.into_inner();
             let read = match (sink.jsonl, sink.table, sink.sqlite, sink.postgres) {
                 (Some(path), None, None, None) => {
-                    let path = self.inside(path, at, &field)?;
+                    let path = self.relative_path(path, at, &field)?;
                     let named = path.components().filter(|part| *part != Component::CurDir);
                     let path: PathBuf = named.collect();
-                    let same = |other: &Sink| matches!(other, Sink::Lines { path: other } if *other == path);
+                    let same =
+                        |other: &Sink| matches!(other, Sink::JsonLines { path: other } if *other == path);
                     let reason = "another sink writes this file";
                     self.check(!sinks.values().any(same), at, &field, reason)?;
-                    Sink::Lines { path }
+                    Sink::JsonLines { path }
                 }
                 (None, Some(table), sqlite, postgres) => {
                     let names = sink.key.iter().chain([&table]).all(|name| is_identifier(name));
                     let reason = "table and key are SQL names, and there is a key";
                     self.check(names && !sink.key.is_empty(), at, &field, reason)?;
                     let database = match (sqlite, postgres) {
-                        (Some(path), None) => SinkDatabase::Sqlite(self.inside(path, at, &field)?),
-                        (None, Some(secret)) => SinkDatabase::Secret(secret),
-                        _ => return Err(self.bad(at, &field, "a table is in one of sqlite and postgres")),
+                        (Some(path), None) => SinkDatabase::Sqlite(self.relative_path(path, at, &field)?),
+                        (None, Some(secret)) => SinkDatabase::Postgres(secret),
+                        _ => return Err(self.error(at, &field, "a table is in one of sqlite and postgres")),
                     };
                     Sink::Table { database, table, key: sink.key }
                 }
-                _ => return Err(self.bad(at, &field, "has either jsonl, or table with sqlite or postgres")),
+                _ => {
+                    return Err(self.error(at, &field, "has either jsonl, or table with sqlite or postgres"));
+                }
             };
             sinks.insert(name, read);
         }
         Ok(sinks)
     }
 
-    fn known_step(&self, step: &Spanned<String>, field: &str) -> Result<(), BadPlan> {
+    fn check_step(&self, step: &Spanned<String>, field: &str) -> Result<(), PlanError> {
         let known = self.steps.iter().any(|name| name == step.get_ref());
         self.check(known, step.span().start, field, format!("there is no [step.{}]", step.get_ref()))
     }
 
     /// Paths stay in the folder that pipelines were given.
-    fn inside(&self, path: PathBuf, at: usize, field: &str) -> Result<PathBuf, BadPlan> {
+    fn relative_path(&self, path: PathBuf, at: usize, field: &str) -> Result<PathBuf, PlanError> {
         let stays = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         self.check(stays && path.file_name().is_some(), at, field, "a relative path without ..")?;
         Ok(path)
     }
 
-    fn check(&self, fits: bool, at: usize, field: &str, reason: impl ToString) -> Result<(), BadPlan> {
-        if fits { Ok(()) } else { Err(self.bad(at, field, reason)) }
+    fn check(&self, fits: bool, at: usize, field: &str, reason: impl ToString) -> Result<(), PlanError> {
+        if fits { Ok(()) } else { Err(self.error(at, field, reason)) }
     }
 
-    fn bad(&self, at: usize, field: &str, reason: impl ToString) -> BadPlan {
-        BadPlan::at(self.text, at, field.to_owned(), reason)
+    fn error(&self, at: usize, field: &str, reason: impl ToString) -> PlanError {
+        PlanError::at(self.text, at, field.to_owned(), reason)
     }
 }
 

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Class {
+pub enum FailureClass {
     /// No answer: refused, cut off, too slow, too long.
     Network,
     /// 5xx.
@@ -27,7 +27,7 @@ pub enum Class {
 /// How often and how soon a failed item is tried again, by class.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Retries {
+pub struct RetryPolicy {
     network: Backoff,
     server: Backoff,
     throttled: Backoff,
@@ -48,33 +48,33 @@ struct Backoff {
 
 /// What becomes of an item that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Again {
+pub(crate) enum RetryDecision {
+    Retry {
         after: Duration,
     },
     /// Set aside until somebody replays it.
     Quarantine,
 }
 
-impl Retries {
+impl RetryPolicy {
     /// `chance` between 0 and 1 spreads the retries of items that failed together.
-    pub(crate) fn judge(&self, class: Class, attempts: u32, chance: f64) -> Verdict {
+    pub(crate) fn decide(&self, class: FailureClass, attempts: u32, chance: f64) -> RetryDecision {
         let backoff = match class {
-            Class::Network => self.network,
-            Class::Server => self.server,
-            Class::Throttled => self.throttled,
-            Class::Client => self.client,
-            Class::Parse => self.parse,
+            FailureClass::Network => self.network,
+            FailureClass::Server => self.server,
+            FailureClass::Throttled => self.throttled,
+            FailureClass::Client => self.client,
+            FailureClass::Parse => self.parse,
         };
         if attempts >= backoff.attempts {
-            return Verdict::Quarantine;
+            return RetryDecision::Quarantine;
         }
         let doubled = backoff.first.get().saturating_mul(1 << attempts.saturating_sub(1).min(20));
-        Verdict::Again { after: doubled.min(backoff.most.get()).mul_f64(0.75 + 0.5 * chance) }
+        RetryDecision::Retry { after: doubled.min(backoff.most.get()).mul_f64(0.75 + 0.5 * chance) }
     }
 }
 
-impl Default for Retries {
+impl Default for RetryPolicy {
     fn default() -> Self {
         let backoff = |attempts| Backoff { attempts, first: second(), most: quarter_hour() };
         Self {
@@ -96,33 +96,39 @@ fn quarter_hour() -> Period {
     Period::from_secs(900)
 }
 
-impl Class {
-    pub const ALL: [Class; 5] =
-        [Class::Network, Class::Server, Class::Throttled, Class::Client, Class::Parse];
+impl FailureClass {
+    pub const ALL: [FailureClass; 5] = [
+        FailureClass::Network,
+        FailureClass::Server,
+        FailureClass::Throttled,
+        FailureClass::Client,
+        FailureClass::Parse,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Class::Network => "network",
-            Class::Server => "server",
-            Class::Throttled => "throttled",
-            Class::Client => "client",
-            Class::Parse => "parse",
+            FailureClass::Network => "network",
+            FailureClass::Server => "server",
+            FailureClass::Throttled => "throttled",
+            FailureClass::Client => "client",
+            FailureClass::Parse => "parse",
         }
     }
 }
 
-impl fmt::Display for Class {
+impl fmt::Display for FailureClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Class {
+impl FromStr for FailureClass {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = || format!("{text:?} is none of {}", Class::ALL.map(Class::as_str).join(", "));
-        Class::ALL.into_iter().find(|class| class.as_str() == text).ok_or_else(known)
+        let known =
+            || format!("{text:?} is none of {}", FailureClass::ALL.map(FailureClass::as_str).join(", "));
+        FailureClass::ALL.into_iter().find(|class| class.as_str() == text).ok_or_else(known)
     }
 }
 
@@ -132,16 +138,16 @@ mod tests {
 
     #[test]
     fn retries_wait_longer_each_time_up_to_a_bound() {
-        let retries = Retries::default();
-        let after = |attempts| match retries.judge(Class::Throttled, attempts, 0.5) {
-            Verdict::Again { after } => after.as_secs(),
-            Verdict::Quarantine => 0,
+        let retry = RetryPolicy::default();
+        let after = |attempts| match retry.decide(FailureClass::Throttled, attempts, 0.5) {
+            RetryDecision::Retry { after } => after.as_secs(),
+            RetryDecision::Quarantine => 0,
         };
         assert_eq!([1, 2, 3, 20, 49, 50].map(after), [1, 2, 4, 900, 900, 0]);
     }
 
     #[test]
     fn what_the_api_calls_wrong_is_not_tried_again() {
-        assert_eq!(Retries::default().judge(Class::Client, 1, 0.0), Verdict::Quarantine);
+        assert_eq!(RetryPolicy::default().decide(FailureClass::Client, 1, 0.0), RetryDecision::Quarantine);
     }
 }

@@ -12,16 +12,16 @@ use url::{Position, Url};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::plan::template::{Filling, Place, Template, Unfilled};
+use crate::plan::template::{Encoding, Template, TemplateError, TemplateValues};
 use crate::plan::{Plan, Sink, SinkDatabase, Source};
 
 const SYSTEM: &str = Config::NAME;
 /// Two values in place of the ones that are not known yet: what differs between them depends on the value. Digits may
 /// stand in every part of a URL.
-const STAND_INS: [&str; 2] = ["1", "2"];
+const SAMPLE_VALUES: [&str; 2] = ["1", "2"];
 
 /// One request of a plan.
-struct Parts<'a> {
+struct RequestTemplate<'a> {
     field: String,
     url_field: &'static str,
     url: &'a Template,
@@ -31,16 +31,16 @@ struct Parts<'a> {
 
 /// The secrets of one request.
 #[derive(Default)]
-pub(crate) struct Granted(BTreeMap<SecretName, Secret>);
+pub(crate) struct RequestSecrets(BTreeMap<SecretName, Secret>);
 
 /// Checks every secret that a plan names.
-pub(crate) fn plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
-    for parts in requests(plan) {
-        parts.check(secrets)?;
+pub(crate) fn check_plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
+    for request in requests(plan) {
+        request.check(secrets)?;
     }
     for (name, sink) in &plan.sinks {
-        if let Sink::Table { database: SinkDatabase::Secret(secret), .. } = sink {
-            database(secrets, secret)
+        if let Sink::Table { database: SinkDatabase::Postgres(secret), .. } = sink {
+            database_url(secrets, secret)
                 .map_err(|refused| Error::secret(format!("sink.{name}.postgres"), refused))?;
         }
     }
@@ -48,7 +48,7 @@ pub(crate) fn plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
 }
 
 /// Reads the secret that is the URL of a PostgreSQL database.
-pub(crate) fn database(secrets: &Secrets, name: &SecretName) -> Result<Secret, SecretRefused> {
+pub(crate) fn database_url(secrets: &Secrets, name: &SecretName) -> Result<Secret, SecretRefused> {
     secrets.read_address(name, SYSTEM, |secret| {
         // Options of another URL would be written to the log as unknown parameters.
         let url = Url::parse(secret.reveal()).ok()?;
@@ -61,21 +61,21 @@ pub(crate) fn database(secrets: &Secrets, name: &SecretName) -> Result<Secret, S
     })
 }
 
-impl Granted {
+impl RequestSecrets {
     /// Reads the secrets that a request names. `url` writes its URL, with the secrets that it is given.
     pub(crate) fn read(
         secrets: &Secrets,
         names: &[&SecretName],
-        url: impl Fn(&Filling<'_>) -> Result<String, Unfilled>,
+        url: impl Fn(&TemplateValues<'_>) -> Result<String, TemplateError>,
         headers: &BTreeMap<String, Template>,
-        filling: &Filling<'_>,
-    ) -> Result<Self, Unfilled> {
+        values: &TemplateValues<'_>,
+    ) -> Result<Self, TemplateError> {
         let Some(first) = names.first().copied() else { return Ok(Self::default()) };
-        let place = |stand_in: &str| {
+        let sample_url = |stand_in: &str| {
             let value = |_: &SecretName| Ok(Secret::from(stand_in.to_owned()));
-            url(&Filling { secrets: &value, ..*filling }).map(|url| Url::parse(&url).ok())
+            url(&TemplateValues { secrets: &value, ..*values }).map(|url| Url::parse(&url).ok())
         };
-        let [one, two] = STAND_INS.map(place);
+        let [one, two] = SAMPLE_VALUES.map(sample_url);
         let (one, two) = (one?, two?);
         if origin(one.as_ref()) != origin(two.as_ref()) {
             return Err(SecretRefused::InHost(first.clone()).into());
@@ -83,16 +83,16 @@ impl Granted {
         let to = one.as_ref().and_then(Destination::of_url);
         let to = to.ok_or_else(|| SecretRefused::NoHost(first.clone()))?;
         let no_secret = |name: &SecretName| Err(SecretRefused::BadHostHeader(name.clone()));
-        let plain = Filling { secrets: &no_secret, ..*filling };
-        let mut granted = Self::default();
+        let plain = TemplateValues { secrets: &no_secret, ..*values };
+        let mut allowed = Self::default();
         for name in names {
             for (_, host) in headers.iter().filter(|(header, _)| is_host(header)) {
-                let host = host.fill(&plain, Place::Header)?;
+                let host = host.render(&plain, Encoding::Header)?;
                 secrets.check_host_header(name, SYSTEM, &to, host.as_bytes())?;
             }
-            granted.0.insert((*name).clone(), secrets.read(name, SYSTEM, &to)?);
+            allowed.0.insert((*name).clone(), secrets.read(name, SYSTEM, &to)?);
         }
-        Ok(granted)
+        Ok(allowed)
     }
 
     pub(crate) fn get(&self, name: &SecretName) -> Result<Secret, SecretRefused> {
@@ -103,15 +103,15 @@ impl Granted {
     pub(crate) fn mask(&self) -> Mask {
         let mut mask = Mask::default();
         for secret in self.0.values() {
-            for place in [Place::Url, Place::Header] {
-                mask.hide(&place.written(secret.reveal()));
+            for encoding in [Encoding::Url, Encoding::Header] {
+                mask.hide(&encoding.encode(secret.reveal()));
             }
         }
         mask
     }
 }
 
-impl Parts<'_> {
+impl RequestTemplate<'_> {
     fn check(&self, secrets: &Secrets) -> Result<()> {
         let url = (self.url_field.to_owned(), self.url);
         let headers = self.headers.iter().map(|(name, value)| (format!("headers.{name}"), value));
@@ -127,13 +127,14 @@ impl Parts<'_> {
 
     fn check_one(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretRefused> {
         secrets.check_system(name, SYSTEM)?;
-        let [one, two] = STAND_INS;
-        let place = |item: &str, secret: &str| Url::parse(&self.url.with_stand_ins(item, secret)).ok();
-        let url = place(one, one);
-        if origin(place(one, two).as_ref()) != origin(url.as_ref()) {
+        let [one, two] = SAMPLE_VALUES;
+        let sample_url =
+            |item: &str, secret: &str| Url::parse(&self.url.with_sample_values(item, secret)).ok();
+        let url = sample_url(one, one);
+        if origin(sample_url(one, two).as_ref()) != origin(url.as_ref()) {
             return Err(SecretRefused::InHost(name.clone()));
         }
-        let Some(url) = url.filter(|url| origin(place(two, one).as_ref()) == origin(Some(url))) else {
+        let Some(url) = url.filter(|url| origin(sample_url(two, one).as_ref()) == origin(Some(url))) else {
             // The host is known with the item only, and is checked then.
             return Ok(());
         };
@@ -142,20 +143,20 @@ impl Parts<'_> {
             if host.secrets().next().is_some() {
                 return Err(SecretRefused::BadHostHeader(name.clone()));
             }
-            if !host.has_holes() {
-                secrets.check_host_header(name, SYSTEM, &to, host.with_stand_ins("", "").as_bytes())?;
+            if !host.has_placeholders() {
+                secrets.check_host_header(name, SYSTEM, &to, host.with_sample_values("", "").as_bytes())?;
             }
         }
         Ok(())
     }
 }
 
-fn requests(plan: &Plan) -> impl Iterator<Item = Parts<'_>> {
+fn requests(plan: &Plan) -> impl Iterator<Item = RequestTemplate<'_>> {
     let pages = match &plan.source {
         Source::Pages { pages, .. } => Some(pages),
         _ => None,
     };
-    let pages = pages.map(|pages| Parts {
+    let pages = pages.map(|pages| RequestTemplate {
         field: "source.pages".to_owned(),
         url_field: "url",
         url: &pages.url,
@@ -166,7 +167,7 @@ fn requests(plan: &Plan) -> impl Iterator<Item = Parts<'_>> {
         let get = step.get.as_ref().map(|url| ("get", url));
         let (url_field, url) = get.or(step.post.as_ref().map(|url| ("post", url)))?;
         let (headers, body) = (&step.headers, step.body.as_ref());
-        Some(Parts { field: format!("step.{name}"), url_field, url, headers, body })
+        Some(RequestTemplate { field: format!("step.{name}"), url_field, url, headers, body })
     });
     pages.into_iter().chain(steps)
 }

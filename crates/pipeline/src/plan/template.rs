@@ -23,7 +23,7 @@ enum Part {
 
 /// What holes are filled with.
 #[derive(Clone, Copy)]
-pub(crate) struct Filling<'a> {
+pub(crate) struct TemplateValues<'a> {
     pub(crate) key: &'a str,
     pub(crate) data: &'a serde_json::Map<String, serde_json::Value>,
     pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, SecretRefused> + Sync),
@@ -31,7 +31,7 @@ pub(crate) struct Filling<'a> {
 
 /// How a value is written into its place, so that it can never become more than a value.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Encoding {
     /// Part of a URL: everything but letters, digits and `-._~` is escaped.
     Url,
     /// A header's value.
@@ -41,7 +41,7 @@ pub(crate) enum Place {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfilled {
+pub(crate) enum TemplateError {
     #[error("the item has no {0:?}")]
     NoData(String),
     #[error(transparent)]
@@ -60,12 +60,12 @@ impl Template {
         })
     }
 
-    pub(crate) fn has_holes(&self) -> bool {
+    pub(crate) fn has_placeholders(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
     }
 
     /// The text with `item` for what an item has, and `secret` for secrets: to find out what depends on them.
-    pub(crate) fn with_stand_ins(&self, item: &str, secret: &str) -> String {
+    pub(crate) fn with_sample_values(&self, item: &str, secret: &str) -> String {
         let text = |part: &Part| match part {
             Part::Text(literal) => literal.clone(),
             Part::Key | Part::Data(_) => item.to_owned(),
@@ -74,28 +74,32 @@ impl Template {
         self.parts.iter().map(text).collect()
     }
 
-    pub(crate) fn fill(&self, filling: &Filling<'_>, place: Place) -> Result<String, Unfilled> {
+    pub(crate) fn render(
+        &self,
+        values: &TemplateValues<'_>,
+        encoding: Encoding,
+    ) -> Result<String, TemplateError> {
         let mut text = String::with_capacity(self.text.len());
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Key => place.write(&mut text, filling.key),
+                Part::Key => encoding.write(&mut text, values.key),
                 Part::Data(name) => {
-                    let value = filling.data.get(name).ok_or_else(|| Unfilled::NoData(name.clone()))?;
+                    let value = values.data.get(name).ok_or_else(|| TemplateError::NoData(name.clone()))?;
                     match value {
-                        serde_json::Value::String(value) => place.write(&mut text, value),
-                        other => place.write(&mut text, &other.to_string()),
+                        serde_json::Value::String(value) => encoding.write(&mut text, value),
+                        other => encoding.write(&mut text, &other.to_string()),
                     }
                 }
-                Part::Secret(name) => place.write(&mut text, (filling.secrets)(name)?.reveal()),
+                Part::Secret(name) => encoding.write(&mut text, (values.secrets)(name)?.reveal()),
             }
         }
         Ok(text)
     }
 }
 
-impl Place {
-    pub(crate) fn written(self, value: &str) -> String {
+impl Encoding {
+    pub(crate) fn encode(self, value: &str) -> String {
         let mut text = String::new();
         self.write(&mut text, value);
         text
@@ -103,12 +107,12 @@ impl Place {
 
     fn write(self, text: &mut String, value: &str) {
         match self {
-            Place::Url => {
+            Encoding::Url => {
                 let parts = url::form_urlencoded::byte_serialize(value.as_bytes());
                 text.extend(parts.map(|part| if part == "+" { "%20" } else { part }));
             }
-            Place::Header => text.extend(value.chars().filter(|c| !c.is_control())),
-            Place::Json => {
+            Encoding::Header => text.extend(value.chars().filter(|c| !c.is_control())),
+            Encoding::Json => {
                 let quoted = serde_json::Value::from(value).to_string();
                 text.push_str(&quoted[1..quoted.len() - 1]);
             }
@@ -133,7 +137,7 @@ impl FromStr for Template {
             }
             let close =
                 rest[open..].find('}').ok_or("a hole is not closed: write {{ for a plain brace")? + open;
-            parts.push(hole(&rest[open + 1..close])?);
+            parts.push(placeholder(&rest[open + 1..close])?);
             rest = &rest[close + 1..];
         }
         if !rest.is_empty() {
@@ -143,7 +147,7 @@ impl FromStr for Template {
     }
 }
 
-fn hole(name: &str) -> Result<Part, String> {
+fn placeholder(name: &str) -> Result<Part, String> {
     match name.split_once('.') {
         None if name == "key" => Ok(Part::Key),
         Some(("data", member)) if !member.is_empty() => Ok(Part::Data(member.to_owned())),
@@ -170,19 +174,19 @@ impl fmt::Display for Template {
 mod tests {
     use super::*;
 
-    fn fill(template: &str, place: Place) -> String {
+    fn render(template: &str, encoding: Encoding) -> String {
         let data = serde_json::json!({ "court": "a/b \"c\"", "n": 7 });
         let secrets = |_: &SecretName| Ok(Secret::from("s3\r\ncret".to_owned()));
-        let filling = Filling { key: "1 2", data: data.as_object().unwrap(), secrets: &secrets };
-        template.parse::<Template>().unwrap().fill(&filling, place).unwrap()
+        let values = TemplateValues { key: "1 2", data: data.as_object().unwrap(), secrets: &secrets };
+        template.parse::<Template>().unwrap().render(&values, encoding).unwrap()
     }
 
     #[test]
     fn a_value_never_becomes_more_than_a_value() {
-        assert_eq!(fill("/d/{key}/?c={data.court}", Place::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
-        assert_eq!(fill("Token {secret.api}", Place::Header), "Token s3cret");
+        assert_eq!(render("/d/{key}/?c={data.court}", Encoding::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
+        assert_eq!(render("Token {secret.api}", Encoding::Header), "Token s3cret");
         assert_eq!(
-            fill(r#"{{"c": "{data.court}", "n": {data.n}}"#, Place::Json),
+            render(r#"{{"c": "{data.court}", "n": {data.n}}"#, Encoding::Json),
             r#"{"c": "a/b \"c\"", "n": 7}"#
         );
     }

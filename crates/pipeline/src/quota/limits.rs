@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::keys::Quota as QuotaId;
 
 /// A quota's calls are kept one by one while they count.
-const MOST_CALLS: u32 = 100_000;
-const MOST_WINDOWS: usize = 8;
+const MAX_CALLS: u32 = 100_000;
+const MAX_WINDOWS: usize = 8;
 
 /// What a quota is called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,36 +39,36 @@ impl Limits {
     pub fn parse(windows: &str, buffer: u32) -> Result<Self> {
         let windows: Result<Vec<Window>, _> =
             windows.split(',').map(|window| window.trim().parse()).collect();
-        Self::new(windows.map_err(|error: hob_store::Error| Error::unfit("windows", error))?, buffer)
+        Self::new(windows.map_err(|error: hob_store::Error| Error::invalid("windows", error))?, buffer)
     }
 
     pub fn new(mut windows: Vec<Window>, buffer: u32) -> Result<Self> {
         windows.sort_by_key(|window| window.period);
-        if windows.is_empty() || windows.len() > MOST_WINDOWS {
-            return Err(Error::unfit("windows", format!("a quota has 1 to {MOST_WINDOWS} windows")));
+        if windows.is_empty() || windows.len() > MAX_WINDOWS {
+            return Err(Error::invalid("windows", format!("a quota has 1 to {MAX_WINDOWS} windows")));
         }
         if windows.windows(2).any(|pair| pair[0].period == pair[1].period) {
-            return Err(Error::unfit("windows", "two windows of the same length"));
+            return Err(Error::invalid("windows", "two windows of the same length"));
         }
         for window in &windows {
             if window.burst.is_some() {
-                return Err(Error::unfit("windows", "a quota has no bursts: its windows say what fits"));
+                return Err(Error::invalid("windows", "a quota has no bursts: its windows say what fits"));
             }
-            if !(1..=MOST_CALLS).contains(&window.limit) {
-                return Err(Error::unfit(
+            if !(1..=MAX_CALLS).contains(&window.limit) {
+                return Err(Error::invalid(
                     "windows",
-                    format!("{window}: a window holds 1 to {MOST_CALLS} calls"),
+                    format!("{window}: a window holds 1 to {MAX_CALLS} calls"),
                 ));
             }
             let year = Duration::from_secs(366 * 86_400);
             if window.period < Duration::from_secs(1) || window.period > year {
-                return Err(Error::unfit(
+                return Err(Error::invalid(
                     "windows",
                     format!("{window}: a window lasts 1 second to 366 days"),
                 ));
             }
             if buffer >= window.limit {
-                return Err(Error::unfit(
+                return Err(Error::invalid(
                     "buffer",
                     format!("a buffer of {buffer} leaves nothing of {window}"),
                 ));
@@ -87,22 +87,22 @@ impl Limits {
     }
 
     /// What may be used of a window.
-    pub fn effective(&self, window: &Window) -> u32 {
+    pub fn usable(&self, window: &Window) -> u32 {
         window.limit - self.buffer
     }
 
     /// The most calls of one reservation.
-    pub fn most_at_once(&self) -> u32 {
-        self.windows.iter().map(|window| self.effective(window)).min().unwrap_or(0)
+    pub fn max_calls_per_reservation(&self) -> u32 {
+        self.windows.iter().map(|window| self.usable(window)).min().unwrap_or(0)
     }
 
-    pub fn longest(&self) -> Duration {
+    pub fn longest_window(&self) -> Duration {
         self.windows.iter().map(|window| window.period).max().unwrap_or_default()
     }
 
     /// How many calls a second can be kept up for ever.
     pub fn sustained_per_second(&self) -> f64 {
-        let rate = |window: &Window| f64::from(self.effective(window)) / window.period.as_secs_f64();
+        let rate = |window: &Window| f64::from(self.usable(window)) / window.period.as_secs_f64();
         self.windows.iter().map(rate).fold(f64::INFINITY, f64::min)
     }
 }
@@ -113,9 +113,9 @@ impl FromStr for QuotaName {
     fn from_str(text: &str) -> Result<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !text.bytes().all(allowed) {
-            return Err(Error::unfit("quota", "a quota's name has letters, digits, '.', '_' and '-'"));
+            return Err(Error::invalid("quota", "a quota's name has letters, digits, '.', '_' and '-'"));
         }
-        QuotaId::new(text).map(Self).map_err(|error| Error::unfit("quota", error))
+        QuotaId::new(text).map(Self).map_err(|error| Error::invalid("quota", error))
     }
 }
 
@@ -145,15 +145,18 @@ mod tests {
     #[test]
     fn the_buffer_stays_unused() {
         let limits = Limits::parse("5000/1h", 25).unwrap();
-        assert_eq!(limits.most_at_once(), 4975);
+        assert_eq!(limits.max_calls_per_reservation(), 4975);
         let limits = Limits::parse("125/1d, 5/1m, 50/1h", 0).unwrap();
-        assert_eq!((limits.to_string().as_str(), limits.most_at_once()), ("5/1m, 50/1h, 125/1d", 5));
+        assert_eq!(
+            (limits.to_string().as_str(), limits.max_calls_per_reservation()),
+            ("5/1m, 50/1h, 125/1d", 5)
+        );
     }
 
     #[test]
     fn limits_that_cannot_be_kept_are_refused_by_field() {
         let field = |windows, buffer| match Limits::parse(windows, buffer) {
-            Err(Error::Unfit { field, .. }) => field,
+            Err(Error::Invalid { field, .. }) => field,
             other => panic!("{other:?}"),
         };
         assert_eq!(field("5/1m, 50/1h", 5), "buffer");

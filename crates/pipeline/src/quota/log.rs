@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// A row: calls under one reservation, or calls that others were found to have made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct LoggedCall {
     pub(crate) id: String,
     pub(crate) quota: QuotaName,
     pub(crate) run: String,
@@ -26,54 +26,54 @@ pub(crate) struct Call {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum LogEntry {
     /// Reserved in an epoch. Refused when that is over: whoever rebuilt the store has not seen this call.
-    Open { call: Call, epoch: Epoch },
+    Reserved { call: LoggedCall, epoch: Epoch },
     /// Made by others, noticed now.
-    Foreign(Call),
+    Foreign(LoggedCall),
     /// Of its calls so many were made, and ended then; none were if there are 0.
-    Close { id: String, made: u32, ended: UnixMs },
+    Settled { id: String, made: u32, ended: UnixMs },
     /// The API refuses until then.
     Blocked { quota: QuotaName, until: UnixMs },
 }
 
 /// What became of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum LogOutcome {
     Written,
     /// Its epoch is over.
-    Late,
+    StaleEpoch,
 }
 
-type Answer = Result<Written, Arc<hob_database::Error>>;
+type WriteResult = Result<LogOutcome, Arc<hob_database::Error>>;
 
 /// An entry, and who waits for it to be written.
-type Waiting = (Entry, oneshot::Sender<Answer>);
+type Waiting = (LogEntry, oneshot::Sender<WriteResult>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CallLog {
     database: Database,
     waiting: Arc<Mutex<Vec<Waiting>>>,
     /// Held by the one who writes for all.
-    pen: Arc<tokio::sync::Mutex<()>>,
+    writer: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl CallLog {
     pub(crate) fn new(database: &Database) -> Self {
-        Self { database: database.clone(), waiting: Arc::default(), pen: Arc::default() }
+        Self { database: database.clone(), waiting: Arc::default(), writer: Arc::default() }
     }
 
     /// Writes an entry, together with those of all who wait at that moment.
-    pub(crate) async fn write(&self, entry: Entry) -> Result<Written> {
-        let (tell, told) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((entry, tell));
+    pub(crate) async fn write(&self, entry: LogEntry) -> Result<LogOutcome> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((entry, sender));
         {
-            let _pen = self.pen.lock().await;
+            let _writer = self.writer.lock().await;
             let batch = mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             self.write_all(batch).await;
         }
-        match told.await {
-            Ok(answer) => answer.map_err(Error::Log),
+        match receiver.await {
+            Ok(answer) => answer.map_err(Error::CallLog),
             // Whoever wrote for all was cancelled half-way.
             Err(_) => Err(hob_database::Error::Uncertain { source: None }.into()),
         }
@@ -83,7 +83,7 @@ impl CallLog {
         if batch.is_empty() {
             return;
         }
-        let (entries, callers): (Vec<Entry>, Vec<_>) = batch.into_iter().unzip();
+        let (entries, callers): (Vec<LogEntry>, Vec<_>) = batch.into_iter().unzip();
         let entries = &entries;
         let work = |tx: Transaction| async move {
             let mut written = Vec::with_capacity(entries.len());
@@ -106,15 +106,15 @@ impl CallLog {
     }
 }
 
-async fn write_one(tx: &Transaction, entry: &Entry) -> Result<Written, hob_database::Error> {
+async fn write_one(tx: &Transaction, entry: &LogEntry) -> Result<LogOutcome, hob_database::Error> {
     match entry {
-        Entry::Open { call, epoch } if epoch.get() != quotas::lock_epoch(tx, &call.quota).await? => {
-            return Ok(Written::Late);
+        LogEntry::Reserved { call, epoch } if epoch.get() != quotas::lock_epoch(tx, &call.quota).await? => {
+            return Ok(LogOutcome::StaleEpoch);
         }
-        Entry::Open { call, .. } | Entry::Foreign(call) => calls::insert(tx, call).await?,
-        Entry::Close { id, made: 0, .. } => calls::delete(tx, id).await?,
-        Entry::Close { id, made, ended } => calls::settle(tx, id, *made, *ended).await?,
-        Entry::Blocked { quota, until } => quotas::block_until(tx, quota, *until).await?,
+        LogEntry::Reserved { call, .. } | LogEntry::Foreign(call) => calls::insert(tx, call).await?,
+        LogEntry::Settled { id, made: 0, .. } => calls::delete(tx, id).await?,
+        LogEntry::Settled { id, made, ended } => calls::settle(tx, id, *made, *ended).await?,
+        LogEntry::Blocked { quota, until } => quotas::block_until(tx, quota, *until).await?,
     }
-    Ok(Written::Written)
+    Ok(LogOutcome::Written)
 }

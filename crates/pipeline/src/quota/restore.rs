@@ -4,7 +4,7 @@ use hob_database::{Isolation, UnixMs};
 use hob_store::epoch::Epoch;
 use hob_store::{CLOCK, Reply, Script, cmd};
 
-use super::{Definition, HOUR_MS, PATIENCE, Quotas, millis};
+use super::{HOUR_MS, MAX_RECOVERIES, QuotaDefinition, Quotas, millis};
 use crate::database::{calls, quotas};
 use crate::error::{Error, Result};
 
@@ -13,8 +13,8 @@ static RESTORE: Script = Script::with(&[CLOCK], include_str!("restore.lua"));
 /// Rows of one call to the store.
 const CHUNK: u32 = 500;
 
-enum Restored {
-    Whole,
+enum RestoreOutcome {
+    Complete,
     /// The store lost its data meanwhile.
     Lost,
 }
@@ -22,19 +22,19 @@ enum Restored {
 impl Quotas {
     /// Rebuilds a quota that was found lost, in a new epoch. The epoch is raised first: what was reserved in the old
     /// one is in the log by then, or is refused by it for ever.
-    pub(super) async fn mend(&self, lost: &Definition, found: Option<Epoch>) -> Result<()> {
-        let _one_of_us = self.inner.mending.lock().await;
-        let current = self.read_definition(&lost.name).await?;
-        if current.epoch > lost.epoch && self.marked(&current).await? {
+    pub(super) async fn rebuild(&self, lost: &QuotaDefinition, found: Option<Epoch>) -> Result<()> {
+        let _one_of_us = self.inner.rebuilding.lock().await;
+        let current = self.load_definition(&lost.name).await?;
+        if current.epoch > lost.epoch && self.has_marker(&current).await? {
             return Ok(());
         }
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_RECOVERIES {
             // Another may have raised it, and then be in the middle of this, or have died in it.
             let newest = found.into_iter().chain([lost.epoch]).max().unwrap_or(lost.epoch);
-            self.raise(lost, newest).await?;
-            let definition = self.read_definition(&lost.name).await?;
+            self.raise_epoch(lost, newest).await?;
+            let definition = self.load_definition(&lost.name).await?;
             match self.restore(&definition).await? {
-                Restored::Whole => {
+                RestoreOutcome::Complete => {
                     if lost.epoch.get() == 0 {
                         tracing::info!(quota = %lost.name, "a quota is used for the first time");
                     } else {
@@ -43,13 +43,13 @@ impl Quotas {
                     crate::metrics::rebuilt();
                     return Ok(());
                 }
-                Restored::Lost => {}
+                RestoreOutcome::Lost => {}
             }
         }
-        Err(Error::Unsteady)
+        Err(Error::StoreUnstable)
     }
 
-    async fn marked(&self, definition: &Definition) -> Result<bool> {
+    async fn has_marker(&self, definition: &QuotaDefinition) -> Result<bool> {
         let marker = self.inner.keys.quota_marker(definition.name.id());
         let epoch: Option<u32> =
             self.inner.store.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
@@ -57,7 +57,7 @@ impl Quotas {
     }
 
     /// Raises the epoch beyond the one that was lost, once for all who say so.
-    async fn raise(&self, definition: &Definition, lost: Epoch) -> Result<()> {
+    async fn raise_epoch(&self, definition: &QuotaDefinition, lost: Epoch) -> Result<()> {
         let name = &definition.name;
         self.inner
             .database
@@ -70,11 +70,11 @@ impl Quotas {
     }
 
     /// Puts the calls of the log back that any window may still count.
-    async fn restore(&self, definition: &Definition) -> Result<Restored> {
+    async fn restore(&self, definition: &QuotaDefinition) -> Result<RestoreOutcome> {
         let (database, name) = (&self.inner.database, &definition.name);
         let newest = calls::newest(database, name).await?;
         // The store's clock may have gone on since the newest call: this keeps too much rather than too little.
-        let since = newest.minus(definition.limits.longest());
+        let since = newest.minus(definition.limits.longest_window());
         let hour = newest.0 / HOUR_MS;
         let count = |hour: i64| {
             calls::reserved_between(database, name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS))
@@ -88,8 +88,10 @@ impl Quotas {
         loop {
             let calls = calls::ended_after(database, name, since, &after, CHUNK).await?;
             let last = calls.last().filter(|_| calls.len() == CHUNK as usize);
-            let mut call =
-                RESTORE.on(&keys).arg(self.inner.store.clock().us()).arg(millis(definition.limits.longest()));
+            let mut call = RESTORE
+                .on(&keys)
+                .arg(self.inner.store.clock().us())
+                .arg(millis(definition.limits.longest_window()));
             call =
                 call.arg(newest.0).arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
             call = call.arg(&token).arg(part);
@@ -99,8 +101,8 @@ impl Quotas {
             }
             let reply: Reply = self.inner.store.run(call).await?;
             match (reply.word(), last) {
-                ("again", _) => return Ok(Restored::Lost),
-                (_, None) => return Ok(Restored::Whole),
+                ("again", _) => return Ok(RestoreOutcome::Lost),
+                (_, None) => return Ok(RestoreOutcome::Complete),
                 (_, Some(last)) => after = (last.until, last.id.clone()),
             }
             part = "more";

@@ -29,7 +29,8 @@ struct PlanView {
 /// A pipeline to be kept: in TOML, or the same as an object.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct PlanWish {
+#[schema(as = PipelineRequest)]
+struct PlanRequest {
     #[schema(max_length = 262144)]
     toml: Option<String>,
     #[schema(value_type = Option<Object>)]
@@ -41,7 +42,8 @@ struct PlanWish {
 
 /// What was kept, or would be.
 #[derive(Serialize, ToSchema)]
-struct PlanAnswer {
+#[schema(as = PipelineResponse)]
+struct PlanResponse {
     name: String,
     kept: bool,
     /// Items that the source names, where that is known before it is asked.
@@ -63,32 +65,32 @@ async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanV
 }
 
 /// Keeps a pipeline, or changes the one of that name; runs go on with the plan that they began with.
-#[utoipa::path(post, path = "/api/v1/pipelines", request_body = PlanWish,
-    responses((status = 200, body = PlanAnswer), (status = 201, body = PlanAnswer)))]
+#[utoipa::path(post, path = "/api/v1/pipelines", request_body = PlanRequest,
+    responses((status = 200, body = PlanResponse), (status = 201, body = PlanResponse)))]
 async fn put_plan(
     State(pipelines): State<Pipelines>,
-    Json(wish): Json<PlanWish>,
-) -> Result<(StatusCode, Json<PlanAnswer>), Problem> {
-    let text = match (wish.toml, wish.plan) {
+    Json(request): Json<PlanRequest>,
+) -> Result<(StatusCode, Json<PlanResponse>), Problem> {
+    let text = match (request.toml, request.plan) {
         (Some(text), None) => text,
         (None, Some(plan)) => {
             toml::to_string(&plan).map_err(|error| Problem::invalid("plan", error.to_string()))?
         }
         _ => return Err(Problem::invalid("toml", "either toml or plan")),
     };
-    let plan = if wish.dry_run {
+    let plan = if request.dry_run {
         Plan::parse(&text).map_err(Error::from)?
     } else {
         pipelines.put_plan(&text).await?
     };
     let cost = pipelines.cost(&plan).await?;
-    pipelines.tell();
-    let answer = PlanAnswer {
+    pipelines.notify_pages();
+    let answer = PlanResponse {
         name: plan.name.to_string(),
-        kept: !wish.dry_run,
+        kept: !request.dry_run,
         items: cost.items,
         calls: cost.calls,
         seconds: cost.duration.map(|duration| duration.as_secs()),
     };
-    Ok((if wish.dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(answer)))
+    Ok((if request.dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(answer)))
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::pipeline::Pipelines;
-use crate::quota::{Answer, Ask, Gauge, Lesson, Limits, QuotaName};
+use crate::quota::{Limits, NewReservation, QuotaFeedback, QuotaName, QuotaUsage, ReserveDecision};
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
@@ -56,7 +56,7 @@ struct WindowView {
 /// What a quota allows.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct QuotaWish {
+struct QuotaRequest {
     /// Rolling windows: `5000/1h`, or `5/1m, 50/1h, 125/1d`.
     #[schema(max_length = 200, example = "5000/1h")]
     windows: String,
@@ -68,7 +68,8 @@ struct QuotaWish {
 /// Calls to be reserved.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ReserveWish {
+#[schema(as = QuotaReserveRequest)]
+struct ReserveRequest {
     /// The caller's name of the reservation; asking again under it gives the same calls. Made up if not given.
     #[schema(max_length = 64)]
     id: Option<String>,
@@ -86,7 +87,8 @@ struct ReserveWish {
 
 /// Yes, or when to come again.
 #[derive(Serialize, ToSchema)]
-struct ReserveAnswer {
+#[schema(as = QuotaReserveResponse)]
+struct ReserveResponse {
     granted: bool,
     id: String,
     /// A call that is not committed counts as answered then.
@@ -100,7 +102,8 @@ struct ReserveAnswer {
 /// Calls that were made.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CommitWish {
+#[schema(as = QuotaCommitRequest)]
+struct CommitRequest {
     #[schema(max_length = 64)]
     id: String,
     /// How many of the reserved calls; all if not said. The others are given back.
@@ -112,7 +115,8 @@ struct CommitWish {
 /// A reservation that is not needed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ReleaseWish {
+#[schema(as = QuotaReleaseRequest)]
+struct ReleaseRequest {
     #[schema(max_length = 64)]
     id: String,
 }
@@ -122,7 +126,7 @@ struct ReleaseWish {
 async fn list_quotas(State(pipelines): State<Pipelines>) -> Result<Json<Vec<QuotaView>>, Problem> {
     let mut views = Vec::new();
     for definition in pipelines.quotas().all().await? {
-        views.push(pipelines.quotas().look(&definition.name).await?.into());
+        views.push(pipelines.quotas().usage(&definition.name).await?.into());
     }
     Ok(Json(views))
 }
@@ -134,75 +138,75 @@ async fn get_quota(
     State(pipelines): State<Pipelines>,
     Path(name): Path<String>,
 ) -> Result<Json<QuotaView>, Problem> {
-    Ok(Json(pipelines.quotas().look(&quota_name(&name)?).await?.into()))
+    Ok(Json(pipelines.quotas().usage(&quota_name(&name)?).await?.into()))
 }
 
 /// Makes a quota, or changes what it allows.
 #[utoipa::path(put, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
-    request_body = QuotaWish, responses((status = 200, body = QuotaView)))]
+    request_body = QuotaRequest, responses((status = 200, body = QuotaView)))]
 async fn put_quota(
     State(pipelines): State<Pipelines>,
     Path(name): Path<String>,
-    Json(wish): Json<QuotaWish>,
+    Json(request): Json<QuotaRequest>,
 ) -> Result<Json<QuotaView>, Problem> {
     let name: QuotaName = name.parse().map_err(Problem::from)?;
-    let limits = Limits::parse(&wish.windows, wish.buffer)?;
+    let limits = Limits::parse(&request.windows, request.buffer)?;
     pipelines.quotas().define(&name, &limits).await?;
-    Ok(Json(pipelines.quotas().look(&name).await?.into()))
+    Ok(Json(pipelines.quotas().usage(&name).await?.into()))
 }
 
 /// Reserves calls. They are in the call log before this says yes.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/reserve", params(("name" = String, Path, max_length = 64)),
-    request_body = ReserveWish, responses((status = 200, body = ReserveAnswer)))]
+    request_body = ReserveRequest, responses((status = 200, body = ReserveResponse)))]
 async fn reserve(
     State(pipelines): State<Pipelines>,
     Path(name): Path<String>,
-    Json(wish): Json<ReserveWish>,
-) -> Result<Json<ReserveAnswer>, Problem> {
-    let ask = Ask {
-        id: wish.id.unwrap_or_else(Ask::fresh_id),
-        calls: wish.calls.unwrap_or(1),
-        run: wish.run.unwrap_or_else(|| "api".to_owned()),
-        weight: wish.weight.unwrap_or(1),
-        hold: Duration::from_secs(wish.hold_seconds.unwrap_or(60)),
+    Json(request): Json<ReserveRequest>,
+) -> Result<Json<ReserveResponse>, Problem> {
+    let new = NewReservation {
+        id: request.id.unwrap_or_else(NewReservation::random_id),
+        calls: request.calls.unwrap_or(1),
+        run: request.run.unwrap_or_else(|| "api".to_owned()),
+        weight: request.weight.unwrap_or(1),
+        hold: Duration::from_secs(request.hold_seconds.unwrap_or(60)),
     };
-    let answer = pipelines.quotas().reserve(&quota_name(&name)?, &ask).await?;
-    pipelines.tell();
-    let id = ask.id;
+    let answer = pipelines.quotas().reserve(&quota_name(&name)?, &new).await?;
+    pipelines.notify_pages();
+    let id = new.id;
     Ok(Json(match answer {
-        Answer::Granted(reservation) => {
+        ReserveDecision::Granted(reservation) => {
             let until = Some(Time(reservation.until));
-            ReserveAnswer { granted: true, id, until, at: None, wait_ms: None }
+            ReserveResponse { granted: true, id, until, at: None, wait_ms: None }
         }
-        Answer::Wait { at, after } => {
+        ReserveDecision::Wait { at, after } => {
             let wait_ms = u64::try_from(after.as_millis()).ok();
-            ReserveAnswer { granted: false, id, until: None, at: Some(Time(at)), wait_ms }
+            ReserveResponse { granted: false, id, until: None, at: Some(Time(at)), wait_ms }
         }
     }))
 }
 
 /// Settles a reservation: the calls were made.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/commit", params(("name" = String, Path, max_length = 64)),
-    request_body = CommitWish, responses((status = 204)))]
+    request_body = CommitRequest, responses((status = 204)))]
 async fn commit(
     State(pipelines): State<Pipelines>,
     Path(name): Path<String>,
-    Json(wish): Json<CommitWish>,
+    Json(request): Json<CommitRequest>,
 ) -> Result<StatusCode, Problem> {
-    let blocked_for = wish.retry_after_seconds.map(|seconds| Duration::from_secs(seconds.min(7 * 86_400)));
-    let lesson = Lesson { blocked_for, counted: None };
-    settle(&pipelines, &name, &wish.id, wish.made.unwrap_or(u32::MAX), lesson).await
+    let blocked_for = request.retry_after_seconds.map(|seconds| Duration::from_secs(seconds.min(7 * 86_400)));
+    let feedback = QuotaFeedback { blocked_for, counted: None };
+    settle(&pipelines, &name, &request.id, request.made.unwrap_or(u32::MAX), feedback).await
 }
 
 /// Gives a reservation back: no call was made.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/release", params(("name" = String, Path, max_length = 64)),
-    request_body = ReleaseWish, responses((status = 204)))]
+    request_body = ReleaseRequest, responses((status = 204)))]
 async fn release(
     State(pipelines): State<Pipelines>,
     Path(name): Path<String>,
-    Json(wish): Json<ReleaseWish>,
+    Json(request): Json<ReleaseRequest>,
 ) -> Result<StatusCode, Problem> {
-    settle(&pipelines, &name, &wish.id, 0, Lesson::default()).await
+    settle(&pipelines, &name, &request.id, 0, QuotaFeedback::default()).await
 }
 
 async fn settle(
@@ -210,11 +214,11 @@ async fn settle(
     name: &str,
     id: &str,
     made: u32,
-    lesson: Lesson,
+    feedback: QuotaFeedback,
 ) -> Result<StatusCode, Problem> {
     let reservation = pipelines.quotas().reservation(&quota_name(name)?, id).await?;
-    pipelines.quotas().settle(&reservation, made, lesson).await?;
-    pipelines.tell();
+    pipelines.quotas().settle(&reservation, made, feedback).await?;
+    pipelines.notify_pages();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -223,9 +227,9 @@ fn quota_name(name: &str) -> Result<QuotaName, Problem> {
     name.parse().map_err(|_| Problem::not_found("quota"))
 }
 
-impl From<Gauge> for QuotaView {
-    fn from(gauge: Gauge) -> Self {
-        let usage = gauge.windows.iter().map(|window| WindowView {
+impl From<QuotaUsage> for QuotaView {
+    fn from(quota: QuotaUsage) -> Self {
+        let usage = quota.windows.iter().map(|window| WindowView {
             limit: window.limit,
             usable: window.usable,
             seconds: window.period.as_secs(),
@@ -234,11 +238,11 @@ impl From<Gauge> for QuotaView {
             fits_at: Time(window.fits_at),
         });
         Self {
-            name: gauge.definition.name.to_string(),
-            windows: gauge.definition.limits.to_string(),
-            buffer: gauge.definition.limits.buffer(),
-            in_flight: gauge.in_flight,
-            blocked_until: gauge.blocked_until.map(Time),
+            name: quota.definition.name.to_string(),
+            windows: quota.definition.limits.to_string(),
+            buffer: quota.definition.limits.buffer(),
+            in_flight: quota.in_flight,
+            blocked_until: quota.blocked_until.map(Time),
             usage: usage.collect(),
         }
     }

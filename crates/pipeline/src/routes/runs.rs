@@ -11,10 +11,10 @@ use utoipa_axum::routes;
 use super::run_id;
 use crate::pipeline::Pipelines;
 use crate::plan::PlanName;
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 use crate::run::forecast::{self, Forecast};
-use crate::run::item::{ItemFacts, ItemState};
-use crate::run::{Run, RunId, RunState, Wish};
+use crate::run::item::{ItemState, ItemSummary};
+use crate::run::{Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 
 pub(super) fn routes() -> Routes<Pipelines> {
@@ -36,7 +36,8 @@ pub(super) fn routes() -> Routes<Pipelines> {
 /// A run to be started.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-struct RunWish {
+#[schema(as = PipelineRunRequest)]
+struct RunRequest {
     /// Its id; made of the time if not given. Under an id that exists that run is the answer.
     #[schema(max_length = 250)]
     id: Option<String>,
@@ -73,6 +74,7 @@ struct OutputView {
 
 /// Items by state.
 #[derive(Serialize, ToSchema)]
+#[schema(as = PipelineItemCounts)]
 struct ItemCounts {
     waiting: u64,
     claimed: u64,
@@ -82,13 +84,15 @@ struct ItemCounts {
 
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-struct ReplayWish {
+#[schema(as = PipelineReplayRequest)]
+struct ReplayRequest {
     /// Only items of this class.
-    class: Option<Class>,
+    class: Option<FailureClass>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Replayed {
+#[schema(as = PipelineReplayResponse)]
+struct ReplayResponse {
     items: u64,
 }
 
@@ -119,15 +123,15 @@ struct ForecastView {
 
 /// Starts a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/{id}/runs", params(("id" = String, Path, max_length = 64)),
-    request_body = RunWish, responses((status = 201, body = RunView)))]
+    request_body = RunRequest, responses((status = 201, body = RunView)))]
 async fn start_run(
     State(pipelines): State<Pipelines>,
     Path(id): Path<String>,
-    Json(wish): Json<RunWish>,
+    Json(request): Json<RunRequest>,
 ) -> Result<(StatusCode, Json<RunView>), Problem> {
-    let run = wish.id.map(|id| id.parse::<RunId>()).transpose()?;
+    let run = request.id.map(|id| id.parse::<RunId>()).transpose()?;
     let run = pipelines.start_run(&plan_name(&id)?, run).await?;
-    pipelines.tell();
+    pipelines.notify_pages();
     Ok((StatusCode::CREATED, Json(run.into())))
 }
 
@@ -164,53 +168,53 @@ async fn get_run(
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/pause", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn pause(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
-    change(&pipelines, &id.0, Wish::Pause).await
+    change(&pipelines, &id.0, RunAction::Pause).await
 }
 
 /// Lets a paused run go on.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/resume", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn resume(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
-    change(&pipelines, &id.0, Wish::Resume).await
+    change(&pipelines, &id.0, RunAction::Resume).await
 }
 
 /// Ends a run for good.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/cancel", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn cancel(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
-    change(&pipelines, &id.0, Wish::Cancel).await
+    change(&pipelines, &id.0, RunAction::Cancel).await
 }
 
 /// Puts a run that is over out of sight.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/archive", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn archive(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
-    change(&pipelines, &id.0, Wish::Archive).await
+    change(&pipelines, &id.0, RunAction::Archive).await
 }
 
-async fn change(pipelines: &Pipelines, id: &str, wish: Wish) -> Result<Json<RunView>, Problem> {
-    Ok(Json(pipelines.wish(&run_id(id)?, wish).await?.into()))
+async fn change(pipelines: &Pipelines, id: &str, action: RunAction) -> Result<Json<RunView>, Problem> {
+    Ok(Json(pipelines.apply(&run_id(id)?, action).await?.into()))
 }
 
 /// Lets items that were set aside be tried again.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/replay", params(("id" = String, Path, max_length = 250)),
-    request_body = ReplayWish, responses((status = 200, body = Replayed)))]
+    request_body = ReplayRequest, responses((status = 200, body = ReplayResponse)))]
 async fn replay(
     State(pipelines): State<Pipelines>,
     Path(id): Path<String>,
-    Json(wish): Json<ReplayWish>,
-) -> Result<Json<Replayed>, Problem> {
-    Ok(Json(Replayed { items: pipelines.replay(&run_id(&id)?, wish.class).await? }))
+    Json(request): Json<ReplayRequest>,
+) -> Result<Json<ReplayResponse>, Problem> {
+    Ok(Json(ReplayResponse { items: pipelines.replay(&run_id(&id)?, request.class).await? }))
 }
 
 /// Items of a run.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/items",
-    params(("id" = String, Path, max_length = 250), ItemFilter), responses((status = 200, body = List<ItemFacts>)))]
+    params(("id" = String, Path, max_length = 250), ItemFilter), responses((status = 200, body = List<ItemSummary>)))]
 async fn list_items(
     State(pipelines): State<Pipelines>,
     Path(id): Path<String>,
     Query(filter): Query<ItemFilter>,
-) -> Result<Json<List<ItemFacts>>, Problem> {
+) -> Result<Json<List<ItemSummary>>, Problem> {
     let state = filter.state.map(|state| state.parse::<ItemState>()).transpose();
     let state = state.map_err(|reason| Problem::invalid("state", reason))?;
     let paging = Paging { after: filter.after, limit: filter.limit };
@@ -220,12 +224,12 @@ async fn list_items(
 
 /// Items of a run that were set aside.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/failed",
-    params(("id" = String, Path, max_length = 250), Paging), responses((status = 200, body = List<ItemFacts>)))]
+    params(("id" = String, Path, max_length = 250), Paging), responses((status = 200, body = List<ItemSummary>)))]
 async fn list_failed(
     State(pipelines): State<Pipelines>,
     Path(id): Path<String>,
     Query(paging): Query<Paging>,
-) -> Result<Json<List<ItemFacts>>, Problem> {
+) -> Result<Json<List<ItemSummary>>, Problem> {
     let page = pipelines.items(&run_id(&id)?, Some(ItemState::Quarantined), None, &paging.request()?).await?;
     Ok(Json(page.into()))
 }
@@ -269,7 +273,7 @@ impl From<Output> for OutputView {
 
 impl From<Forecast> for ForecastView {
     fn from(forecast: Forecast) -> Self {
-        let Forecast { calls: forecast::Bounds { least, expected, most }, duration, done_at } = forecast;
+        let Forecast { calls: forecast::Estimate { least, expected, most }, duration, done_at } = forecast;
         let seconds = |at: usize| duration.map(|bounds| bounds[at].as_secs());
         Self {
             calls_least: least.round() as u64,

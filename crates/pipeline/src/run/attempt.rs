@@ -9,191 +9,202 @@ use hyper::body::Bytes;
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::plan::retry::{Class, Verdict};
-use crate::plan::secrets::Granted;
-use crate::plan::template::{Filling, Place, Template};
-use crate::plan::{PAGES, Source, Step};
-use crate::quota::{Answer, Ask, Lesson, Reservation};
-use crate::run::client::{Failure, Fetched};
+use crate::plan::retry::{FailureClass, RetryDecision};
+use crate::plan::secrets::RequestSecrets;
+use crate::plan::template::{Encoding, Template, TemplateValues};
+use crate::plan::{PAGES_STEP, Source, Step};
+use crate::quota::{NewReservation, QuotaFeedback, Reservation, ReserveDecision};
+use crate::run::client::{AttemptFailure, HttpResponse};
 use crate::run::driver::Driver;
-use crate::run::extract::{self, Findings};
-use crate::run::item::{self, Item, Keep, Kept, Outcome};
+use crate::run::extract::{self, Extracted};
+use crate::run::item::{self, AttemptOutcome, Item, ResultVersion, StoredResult};
 
 /// Between a reservation and the request; whoever is slower asks anew.
-const PROMPTLY: Duration = Duration::from_secs(5);
+const MAX_RESERVATION_AGE: Duration = Duration::from_secs(5);
 /// Whoever waits for a quota looks again so often: calls may be given back, and limits be raised.
-const LONGEST_PARK: Duration = Duration::from_secs(2);
+const MAX_QUOTA_WAIT: Duration = Duration::from_secs(2);
 /// Between two looks at a store that is away.
-const AWAY: Duration = Duration::from_millis(500);
+const QUOTA_RETRY: Duration = Duration::from_millis(500);
 
 /// Characters of an answer that are kept of a failure.
 const EXCERPT: usize = 200;
 
 /// What an attempt came to.
-pub(crate) struct Tried {
+pub(crate) struct AttemptResult {
     pub(crate) status: u16,
     pub(crate) calls: u32,
-    pub(crate) result: Outcome,
+    pub(crate) outcome: AttemptOutcome,
 }
 
 /// A request that can be made.
-struct Prepared {
+struct PreparedRequest {
     request: Request<Full<Bytes>>,
-    asked: Asked,
+    sent: SentRequest,
 }
 
 /// What is known of a request after it was made.
-struct Asked {
+struct SentRequest {
     url: Url,
     /// The result that holds on if the API says that nothing changed.
-    kept: Option<Kept>,
+    stored: Option<StoredResult>,
     /// Hides the request's secrets in what is kept of the answer.
     mask: Mask,
 }
 
-impl Tried {
-    fn unasked(result: Outcome) -> Self {
-        Self { status: 0, calls: 0, result }
+impl AttemptResult {
+    fn without_call(outcome: AttemptOutcome) -> Self {
+        Self { status: 0, calls: 0, outcome }
     }
 }
 
 impl Driver {
     /// Tries an item once.
-    pub(crate) async fn attempt(&self, item: &Item) -> Tried {
+    pub(crate) async fn attempt(&self, item: &Item) -> AttemptResult {
         let step = self.plan.steps.get(&item.step);
         if item.unchanged
-            && let (Some(step), Ok(Some(kept))) = (step, self.kept(item).await)
+            && let (Some(step), Ok(Some(stored))) = (step, self.stored(item).await)
         {
-            return Tried::unasked(kept.again(step));
+            return AttemptResult::without_call(stored.reuse(step));
         }
-        let asks = item.step == PAGES || step.is_some_and(|step| step.get.is_some() || step.post.is_some());
+        let asks =
+            item.step == PAGES_STEP || step.is_some_and(|step| step.get.is_some() || step.post.is_some());
         if asks {
-            return self.ask(item, step).await;
+            return self.call(item, step).await;
         }
         let Some(step) = step else {
-            return Tried::unasked(
-                self.failed(item, Failure::parse(format!("there is no step {}", item.step))),
+            return AttemptResult::without_call(
+                self.failure_outcome(item, AttemptFailure::parse(format!("there is no step {}", item.step))),
             );
         };
         let document =
             data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
-        let found = document.and_then(|document| extract::of_step(step, &item.key, &document));
-        Tried::unasked(match found {
-            Ok(Findings { output, follow }) => Outcome::Done { output, follow, keep: self.keep(item, "") },
-            Err(error) => self.failed(item, Failure::parse(error)),
+        let found = document.and_then(|document| extract::from_step(step, &item.key, &document));
+        AttemptResult::without_call(match found {
+            Ok(Extracted { output, follow }) => {
+                AttemptOutcome::Done { output, follow, version: self.result_version(item, "") }
+            }
+            Err(error) => self.failure_outcome(item, AttemptFailure::parse(error)),
         })
     }
 
-    async fn ask(&self, item: &Item, step: Option<&Step>) -> Tried {
-        let Prepared { request, asked } = match self.prepare(item, step).await {
+    async fn call(&self, item: &Item, step: Option<&Step>) -> AttemptResult {
+        let PreparedRequest { request, sent } = match self.prepare(item, step).await {
             Ok(prepared) => prepared,
-            Err(failure) => return Tried::unasked(self.failed(item, failure)),
+            Err(failure) => return AttemptResult::without_call(self.failure_outcome(item, failure)),
         };
-        let host = self.shared.host(asked.url.host_str().unwrap_or_default(), self.plan.http.per_host);
-        let Ok(_permit) = host.acquire_owned().await else { return Tried::unasked(Outcome::GivenBack) };
+        let host = self.shared.host_permits(sent.url.host_str().unwrap_or_default(), self.plan.http.per_host);
+        let Ok(_permit) = host.acquire_owned().await else {
+            return AttemptResult::without_call(AttemptOutcome::Released);
+        };
         let Some((reservation, reserved)) = self.reserve().await else {
-            return Tried::unasked(Outcome::GivenBack);
+            return AttemptResult::without_call(AttemptOutcome::Released);
         };
-        if reserved.elapsed() > PROMPTLY {
+        if reserved.elapsed() > MAX_RESERVATION_AGE {
             // So much later that the call might be answered after its deadline.
-            self.settle(&reservation, 0, Lesson::default()).await;
-            return Tried::unasked(Outcome::GivenBack);
+            self.settle(&reservation, 0, QuotaFeedback::default()).await;
+            return AttemptResult::without_call(AttemptOutcome::Released);
         }
-        let _ = self.shared.views.show_start(&self.run, item).await;
-        let most_bytes = self.plan.http.max_body_kib as usize * 1024;
-        let fetched = self.shared.fetcher.fetch(request, self.plan.http.timeout.get(), most_bytes).await;
-        let lesson = match &fetched {
-            Ok(answer) => self.learn(answer).await,
-            Err(_) => Lesson::default(),
+        let _ = self.shared.views.publish_task_start(&self.run, item).await;
+        let max_bytes = self.plan.http.max_body_kib as usize * 1024;
+        let fetched = self.shared.http.fetch(request, self.plan.http.timeout.get(), max_bytes).await;
+        let feedback = match &fetched {
+            Ok(answer) => self.read_feedback(answer).await,
+            Err(_) => QuotaFeedback::default(),
         };
-        self.settle(&reservation, 1, lesson).await;
-        let _ = self.shared.views.hide_start(&self.run, item).await;
+        self.settle(&reservation, 1, feedback).await;
+        let _ = self.shared.views.delete_task_start(&self.run, item).await;
         let status = fetched.as_ref().map_or(0, |answer| answer.status.as_u16());
         crate::metrics::called(&self.plan.quota, status);
-        let result = fetched.and_then(|answer| self.understand(item, step, &asked, &answer));
-        let result = result.unwrap_or_else(|failure| match self.begin_anew(item, &asked.url, status) {
-            Some(begin) => Outcome::Done { output: None, follow: vec![begin], keep: None },
+        let outcome = fetched.and_then(|answer| self.interpret(item, step, &sent, &answer));
+        let outcome = outcome.unwrap_or_else(|failure| match self.restart_listing(item, &sent.url, status) {
+            Some(begin) => AttemptOutcome::Done { output: None, follow: vec![begin], version: None },
             None => {
-                let error = asked.mask.apply(&failure.error).into_owned();
-                self.failed(item, Failure { error, ..failure })
+                let error = sent.mask.apply(&failure.error).into_owned();
+                self.failure_outcome(item, AttemptFailure { error, ..failure })
             }
         });
-        Tried { status, calls: 1, result }
+        AttemptResult { status, calls: 1, outcome }
     }
 
     /// Waits until the quota lets a call pass; `None` if the run stops before. One of the run's items waits at a time.
     async fn reserve(&self) -> Option<(Reservation, Instant)> {
         let _front = tokio::select! {
-            front = self.gate.lock() => front,
+            front = self.quota_gate.lock() => front,
             () = self.stop.cancelled() => return None,
         };
-        let hold = self.plan.http.timeout.get() + PROMPTLY + PROMPTLY;
+        let hold = self.plan.http.timeout.get() + MAX_RESERVATION_AGE + MAX_RESERVATION_AGE;
         let (run, weight) = (self.run.to_string(), self.plan.weight);
-        let ask = Ask { id: Ask::fresh_id(), calls: 1, run, weight, hold };
+        let new = NewReservation { id: NewReservation::random_id(), calls: 1, run, weight, hold };
         loop {
             if self.stop.is_cancelled() {
                 return None;
             }
-            let asked = Instant::now();
-            let park = match self.shared.quotas.reserve(&self.plan.quota, &ask).await {
-                Ok(Answer::Granted(reservation)) => return Some((reservation, asked)),
-                Ok(Answer::Wait { after, .. }) => after.min(LONGEST_PARK),
+            let sent = Instant::now();
+            let wait = match self.shared.quotas.reserve(&self.plan.quota, &new).await {
+                Ok(ReserveDecision::Granted(reservation)) => return Some((reservation, sent)),
+                Ok(ReserveDecision::Wait { after, .. }) => after.min(MAX_QUOTA_WAIT),
                 Err(error) => {
                     // Closed while nobody knows what was spent.
                     tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "the quota cannot be asked");
-                    AWAY
+                    QUOTA_RETRY
                 }
             };
             tokio::select! {
-                () = tokio::time::sleep(park) => {}
+                () = tokio::time::sleep(wait) => {}
                 () = self.stop.cancelled() => return None,
             }
         }
     }
 
-    async fn settle(&self, reservation: &Reservation, made: u32, lesson: Lesson) {
-        if lesson.blocked_for.is_some() {
-            tracing::warn!(quota = %reservation.quota, wait = ?lesson.blocked_for, "the API refuses calls");
+    async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) {
+        if feedback.blocked_for.is_some() {
+            tracing::warn!(quota = %reservation.quota, wait = ?feedback.blocked_for, "the API refuses calls");
         }
-        if let Err(error) = self.shared.quotas.settle(reservation, made, lesson).await {
+        if let Err(error) = self.shared.quotas.settle(reservation, made, feedback).await {
             // It counts as answered at its deadline: too late, which harms nobody.
             tracing::warn!(quota = %reservation.quota, %error, "a call could not be settled");
         }
     }
 
-    async fn learn(&self, answer: &Fetched) -> Lesson {
+    async fn read_feedback(&self, answer: &HttpResponse) -> QuotaFeedback {
         match self.shared.quotas.definition(&self.plan.quota).await {
-            Ok(quota) => {
-                Lesson::from_answer(answer.status, &answer.headers, &quota.limits, jiff::Timestamp::now())
-            }
-            Err(_) => Lesson::default(),
+            Ok(quota) => QuotaFeedback::from_response(
+                answer.status,
+                &answer.headers,
+                &quota.limits,
+                jiff::Timestamp::now(),
+            ),
+            Err(_) => QuotaFeedback::default(),
         }
     }
 
-    async fn prepare(&self, item: &Item, step: Option<&Step>) -> Result<Prepared, Failure> {
-        let data = data(item).map_err(Failure::parse)?;
+    async fn prepare(&self, item: &Item, step: Option<&Step>) -> Result<PreparedRequest, AttemptFailure> {
+        let data = data(item).map_err(AttemptFailure::parse)?;
         let (url_template, headers) = match (step, &self.plan.source) {
             (Some(step), _) => (step.get.as_ref().or(step.post.as_ref()), &step.headers),
             (None, Source::Pages { pages, .. }) => (None, &pages.headers),
-            (None, _) => return Err(Failure::parse("a page of a listing that the plan does not have")),
+            (None, _) => {
+                return Err(AttemptFailure::parse("a page of a listing that the plan does not have"));
+            }
         };
         let body = step.and_then(|step| step.body.as_ref());
         let post = step.is_some_and(|step| step.post.is_some());
-        let fill_url = |filling: &Filling<'_>| match url_template {
-            Some(url) => url.fill(filling, Place::Url),
+        let render_url = |values: &TemplateValues<'_>| match url_template {
+            Some(url) => url.render(values, Encoding::Url),
             // Of a listing, the page is the item itself.
             None => Ok(item.key.clone()),
         };
         let no_secrets = |name: &SecretName| Err(SecretRefused::NotListed(name.clone()));
-        let filling = Filling { key: &item.key, data: &data, secrets: &no_secrets };
+        let values = TemplateValues { key: &item.key, data: &data, secrets: &no_secrets };
         let names: Vec<&SecretName> =
             headers.values().chain(url_template).chain(body).flat_map(Template::secrets).collect();
-        let granted = Granted::read(&self.shared.context.secrets, &names, fill_url, headers, &filling);
-        let granted = granted.map_err(Failure::parse)?;
-        let secrets = |name: &SecretName| granted.get(name);
-        let filling = Filling { secrets: &secrets, ..filling };
-        let url = fill_url(&filling).map_err(Failure::parse)?;
-        let url = Url::parse(&url).map_err(|error| Failure::parse(format!("the URL: {error}")))?;
+        let request_secrets =
+            RequestSecrets::read(&self.shared.context.secrets, &names, render_url, headers, &values);
+        let request_secrets = request_secrets.map_err(AttemptFailure::parse)?;
+        let secrets = |name: &SecretName| request_secrets.get(name);
+        let values = TemplateValues { secrets: &secrets, ..values };
+        let url = render_url(&values).map_err(AttemptFailure::parse)?;
+        let url = Url::parse(&url).map_err(|error| AttemptFailure::parse(format!("the URL: {error}")))?;
         let method = if post { http::Method::POST } else { http::Method::GET };
         let mut target = url.clone();
         target.set_fragment(None);
@@ -201,97 +212,102 @@ impl Driver {
         request = request.header(header::USER_AGENT, concat!("hob/", env!("CARGO_PKG_VERSION")));
         request = request.header(header::ACCEPT, "application/json");
         for (name, value) in headers {
-            request = request.header(name, value.fill(&filling, Place::Header).map_err(Failure::parse)?);
+            request =
+                request.header(name, value.render(&values, Encoding::Header).map_err(AttemptFailure::parse)?);
         }
-        let mut kept = None;
+        let mut stored = None;
         if step.is_some_and(|step| step.conditional && step.get.is_some()) {
             // Without its last result an item is asked for as if for the first time.
-            kept = self.kept(item).await.unwrap_or_default().filter(|kept| !kept.etag.is_empty());
+            stored = self.stored(item).await.unwrap_or_default().filter(|stored| !stored.etag.is_empty());
         }
-        if let Some(kept) = &kept {
-            request = request.header(header::IF_NONE_MATCH, &kept.etag);
+        if let Some(stored) = &stored {
+            request = request.header(header::IF_NONE_MATCH, &stored.etag);
         }
-        let body = body.map(|body| body.fill(&filling, Place::Json));
-        let body = body.transpose().map_err(Failure::parse)?.unwrap_or_default();
+        let body = body.map(|body| body.render(&values, Encoding::Json));
+        let body = body.transpose().map_err(AttemptFailure::parse)?.unwrap_or_default();
         if post {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request
             .body(Full::from(body))
-            .map_err(|error| Failure::parse(format!("the request: {error}")))?;
-        Ok(Prepared { request, asked: Asked { url, kept, mask: granted.mask() } })
+            .map_err(|error| AttemptFailure::parse(format!("the request: {error}")))?;
+        Ok(PreparedRequest { request, sent: SentRequest { url, stored, mask: request_secrets.mask() } })
     }
 
-    fn understand(
+    fn interpret(
         &self,
         item: &Item,
         step: Option<&Step>,
-        asked: &Asked,
-        answer: &Fetched,
-    ) -> Result<Outcome, Failure> {
+        sent: &SentRequest,
+        answer: &HttpResponse,
+    ) -> Result<AttemptOutcome, AttemptFailure> {
         let excerpt = || -> String {
-            asked.mask.beginning(&answer.body, EXCERPT).chars().filter(|c| !c.is_control()).collect()
+            sent.mask.beginning(&answer.body, EXCERPT).chars().filter(|c| !c.is_control()).collect()
         };
         if answer.status == StatusCode::NOT_MODIFIED
-            && let (Some(step), Some(kept)) = (step, &asked.kept)
+            && let (Some(step), Some(stored)) = (step, &sent.stored)
         {
-            return Ok(kept.clone().again(step));
+            return Ok(stored.clone().reuse(step));
         }
         if let Some(class) = class_of(answer.status) {
-            return Err(Failure { class, error: format!("{}: {}", answer.status, excerpt()) });
+            return Err(AttemptFailure { class, error: format!("{}: {}", answer.status, excerpt()) });
         }
         let document: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| Failure::parse(format!("no JSON ({error}): {}", excerpt())))?;
+            .map_err(|error| AttemptFailure::parse(format!("no JSON ({error}): {}", excerpt())))?;
         let found = match (step, &self.plan.source) {
-            (Some(step), _) => extract::of_step(step, &item.key, &document),
-            (None, Source::Pages { step, pages }) => extract::of_page(pages, step, &asked.url, &document),
+            (Some(step), _) => extract::from_step(step, &item.key, &document),
+            (None, Source::Pages { step, pages }) => extract::from_page(pages, step, &sent.url, &document),
             (None, _) => Err("a page of a listing that the plan does not have".to_owned()),
         };
-        let Findings { output, follow } = found.map_err(Failure::parse)?;
+        let Extracted { output, follow } = found.map_err(AttemptFailure::parse)?;
         let etag = answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok());
-        Ok(Outcome::Done { output, follow, keep: self.keep(item, etag.unwrap_or_default()) })
+        Ok(AttemptOutcome::Done {
+            output,
+            follow,
+            version: self.result_version(item, etag.unwrap_or_default()),
+        })
     }
 
     /// What an earlier run has kept of an item.
-    async fn kept(&self, item: &Item) -> Result<Option<Kept>, crate::Error> {
-        let Some(shape) = self.kept_steps.get(&item.step) else { return Ok(None) };
-        Kept::find(&self.shared.context.database, self.plan.name.as_str(), item, shape).await
+    async fn stored(&self, item: &Item) -> Result<Option<StoredResult>, crate::Error> {
+        let Some(step_hash) = self.stored_steps.get(&item.step) else { return Ok(None) };
+        StoredResult::find(&self.shared.context.database, self.plan.name.as_str(), item, step_hash).await
     }
 
     /// Under what a result is kept for a later run, where it is.
-    fn keep(&self, item: &Item, etag: &str) -> Option<Keep> {
-        let shape = self.kept_steps.get(&item.step)?;
-        Some(Keep { shape: shape.clone(), etag: etag.to_owned() })
+    fn result_version(&self, item: &Item, etag: &str) -> Option<ResultVersion> {
+        let step_hash = self.stored_steps.get(&item.step)?;
+        Some(ResultVersion { step_hash: step_hash.clone(), etag: etag.to_owned() })
     }
 
     /// The listing's first page again, where the API no longer knows the cursor.
-    fn begin_anew(&self, item: &Item, url: &Url, status: u16) -> Option<item::NewItem> {
+    fn restart_listing(&self, item: &Item, url: &Url, status: u16) -> Option<item::NewItem> {
         let Source::Pages { pages, .. } = &self.plan.source else { return None };
-        let unknown = item.step == PAGES && matches!(status, 400 | 404 | 410);
-        let begin = unknown.then(|| extract::begin_anew(pages.url.as_str(), url)).flatten()?;
+        let unknown = item.step == PAGES_STEP && matches!(status, 400 | 404 | 410);
+        let begin = unknown.then(|| extract::restart_listing(pages.url.as_str(), url)).flatten()?;
         tracing::warn!(run = %self.run, status, "the API does not know the cursor any more; the listing begins anew");
         Some(begin)
     }
 
     /// What becomes of an item that failed.
-    fn failed(&self, item: &Item, failure: Failure) -> Outcome {
-        let Failure { class, error } = failure;
+    fn failure_outcome(&self, item: &Item, failure: AttemptFailure) -> AttemptOutcome {
+        let AttemptFailure { class, error } = failure;
         let error: String = error.chars().filter(|c| *c != '\0').take(500).collect();
-        match self.plan.retries.judge(class, item.attempts, rand::random()) {
-            Verdict::Again { after } => Outcome::Again { class, error, after },
-            Verdict::Quarantine => Outcome::Quarantined { class, error },
+        match self.plan.retry.decide(class, item.attempts, rand::random()) {
+            RetryDecision::Retry { after } => AttemptOutcome::Retry { class, error, after },
+            RetryDecision::Quarantine => AttemptOutcome::Quarantined { class, error },
         }
     }
 }
 
-fn class_of(status: StatusCode) -> Option<Class> {
+fn class_of(status: StatusCode) -> Option<FailureClass> {
     match status {
-        StatusCode::TOO_MANY_REQUESTS => Some(Class::Throttled),
-        StatusCode::REQUEST_TIMEOUT => Some(Class::Server),
+        StatusCode::TOO_MANY_REQUESTS => Some(FailureClass::Throttled),
+        StatusCode::REQUEST_TIMEOUT => Some(FailureClass::Server),
         status if status.is_success() => None,
-        status if status.is_server_error() => Some(Class::Server),
+        status if status.is_server_error() => Some(FailureClass::Server),
         // A redirection, too: following it would be a call that nobody reserved.
-        _ => Some(Class::Client),
+        _ => Some(FailureClass::Client),
     }
 }
 

@@ -19,17 +19,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 
 /// Asks APIs. Clones share their connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetcher {
+pub(crate) struct HttpClient {
     client: Client<Connector, Full<Bytes>>,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -37,12 +37,12 @@ pub(crate) struct Fetched {
 
 /// Why there is no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) class: Class,
+pub(crate) struct AttemptFailure {
+    pub(crate) class: FailureClass,
     pub(crate) error: String,
 }
 
-impl Fetcher {
+impl HttpClient {
     pub(crate) fn new() -> Result<Self, rustls::Error> {
         let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let ring = Arc::new(rustls::crypto::ring::default_provider());
@@ -60,29 +60,33 @@ impl Fetcher {
     pub(crate) async fn fetch(
         &self,
         request: Request<Full<Bytes>>,
-        within: Duration,
-        most_bytes: usize,
-    ) -> Result<Fetched, Failure> {
+        timeout: Duration,
+        max_bytes: usize,
+    ) -> Result<HttpResponse, AttemptFailure> {
         let asked = async {
-            let answer = self.client.request(request).await.map_err(|error| Failure::network(&error))?;
+            let answer =
+                self.client.request(request).await.map_err(|error| AttemptFailure::network(&error))?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, most_bytes).collect().await;
+            let body = Limited::new(body, max_bytes).collect().await;
             let body =
                 body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                    Some(_) => Failure {
-                        class: Class::Parse,
-                        error: format!("the answer is longer than {most_bytes} bytes"),
+                    Some(_) => AttemptFailure {
+                        class: FailureClass::Parse,
+                        error: format!("the answer is longer than {max_bytes} bytes"),
                     },
-                    None => Failure::network(&*error),
+                    None => AttemptFailure::network(&*error),
                 })?;
-            Ok(Fetched { status: head.status, headers: head.headers, body: body.to_bytes() })
+            Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
-        let slow = || Failure { class: Class::Network, error: format!("no whole answer within {within:?}") };
-        tokio::time::timeout(within, asked).await.unwrap_or_else(|_| Err(slow()))
+        let slow = || AttemptFailure {
+            class: FailureClass::Network,
+            error: format!("no whole answer within {timeout:?}"),
+        };
+        tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| Err(slow()))
     }
 }
 
-impl Failure {
+impl AttemptFailure {
     fn network(error: &dyn std::error::Error) -> Self {
         let mut text = error.to_string();
         let mut source = error.source();
@@ -90,12 +94,12 @@ impl Failure {
             text = format!("{text}: {cause}");
             source = cause.source();
         }
-        Self { class: Class::Network, error: text }
+        Self { class: FailureClass::Network, error: text }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn parse(error: impl ToString) -> Self {
-        Self { class: Class::Parse, error: error.to_string() }
+        Self { class: FailureClass::Parse, error: error.to_string() }
     }
 }
 
@@ -112,9 +116,9 @@ impl std::fmt::Debug for Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = TokioIo<Wire>;
+    type Response = TokioIo<HttpConnection>;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<TokioIo<Wire>>>;
+    type Future = BoxFuture<'static, io::Result<TokioIo<HttpConnection>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -126,7 +130,7 @@ impl tower::Service<Uri> for Connector {
     }
 }
 
-async fn connect(uri: &Uri, tls: TlsConnector) -> io::Result<Wire> {
+async fn connect(uri: &Uri, tls: TlsConnector) -> io::Result<HttpConnection> {
     let host = uri.host().ok_or_else(|| io::Error::other("a URL without a host"))?;
     let bare = host.trim_matches(['[', ']']);
     let encrypted = uri.scheme_str() == Some("https");
@@ -134,51 +138,51 @@ async fn connect(uri: &Uri, tls: TlsConnector) -> io::Result<Wire> {
     let stream = TcpStream::connect((bare, port)).await?;
     stream.set_nodelay(true)?;
     if !encrypted {
-        return Ok(Wire::Plain(stream));
+        return Ok(HttpConnection::Plain(stream));
     }
     let name = ServerName::try_from(bare.to_owned()).map_err(io::Error::other)?;
-    Ok(Wire::Tls(Box::new(tls.connect(name, stream).await?)))
+    Ok(HttpConnection::Tls(Box::new(tls.connect(name, stream).await?)))
 }
 
-enum Wire {
+enum HttpConnection {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Connection for Wire {
+impl Connection for HttpConnection {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for HttpConnection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Wire::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            HttpConnection::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            HttpConnection::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for HttpConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            HttpConnection::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            HttpConnection::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            HttpConnection::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            HttpConnection::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            HttpConnection::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            HttpConnection::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -3,29 +3,29 @@
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::plan::{Pages, Path, Step, is_key};
+use crate::plan::{Pages, Path, Step, is_item_key};
 use crate::run::item::NewItem;
 
 /// A listing that its API calls unknown is begun anew so often.
-const MOST_RESTARTS: u32 = 3;
+const MAX_RESTARTS: u32 = 3;
 /// The most items of one answer.
-const MOST_FOLLOWING: usize = 10_000;
+const MAX_ITEMS_PER_RESPONSE: usize = 10_000;
 
 /// What was found in an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Findings {
+pub(crate) struct Extracted {
     /// The sink and the line for it.
     pub(crate) output: Option<(String, String)>,
     pub(crate) follow: Vec<NewItem>,
 }
 
 /// Reads the answer to a step's request, or the item's own data.
-pub(crate) fn of_step(step: &Step, key: &str, document: &Value) -> Result<Findings, String> {
+pub(crate) fn from_step(step: &Step, key: &str, document: &Value) -> Result<Extracted, String> {
     let mut follow = Vec::new();
     for rule in &step.follow {
         items(document, &rule.items, &rule.key, rule.step.get_ref(), &mut follow)?;
     }
-    let Some(sink) = &step.sink else { return Ok(Findings { output: None, follow }) };
+    let Some(sink) = &step.sink else { return Ok(Extracted { output: None, follow }) };
     let line = if step.extract.is_empty() {
         match document {
             Value::Object(_) => document.to_string(),
@@ -39,12 +39,17 @@ pub(crate) fn of_step(step: &Step, key: &str, document: &Value) -> Result<Findin
         let member = |(name, path): (&String, &Path)| (name.clone(), first(document, path));
         Value::Object(step.extract.iter().map(member).collect()).to_string()
     };
-    Ok(Findings { output: Some((sink.get_ref().clone(), line)), follow })
+    Ok(Extracted { output: Some((sink.get_ref().clone(), line)), follow })
 }
 
 /// Reads a page of a listing: its items, and the page after it. `page` is the URL that was asked, and what follows `#`
 /// in it says how often the listing was begun anew.
-pub(crate) fn of_page(pages: &Pages, step: &str, page: &Url, document: &Value) -> Result<Findings, String> {
+pub(crate) fn from_page(
+    pages: &Pages,
+    step: &str,
+    page: &Url,
+    document: &Value,
+) -> Result<Extracted, String> {
     let mut follow = Vec::new();
     items(document, &pages.items, &pages.key, step, &mut follow)?;
     if let Value::String(next) = first(document, &pages.next)
@@ -58,21 +63,21 @@ pub(crate) fn of_page(pages: &Pages, step: &str, page: &Url, document: &Value) -
         next.set_fragment(page.fragment());
         follow.push(page_item(&next));
     }
-    Ok(Findings { output: None, follow })
+    Ok(Extracted { output: None, follow })
 }
 
 pub(crate) fn page_item(url: &Url) -> NewItem {
-    NewItem::new(crate::plan::PAGES, url.as_str(), "")
+    NewItem::new(crate::plan::PAGES_STEP, url.as_str(), "")
 }
 
 /// The first page again, after the API has called the cursor of a later one unknown; `None` when that was the first
 /// page itself, or has happened too often.
-pub(crate) fn begin_anew(first: &str, page: &Url) -> Option<NewItem> {
+pub(crate) fn restart_listing(first: &str, page: &Url) -> Option<NewItem> {
     let mut begin = Url::parse(first).ok()?;
     let restarts: u32 =
         page.fragment().map_or(Some(0), |fragment| fragment.strip_prefix("again-")?.parse().ok())?;
     begin.set_fragment(page.fragment());
-    if begin == *page || restarts >= MOST_RESTARTS {
+    if begin == *page || restarts >= MAX_RESTARTS {
         return None;
     }
     begin.set_fragment(Some(&format!("again-{}", restarts + 1)));
@@ -92,11 +97,11 @@ fn items(
             Value::Number(key) => key.to_string(),
             other => return Err(format!("an item's key is {other}, neither text nor a number")),
         };
-        if !is_key(&key) {
+        if !is_item_key(&key) {
             return Err(format!("{:?}… is no key of an item", key.chars().take(40).collect::<String>()));
         }
-        if into.len() >= MOST_FOLLOWING {
-            return Err(format!("an answer with more than {MOST_FOLLOWING} items"));
+        if into.len() >= MAX_ITEMS_PER_RESPONSE {
+            return Err(format!("an answer with more than {MAX_ITEMS_PER_RESPONSE} items"));
         }
         let data = match found {
             Value::Object(_) => found.to_string(),
@@ -142,18 +147,23 @@ jsonl = "out.jsonl"
     fn an_answer_gives_a_line_and_the_items_that_follow() {
         let plan = Plan::parse(PLAN).unwrap();
         let answer = serde_json::json!({ "id": 7, "court": { "name": "ca9" }, "entries": [1, "x"] });
-        let found = of_step(&plan.steps["docket"], "7", &answer).unwrap();
+        let found = from_step(&plan.steps["docket"], "7", &answer).unwrap();
         assert_eq!(found.output, Some(("out".to_owned(), r#"{"court":"ca9","id":7}"#.to_owned())));
         assert_eq!(found.follow.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["1", "x"]);
         let wrong = serde_json::json!({ "entries": [null] });
-        assert!(of_step(&plan.steps["docket"], "7", &wrong).is_err());
+        assert!(from_step(&plan.steps["docket"], "7", &wrong).is_err());
     }
 
     #[test]
     fn a_page_leads_to_the_next_but_never_to_another_host() {
         let page = Url::parse("http://api/dockets/?a=1").unwrap();
         let next = |next: &str| {
-            of_page(&pages(), "docket", &page, &serde_json::json!({ "results": [{ "id": 1 }], "next": next }))
+            from_page(
+                &pages(),
+                "docket",
+                &page,
+                &serde_json::json!({ "results": [{ "id": 1 }], "next": next }),
+            )
         };
         let found = next("http://api/dockets/?cursor=b").unwrap();
         let keys: Vec<_> = found.follow.iter().map(|item| item.key.as_str()).collect();
@@ -165,7 +175,7 @@ jsonl = "out.jsonl"
     #[test]
     fn a_lost_cursor_begins_the_listing_anew_a_few_times() {
         let first = "http://api/dockets/?a=1";
-        let again = |page: &str| begin_anew(first, &Url::parse(page).unwrap()).map(|item| item.key);
+        let again = |page: &str| restart_listing(first, &Url::parse(page).unwrap()).map(|item| item.key);
         assert_eq!(again("http://api/?cursor=x"), Some("http://api/dockets/?a=1#again-1".to_owned()));
         assert_eq!(again("http://api/?cursor=x#again-1"), Some("http://api/dockets/?a=1#again-2".to_owned()));
         assert_eq!(again("http://api/?cursor=x#again-3"), None);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hob_database::UnixMs;
 
-use crate::plan::{PAGES, Plan, Source};
-use crate::quota::{Gauge, Limits};
+use crate::plan::{PAGES_STEP, Plan, Source};
+use crate::quota::{Limits, QuotaUsage};
 use crate::run::item::{ItemState, Progress};
 use crate::run::{Run, SEEDED};
 
@@ -14,7 +14,7 @@ use crate::run::{Run, SEEDED};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
     /// Calls that are left: at least, probably, at most.
-    pub calls: Bounds,
+    pub calls: Estimate,
     /// From now: at least, probably, at most. `None` where nothing is known yet of what items lead to.
     pub duration: Option<[Duration; 3]>,
     /// By the store's clock, if all goes as expected.
@@ -22,7 +22,7 @@ pub struct Forecast {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bounds {
+pub struct Estimate {
     pub least: f64,
     pub expected: f64,
     pub most: f64,
@@ -30,7 +30,7 @@ pub struct Bounds {
 
 /// A plan's cost before anything was called.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cost {
+pub struct PlanCost {
     /// Items that the source names; `None` for a listing, whose length only its API knows.
     pub items: Option<u64>,
     /// Calls for them, without what they lead to.
@@ -40,15 +40,15 @@ pub struct Cost {
 }
 
 /// How far steps follow steps; a plan has fewer.
-const ROUNDS: usize = 50;
+const MAX_ROUNDS: usize = 50;
 
-pub(crate) fn of(plan: &Plan, run: &Run, progress: &Progress, gauge: &Gauge) -> Forecast {
+pub(crate) fn forecast(plan: &Plan, run: &Run, progress: &Progress, usage: &QuotaUsage) -> Forecast {
     let count = |step: &str, states: &[ItemState]| -> f64 {
         let of = progress.steps.iter().filter(|(of, state, _)| of == step && states.contains(state));
         of.map(|(_, _, count)| *count as f64).sum()
     };
     let open = [ItemState::Waiting, ItemState::Claimed];
-    let names: Vec<&str> = plan.steps.keys().map(String::as_str).chain([PAGES]).collect();
+    let names: Vec<&str> = plan.steps.keys().map(String::as_str).chain([PAGES_STEP]).collect();
     let left: Vec<f64> = names.iter().map(|step| count(step, &open)).collect();
     let done: Vec<f64> = names.iter().map(|step| count(step, &[ItemState::Done])).collect();
     let costs: Vec<f64> = names.iter().map(|step| f64::from(plan.calls_of(step))).collect();
@@ -60,7 +60,7 @@ pub(crate) fn of(plan: &Plan, run: &Run, progress: &Progress, gauge: &Gauge) -> 
     let mut expected = left.clone();
     let mut wave = left.clone();
     let mut known = true;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let mut next = vec![0.0; names.len()];
         for (at, child) in names.iter().enumerate() {
             let parents_done = parents(child);
@@ -70,7 +70,7 @@ pub(crate) fn of(plan: &Plan, run: &Run, progress: &Progress, gauge: &Gauge) -> 
                 .filter(|(parent, wave)| **wave > 0.0 && follows(plan, parent).any(|step| step == *child))
                 .map(|(_, wave)| *wave)
                 .sum();
-            if before == 0.0 || *child == PAGES {
+            if before == 0.0 || *child == PAGES_STEP {
                 continue;
             }
             if parents_done == 0.0 {
@@ -90,19 +90,20 @@ pub(crate) fn of(plan: &Plan, run: &Run, progress: &Progress, gauge: &Gauge) -> 
     let finished: f64 = calls(&done);
     // Attempts per item so far: what fails is tried again, and what did not change since an earlier run costs nothing.
     let again = if finished > 0.0 { (run.calls as f64 / finished).min(10.0) } else { 1.0 };
-    let listing = matches!(plan.source, Source::Pages { .. }) && count(PAGES, &open) > 0.0;
+    let listing = matches!(plan.source, Source::Pages { .. }) && count(PAGES_STEP, &open) > 0.0;
     known &= !listing && run.seeded_to == SEEDED;
     let likely = calls(&expected) * again;
     // Two standard deviations of a count, and twice the share of attempts that failed.
     let most = likely + 2.0 * likely.sqrt() + likely * (again - 1.0).max(0.0);
-    let calls = Bounds { least: calls(&left).min(likely), expected: likely, most };
-    let duration = known.then(|| [calls.least, calls.expected, calls.most].map(|calls| lasts(gauge, calls)));
-    let done_at = duration.map(|[_, expected, _]| gauge.now.plus(expected));
+    let calls = Estimate { least: calls(&left).min(likely), expected: likely, most };
+    let duration =
+        known.then(|| [calls.least, calls.expected, calls.most].map(|calls| quota_time(usage, calls)));
+    let done_at = duration.map(|[_, expected, _]| usage.now.plus(expected));
     Forecast { calls, duration, done_at }
 }
 
 /// What a plan costs, given how many items its source names.
-pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> Cost {
+pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> PlanCost {
     let step = match &plan.source {
         Source::List { step, .. } | Source::File { step, .. } | Source::Pages { step, .. } => step,
     };
@@ -110,27 +111,27 @@ pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> Cost {
     let duration = calls.map(|calls| {
         // Whole windows' worth beyond what fits at once.
         let waits = |window: &hob_store::limit::Window| {
-            let rounds = calls.saturating_sub(1) / u64::from(limits.effective(window));
+            let rounds = calls.saturating_sub(1) / u64::from(limits.usable(window));
             window.period.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
         };
         limits.windows().iter().map(waits).max().unwrap_or_default()
     });
-    Cost { items, calls, duration }
+    PlanCost { items, calls, duration }
 }
 
 fn follows<'a>(plan: &'a Plan, step: &str) -> impl Iterator<Item = &'a str> {
-    let of_page = match &plan.source {
-        Source::Pages { step: items, .. } if step == PAGES => Some(items.as_str()),
+    let from_page = match &plan.source {
+        Source::Pages { step: items, .. } if step == PAGES_STEP => Some(items.as_str()),
         _ => None,
     };
-    let of_step = plan.steps.get(step).into_iter().flat_map(|step| &step.follow);
-    of_step.map(|follow| follow.step.get_ref().as_str()).chain(of_page)
+    let from_step = plan.steps.get(step).into_iter().flat_map(|step| &step.follow);
+    from_step.map(|follow| follow.step.get_ref().as_str()).chain(from_page)
 }
 
 /// How long so many calls last: what fits now is free, the rest waits for every window.
-fn lasts(gauge: &Gauge, calls: f64) -> Duration {
-    let blocked = gauge.blocked_until.map_or(Duration::ZERO, |until| until.since(gauge.now));
-    let waits = gauge.windows.iter().map(|window| {
+fn quota_time(usage: &QuotaUsage, calls: f64) -> Duration {
+    let blocked = usage.blocked_until.map_or(Duration::ZERO, |until| until.since(usage.now));
+    let waits = usage.windows.iter().map(|window| {
         let beyond = (calls - f64::from(window.left())).max(0.0);
         Duration::try_from_secs_f64(beyond / f64::from(window.usable) * window.period.as_secs_f64())
             .unwrap_or(Duration::MAX)
@@ -145,7 +146,7 @@ mod tests {
     use hob_store::epoch::Epoch;
 
     use super::*;
-    use crate::quota::{Definition, WindowGauge};
+    use crate::quota::{QuotaDefinition, WindowUsage};
     use crate::run::RunState;
 
     const PLAN: &str = r#"name = "p"
@@ -174,20 +175,27 @@ get = "http://api/entries/{key}"
     }
 
     /// 100 calls an hour, of which 10 are left now.
-    fn gauge() -> Gauge {
+    fn usage() -> QuotaUsage {
         let limits = Limits::parse("100/1h", 0).unwrap();
-        let period = limits.longest();
+        let period = limits.longest_window();
         let name = "api".parse().unwrap();
-        let definition = Definition { name, limits, blocked_until: UnixMs(0), epoch: Epoch::new(1).unwrap() };
-        let window = WindowGauge { limit: 100, usable: 100, period, used: 90, fits_at: UnixMs(0) };
+        let definition =
+            QuotaDefinition { name, limits, blocked_until: UnixMs(0), epoch: Epoch::new(1).unwrap() };
+        let window = WindowUsage { limit: 100, usable: 100, period, used: 90, fits_at: UnixMs(0) };
         let definition = Arc::new(definition);
-        Gauge { definition, now: UnixMs(1_000), blocked_until: None, in_flight: 0, windows: vec![window] }
+        QuotaUsage {
+            definition,
+            now: UnixMs(1_000),
+            blocked_until: None,
+            in_flight: 0,
+            windows: vec![window],
+        }
     }
 
     fn forecast(calls: u64, steps: &[(&str, ItemState, u64)]) -> Forecast {
         let steps = steps.iter().map(|(step, state, count)| ((*step).to_owned(), *state, *count)).collect();
         let progress = Progress { steps, failures: Vec::new() };
-        of(&Plan::parse(PLAN).unwrap(), &run(calls), &progress, &gauge())
+        super::forecast(&Plan::parse(PLAN).unwrap(), &run(calls), &progress, &usage())
     }
 
     #[test]

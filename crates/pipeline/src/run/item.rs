@@ -14,17 +14,19 @@ use hob_database::{Database, Isolation, Transaction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub(crate) use claim::{Claim, claim, reap, renew};
-pub(crate) use commit::{Finished, Keep, Outcome, PACE_STEP, commit, forget_pace};
+pub(crate) use claim::{Claim, claim, reclaim_expired, renew};
+pub(crate) use commit::{
+    AttemptOutcome, FinishedAttempt, ResultVersion, THROUGHPUT_STEP, commit, delete_old_throughput,
+};
+use progress::CountChanges;
 pub use progress::Progress;
-use progress::Tally;
 pub(crate) use progress::progress;
-pub(crate) use stored_result::Kept;
+pub(crate) use stored_result::StoredResult;
 
 use crate::database::items::{self, NewItemRow};
 use crate::database::runs;
 use crate::error::Result;
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 use crate::run::RunId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
@@ -72,7 +74,8 @@ impl NewItem {
 
 /// An item, as a person wants to see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct ItemFacts {
+#[schema(as = PipelineItem)]
+pub struct ItemSummary {
     pub seq: i64,
     pub step: String,
     pub key: String,
@@ -80,7 +83,7 @@ pub struct ItemFacts {
     pub attempts: u32,
     /// Unix milliseconds.
     pub due_at: i64,
-    pub class: Option<Class>,
+    pub class: Option<FailureClass>,
     pub error: String,
 }
 
@@ -97,24 +100,24 @@ pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Res
     for (seq, item) in (last - count..).zip(items) {
         by_step.entry(&item.step).or_default().push(NewItemRow { run, seq, item, due_at });
     }
-    let mut tally = Tally::default();
+    let mut counts = CountChanges::default();
     for (step, rows) in by_step {
         let added = items::insert(tx, rows).await?;
-        tally.add(step, "", ItemState::Waiting, i64::try_from(added).unwrap_or(i64::MAX));
+        counts.add(step, "", ItemState::Waiting, i64::try_from(added).unwrap_or(i64::MAX));
     }
-    tally.write(tx, run).await
+    counts.write(tx, run).await
 }
 
 /// Lets set-aside items, all or those of a class, be tried again.
-pub(crate) async fn replay(database: &Database, run: &RunId, class: Option<Class>) -> Result<u64> {
+pub(crate) async fn replay(database: &Database, run: &RunId, class: Option<FailureClass>) -> Result<u64> {
     let work = |tx: Transaction| async move {
         runs::lock(&tx, run).await?;
-        let mut tally = Tally::default();
+        let mut counts = CountChanges::default();
         for (step, class, items) in items::quarantined(&tx, run, class).await? {
-            tally.add(&step, &class, ItemState::Quarantined, -items);
-            tally.add(&step, &class, ItemState::Waiting, items);
+            counts.add(&step, &class, ItemState::Quarantined, -items);
+            counts.add(&step, &class, ItemState::Waiting, items);
         }
-        tally.write(&tx, run).await?;
+        counts.write(&tx, run).await?;
         Ok(items::requeue_quarantined(&tx, run, class).await?)
     };
     database.write_with(Isolation::Committed, work).await
@@ -150,4 +153,4 @@ impl FromStr for ItemState {
 }
 
 hob_database::column!(ItemState as text);
-hob_database::column!(Class as text);
+hob_database::column!(FailureClass as text);

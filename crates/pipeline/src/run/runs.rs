@@ -5,18 +5,18 @@ use hob_database::{Database, Page, PageRequest};
 use crate::database;
 use crate::error::Result;
 use crate::plan::PlanName;
-use crate::plan::retry::Class;
-use crate::run::item::{self, ItemFacts, ItemState, Progress};
-use crate::run::{self, Run, RunId, RunState, Wish};
+use crate::plan::retry::FailureClass;
+use crate::run::item::{self, ItemState, ItemSummary, Progress};
+use crate::run::{self, Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 
 /// The database of runs.
 #[derive(Clone, Debug)]
-pub struct Books {
+pub struct Runs {
     database: Database,
 }
 
-impl Books {
+impl Runs {
     pub fn new(database: &Database) -> Self {
         Self { database: database.clone() }
     }
@@ -35,25 +35,25 @@ impl Books {
     }
 
     /// Pauses, resumes, cancels or archives a run.
-    pub async fn wish(&self, id: &RunId, wish: Wish) -> Result<Run> {
-        let run = run::wish(&self.database, id, wish).await?;
+    pub async fn apply(&self, id: &RunId, action: RunAction) -> Result<Run> {
+        let run = run::apply(&self.database, id, action).await?;
         tracing::info!(run = %id, state = %run.state, "a run changes");
         Ok(run)
     }
 
     /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
-    pub async fn replay(&self, id: &RunId, class: Option<Class>) -> Result<u64> {
+    pub async fn replay(&self, id: &RunId, class: Option<FailureClass>) -> Result<u64> {
         let run = self.run(id).await?;
-        if run.state.after(Wish::Replay).is_none() {
-            return Err(crate::Error::Refused(format!(
+        if run.state.after(RunAction::Replay).is_none() {
+            return Err(crate::Error::Conflict(format!(
                 "a run that is {} cannot {}",
                 run.state,
-                Wish::Replay
+                RunAction::Replay
             )));
         }
         let back = item::replay(&self.database, id, class).await?;
         if back > 0 && run.state == RunState::Completed {
-            self.wish(id, Wish::Replay).await?;
+            self.apply(id, RunAction::Replay).await?;
         }
         Ok(back)
     }
@@ -71,9 +71,9 @@ impl Books {
         &self,
         id: &RunId,
         state: Option<ItemState>,
-        class: Option<Class>,
+        class: Option<FailureClass>,
         request: &PageRequest,
-    ) -> Result<Page<ItemFacts>> {
+    ) -> Result<Page<ItemSummary>> {
         Ok(database::items::page(&self.database, id, state, class, request).await?)
     }
 }

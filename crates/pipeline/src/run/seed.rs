@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::database::runs;
 use crate::error::{Error, Result};
-use crate::plan::{Plan, Source, is_key};
+use crate::plan::{Plan, Source, is_item_key};
 use crate::run::extract::page_item;
 use crate::run::item::{self, NewItem};
 use crate::run::{Run, RunId, SEEDED};
@@ -17,7 +17,7 @@ use crate::run::{Run, RunId, SEEDED};
 /// Lines of a file that become items in one transaction.
 const CHUNK: usize = 5_000;
 /// A longer line is a mistake.
-const MOST_LINE: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Adds the next part of the source, and says where the one after it begins.
 pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
@@ -28,13 +28,13 @@ pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &P
         }
         Source::Pages { pages, .. } => {
             let url =
-                Url::parse(pages.url.as_str()).map_err(|error| Error::unfit("source.pages.url", error))?;
+                Url::parse(pages.url.as_str()).map_err(|error| Error::invalid("source.pages.url", error))?;
             (vec![page_item(&url)], SEEDED)
         }
         Source::File { step, path } => {
             let (path, step, from) = (folder.join(path), step.clone(), run.seeded_to);
             let read = tokio::task::spawn_blocking(move || read_lines(&path, &step, from)).await;
-            read.unwrap_or_else(|error| Err(Error::Refused(error.to_string())))?
+            read.unwrap_or_else(|error| Err(Error::Conflict(error.to_string())))?
         }
     };
     advance(database, &run.id, run.seeded_to, next, &items).await?;
@@ -86,7 +86,7 @@ fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)>
     let mut line = String::new();
     while items.len() < CHUNK {
         line.clear();
-        let read = reader.by_ref().take(MOST_LINE as u64 + 1).read_line(&mut line).map_err(cannot)?;
+        let read = reader.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_line(&mut line).map_err(cannot)?;
         if read == 0 {
             return Ok((items, SEEDED));
         }
@@ -116,6 +116,6 @@ fn read_item(line: &str, step: &str) -> Option<NewItem> {
     } else {
         (line.to_owned(), String::new())
     };
-    let fits = is_key(&key) && line.len() <= MOST_LINE;
+    let fits = is_item_key(&key) && line.len() <= MAX_LINE_BYTES;
     fits.then(|| NewItem::new(step, &key, &data))
 }

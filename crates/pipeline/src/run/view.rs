@@ -18,7 +18,7 @@ static VIEW: Script = Script::new(include_str!("view.lua"));
 static FAILED: Script = Script::with(&[CLOCK], include_str!("failed.lua"));
 
 /// How many processed items the documented field lists.
-const LISTED: u32 = 100;
+const MAX_LISTED: u32 = 100;
 
 /// Which shard holds the lists of failures, under the tagged layout.
 const FAILED_SHARD: &str = "failed";
@@ -40,7 +40,7 @@ impl Views {
     }
 
     /// Shows what a run does (P3). `now` is the store's time, `calls` those of its quota in that hour.
-    pub(crate) async fn show_run(
+    pub(crate) async fn publish_run(
         &self,
         run: &Run,
         quota: &QuotaName,
@@ -48,7 +48,7 @@ impl Views {
         calls: u64,
         done: u64,
     ) -> Result<()> {
-        let newest = results::newest_done(&self.database, &run.id, LISTED).await?;
+        let newest = results::newest_done(&self.database, &run.id, MAX_LISTED).await?;
         // The field has a bound, and keys may be long.
         let newest: Vec<&str> = newest.iter().map(String::as_str).filter(|key| key.len() <= 64).collect();
         let hour = hour_key(now.0 / HOUR_MS)?;
@@ -74,7 +74,7 @@ impl Views {
     }
 
     /// Shows when the current attempts of tasks started (P4), for items that make calls.
-    pub(crate) async fn show_start(&self, run: &RunId, item: &Item) -> Result<()> {
+    pub(crate) async fn publish_task_start(&self, run: &RunId, item: &Item) -> Result<()> {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
         let mut set = cmd("SET");
@@ -86,14 +86,14 @@ impl Views {
     }
 
     /// The attempt is over.
-    pub(crate) async fn hide_start(&self, run: &RunId, item: &Item) -> Result<()> {
+    pub(crate) async fn delete_task_start(&self, run: &RunId, item: &Item) -> Result<()> {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
         self.store.run(cmd("DEL").arg(key.as_bytes())).await.map_err(Into::into)
     }
 
     /// Shows which items failed (P5).
-    pub(crate) async fn show_failed(&self, keys: impl IntoIterator<Item = &str>) -> Result<()> {
+    pub(crate) async fn publish_failed(&self, keys: impl IntoIterator<Item = &str>) -> Result<()> {
         let ids: Vec<DocketId> = keys.into_iter().filter_map(|key| DocketId::new(key).ok()).collect();
         if ids.is_empty() {
             return Ok(());

@@ -11,22 +11,22 @@ const MAX_RUN_BYTES: usize = 120;
 
 /// The file of a run: the path with the run in place of `{run}`, or before the extension where the path has no such
 /// place. From 2 on, `attempt` makes other names, for a name that is taken.
-pub(super) fn file_of(path: &Path, run: &RunId, attempt: u32) -> PathBuf {
+pub(super) fn file_path(path: &Path, run: &RunId, attempt: u32) -> PathBuf {
     let run = encode(run.as_str());
     let run = if attempt < 2 { run } else { format!("{run}~{attempt}") };
     match path.to_str() {
         Some(text) if text.contains(RUN) => PathBuf::from(text.replace(RUN, &run)),
-        _ => beside(path, &run),
+        _ => with_suffix(path, &run),
     }
 }
 
 /// The name that leads to the newest output; `None` where the path has a place for the run.
-pub(super) fn link_of(path: &Path) -> Option<&Path> {
+pub(super) fn link_path(path: &Path) -> Option<&Path> {
     path.to_str().is_none_or(|text| !text.contains(RUN)).then_some(path)
 }
 
 /// `out/dockets.jsonl` with a word: `out/dockets-WORD.jsonl`.
-pub(super) fn beside(path: &Path, word: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, word: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push("-");
     name.push(word);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str, run: &str, attempt: u32) -> String {
-        file_of(Path::new(path), &run.parse().unwrap(), attempt).to_str().unwrap().to_owned()
+        file_path(Path::new(path), &run.parse().unwrap(), attempt).to_str().unwrap().to_owned()
     }
 
     #[test]
@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(file("out/dockets.jsonl", "r1", 2), "out/dockets-r1~2.jsonl");
         assert_eq!(file("dockets", "r1", 1), "dockets-r1");
         assert_eq!(file("out/{run}/d.{run}.jsonl", "r1", 1), "out/r1/d.r1.jsonl");
-        assert_eq!(link_of(Path::new("out/d.jsonl")), Some(Path::new("out/d.jsonl")));
-        assert_eq!(link_of(Path::new("out/{run}/d.jsonl")), None);
+        assert_eq!(link_path(Path::new("out/d.jsonl")), Some(Path::new("out/d.jsonl")));
+        assert_eq!(link_path(Path::new("out/{run}/d.jsonl")), None);
     }
 
     #[test]

@@ -14,12 +14,12 @@ const MAX_ATTEMPTS: u32 = 100;
 
 /// A file that nobody else writes to.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct JsonLinesFile {
     path: PathBuf,
     file: Arc<Mutex<File>>,
 }
 
-impl Lines {
+impl JsonLinesFile {
     /// Opens a file that was begun before.
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         let path = path.to_owned();
@@ -37,7 +37,7 @@ impl Lines {
         let (folder, plan, run) = (folder.to_owned(), plan.to_owned(), run.clone());
         blocking(folder.join(&plan), move || {
             for attempt in 1..=MAX_ATTEMPTS {
-                let name = file_name::file_of(&plan, &run, attempt);
+                let name = file_name::file_path(&plan, &run, attempt);
                 let path = folder.join(&name);
                 if let Some(parent) = path.parent() {
                     fs::create_dir_all(parent)?;
@@ -63,13 +63,13 @@ impl Lines {
         let file = Arc::clone(&self.file);
         blocking(self.path.clone(), move || {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            let there = file.metadata()?.len();
-            if there < length {
+            let existing = file.metadata()?.len();
+            if existing < length {
                 let reason =
-                    format!("{there} bytes are there, but {length} were written: was the file replaced?");
+                    format!("{existing} bytes are there, but {length} were written: was the file replaced?");
                 return Err(io::Error::other(reason));
             }
-            if there > length {
+            if existing > length {
                 file.set_len(length)?;
             }
             file.seek(SeekFrom::Start(length))?;
@@ -88,8 +88,8 @@ pub(crate) async fn link(link: &Path, file: &Path) -> Result<()> {
     blocking(link.clone(), move || {
         let target = Path::new(file.file_name().unwrap_or_default());
         match fs::symlink_metadata(&link) {
-            Ok(there) if there.is_symlink() && fs::read_link(&link)? == target => return Ok(()),
-            Ok(there) if there.is_file() => keep_earlier(&link)?,
+            Ok(existing) if existing.is_symlink() && fs::read_link(&link)? == target => return Ok(()),
+            Ok(existing) if existing.is_file() => preserve_existing(&link)?,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -108,10 +108,10 @@ pub(crate) async fn link(link: &Path, file: &Path) -> Result<()> {
     .await
 }
 
-fn keep_earlier(path: &Path) -> io::Result<()> {
+fn preserve_existing(path: &Path) -> io::Result<()> {
     for attempt in 1..=MAX_ATTEMPTS {
         let word = if attempt < 2 { "earlier".to_owned() } else { format!("earlier~{attempt}") };
-        match fs::hard_link(path, file_name::beside(path, &word)) {
+        match fs::hard_link(path, file_name::with_suffix(path, &word)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             done => return done,
         }

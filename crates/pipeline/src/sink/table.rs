@@ -44,9 +44,9 @@ impl Table {
                 let upsert = upsert(table, key, columns, &format!("VALUES ({})", list(values)));
                 Ok(Self::Sqlite { pool, upsert })
             }
-            SinkDatabase::Secret(name) => {
-                let url =
-                    secrets::database(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
+            SinkDatabase::Postgres(name) => {
+                let url = secrets::database_url(secrets, name)
+                    .map_err(|refused| Error::secret("postgres", refused))?;
                 let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect(url.reveal()).await?;
                 sqlx::query(make).execute(&pool).await?;

@@ -1,15 +1,15 @@
 //! The API over the wire: a script shares the quota, a run is steered, mistakes are named.
 
-use hob_pipeline::fake_api::{Offer, StandIn};
-use hob_pipeline::quota::{Answer, Lesson, Limits};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
+use hob_pipeline::quota::{Limits, QuotaFeedback, ReserveDecision};
 use hob_pipeline::run::RunState;
 use hob_testkit::{LIMIT, TestApp, TestDatabase, TestStore, run, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 
-use crate::every_place;
-use crate::runs::{offer, plan, state_becomes};
-use crate::support::{Node, Place, ask};
+use crate::every_backend;
+use crate::runs::{api_config, plan, wait_for_state};
+use crate::support::{Node, TestEnv, new_reservation};
 
 async fn app(node: &Node) -> TestApp {
     TestApp::over(node.web.clone(), node.pipelines.routes()).await
@@ -19,8 +19,8 @@ async fn app(node: &Node) -> TestApp {
 #[test]
 fn a_script_shares_the_quota() {
     run(async {
-        let place = Place::embedded().await;
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let node = env.node().await;
         let app = app(&node).await;
         let put = app.put("/api/v1/quota/api", &json!({ "windows": "3/1h", "buffer": 1 })).await;
         assert_eq!(put.status, 200, "{put:?}");
@@ -51,12 +51,12 @@ fn a_script_shares_the_quota() {
 fn the_documented_python_shares_the_quota() {
     const DOCUMENT: &str = include_str!("../../../../docs/pipelines.md");
     run(async {
-        let place = Place::embedded().await;
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let node = env.node().await;
         let app = app(&node).await;
         app.put("/api/v1/quota/courtlistener", &json!({ "windows": "2/1s, 100/1h" })).await;
-        let begin = DOCUMENT.find("```python\n").unwrap() + "```python\n".len();
-        let example = &DOCUMENT[begin..begin + DOCUMENT[begin..].find("```").unwrap()];
+        let start_run = DOCUMENT.find("```python\n").unwrap() + "```python\n".len();
+        let example = &DOCUMENT[start_run..start_run + DOCUMENT[start_run..].find("```").unwrap()];
         let script = example.replace("http://127.0.0.1:7070", &app.url(""))
             + r#"
 def refused():
@@ -77,10 +77,10 @@ except ConnectionRefusedError:
     });
 }
 
-every_place! {
+every_backend! {
     /// P10, P11
-    async fn the_health_of_the_connection_is_told_in_the_documented_words(place: Place) {
-        let node = place.node().await;
+    async fn the_health_of_the_connection_is_told_in_the_documented_words(env: TestEnv) {
+        let node = env.node().await;
         let app = app(&node).await;
         let health: Value = app.get("/api/v1/pipelines/health").await.json();
         assert_eq!(health["is_connection_healthy"], true, "{health}");
@@ -96,8 +96,8 @@ every_place! {
 #[test]
 fn a_lost_connection_shows_and_so_does_its_return() {
     run(async {
-        let place = Place::new(TestStore::redis().await, TestDatabase::sqlite()).await;
-        let node = place.node().await;
+        let env = TestEnv::new(TestStore::redis().await, TestDatabase::sqlite()).await;
+        let node = env.node().await;
         let app = app(&node).await;
         let becomes = async |healthy: bool| -> Value {
             wait_for(format!("healthy: {healthy}"), LIMIT, async || {
@@ -108,11 +108,11 @@ fn a_lost_connection_shows_and_so_does_its_return() {
             .await
         };
         let before = becomes(true).await;
-        place.redis().kill();
+        env.redis().kill();
         let away = becomes(false).await;
         assert!(away["connection_attempts"].as_u64() > before["connection_attempts"].as_u64());
         assert!(away["success_rate"].as_f64().unwrap() < 1.0, "{away}");
-        place.redis().restart();
+        env.redis().restart();
         becomes(true).await;
     });
 }
@@ -120,8 +120,8 @@ fn a_lost_connection_shows_and_so_does_its_return() {
 #[test]
 fn mistakes_are_named() {
     run(async {
-        let place = Place::embedded().await;
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let node = env.node().await;
         let app = app(&node).await;
         let field = async |path: &str, body: Value| -> (u16, String) {
             let answer = if path.ends_with("quota/api") {
@@ -156,10 +156,10 @@ fn mistakes_are_named() {
 #[test]
 fn a_run_is_started_steered_and_looked_at() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(Offer { dockets: 4, entries: 0, ..offer() }).await.unwrap();
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(FakeApiConfig { dockets: 4, entries: 0, ..api_config() }).await.unwrap();
         server.fail("/dockets/2/", hob_pipeline::fake_api::Fault::Status(403));
-        let node = place.node().await;
+        let node = env.node().await;
         let app = app(&node).await;
         let toml = plan(&server);
         let dry: Value =
@@ -174,7 +174,7 @@ fn a_run_is_started_steered_and_looked_at() {
         let started = app.post("/api/v1/pipelines/dockets/runs", &json!({ "id": id })).await;
         assert_eq!(started.status, 201, "{started:?}");
         let run = node.pipelines.run(&id.parse().unwrap()).await.unwrap();
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         let shown: Value = app.get(path).await.json();
         assert_eq!((&shown["state"], &shown["items"]["quarantined"]), (&json!("completed"), &json!(1)));
         let file = "out/dockets-manual_2024-09-17T14%3A30%3A00%2B00%3A00.jsonl";
@@ -192,7 +192,7 @@ fn a_run_is_started_steered_and_looked_at() {
         assert_eq!(app.post(&format!("{path}/pause"), &json!({})).await.status, 409);
         let replayed: Value = app.post(&format!("{path}/replay"), &json!({ "class": "client" })).await.json();
         assert_eq!(replayed["items"], 1);
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         let runs: Value = app.get("/api/v1/pipelines/runs").await.json();
         assert_eq!((&runs["items"][0]["id"], &runs["items"][0]["calls"]), (&json!(id), &json!(6)));
         assert_eq!(app.post(&format!("{path}/archive"), &json!({})).await.status, 200);
@@ -210,17 +210,18 @@ fn a_run_is_started_steered_and_looked_at() {
 #[test]
 fn the_card_draws_the_calls_of_all_quotas() {
     run(async {
-        let place = Place::embedded().await;
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let node = env.node().await;
         let quotas = node.pipelines.quotas();
         for (name, calls) in [("api", 2), ("other", 3)] {
             let name = name.parse().unwrap();
             quotas.define(&name, &Limits::parse("9/1h", 0).unwrap()).await.unwrap();
             for call in 0..calls {
-                let answer = quotas.reserve(&name, &ask(&format!("{name}-{call}"))).await.unwrap();
-                let Answer::Granted(granted) = answer else { panic!("{answer:?}") };
+                let answer =
+                    quotas.reserve(&name, &new_reservation(&format!("{name}-{call}"))).await.unwrap();
+                let ReserveDecision::Granted(reserve) = answer else { panic!("{answer:?}") };
                 if call > 0 {
-                    quotas.settle(&granted, 1, Lesson::default()).await.unwrap();
+                    quotas.settle(&reserve, 1, QuotaFeedback::default()).await.unwrap();
                 }
             }
         }
@@ -234,10 +235,10 @@ fn the_card_draws_the_calls_of_all_quotas() {
 #[test]
 fn the_card_does_not_say_that_all_is_quiet_while_the_database_is_away() {
     run(async {
-        let place = Place::embedded().await;
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let node = env.node().await;
         assert_eq!(node.pipelines.card().await.word, "no run");
-        place.database.close().await;
+        env.database.close().await;
         let card = node.pipelines.card().await;
         assert_eq!((card.tone, card.word.as_str()), (hob_web::look::Tone::Bad, "unknown"));
         assert_eq!(card.troubles.len(), 1, "{card:?}");
@@ -270,11 +271,16 @@ mod browser {
     #[test]
     fn a_run_is_started_watched_paused_resumed_and_replayed() {
         run(async {
-            let place = Place::embedded().await;
-            let offer = Offer { dockets: 60, entries: 0, latency: Duration::from_millis(150), ..offer() };
-            let server = StandIn::start(offer).await.unwrap();
+            let env = TestEnv::embedded().await;
+            let api_config = FakeApiConfig {
+                dockets: 60,
+                entries: 0,
+                latency: Duration::from_millis(150),
+                ..api_config()
+            };
+            let server = FakeApi::start(api_config).await.unwrap();
             server.fail("/dockets/1/", hob_pipeline::fake_api::Fault::Status(403));
-            let node = place.node().await;
+            let node = env.node().await;
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
             let browser = Browser::start();
@@ -302,13 +308,14 @@ mod browser {
     #[test]
     fn the_pages_can_be_read_wide_narrow_and_dark() {
         run(async {
-            let place = Place::embedded().await;
-            let offer = Offer { dockets: 400, latency: Duration::from_millis(60), ..offer() };
-            let server = StandIn::start(offer).await.unwrap();
+            let env = TestEnv::embedded().await;
+            let api_config =
+                FakeApiConfig { dockets: 400, latency: Duration::from_millis(60), ..api_config() };
+            let server = FakeApi::start(api_config).await.unwrap();
             for id in [1, 2, 3] {
                 server.fail(&format!("/dockets/{id}/"), hob_pipeline::fake_api::Fault::Status(403));
             }
-            let node = place.node().await;
+            let node = env.node().await;
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
             let started = node.pipelines.start_run(&"dockets".parse().unwrap(), None).await.unwrap();

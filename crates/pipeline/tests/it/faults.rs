@@ -4,50 +4,52 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_database::{PageRequest, Read as _, sql};
-use hob_pipeline::fake_api::{Fault, Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_pipeline::quota::Limits;
-use hob_pipeline::run::{RunState, Wish};
-use hob_pipeline::{Class, Config, ItemState, Pipelines};
+use hob_pipeline::run::{RunAction, RunState};
+use hob_pipeline::{Config, FailureClass, ItemState, Pipelines};
 use hob_service::{Live, Period};
 use hob_testkit::{LIMIT, run, wait_for};
 
-use crate::every_place;
-use crate::runs::{begin, begin_as, ids_in, offer, plan, state_becomes};
-use crate::support::{Place, api};
+use crate::every_backend;
+use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
+use crate::support::{TestEnv, api};
 
 /// A run is rows in the database: the store may be gone, and the store's clock a month further.
 #[test]
 fn a_run_goes_on_after_a_month() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(Offer { latency: Duration::from_millis(60), ..offer() }).await.unwrap();
-        let node = place.node_by(place.store()).await;
-        let started = begin(&node.pipelines, &plan(&server)).await;
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(60), ..api_config() })
+            .await
+            .unwrap();
+        let node = env.node_with_store(env.store()).await;
+        let started = start_run(&node.pipelines, &plan(&server)).await;
         wait_for("some calls", LIMIT, async || server.served() > 20).await;
         let folder = node.stop().await;
         let before = server.served();
         assert!(before < 78, "it was stopped in the middle");
-        place.test_store.flush_all().await;
-        place.advance(Duration::from_secs(31 * 86_400));
+        env.test_store.flush_all().await;
+        env.advance(Duration::from_secs(31 * 86_400));
 
-        let node = place.node_in(folder, place.store()).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let node = env.node_in(folder, env.store()).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(server.served(), 78, "nothing was asked for twice");
-        let gauge = node.pipelines.quotas().look(&api()).await.unwrap();
-        assert!(u64::from(gauge.windows[0].used) <= 78 - before, "last month's calls do not count any more");
+        let usage = node.pipelines.quotas().usage(&api()).await.unwrap();
+        assert!(u64::from(usage.windows[0].used) <= 78 - before, "last month's calls do not count any more");
     });
 }
 
 #[test]
 fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(offer()).await.unwrap();
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(api_config()).await.unwrap();
         server.fail("?cursor=c20", Fault::LostCursor);
-        let node = place.node().await;
-        let started = begin(&node.pipelines, &plan(&server)).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let node = env.node().await;
+        let started = start_run(&node.pipelines, &plan(&server)).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         // 2 pages, the lost one, and 3 anew.
         assert_eq!(server.served(), 75 + 2 + 1 + 3);
@@ -57,16 +59,16 @@ fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
 #[test]
 fn a_truncated_answer_is_asked_for_again() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
         server.fail("/dockets/2/", Fault::Truncated);
-        let node = place.node().await;
-        let started = begin(&node.pipelines, &plan(&server)).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let node = env.node().await;
+        let started = start_run(&node.pipelines, &plan(&server)).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
         let attempts = sql("SELECT class FROM pipeline_attempt WHERE class <> ''");
-        let attempts: Vec<(Class,)> = place.database.all(attempts).await.unwrap();
-        assert_eq!(attempts, [(Class::Network,)]);
+        let attempts: Vec<(FailureClass,)> = env.database.all(attempts).await.unwrap();
+        assert_eq!(attempts, [(FailureClass::Network,)]);
     });
 }
 
@@ -74,9 +76,9 @@ fn a_truncated_answer_is_asked_for_again() {
 #[test]
 fn a_poison_item_is_set_aside() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(Offer { dockets: 5, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(FakeApiConfig { dockets: 5, entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         let text = plan(&server);
         let listed = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
         let mut text = text;
@@ -84,10 +86,10 @@ fn a_poison_item_is_set_aside() {
         let folder = node.stop().await;
 
         // The workers that had item 2 were killed, the last one now: its claim is there, and over.
-        let stopped = place.node_in(folder, place.test_store.store().clone()).await;
-        let started = begin(&stopped.pipelines, &text).await;
+        let stopped = env.node_in(folder, env.test_store.store().clone()).await;
+        let started = start_run(&stopped.pipelines, &text).await;
         let folder = {
-            state_becomes(&stopped.pipelines, &started, RunState::Completed).await;
+            wait_for_state(&stopped.pipelines, &started, RunState::Completed).await;
             stopped.stop().await
         };
         for change in [
@@ -98,15 +100,15 @@ fn a_poison_item_is_set_aside() {
              SELECT id, 900, 'dead', 1, 2, 0, 1 FROM pipeline_run",
             "UPDATE pipeline_run SET state = 'running'",
         ] {
-            place.database.execute(sql(change)).await.unwrap();
+            env.database.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.test_store.store().clone()).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let node = env.node_in(folder, env.test_store.store().clone()).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
         let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
         let set_aside: Vec<String> = set_aside.await.unwrap().rows.into_iter().map(|item| item.key).collect();
         assert_eq!(set_aside, ["2"]);
-        place.assert_counts_are_true(&started.id).await;
+        env.assert_counts_match(&started.id).await;
     });
 }
 
@@ -114,13 +116,13 @@ fn a_poison_item_is_set_aside() {
 #[test]
 fn a_full_disk_keeps_results_waiting() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         let file = node.folder().join("out/dockets-full.jsonl");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/dev/full", &file).unwrap();
-        let started = begin_as(&node.pipelines, &plan(&server), "full").await;
+        let started = start_run_as(&node.pipelines, &plan(&server), "full").await;
         wait_for("the trouble to be told", LIMIT, async || {
             let trouble = node.pipelines.run(&started.id).await.unwrap().trouble;
             if trouble.contains("dockets") { Ok(()) } else { Err(trouble) }
@@ -130,7 +132,7 @@ fn a_full_disk_keeps_results_waiting() {
         assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
 
         std::fs::remove_file(&file).unwrap();
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(node.pipelines.run(&started.id).await.unwrap().trouble, "");
     });
@@ -140,11 +142,11 @@ fn a_full_disk_keeps_results_waiting() {
 #[test]
 fn a_file_is_cut_to_what_was_committed() {
     run(async {
-        let place = Place::embedded().await;
-        let server = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
-        let started = begin(&node.pipelines, &plan(&server)).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
+        let started = start_run(&node.pipelines, &plan(&server)).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let folder = node.stop().await;
         let file = folder.path().join("out/dockets.jsonl");
         let whole = std::fs::read_to_string(&file).unwrap();
@@ -153,10 +155,10 @@ fn a_file_is_cut_to_what_was_committed() {
             "INSERT INTO pipeline_output (run, sink, seq, line) SELECT id, 'dockets', 99, '{\"id\": 4}' FROM pipeline_run",
             "UPDATE pipeline_run SET state = 'running'",
         ] {
-            place.database.execute(sql(change)).await.unwrap();
+            env.database.execute(sql(change)).await.unwrap();
         }
-        let node = place.node_in(folder, place.test_store.store().clone()).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let node = env.node_in(folder, env.test_store.store().clone()).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=4).collect());
     });
 }
@@ -165,13 +167,15 @@ fn a_file_is_cut_to_what_was_committed() {
 #[test]
 fn a_quota_learns_from_the_first_refusal() {
     run(async {
-        let place = Place::embedded().await;
+        let env = TestEnv::embedded().await;
         let limits = vec![(10, Duration::from_secs(3))];
-        let server = StandIn::start(Offer { dockets: 12, entries: 0, limits, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let server =
+            FakeApi::start(FakeApiConfig { dockets: 12, entries: 0, limits, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         // The plan believes in far more than the API allows.
-        let started = begin(&node.pipelines, &plan(&server).replace("[http]", "[http]\nper_host = 1")).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let started =
+            start_run(&node.pipelines, &plan(&server).replace("[http]", "[http]\nper_host = 1")).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=12).collect());
         assert!((1..=2).contains(&server.throttled()), "{} refusals", server.throttled());
         let limits = Limits::parse("1000/1m", 0).unwrap();
@@ -183,40 +187,41 @@ fn a_quota_learns_from_the_first_refusal() {
 #[test]
 fn long_answers_are_refused_and_a_host_is_spared() {
     run(async {
-        let place = Place::embedded().await;
+        let env = TestEnv::embedded().await;
         let latency = Duration::from_millis(20);
-        let server = StandIn::start(Offer { dockets: 30, entries: 0, latency, ..offer() }).await.unwrap();
+        let server =
+            FakeApi::start(FakeApiConfig { dockets: 30, entries: 0, latency, ..api_config() }).await.unwrap();
         for _ in 0..2 {
             server.fail("/dockets/7/", Fault::Long(70 * 1024));
         }
-        let node = place.node().await;
+        let node = env.node().await;
         let text = plan(&server).replace("[http]", "[http]\nper_host = 3\nmax_body_kib = 64");
-        let started = begin(&node.pipelines, &text).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        let started = start_run(&node.pipelines, &text).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
         let set_aside =
             node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page).await.unwrap();
         let set_aside: Vec<_> =
             set_aside.rows.iter().map(|item| (item.key.as_str(), item.class, item.error.as_str())).collect();
-        assert_eq!(set_aside, [("7", Some(Class::Parse), "the answer is longer than 65536 bytes")]);
-        assert_eq!(server.most_at_once(), 3);
+        assert_eq!(set_aside, [("7", Some(FailureClass::Parse), "the answer is longer than 65536 bytes")]);
+        assert_eq!(server.max_concurrent(), 3);
     });
 }
 
-every_place! {
+every_backend! {
     /// P9: what nobody wants to see any more is removed with all that belongs to it, and nothing else is.
-    async fn archived_runs_are_forgotten_some_day(place: Place) {
-        let server = StandIn::start(Offer { dockets: 3, ..offer() }).await.unwrap();
-        let node = place.node().await;
+    async fn archived_runs_are_forgotten_some_day(env: TestEnv) {
+        let server = FakeApi::start(FakeApiConfig { dockets: 3, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         let mut runs = Vec::new();
         for _ in 0..2 {
-            let started = begin(&node.pipelines, &plan(&server)).await;
-            state_becomes(&node.pipelines, &started, RunState::Completed).await;
+            let started = start_run(&node.pipelines, &plan(&server)).await;
+            wait_for_state(&node.pipelines, &started, RunState::Completed).await;
             runs.push(started.id);
         }
-        node.pipelines.wish(&runs[0], Wish::Archive).await.unwrap();
+        node.pipelines.apply(&runs[0], RunAction::Archive).await.unwrap();
         let folder = node.stop().await;
-        let context = place.context(place.test_store.store().clone());
+        let context = env.context(env.test_store.store().clone());
         let keep_archived = Period::from_millis(1);
         let config = Config { folder: folder.path().to_owned(), keep_archived, ..Config::default() };
         let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
@@ -229,7 +234,7 @@ every_place! {
             "SELECT DISTINCT run FROM pipeline_tally",
             "SELECT DISTINCT run FROM pipeline_pace",
         ] {
-            let runs_left: Vec<(String,)> = place.database.all(sql(left)).await.unwrap();
+            let runs_left: Vec<(String,)> = env.database.all(sql(left)).await.unwrap();
             assert_eq!(runs_left, [(runs[1].to_string(),)], "{left}");
         }
     }

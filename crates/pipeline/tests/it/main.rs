@@ -4,8 +4,8 @@
 mod api;
 mod faults;
 mod fuzz;
-mod hurt;
 mod migrations;
+mod outages;
 mod outputs;
 mod quota;
 mod quota_model;

@@ -2,13 +2,13 @@
 
 use hob_database::{Database, Migrations, Read as _, sql};
 use hob_pipeline::MIGRATIONS;
-use hob_pipeline::fake_api::{Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::run::{RunId, RunState};
 use hob_testkit::{LIMIT, Layout, TestDatabase, run, wait_for};
 use tempfile::TempDir;
 
-use crate::runs::{begin, ids_in, offer, plan, state_becomes};
-use crate::support::{Place, embedded};
+use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};
+use crate::support::{TestEnv, embedded};
 
 /// Three dockets: one is done, one was claimed by a node that is gone, one failed and waits for its turn.
 const ITEMS: &str = "
@@ -31,7 +31,7 @@ const SINK: &str = "
     VALUES ('old', 'dockets', 10, 1, 1, 'gone', 2, '')";
 
 async fn a_run_of_an_earlier_version_goes_on(test_database: TestDatabase) {
-    let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+    let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
     let first = Migrations { service: MIGRATIONS.service, steps: &MIGRATIONS.steps[..1] };
     let database = Database::open(&test_database.url().parse().unwrap(), &[first]).await.unwrap();
     let text = plan(&api);
@@ -47,27 +47,27 @@ async fn a_run_of_an_earlier_version_goes_on(test_database: TestDatabase) {
     }
     database.close().await;
 
-    let place = Place::new(embedded(Layout::Plain), test_database).await;
+    let env = TestEnv::new(embedded(Layout::Plain), test_database).await;
     let id: RunId = "old".parse().unwrap();
-    place.assert_counts_are_true(&id).await;
+    env.assert_counts_match(&id).await;
     let folder = TempDir::new().unwrap();
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/dockets.jsonl"), "{\"id\": 1}\n{\"id").unwrap();
-    let node = place.node_in(folder, place.test_store.store().clone()).await;
+    let node = env.node_in(folder, env.test_store.store().clone()).await;
     wait_for("the run to be over", LIMIT, async || {
         node.pipelines.run(&id).await.unwrap().state == RunState::Completed
     })
     .await;
-    place.assert_counts_are_true(&id).await;
+    env.assert_counts_match(&id).await;
     assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect(), "what was left to do is added");
     let attempts =
         sql("SELECT seq, CAST(count(*) AS BIGINT) FROM pipeline_attempt GROUP BY seq ORDER BY seq");
-    let attempts: Vec<(i64, i64)> = place.database.all(attempts).await.unwrap();
+    let attempts: Vec<(i64, i64)> = env.database.all(attempts).await.unwrap();
     assert_eq!(attempts, [(1, 1), (2, 1), (3, 2)]);
 
     // The next run keeps that file.
-    let next = begin(&node.pipelines, &text).await;
-    state_becomes(&node.pipelines, &next, RunState::Completed).await;
+    let next = start_run(&node.pipelines, &text).await;
+    wait_for_state(&node.pipelines, &next, RunState::Completed).await;
     assert!(node.folder().join("out/dockets.jsonl").is_symlink());
     assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect());
     assert_eq!(ids_in(&node, "out/dockets-earlier.jsonl"), (1..=3).collect());

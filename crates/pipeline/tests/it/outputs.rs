@@ -4,39 +4,39 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hob_database::sql;
-use hob_pipeline::fake_api::{Fault, Offer, StandIn};
-use hob_pipeline::run::{Run, RunState, Wish};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
+use hob_pipeline::run::{Run, RunAction, RunState};
 use hob_pipeline::{ItemState, Pipelines};
 use hob_testkit::{LIMIT, run, wait_for};
 use tempfile::TempDir;
 
-use crate::every_place;
-use crate::runs::{begin, begin_as, ids_in, offer, plan, state_becomes};
-use crate::support::{Node, Place};
+use crate::every_backend;
+use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
+use crate::support::{Node, TestEnv};
 
 const DOCKETS: &str = "out/dockets.jsonl";
 const ENTRIES: &str = "out/entries.jsonl";
 
 /// Everything goes to files.
-fn plan_for_files(api: &StandIn) -> String {
+fn plan_for_files(api: &FakeApi) -> String {
     let table = "table = \"entries\"\nsqlite = \"out/entries.db\"\nkey = [\"id\"]";
     plan(api).replace(table, "jsonl = \"out/entries.jsonl\"")
 }
 
 async fn completed(pipelines: &Pipelines, text: &str) -> Run {
-    let run = begin(pipelines, text).await;
-    state_becomes(pipelines, &run, RunState::Completed).await;
+    let run = start_run(pipelines, text).await;
+    wait_for_state(pipelines, &run, RunState::Completed).await;
     run
 }
 
 async fn completed_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
-    let run = begin_as(pipelines, text, id).await;
-    state_becomes(pipelines, &run, RunState::Completed).await;
+    let run = start_run_as(pipelines, text, id).await;
+    wait_for_state(pipelines, &run, RunState::Completed).await;
     run
 }
 
 /// Where a name leads to now.
-fn behind(node: &Node, name: &str) -> PathBuf {
+fn link_target(node: &Node, name: &str) -> PathBuf {
     node.folder().join(name).canonicalize().unwrap()
 }
 
@@ -55,7 +55,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     files
 }
 
-fn name_of(node: &Node, docket: u64) -> String {
+fn case_name_of(node: &Node, docket: u64) -> String {
     let text = std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let found: Vec<_> = lines.filter(|line| line["id"] == docket).collect();
@@ -63,14 +63,14 @@ fn name_of(node: &Node, docket: u64) -> String {
     found[0]["case_name"].as_str().unwrap().to_owned()
 }
 
-every_place! {
+every_backend! {
     /// P9
-    async fn a_second_run_keeps_what_the_first_wrote_and_what_did_not_change(place: Place) {
-        let api = StandIn::start(offer()).await.unwrap();
-        let node = place.node().await;
+    async fn a_second_run_keeps_what_the_first_wrote_and_what_did_not_change(env: TestEnv) {
+        let api = FakeApi::start(api_config()).await.unwrap();
+        let node = env.node().await;
         completed(&node.pipelines, &plan_for_files(&api)).await;
         let first: BTreeMap<_, _> =
-            [DOCKETS, ENTRIES].map(|name| behind(&node, name)).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).into();
+            [DOCKETS, ENTRIES].map(|name| link_target(&node, name)).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).into();
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
 
         api.change(7);
@@ -81,22 +81,22 @@ every_place! {
         }
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
-        assert_eq!((name_of(&node, 6), name_of(&node, 7)), ("Doe v. Roe No. 6".to_owned(), "Renamed No. 7".to_owned()));
+        assert_eq!((case_name_of(&node, 6), case_name_of(&node, 7)), ("Doe v. Roe No. 6".to_owned(), "Renamed No. 7".to_owned()));
         assert_eq!(api.served() - served, 3 + 25 + 2, "pages, dockets, and the entries of the one that changed");
-        place.assert_counts_are_true(&again.id).await;
+        env.assert_counts_match(&again.id).await;
 
         // A third time, from what the second has kept.
         completed(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
-        assert_eq!(name_of(&node, 7), "Renamed No. 7");
+        assert_eq!(case_name_of(&node, 7), "Renamed No. 7");
         assert_eq!(files(node.folder()).len(), 6, "three runs with two files each");
     }
 
     /// P5: what a cancelled run or a failure left out is asked for, although its parent did not change.
-    async fn a_later_run_asks_for_what_an_earlier_one_never_got(place: Place) {
-        let api = StandIn::start(Offer { dockets: 5, ..offer() }).await.unwrap();
-        let node = place.node().await;
+    async fn a_later_run_asks_for_what_an_earlier_one_never_got(env: TestEnv) {
+        let api = FakeApi::start(FakeApiConfig { dockets: 5, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         api.fail("/docket-entries/2000/", Fault::Status(403));
         let first = completed(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Quarantined), 1);
@@ -108,21 +108,21 @@ every_place! {
     }
 
     /// A run that lacks something does not take the name from one that does not, until it is replayed.
-    async fn a_run_with_failures_does_not_replace_a_whole_one(place: Place) {
-        let api = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+    async fn a_run_with_failures_does_not_replace_a_whole_one(env: TestEnv) {
+        let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         completed(&node.pipelines, &plan(&api)).await;
-        let whole = behind(&node, DOCKETS);
+        let whole = link_target(&node, DOCKETS);
         // As with a token that has expired.
         api.fail("/dockets/", Fault::Status(403));
         let refused = completed(&node.pipelines, &plan(&api)).await;
-        assert_eq!(behind(&node, DOCKETS), whole);
+        assert_eq!(link_target(&node, DOCKETS), whole);
         let outputs = node.pipelines.outputs(&refused.id).await.unwrap();
         let empty = outputs.iter().find(|output| output.sink == "dockets").unwrap();
         assert_eq!(std::fs::read_to_string(node.folder().join(&empty.file)).unwrap(), "");
         node.pipelines.replay(&refused.id, None).await.unwrap();
-        state_becomes(&node.pipelines, &refused, RunState::Completed).await;
-        assert_eq!(behind(&node, DOCKETS), node.folder().join(&empty.file).canonicalize().unwrap());
+        wait_for_state(&node.pipelines, &refused, RunState::Completed).await;
+        assert_eq!(link_target(&node, DOCKETS), node.folder().join(&empty.file).canonicalize().unwrap());
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
     }
 }
@@ -131,13 +131,13 @@ every_place! {
 #[test]
 fn a_changed_step_is_asked_for_again() {
     run(async {
-        let place = Place::embedded().await;
-        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         completed(&node.pipelines, &plan(&api)).await;
         let text = plan(&api).replace("case_name = \"$.case_name\"", "case_name = \"$.court\"");
         completed(&node.pipelines, &text).await;
-        assert_eq!(name_of(&node, 1), "nysd");
+        assert_eq!(case_name_of(&node, 1), "nysd");
     });
 }
 
@@ -145,16 +145,16 @@ fn a_changed_step_is_asked_for_again() {
 #[test]
 fn a_cancelled_run_costs_the_next_one_nothing() {
     run(async {
-        let place = Place::embedded().await;
+        let env = TestEnv::embedded().await;
         let latency = std::time::Duration::from_millis(30);
-        let api = StandIn::start(Offer { latency, ..offer() }).await.unwrap();
-        let node = place.node().await;
-        let first = begin(&node.pipelines, &plan_for_files(&api)).await;
+        let api = FakeApi::start(FakeApiConfig { latency, ..api_config() }).await.unwrap();
+        let node = env.node().await;
+        let first = start_run(&node.pipelines, &plan_for_files(&api)).await;
         wait_for("some dockets", LIMIT, async || {
             node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Done) > 10
         })
         .await;
-        node.pipelines.wish(&first.id, Wish::Cancel).await.unwrap();
+        node.pipelines.apply(&first.id, RunAction::Cancel).await.unwrap();
         completed(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
@@ -164,11 +164,10 @@ fn a_cancelled_run_costs_the_next_one_nothing() {
 #[test]
 fn ids_of_runs_make_names_that_stay_in_the_folder() {
     run(async {
-        let place = Place::embedded().await;
-        let api = StandIn::start(Offer { dockets: 2, entries: 0, ..offer() }).await.unwrap();
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 2, entries: 0, ..api_config() }).await.unwrap();
         let outer = TempDir::new().unwrap();
-        let node =
-            place.node_in(TempDir::new_in(outer.path()).unwrap(), place.test_store.store().clone()).await;
+        let node = env.node_in(TempDir::new_in(outer.path()).unwrap(), env.test_store.store().clone()).await;
         let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"{run}/dockets.jsonl\"");
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
         // The long ones differ only where their names are cut.
@@ -189,14 +188,14 @@ fn ids_of_runs_make_names_that_stay_in_the_folder() {
 #[test]
 fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
     run(async {
-        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
+        let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
         let mut folder = TempDir::new().unwrap();
         for dockets in 1..=3 {
-            let place = Place::embedded().await;
-            let node = place.node_in(folder, place.test_store.store().clone()).await;
+            let env = TestEnv::embedded().await;
+            let node = env.node_in(folder, env.test_store.store().clone()).await;
             api.change(dockets);
             completed_as(&node.pipelines, &plan(&api), "daily").await;
-            assert_eq!(name_of(&node, dockets), format!("Renamed No. {dockets}"));
+            assert_eq!(case_name_of(&node, dockets), format!("Renamed No. {dockets}"));
             folder = node.stop().await;
         }
         let renamed: Vec<usize> =
@@ -209,9 +208,9 @@ fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
 #[test]
 fn a_file_that_has_the_name_is_kept() {
     run(async {
-        let place = Place::embedded().await;
-        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         std::fs::create_dir(node.folder().join("out")).unwrap();
         std::fs::write(node.folder().join(DOCKETS), "{\"id\": 99}\n").unwrap();
         completed(&node.pipelines, &plan(&api)).await;
@@ -224,15 +223,15 @@ fn a_file_that_has_the_name_is_kept() {
 #[test]
 fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
     run(async {
-        let place = Place::embedded().await;
-        let api = StandIn::start(Offer { dockets: 3, entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         let started = completed(&node.pipelines, &plan(&api)).await;
         let folder = node.stop().await;
         std::fs::remove_file(folder.path().join(DOCKETS)).unwrap();
-        place.database.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
-        let node = place.node_in(folder, place.test_store.store().clone()).await;
-        state_becomes(&node.pipelines, &started, RunState::Completed).await;
+        env.database.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
+        let node = env.node_in(folder, env.test_store.store().clone()).await;
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
         let hidden =
             std::fs::read_dir(node.folder().join("out")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -245,9 +244,9 @@ fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
 #[test]
 fn a_run_without_results_has_an_empty_file() {
     run(async {
-        let place = Place::embedded().await;
-        let api = StandIn::start(Offer { dockets: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         completed(&node.pipelines, &plan(&api)).await;
         assert_eq!(std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap(), "");
     });

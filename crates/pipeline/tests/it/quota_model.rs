@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hob_pipeline::quota::{Answer, Ask, Lesson, Limits, Reservation};
+use hob_pipeline::quota::{Limits, NewReservation, QuotaFeedback, Reservation, ReserveDecision};
 use hob_testkit::budget;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::every_place;
-use crate::support::{Place, START, ask};
+use crate::every_backend;
+use crate::support::{START, TestEnv, new_reservation};
 
 const HOLD_MS: u64 = 20_000;
 
-every_place! {
+every_backend! {
     /// P1, P8
-    async fn reservations_are_granted_as_the_model_says(place: Place) {
-        compare(&place);
+    async fn reservations_are_granted_as_the_model_says(env: TestEnv) {
+        compare(&env);
     }
 }
 
@@ -46,18 +46,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn compare(place: &Place) {
+fn compare(env: &TestEnv) {
     let config = Config { cases: budget(6, 500), failure_persistence: None, ..Config::default() };
     let strategy = (2..6u32, 6..12u32, prop::collection::vec(step(), 1..40));
     let handle = tokio::runtime::Handle::current();
     let case = std::cell::Cell::new(0);
     tokio::task::block_in_place(|| {
-        let outcome = TestRunner::new(config).run(&strategy, |(short, long, steps)| {
+        let simulated = TestRunner::new(config).run(&strategy, |(short, long, steps)| {
             case.set(case.get() + 1);
-            handle.block_on(follow(place, case.get(), (short, long), &steps));
+            handle.block_on(follow(env, case.get(), (short, long), &steps));
             Ok(())
         });
-        outcome.unwrap_or_else(|error| panic!("{error}"));
+        simulated.unwrap_or_else(|error| panic!("{error}"));
     });
 }
 
@@ -98,32 +98,35 @@ impl Model {
     }
 }
 
-async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[Step]) {
+async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[Step]) {
     let name = &format!("case{case}").parse().unwrap();
-    let quotas = place.quotas();
+    let quotas = env.quotas();
     quotas.define(name, &Limits::parse(&format!("{short}/10s, {long}/50s"), 0).unwrap()).await.unwrap();
     let mut model =
         Model { windows: [(short, 10_000), (long, 50_000)], calls: BTreeMap::new(), seen: vec![] };
     let mut open: Vec<Reservation> = Vec::new();
     let mut now = u64::try_from(START.as_millis()).unwrap() + u64::from(case) * 1_000_000;
-    place.clock.set(Duration::from_millis(now));
+    env.clock.set(Duration::from_millis(now));
     for (at, step) in steps.iter().enumerate() {
         match *step {
             Step::Advance { ms } => {
                 now += ms;
-                place.advance(Duration::from_millis(ms));
+                env.advance(Duration::from_millis(ms));
             }
-            Step::Flush => place.test_store.flush_all().await,
+            Step::Flush => env.test_store.flush_all().await,
             Step::Reserve { calls } => {
-                let ask =
-                    Ask { calls, hold: Duration::from_millis(HOLD_MS), ..ask(&format!("c{case}-{at}")) };
-                match quotas.reserve(name, &ask).await.unwrap() {
-                    Answer::Granted(reservation) => {
+                let new_reservation = NewReservation {
+                    calls,
+                    hold: Duration::from_millis(HOLD_MS),
+                    ..new_reservation(&format!("c{case}-{at}"))
+                };
+                match quotas.reserve(name, &new_reservation).await.unwrap() {
+                    ReserveDecision::Granted(reservation) => {
                         assert!(model.fits(now, calls), "step {at}: granted too much");
-                        model.calls.insert(ask.id.clone(), (calls, now + HOLD_MS));
+                        model.calls.insert(new_reservation.id.clone(), (calls, now + HOLD_MS));
                         open.push(reservation);
                     }
-                    Answer::Wait { at: told, .. } => {
+                    ReserveDecision::Wait { at: told, .. } => {
                         assert!(!model.fits(now, calls), "step {at}: refused what fits");
                         assert_eq!(told.0, i64::try_from(model.fits_at(now, calls)).unwrap(), "step {at}");
                     }
@@ -132,7 +135,7 @@ async fn follow(place: &Place, case: u32, (short, long): (u32, u32), steps: &[St
             Step::Settle { which, unused } if !open.is_empty() => {
                 let reservation = open.remove(which % open.len());
                 let made = reservation.calls.saturating_sub(unused);
-                quotas.settle(&reservation, made, Lesson::default()).await.unwrap();
+                quotas.settle(&reservation, made, QuotaFeedback::default()).await.unwrap();
                 model.calls.insert(reservation.id.clone(), (made, now));
                 // The API saw them at some time between the reservation and now, but by their deadline, which is when
                 // callers give up. The worst for us is the last moment.

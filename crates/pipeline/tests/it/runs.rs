@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hob_database::{PageRequest, Read as _, sql};
-use hob_pipeline::fake_api::{Fault, Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_pipeline::keys::{HourKey, TaskId};
-use hob_pipeline::run::{Run, RunState, Wish};
-use hob_pipeline::{Class, Error, ItemState, Pipelines};
+use hob_pipeline::run::{Run, RunAction, RunState};
+use hob_pipeline::{Error, FailureClass, ItemState, Pipelines};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::every_place;
+use crate::every_backend;
 use crate::support::Node;
 
-pub(crate) fn offer() -> Offer {
+pub(crate) fn api_config() -> FakeApiConfig {
     let limits = vec![(1000, Duration::from_secs(60))];
-    Offer { dockets: 25, entries: 2, page: 10, limits, token: None, latency: Duration::ZERO }
+    FakeApiConfig { dockets: 25, entries: 2, page: 10, limits, token: None, latency: Duration::ZERO }
 }
 
-pub(crate) fn plan(api: &StandIn) -> String {
+pub(crate) fn plan(api: &FakeApi) -> String {
     format!(
         r#"name = "dockets"
 quota = {{ name = "api", windows = "1000/1m" }}
@@ -53,18 +53,18 @@ timeout = "10s"
     )
 }
 
-pub(crate) async fn begin(pipelines: &Pipelines, text: &str) -> Run {
+pub(crate) async fn start_run(pipelines: &Pipelines, text: &str) -> Run {
     let plan = pipelines.put_plan(text).await.unwrap();
     pipelines.start_run(&plan.name, None).await.unwrap()
 }
 
 /// Begins a run under an id of the caller's choice.
-pub(crate) async fn begin_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
+pub(crate) async fn start_run_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
     let plan = pipelines.put_plan(text).await.unwrap();
     pipelines.start_run(&plan.name, Some(id.parse().unwrap())).await.unwrap()
 }
 
-pub(crate) async fn state_becomes(pipelines: &Pipelines, run: &Run, state: RunState) {
+pub(crate) async fn wait_for_state(pipelines: &Pipelines, run: &Run, state: RunState) {
     wait_for(format!("{state:?}"), LIMIT * 2, async || {
         let run = pipelines.run(&run.id).await.unwrap();
         if run.state == state { Ok(()) } else { Err(run) }
@@ -90,13 +90,13 @@ async fn rows_in(node: &Node, file: &str) -> usize {
     usize::try_from(rows).unwrap()
 }
 
-every_place! {
+every_backend! {
     /// P3, P9
-    async fn a_run_fetches_everything_and_follows_what_it_finds(place: Place) {
-        let api = StandIn::start(offer()).await.unwrap();
-        let node = place.node().await;
-        let run = begin(&node.pipelines, &plan(&api)).await;
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+    async fn a_run_fetches_everything_and_follows_what_it_finds(env: TestEnv) {
+        let api = FakeApi::start(api_config()).await.unwrap();
+        let node = env.node().await;
+        let run = start_run(&node.pipelines, &plan(&api)).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(rows_in(&node, "out/entries.db").await, 50);
         // 3 pages, 25 dockets, 50 entries.
@@ -104,29 +104,29 @@ every_place! {
         let progress = node.pipelines.progress(&run.id).await.unwrap();
         assert_eq!((progress.of(ItemState::Done), progress.total()), (78, 78));
         assert_eq!(node.pipelines.run(&run.id).await.unwrap().calls, 78);
-        place.assert_counts_are_true(&run.id).await;
+        env.assert_counts_match(&run.id).await;
 
         // A second run asks only for what changed.
-        let again = begin(&node.pipelines, &plan(&api)).await;
-        state_becomes(&node.pipelines, &again, RunState::Completed).await;
+        let again = start_run(&node.pipelines, &plan(&api)).await;
+        wait_for_state(&node.pipelines, &again, RunState::Completed).await;
         assert_eq!(api.served(), 78 + 28, "pages and dockets, whose entries are not asked for");
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(rows_in(&node, "out/entries.db").await, 50);
     }
 
     /// P3, P4, P5, P7
-    async fn others_can_read_what_a_run_does(place: Place) {
-        let api = StandIn::start(Offer { dockets: 3, latency: Duration::from_millis(300), ..offer() }).await.unwrap();
-        let node = place.node().await;
+    async fn others_can_read_what_a_run_does(env: TestEnv) {
+        let api = FakeApi::start(FakeApiConfig { dockets: 3, latency: Duration::from_millis(300), ..api_config() }).await.unwrap();
+        let node = env.node().await;
         let text = plan(&api).replace("server = { attempts = 3", "server = { attempts = 1");
         api.fail("/dockets/2/", Fault::Status(500));
-        let run = begin(&node.pipelines, &text).await;
-        let (store, keys) = (place.test_store.store(), place.keys());
+        let run = start_run(&node.pipelines, &text).await;
+        let (store, keys) = (env.test_store.store(), env.keys());
         let id = hob_pipeline::keys::DagRunId::new(run.id.as_str()).unwrap();
         let start = keys.task_start(&id, &TaskId::new("docket_1").unwrap());
-        wait_for("the start of a task", LIMIT, async || place.get(&start).await).await;
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
-        assert_eq!(place.get(&start).await, None, "the attempt is over");
+        wait_for("the start of a task", LIMIT, async || env.get(&start).await).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(env.get(&start).await, None, "the attempt is over");
 
         let state: std::collections::HashMap<String, String> = wait_for("the last view", LIMIT, async || {
             let all = store.run(cmd("HGETALL").arg(keys.state(&id).as_bytes())).await;
@@ -140,7 +140,7 @@ every_place! {
         let failed = keys.failed(&hour, keys.space().shard_of("failed"));
         let failed: Vec<String> = store.run(cmd("LRANGE").arg(failed.as_bytes()).arg(0).arg(-1)).await.unwrap();
         assert_eq!(failed, ["2"]);
-        let attempts: Vec<(i64, i64, String)> = place
+        let attempts: Vec<(i64, i64, String)> = env
             .database
             .all(sql("SELECT begun_at, ended_at, class FROM pipeline_attempt WHERE run = $1 AND status = 500").bind(&run.id))
             .await
@@ -149,77 +149,77 @@ every_place! {
     }
 
     /// P5: what failed is set aside by class, and replayed.
-    async fn failures_are_retried_by_class_set_aside_and_replayed(place: Place) {
-        let api = StandIn::start(Offer { entries: 0, ..offer() }).await.unwrap();
-        let node = place.node().await;
+    async fn failures_are_retried_by_class_set_aside_and_replayed(env: TestEnv) {
+        let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
         api.fail("/dockets/3/", Fault::Truncated);
         api.fail("/dockets/4/", Fault::Status(503));
         for _ in 0..2 {
             api.fail("/dockets/5/", Fault::Garbage);
         }
         api.fail("/dockets/6/", Fault::Status(403));
-        let run = begin(&node.pipelines, &plan(&api)).await;
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        let run = start_run(&node.pipelines, &plan(&api)).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         let done: BTreeSet<u64> = (1..=25).filter(|id| ![5, 6].contains(id)).collect();
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), done, "what can be retried was");
         let set_aside = ItemState::Quarantined;
-        place.assert_counts_are_true(&run.id).await;
+        env.assert_counts_match(&run.id).await;
         let failures = node.pipelines.progress(&run.id).await.unwrap().failures;
-        assert_eq!(failures, [(Class::Client, set_aside, 1), (Class::Parse, set_aside, 1)]);
-        let page = node.pipelines.items(&run.id, Some(set_aside), Some(Class::Parse), &PageRequest::first(10)).await;
+        assert_eq!(failures, [(FailureClass::Client, set_aside, 1), (FailureClass::Parse, set_aside, 1)]);
+        let page = node.pipelines.items(&run.id, Some(set_aside), Some(FailureClass::Parse), &PageRequest::first(10)).await;
         let page = page.unwrap();
         assert!(page.rows[0].error.contains("maintenance"), "{:?}", page.rows);
         assert_eq!((page.rows[0].key.as_str(), page.rows[0].attempts), ("5", 2));
 
-        assert_eq!(node.pipelines.replay(&run.id, Some(Class::Parse)).await.unwrap(), 1);
-        place.assert_counts_are_true(&run.id).await;
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        assert_eq!(node.pipelines.replay(&run.id, Some(FailureClass::Parse)).await.unwrap(), 1);
+        env.assert_counts_match(&run.id).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert!(ids_in(&node, "out/dockets.jsonl").contains(&5));
         assert_eq!(node.pipelines.replay(&run.id, None).await.unwrap(), 1);
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
     }
 
     /// P12: while the store is away nobody calls, and afterwards everything arrives once.
-    async fn a_loss_of_the_store_during_a_run_costs_nothing(place: Place) {
-        let api = StandIn::start(Offer { latency: Duration::from_millis(20), ..offer() }).await.unwrap();
-        let node = place.node().await;
-        let run = begin(&node.pipelines, &plan(&api)).await;
+    async fn a_loss_of_the_store_during_a_run_costs_nothing(env: TestEnv) {
+        let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(20), ..api_config() }).await.unwrap();
+        let node = env.node().await;
+        let run = start_run(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 10).await;
-        place.test_store.flush_all().await;
+        env.test_store.flush_all().await;
         wait_for("some more", LIMIT, async || api.served() > 30).await;
-        place.test_store.flush_all().await;
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        env.test_store.flush_all().await;
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
-        let used = node.pipelines.quotas().look(&"api".parse().unwrap()).await.unwrap().windows[0].used;
+        let used = node.pipelines.quotas().usage(&"api".parse().unwrap()).await.unwrap().windows[0].used;
         assert!(u64::from(used) >= api.served(), "{used} of {}", api.served());
     }
 
     /// P7
-    async fn a_run_pauses_resumes_and_is_cancelled(place: Place) {
-        let api = StandIn::start(Offer { latency: Duration::from_millis(50), ..offer() }).await.unwrap();
-        let node = place.node().await;
-        let run = begin(&node.pipelines, &plan(&api)).await;
+    async fn a_run_pauses_resumes_and_is_cancelled(env: TestEnv) {
+        let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(50), ..api_config() }).await.unwrap();
+        let node = env.node().await;
+        let run = start_run(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 5).await;
-        node.pipelines.wish(&run.id, Wish::Pause).await.unwrap();
+        node.pipelines.apply(&run.id, RunAction::Pause).await.unwrap();
         wait_for("all items to be given back", LIMIT, async || {
-            let (claims,): (i64,) = place.database.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
+            let (claims,): (i64,) = env.database.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
             claims == 0
         })
         .await;
         let progress = node.pipelines.progress(&run.id).await.unwrap();
         assert_eq!(progress.of(ItemState::Claimed), 0);
         assert!(progress.of(ItemState::Waiting) > 0);
-        place.assert_counts_are_true(&run.id).await;
-        let refused = node.pipelines.wish(&run.id, Wish::Archive).await;
-        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
-        node.pipelines.wish(&run.id, Wish::Resume).await.unwrap();
-        state_becomes(&node.pipelines, &run, RunState::Completed).await;
+        env.assert_counts_match(&run.id).await;
+        let refused = node.pipelines.apply(&run.id, RunAction::Archive).await;
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+        node.pipelines.apply(&run.id, RunAction::Resume).await.unwrap();
+        wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
 
-        let other = begin(&node.pipelines, &plan(&api)).await;
-        node.pipelines.wish(&other.id, Wish::Cancel).await.unwrap();
-        let resumed = node.pipelines.wish(&other.id, Wish::Resume).await;
-        assert!(matches!(resumed, Err(Error::Refused(_))), "{resumed:?}");
+        let other = start_run(&node.pipelines, &plan(&api)).await;
+        node.pipelines.apply(&other.id, RunAction::Cancel).await.unwrap();
+        let resumed = node.pipelines.apply(&other.id, RunAction::Resume).await;
+        assert!(matches!(resumed, Err(Error::Conflict(_))), "{resumed:?}");
     }
 }

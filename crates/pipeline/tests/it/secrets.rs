@@ -13,8 +13,8 @@ use hob_testkit::run;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::runs::{begin, state_becomes};
-use crate::support::Place;
+use crate::runs::{start_run, wait_for_state};
+use crate::support::TestEnv;
 
 const VALUE: &str = "s3cret-that-nobody-sees";
 
@@ -33,11 +33,11 @@ fn token(folder: &TempDir, value: &str, hosts: &[&str]) -> SecretsConfig {
 }
 
 async fn open(
-    place: &Place,
+    env: &TestEnv,
     folder: &TempDir,
     secrets: Live<SecretsConfig>,
 ) -> (hob_service::ServiceContext, Pipelines) {
-    let mut context = place.context(place.test_store.store().clone());
+    let mut context = env.context(env.test_store.store().clone());
     context.secrets = Secrets::new(secrets);
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
@@ -55,9 +55,9 @@ fn plan(keys: &str, step: &str) -> String {
 #[test]
 fn a_plan_that_may_not_use_its_secrets_is_not_saved() {
     run(async {
-        let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
+        let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["*.api.example", "db.example"]));
-        let (_context, pipelines) = open(&place, &folder, live).await;
+        let (_context, pipelines) = open(&env, &folder, live).await;
         let header = "headers = { Authorization = 'Token {secret.t}' }";
         let sink =
             "extract = { id = '$.id' }\nsink = 'out'\n[sink.out]\ntable = 'a'\nkey = ['id']\npostgres = 't'";
@@ -151,17 +151,17 @@ async fn echo() -> (u16, Arc<Mutex<Vec<String>>>) {
 #[test]
 fn a_secret_is_sent_to_its_hosts_only_and_never_shown() {
     run(async {
-        let (place, folder) = (Place::embedded().await, TempDir::new().unwrap());
+        let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["localhost"]));
-        let (_context, pipelines) = open(&place, &folder, live).await;
+        let (_context, pipelines) = open(&env, &folder, live).await;
         let (port, heard) = echo().await;
         let step =
             format!("get = 'http://{{key}}:{port}/{{secret.t}}'\nheaders = {{ A = 'Token {{secret.t}}' }}");
         // The host comes from the item, so that only the request itself can be judged.
         let text = plan("['localhost', '127.0.0.1']", &step);
         let errors = async || {
-            let started = begin(&pipelines, &text).await;
-            state_becomes(&pipelines, &started, RunState::Completed).await;
+            let started = start_run(&pipelines, &text).await;
+            wait_for_state(&pipelines, &started, RunState::Completed).await;
             let page = PageRequest::first(10);
             let items =
                 pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page).await.unwrap();

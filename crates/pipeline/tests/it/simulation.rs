@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use hob_pipeline::fake_api::Throttle;
-use hob_pipeline::quota::{Answer, Ask, Lesson, Limits, Quotas, Reservation};
+use hob_pipeline::quota::{Limits, NewReservation, QuotaFeedback, Quotas, Reservation, ReserveDecision};
 use hob_testkit::run;
 
-use crate::support::{Place, START, api, ask};
+use crate::support::{START, TestEnv, api, new_reservation};
 
 const NODES: usize = 3;
 const WORKERS: usize = 12;
@@ -20,79 +20,82 @@ const AHEAD: Duration = Duration::from_secs(420);
 /// What happens next, and to which worker.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Ask,
+    Reserve,
     /// The API sees the call.
     Arrive,
     Answered,
 }
 
-struct Outcome {
+struct Simulated {
     made: u64,
     refused: u64,
 }
 
 /// Lets workers with an endless backlog call for `days`, each answer taking its time, and counts what the API sees.
-async fn simulate(place: &Place, windows: &str, buffer: u32, lasting: Duration) -> Outcome {
+async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) -> Simulated {
     let limits = Limits::parse(windows, buffer).unwrap();
     let mut nodes: Vec<Quotas> = Vec::new();
     for _ in 0..NODES {
-        nodes.push(place.quotas_of(windows, buffer).await);
+        nodes.push(env.quotas_with(windows, buffer).await);
     }
     let mut throttles: Vec<Throttle> =
         limits.windows().iter().map(|window| Throttle::new(window.limit, window.period)).collect();
     let mut queue: BinaryHeap<Reverse<(Duration, usize, Event)>> =
-        (0..WORKERS).map(|worker| Reverse((START, worker, Event::Ask))).collect();
+        (0..WORKERS).map(|worker| Reverse((START, worker, Event::Reserve))).collect();
     let mut held: Vec<Option<Reservation>> = vec![None; WORKERS];
-    let mut outcome = Outcome { made: 0, refused: 0 };
+    let mut simulated = Simulated { made: 0, refused: 0 };
     let mut number = 0_u64;
     while let Some(Reverse((now, worker, event))) = queue.pop() {
         if now >= START + lasting {
             break;
         }
-        place.clock.set(now);
+        env.clock.set(now);
         // Neither the same for all nor ever regular.
         let jitter = Duration::from_micros((number * 7919 + worker as u64 * 104_729) % 150_000);
         let (at, next) = match event {
-            Event::Ask => {
+            Event::Reserve => {
                 number += 1;
-                let ask = Ask { run: format!("run{}", worker % 2), ..ask(&format!("c{number}")) };
-                match nodes[worker % NODES].reserve(&api(), &ask).await.unwrap() {
-                    Answer::Granted(reservation) => {
+                let new_reservation = NewReservation {
+                    run: format!("run{}", worker % 2),
+                    ..new_reservation(&format!("c{number}"))
+                };
+                match nodes[worker % NODES].reserve(&api(), &new_reservation).await.unwrap() {
+                    ReserveDecision::Granted(reservation) => {
                         held[worker] = Some(reservation);
                         (now + jitter, Event::Arrive)
                     }
-                    Answer::Wait { after, .. } => {
+                    ReserveDecision::Wait { after, .. } => {
                         let slept = after.mul_f64(PACES[worker % NODES]);
-                        (now + slept.max(Duration::from_millis(1)), Event::Ask)
+                        (now + slept.max(Duration::from_millis(1)), Event::Reserve)
                     }
                 }
             }
             Event::Arrive => {
                 let its_now = now + AHEAD;
                 if throttles.iter_mut().any(|throttle| throttle.check(its_now).is_err()) {
-                    outcome.refused += 1;
+                    simulated.refused += 1;
                 } else {
                     throttles.iter_mut().for_each(|throttle| throttle.count(its_now));
-                    outcome.made += 1;
+                    simulated.made += 1;
                 }
                 (now + jitter + Duration::from_millis(30), Event::Answered)
             }
             Event::Answered => {
                 let reservation = held[worker].take().unwrap();
-                nodes[worker % NODES].settle(&reservation, 1, Lesson::default()).await.unwrap();
-                (now, Event::Ask)
+                nodes[worker % NODES].settle(&reservation, 1, QuotaFeedback::default()).await.unwrap();
+                (now, Event::Reserve)
             }
         };
         queue.push(Reverse((at, worker, next)));
     }
-    outcome
+    simulated
 }
 
 /// P1: not one refusal, and hardly a call left unused.
 fn assert_full_use(windows: &str, buffer: u32, lasting: Duration, permitted: u64) {
     run(async {
-        let place = Place::embedded().await;
-        let Outcome { made, refused } = simulate(&place, windows, buffer, lasting).await;
+        let env = TestEnv::embedded().await;
+        let Simulated { made, refused } = simulate(&env, windows, buffer, lasting).await;
         assert_eq!(refused, 0, "{windows}");
         assert!(made * 100 >= permitted * 99, "{windows}: {made} of {permitted} permitted calls");
     });

@@ -3,7 +3,7 @@
 use hob_web::Service as _;
 use std::time::Duration;
 
-use hob_pipeline::fake_api::{Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::run::RunState;
 use hob_pipeline::{Config, Pipelines};
 use hob_service::Live;
@@ -11,19 +11,19 @@ use hob_service::config::Secrets;
 use hob_testkit::{LIMIT, Postgres, run, wait_for};
 use tempfile::TempDir;
 
-use crate::runs::{begin, offer, plan, state_becomes};
+use crate::runs::{api_config, plan, start_run, wait_for_state};
 use crate::secrets::secret;
-use crate::support::Place;
+use crate::support::TestEnv;
 
 /// A node that knows where the warehouse is, by a secret in a file.
 async fn node(
-    place: &Place,
+    env: &TestEnv,
     folder: &TempDir,
     warehouse: &Postgres,
 ) -> (hob_service::ServiceContext, Pipelines) {
     let file = folder.path().join("warehouse");
     std::fs::write(&file, warehouse.url()).unwrap();
-    let mut context = place.context(place.test_store.store().clone());
+    let mut context = env.context(env.test_store.store().clone());
     context.secrets = Secrets::new(Live::fixed(secret("warehouse", &file, &["127.0.0.1", "localhost"])));
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
@@ -32,7 +32,7 @@ async fn node(
 }
 
 /// The entries go to the warehouse instead of a file.
-fn plan_for_warehouse(api: &StandIn) -> String {
+fn plan_for_warehouse(api: &FakeApi) -> String {
     plan(api)
         .replace("sqlite = \"out/entries.db\"", "postgres = \"warehouse\"")
         .replace("conditional = true", "")
@@ -41,18 +41,18 @@ fn plan_for_warehouse(api: &StandIn) -> String {
 #[test]
 fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
     run(async {
-        let (place, warehouse) = (Place::embedded().await, Postgres::start());
+        let (env, warehouse) = (TestEnv::embedded().await, Postgres::start());
         // Made by somebody else, with types of its own and a column that is none of our business.
         warehouse.psql(
             "CREATE TABLE entries (id BIGINT PRIMARY KEY, docket BIGINT, seen_at TIMESTAMPTZ DEFAULT now())",
         );
         let folder = TempDir::new().unwrap();
-        let api = StandIn::start(offer()).await.unwrap();
-        let (_context, pipelines) = node(&place, &folder, &warehouse).await;
+        let api = FakeApi::start(api_config()).await.unwrap();
+        let (_context, pipelines) = node(&env, &folder, &warehouse).await;
         for _ in 0..2 {
             // The second run gives the same rows again.
-            let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
-            state_becomes(&pipelines, &started, RunState::Completed).await;
+            let started = start_run(&pipelines, &plan_for_warehouse(&api)).await;
+            wait_for_state(&pipelines, &started, RunState::Completed).await;
             let facts = warehouse.psql("SELECT count(*), count(seen_at), sum(id), max(docket) FROM entries");
             let sum: u64 = (1..=25).flat_map(|docket| [docket * 1000, docket * 1000 + 1]).sum();
             assert_eq!(facts.trim(), format!("50|50|{sum}|25"));
@@ -64,12 +64,14 @@ fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
 #[test]
 fn a_database_that_is_away_keeps_results_waiting() {
     run(async {
-        let (place, warehouse) = (Place::embedded().await, Postgres::start());
+        let (env, warehouse) = (TestEnv::embedded().await, Postgres::start());
         let folder = TempDir::new().unwrap();
         // Slow enough that much is left to do when the first rows were seen.
-        let api = StandIn::start(Offer { latency: Duration::from_millis(300), ..offer() }).await.unwrap();
-        let (_context, pipelines) = node(&place, &folder, &warehouse).await;
-        let started = begin(&pipelines, &plan_for_warehouse(&api)).await;
+        let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(300), ..api_config() })
+            .await
+            .unwrap();
+        let (_context, pipelines) = node(&env, &folder, &warehouse).await;
+        let started = start_run(&pipelines, &plan_for_warehouse(&api)).await;
         wait_for("the first rows", LIMIT, async || {
             warehouse.psql("SELECT to_regclass('entries') IS NOT NULL").trim() == "t"
         })
@@ -82,7 +84,7 @@ fn a_database_that_is_away_keeps_results_waiting() {
         .await;
         assert_eq!(pipelines.run(&started.id).await.unwrap().state, RunState::Running);
         warehouse.restart();
-        state_becomes(&pipelines, &started, RunState::Completed).await;
+        wait_for_state(&pipelines, &started, RunState::Completed).await;
         assert_eq!(warehouse.psql("SELECT count(*) FROM entries").trim(), "50");
         assert_eq!(pipelines.run(&started.id).await.unwrap().trouble, "");
     });

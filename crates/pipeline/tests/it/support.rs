@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hob_database::{Database, Options, Read as _, sql};
 use hob_pipeline::keys::{self, Keys};
-use hob_pipeline::quota::{Answer, Ask, Limits, QuotaName, Quotas, Reservation};
+use hob_pipeline::quota::{Limits, NewReservation, QuotaName, Quotas, Reservation, ReserveDecision};
 use hob_pipeline::run::RunId;
-use hob_pipeline::{Books, Class, Config, ItemState, Pipelines};
+use hob_pipeline::{Config, FailureClass, ItemState, Pipelines, Runs};
 use hob_schema::Catalog;
 use hob_service::{Live, NodeName, ServiceContext};
 use hob_store::{Clock, Store, cmd};
@@ -18,14 +18,14 @@ use tempfile::TempDir;
 /// Sunday, 15 November 2026, 08:10:00 UTC.
 pub(crate) const START: Duration = Duration::from_secs(1_794_730_200);
 
-pub(crate) struct Place {
+pub(crate) struct TestEnv {
     pub(crate) test_store: TestStore,
     pub(crate) test_database: TestDatabase,
     pub(crate) database: Database,
     pub(crate) clock: Clock,
 }
 
-impl Place {
+impl TestEnv {
     pub(crate) async fn new(test_store: TestStore, test_database: TestDatabase) -> Self {
         let database = open(&test_database).await;
         Self { test_store, test_database, database, clock: Clock::driven(START) }
@@ -50,7 +50,7 @@ impl Place {
     }
 
     /// Quotas with "api" defined.
-    pub(crate) async fn quotas_of(&self, windows: &str, buffer: u32) -> Quotas {
+    pub(crate) async fn quotas_with(&self, windows: &str, buffer: u32) -> Quotas {
         let quotas = self.quotas();
         quotas.define(&api(), &Limits::parse(windows, buffer).unwrap()).await.unwrap();
         quotas
@@ -62,10 +62,10 @@ impl Place {
 
     /// A node that works on runs, by the store's own clock.
     pub(crate) async fn node(&self) -> Node {
-        self.node_by(self.test_store.store().clone()).await
+        self.node_with_store(self.test_store.store().clone()).await
     }
 
-    pub(crate) async fn node_by(&self, store: Store) -> Node {
+    pub(crate) async fn node_with_store(&self, store: Store) -> Node {
         self.node_in(TempDir::new().unwrap(), store).await
     }
 
@@ -81,7 +81,7 @@ impl Place {
     }
 
     /// A node with a runtime and connections of its own, which vanishes when it is dropped, as a killed process does.
-    pub(crate) fn mortal(&self, folder: &Path) -> Mortal {
+    pub(crate) fn crashing_node(&self, folder: &Path) -> CrashingNode {
         let (store, test_database, folder) =
             (self.redis().url(), self.test_database.url(), folder.to_owned());
         let runtime =
@@ -94,7 +94,7 @@ impl Place {
             let _pipelines = start(&context, &folder, &Changes::detached(&context)).await;
             std::future::pending::<()>().await;
         });
-        Mortal(Some(runtime))
+        CrashingNode(Some(runtime))
     }
 
     /// The server of a place that has one Redis.
@@ -106,7 +106,7 @@ impl Place {
     }
 
     /// What is kept of how many items are where must be what a count finds.
-    pub(crate) async fn assert_counts_are_true(&self, run: &RunId) {
+    pub(crate) async fn assert_counts_match(&self, run: &RunId) {
         let count = sql(
             "SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 GROUP BY step, state",
         );
@@ -114,9 +114,10 @@ impl Place {
         counted.sort();
         let failed = sql("SELECT class, state, CAST(count(*) AS BIGINT) FROM pipeline_item
                           WHERE run = $1 AND class <> '' GROUP BY class, state");
-        let mut failed: Vec<(Class, ItemState, u64)> = self.database.all(failed.bind(run)).await.unwrap();
+        let mut failed: Vec<(FailureClass, ItemState, u64)> =
+            self.database.all(failed.bind(run)).await.unwrap();
         failed.sort();
-        let kept = Books::new(&self.database).progress(run).await.unwrap();
+        let kept = Runs::new(&self.database).progress(run).await.unwrap();
         assert_eq!((kept.steps, kept.failures), (counted, failed));
     }
 
@@ -140,9 +141,9 @@ async fn start(context: &ServiceContext, folder: &Path, changes: &Changes) -> Pi
     pipelines
 }
 
-pub(crate) struct Mortal(Option<tokio::runtime::Runtime>);
+pub(crate) struct CrashingNode(Option<tokio::runtime::Runtime>);
 
-impl Drop for Mortal {
+impl Drop for CrashingNode {
     fn drop(&mut self) {
         // Nothing is finished, nothing given back.
         self.0.take().unwrap().shutdown_background();
@@ -186,57 +187,57 @@ pub(crate) fn api() -> QuotaName {
     "api".parse().unwrap()
 }
 
-pub(crate) fn ask(id: &str) -> Ask {
+pub(crate) fn new_reservation(id: &str) -> NewReservation {
     let (id, run) = (id.to_owned(), "run".to_owned());
-    Ask { id, calls: 1, run, weight: 1, hold: Duration::from_secs(30) }
+    NewReservation { id, calls: 1, run, weight: 1, hold: Duration::from_secs(30) }
 }
 
-pub(crate) async fn granted(quotas: &Quotas, ask: &Ask) -> Reservation {
-    match quotas.reserve(&api(), ask).await.unwrap() {
-        Answer::Granted(reservation) => reservation,
-        wait @ Answer::Wait { .. } => panic!("{}: {wait:?}", ask.id),
+pub(crate) async fn reserve(quotas: &Quotas, new_reservation: &NewReservation) -> Reservation {
+    match quotas.reserve(&api(), new_reservation).await.unwrap() {
+        ReserveDecision::Granted(reservation) => reservation,
+        wait @ ReserveDecision::Wait { .. } => panic!("{}: {wait:?}", new_reservation.id),
     }
 }
 
 /// How long the caller is told to wait.
-pub(crate) async fn told_to_wait(quotas: &Quotas, ask: &Ask) -> Duration {
-    match quotas.reserve(&api(), ask).await.unwrap() {
-        Answer::Wait { after, .. } => after,
-        granted @ Answer::Granted(_) => panic!("{}: {granted:?}", ask.id),
+pub(crate) async fn wait_time(quotas: &Quotas, new_reservation: &NewReservation) -> Duration {
+    match quotas.reserve(&api(), new_reservation).await.unwrap() {
+        ReserveDecision::Wait { after, .. } => after,
+        reserve @ ReserveDecision::Granted(_) => panic!("{}: {reserve:?}", new_reservation.id),
     }
 }
 
 /// Makes one test for each row of the matrix: embedded stores with SQLite, Redis and a Cluster with PostgreSQL.
 #[macro_export]
-macro_rules! every_place {
-    ($($(#[$about:meta])* async fn $name:ident($place:ident: Place) $body:block)*) => {$(
+macro_rules! every_backend {
+    ($($(#[$about:meta])* async fn $name:ident($env:ident: TestEnv) $body:block)*) => {$(
         $(#[$about])*
         mod $name {
             #[allow(unused_imports, reason = "a test may need nothing else")]
             use super::*;
             use hob_testkit::{TestDatabase, Layout, TestStore, run};
-            use $crate::support::{Place, embedded};
+            use $crate::support::{TestEnv, embedded};
 
-            async fn on_any_place($place: Place) $body
+            async fn on_backend($env: TestEnv) $body
 
             #[test]
             fn embedded_plain() {
-                run(async { on_any_place(Place::new(embedded(Layout::Plain), TestDatabase::sqlite()).await).await });
+                run(async { on_backend(TestEnv::new(embedded(Layout::Plain), TestDatabase::sqlite()).await).await });
             }
 
             #[test]
             fn embedded_tagged() {
-                run(async { on_any_place(Place::new(embedded(Layout::Tagged), TestDatabase::sqlite()).await).await });
+                run(async { on_backend(TestEnv::new(embedded(Layout::Tagged), TestDatabase::sqlite()).await).await });
             }
 
             #[test]
             fn on_redis_and_postgres() {
-                run(async { on_any_place(Place::new(TestStore::redis().await, TestDatabase::postgres()).await).await });
+                run(async { on_backend(TestEnv::new(TestStore::redis().await, TestDatabase::postgres()).await).await });
             }
 
             #[test]
             fn on_cluster_and_postgres() {
-                run(async { on_any_place(Place::new(TestStore::cluster().await, TestDatabase::postgres()).await).await });
+                run(async { on_backend(TestEnv::new(TestStore::cluster().await, TestDatabase::postgres()).await).await });
             }
         }
     )*};

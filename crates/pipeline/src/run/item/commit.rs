@@ -5,76 +5,76 @@ use std::time::Duration;
 
 use hob_database::{Database, Isolation, Transaction, UnixMs};
 
-use super::{Item, ItemState, NewItem, Tally, add, stored_result};
+use super::{CountChanges, Item, ItemState, NewItem, add, stored_result};
 use crate::database::items::{self, FailedItem};
 use crate::database::{claims, outputs, results, runs, throughput};
 use crate::error::Result;
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 use crate::run::RunId;
 
 /// The steps of time in which finished items are counted.
-pub(crate) const PACE_STEP: Duration = Duration::from_secs(30);
+pub(crate) const THROUGHPUT_STEP: Duration = Duration::from_secs(30);
 
 /// What an attempt came to.
 #[derive(Clone, Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedAttempt {
     pub(crate) item: Item,
     pub(crate) claim: i64,
     pub(crate) begun_at: UnixMs,
     /// The HTTP status; 0 where there was none.
     pub(crate) status: u16,
     pub(crate) calls: u32,
-    pub(crate) result: Outcome,
+    pub(crate) outcome: AttemptOutcome,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum AttemptOutcome {
     Done {
         output: Option<(String, String)>,
         follow: Vec<NewItem>,
         /// Whether the result is kept for a later run.
-        keep: Option<Keep>,
+        version: Option<ResultVersion>,
     },
-    Again {
-        class: Class,
+    Retry {
+        class: FailureClass,
         error: String,
         after: Duration,
     },
     Quarantined {
-        class: Class,
+        class: FailureClass,
         error: String,
     },
     /// Not attempted after all.
-    GivenBack,
+    Released,
 }
 
 /// Under what a result is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct Keep {
+pub(crate) struct ResultVersion {
     /// The step's definition, hashed.
-    pub(crate) shape: String,
+    pub(crate) step_hash: String,
     /// The version that the API gave the answer; empty where it gave none.
     pub(crate) etag: String,
 }
 
-impl Outcome {
+impl AttemptOutcome {
     /// The state that it leads to.
     fn state(&self) -> ItemState {
         match self {
-            Outcome::Done { .. } => ItemState::Done,
-            Outcome::Again { .. } | Outcome::GivenBack => ItemState::Waiting,
-            Outcome::Quarantined { .. } => ItemState::Quarantined,
+            AttemptOutcome::Done { .. } => ItemState::Done,
+            AttemptOutcome::Retry { .. } | AttemptOutcome::Released => ItemState::Waiting,
+            AttemptOutcome::Quarantined { .. } => ItemState::Quarantined,
         }
     }
 }
 
-impl Finished {
+impl FinishedAttempt {
     /// Why the item failed, as far as anybody knows.
     fn class(&self) -> &str {
-        match &self.result {
-            Outcome::Done { .. } => "",
-            Outcome::Again { class, .. } | Outcome::Quarantined { class, .. } => class.as_str(),
-            Outcome::GivenBack => &self.item.class,
+        match &self.outcome {
+            AttemptOutcome::Done { .. } => "",
+            AttemptOutcome::Retry { class, .. } | AttemptOutcome::Quarantined { class, .. } => class.as_str(),
+            AttemptOutcome::Released => &self.item.class,
         }
     }
 }
@@ -85,45 +85,45 @@ pub(crate) async fn commit(
     database: &Database,
     run: &RunId,
     plan: &str,
-    finished: &[Finished],
-    over: &[i64],
+    finished: &[FinishedAttempt],
+    ended_claims: &[i64],
 ) -> Result<u64> {
     let work = |tx: Transaction| async move {
         // The run's row first, as all do who move its items. Calls were made, whether or not their results count.
-        runs::add_calls(&tx, run, finished.iter().map(|one| one.calls).sum()).await?;
-        let mut counted = settle_alike(&tx, run, finished).await?;
-        for one in finished {
-            if settle_failed(&tx, run, one).await? {
-                counted.push(one);
+        runs::add_calls(&tx, run, finished.iter().map(|attempt| attempt.calls).sum()).await?;
+        let mut counted = record_done_and_released(&tx, run, finished).await?;
+        for attempt in finished {
+            if record_failed(&tx, run, attempt).await? {
+                counted.push(attempt);
             }
         }
-        let mut tally = Tally::default();
-        for one in &counted {
-            tally.add(&one.item.step, &one.item.class, ItemState::Claimed, -1);
-            tally.add(&one.item.step, one.class(), one.result.state(), 1);
+        let mut counts = CountChanges::default();
+        for attempt in &counted {
+            counts.add(&attempt.item.step, &attempt.item.class, ItemState::Claimed, -1);
+            counts.add(&attempt.item.step, attempt.class(), attempt.outcome.state(), 1);
         }
-        tally.write(&tx, run).await?;
+        counts.write(&tx, run).await?;
         write_results(&tx, run, plan, &counted).await?;
-        claims::delete(&tx, run, over).await?;
+        claims::delete(&tx, run, ended_claims).await?;
         Ok(u64::try_from(counted.len()).unwrap_or(u64::MAX))
     };
     database.write_with(Isolation::Committed, work).await
 }
 
 /// Marks what is done or given back, in few statements, and answers with those that were still held.
-async fn settle_alike<'a>(
+async fn record_done_and_released<'a>(
     tx: &Transaction,
     run: &RunId,
-    finished: &'a [Finished],
-) -> Result<Vec<&'a Finished>, hob_database::Error> {
+    finished: &'a [FinishedAttempt],
+) -> Result<Vec<&'a FinishedAttempt>, hob_database::Error> {
     let (mut done, mut back) = (ByClaim::new(), ByClaim::new());
-    for one in finished {
-        let group = match one.result {
-            Outcome::Done { .. } => &mut done,
-            Outcome::GivenBack => &mut back,
-            Outcome::Again { .. } | Outcome::Quarantined { .. } => continue,
+    for attempt in finished {
+        let group = match attempt.outcome {
+            AttemptOutcome::Done { .. } => &mut done,
+            AttemptOutcome::Released => &mut back,
+            AttemptOutcome::Retry { .. } | AttemptOutcome::Quarantined { .. } => continue,
         };
-        group.entry(one.claim).or_default().insert(one.item.seq, one);
+        group.entry(attempt.claim).or_default().insert(attempt.item.seq, attempt);
     }
     let mut counted = Vec::with_capacity(finished.len());
     for (claim, items) in done {
@@ -140,17 +140,25 @@ async fn settle_alike<'a>(
 }
 
 /// By claim and number of the item.
-type ByClaim<'a> = BTreeMap<i64, BTreeMap<i64, &'a Finished>>;
+type ByClaim<'a> = BTreeMap<i64, BTreeMap<i64, &'a FinishedAttempt>>;
 
-async fn settle_failed(tx: &Transaction, run: &RunId, one: &Finished) -> Result<bool, hob_database::Error> {
-    let (after, error) = match &one.result {
-        Outcome::Done { .. } | Outcome::GivenBack => return Ok(false),
-        Outcome::Again { error, after, .. } => (*after, error),
-        Outcome::Quarantined { error, .. } => (Duration::ZERO, error),
+async fn record_failed(
+    tx: &Transaction,
+    run: &RunId,
+    attempt: &FinishedAttempt,
+) -> Result<bool, hob_database::Error> {
+    let (after, error) = match &attempt.outcome {
+        AttemptOutcome::Done { .. } | AttemptOutcome::Released => return Ok(false),
+        AttemptOutcome::Retry { error, after, .. } => (*after, error),
+        AttemptOutcome::Quarantined { error, .. } => (Duration::ZERO, error),
     };
-    let failed =
-        FailedItem { state: one.result.state(), due_at: tx.now().plus(after), class: one.class(), error };
-    items::mark_failed(tx, run, one.claim, one.item.seq, &failed).await
+    let failed = FailedItem {
+        state: attempt.outcome.state(),
+        due_at: tx.now().plus(after),
+        class: attempt.class(),
+        error,
+    };
+    items::mark_failed(tx, run, attempt.claim, attempt.item.seq, &failed).await
 }
 
 /// The attempts, the outputs, the items that follow and the results that are kept.
@@ -158,42 +166,43 @@ async fn write_results(
     tx: &Transaction,
     run: &RunId,
     plan: &str,
-    counted: &[&Finished],
+    counted: &[&FinishedAttempt],
 ) -> Result<(), hob_database::Error> {
-    let tried = counted.iter().filter(|one| !matches!(one.result, Outcome::GivenBack));
-    let attempts: Vec<_> =
-        tried.map(|one| (one.item.seq, one.claim, one.begun_at, one.status, one.class())).collect();
-    count_pace(tx, run, attempts.len()).await?;
+    let tried = counted.iter().filter(|attempt| !matches!(attempt.outcome, AttemptOutcome::Released));
+    let attempts: Vec<_> = tried
+        .map(|attempt| (attempt.item.seq, attempt.claim, attempt.begun_at, attempt.status, attempt.class()))
+        .collect();
+    count_throughput(tx, run, attempts.len()).await?;
     results::insert_attempts(tx, run, attempts).await?;
 
     let mut lines = Vec::new();
     let mut follow_on = Vec::new();
-    let mut kept = Vec::new();
-    for one in counted {
-        if let Outcome::Done { output, follow, keep } = &one.result {
-            lines.extend(output.iter().map(|(sink, line)| (sink.as_str(), one.item.seq, line.as_str())));
+    let mut stored = Vec::new();
+    for attempt in counted {
+        if let AttemptOutcome::Done { output, follow, version } = &attempt.outcome {
+            lines.extend(output.iter().map(|(sink, line)| (sink.as_str(), attempt.item.seq, line.as_str())));
             follow_on.extend(follow.iter().cloned());
-            if let Some(keep) = keep {
-                kept.push(stored_result::row(plan, &one.item, keep, output.as_ref(), follow));
+            if let Some(version) = version {
+                stored.push(stored_result::row(plan, &attempt.item, version, output.as_ref(), follow));
             }
         }
     }
     outputs::insert(tx, run, lines).await?;
-    results::put(tx, kept).await?;
+    results::put(tx, stored).await?;
     add(tx, run, &follow_on).await
 }
 
-async fn count_pace(tx: &Transaction, run: &RunId, items: usize) -> Result<(), hob_database::Error> {
+async fn count_throughput(tx: &Transaction, run: &RunId, items: usize) -> Result<(), hob_database::Error> {
     if items == 0 {
         return Ok(());
     }
-    let step_ms = i64::try_from(PACE_STEP.as_millis()).unwrap_or(i64::MAX);
+    let step_ms = i64::try_from(THROUGHPUT_STEP.as_millis()).unwrap_or(i64::MAX);
     throughput::add(tx, run, UnixMs(tx.now().0 / step_ms * step_ms), items).await
 }
 
 /// Forgets how fast runs were long ago.
-pub(crate) async fn forget_pace(database: &Database, keep: Duration) -> Result<u64> {
+pub(crate) async fn delete_old_throughput(database: &Database, version: Duration) -> Result<u64> {
     let work =
-        |tx: Transaction| async move { Ok(throughput::delete_before(&tx, tx.now().minus(keep)).await?) };
+        |tx: Transaction| async move { Ok(throughput::delete_before(&tx, tx.now().minus(version)).await?) };
     database.write_with(Isolation::Committed, work).await
 }

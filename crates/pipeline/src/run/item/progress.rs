@@ -8,16 +8,16 @@ use hob_database::{Database, Transaction};
 use super::ItemState;
 use crate::database::item_counts;
 use crate::error::Result;
-use crate::plan::retry::Class;
+use crate::plan::retry::FailureClass;
 use crate::run::RunId;
 
 /// What a transaction changes in the counts, by step, class and state. Written in one order by all who do.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct CountChanges {
     changes: BTreeMap<(String, String, ItemState), i64>,
 }
 
-impl Tally {
+impl CountChanges {
     pub(super) fn add(&mut self, step: &str, class: &str, state: ItemState, items: i64) {
         *self.changes.entry((step.to_owned(), class.to_owned(), state)).or_default() += items;
     }
@@ -36,7 +36,7 @@ pub struct Progress {
     /// Items by step and state.
     pub steps: Vec<(String, ItemState, u64)>,
     /// Items that failed and are not done yet, by class and state.
-    pub failures: Vec<(Class, ItemState, u64)>,
+    pub failures: Vec<(FailureClass, ItemState, u64)>,
 }
 
 impl Progress {
@@ -53,7 +53,7 @@ impl Progress {
 pub(crate) async fn progress(database: &Database, run: &RunId) -> Result<Progress> {
     let rows = item_counts::read(database, run).await?;
     let mut steps: BTreeMap<(String, ItemState), u64> = BTreeMap::new();
-    let mut failures: BTreeMap<(Class, ItemState), u64> = BTreeMap::new();
+    let mut failures: BTreeMap<(FailureClass, ItemState), u64> = BTreeMap::new();
     for (step, class, state, items) in rows {
         *steps.entry((step, state)).or_default() += items;
         if let Ok(class) = class.parse() {

@@ -2,53 +2,53 @@
 
 use hob_database::Database;
 
-use super::{Item, Keep, NewItem, Outcome};
+use super::{AttemptOutcome, Item, NewItem, ResultVersion};
 use crate::database::results::{self, NewResultRow, ResultRow};
 use crate::error::Result;
 use crate::plan::Step;
 
 /// A result that an earlier run has kept.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredResult {
     /// The version that the API gave the answer; empty where it gave none.
     pub(crate) etag: String,
     line: String,
     follow: Vec<NewItem>,
 }
 
-impl Kept {
+impl StoredResult {
     /// The last result of an item under the same definition of its step.
     pub(crate) async fn find(
         database: &Database,
         plan: &str,
         item: &Item,
-        shape: &str,
-    ) -> Result<Option<Kept>> {
-        let found = results::find(database, plan, &item.step, &item.key, shape).await?;
+        step_hash: &str,
+    ) -> Result<Option<StoredResult>> {
+        let found = results::find(database, plan, &item.step, &item.key, step_hash).await?;
         Ok(found.and_then(|ResultRow { etag, line, follow }| {
             let follow = serde_json::from_str(&follow).ok()?;
-            Some(Kept { etag, line, follow })
+            Some(StoredResult { etag, line, follow })
         }))
     }
 
     /// The same result once more. What it led to is taken as unchanged, too.
-    pub(crate) fn again(self, step: &Step) -> Outcome {
+    pub(crate) fn reuse(self, step: &Step) -> AttemptOutcome {
         let sink = step.sink.as_ref().filter(|_| !self.line.is_empty());
         let output = sink.map(|sink| (sink.get_ref().clone(), self.line));
         let mut follow = self.follow;
         follow.iter_mut().for_each(|item| item.unchanged = true);
-        Outcome::Done { output, follow, keep: None }
+        AttemptOutcome::Done { output, follow, version: None }
     }
 }
 
 pub(super) fn row<'a>(
     plan: &'a str,
     item: &'a Item,
-    keep: &'a Keep,
+    version: &'a ResultVersion,
     output: Option<&'a (String, String)>,
     follow: &[NewItem],
 ) -> NewResultRow<'a> {
     let line = output.map_or("", |(_, line)| line);
     let follow = serde_json::json!(follow).to_string();
-    (plan, &item.step, &item.key, &keep.shape, &keep.etag, line, follow)
+    (plan, &item.step, &item.key, &version.step_hash, &version.etag, line, follow)
 }

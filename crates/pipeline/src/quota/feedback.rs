@@ -8,23 +8,23 @@ use http::{HeaderMap, StatusCode, header};
 use super::Limits;
 
 /// A refusal that does not say for how long.
-const UNSAID: Duration = Duration::from_secs(30);
+const DEFAULT_BLOCK: Duration = Duration::from_secs(30);
 /// Nobody is believed for longer.
-const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+const MAX_BLOCK: Duration = Duration::from_secs(7 * 86_400);
 
 /// What an API said with an answer. Calls made elsewhere with the same credential show here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lesson {
+pub struct QuotaFeedback {
     /// It refuses for so long.
     pub blocked_for: Option<Duration>,
     /// It has counted so many calls in the last so long.
     pub counted: Option<(u32, Duration)>,
 }
 
-impl Lesson {
+impl QuotaFeedback {
     /// Reads 429 and 503 with `Retry-After`, and the `RateLimit` headers in their old and new spellings.
     /// `now` is only needed where a refusal names a date.
-    pub fn from_answer(
+    pub fn from_response(
         status: StatusCode,
         headers: &HeaderMap,
         limits: &Limits,
@@ -34,21 +34,21 @@ impl Lesson {
         let (remaining, reset, limit) = rate_limit(headers);
         let refused = match status {
             StatusCode::TOO_MANY_REQUESTS => {
-                Some(retry_after.or(reset.filter(|_| remaining == Some(0))).unwrap_or(UNSAID))
+                Some(retry_after.or(reset.filter(|_| remaining == Some(0))).unwrap_or(DEFAULT_BLOCK))
             }
             StatusCode::SERVICE_UNAVAILABLE => retry_after,
             _ => None,
         };
         let counted = remaining.and_then(|remaining| {
-            let window = told_of(limits, limit, reset)?;
+            let window = matching_window(limits, limit, reset)?;
             Some((window.limit.checked_sub(remaining)?, window.period))
         });
-        Self { blocked_for: refused.map(|wait| wait.clamp(Duration::from_secs(1), LONGEST)), counted }
+        Self { blocked_for: refused.map(|wait| wait.clamp(Duration::from_secs(1), MAX_BLOCK)), counted }
     }
 }
 
 /// Which window an API talks about: the one of its limit, or else the shortest that can take so long to be free.
-fn told_of(limits: &Limits, limit: Option<u32>, reset: Option<Duration>) -> Option<&Window> {
+fn matching_window(limits: &Limits, limit: Option<u32>, reset: Option<Duration>) -> Option<&Window> {
     match (limit, reset) {
         (Some(limit), _) => limits.windows().iter().find(|window| window.limit == limit),
         (None, Some(reset)) => limits.windows().iter().find(|window| window.period >= reset),
@@ -96,39 +96,39 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn lesson(status: u16, pairs: &[(&'static str, &'static str)]) -> Lesson {
+    fn feedback(status: u16, pairs: &[(&'static str, &'static str)]) -> QuotaFeedback {
         let headers =
             pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let limits = Limits::parse("5/1m, 5000/1h", 0).unwrap();
         let now = "2026-11-15T08:00:00Z".parse().unwrap();
-        Lesson::from_answer(StatusCode::from_u16(status).unwrap(), &headers, &limits, now)
+        QuotaFeedback::from_response(StatusCode::from_u16(status).unwrap(), &headers, &limits, now)
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_refusal_says_for_how_long() {
-        let blocked = |pairs| lesson(429, pairs).blocked_for;
+        let blocked = |pairs| feedback(429, pairs).blocked_for;
         assert_eq!(blocked(&[("retry-after", "17")]), Some(Duration::from_secs(17)));
         assert_eq!(
             blocked(&[("retry-after", "Sun, 15 Nov 2026 08:01:00 GMT")]),
             Some(Duration::from_secs(60))
         );
-        assert_eq!(blocked(&[("retry-after", "999999999999")]), Some(LONGEST));
-        assert_eq!(blocked(&[]), Some(UNSAID));
-        assert_eq!(lesson(200, &[("retry-after", "17")]).blocked_for, None);
-        assert_eq!(lesson(503, &[("retry-after", "5")]).blocked_for, Some(Duration::from_secs(5)));
+        assert_eq!(blocked(&[("retry-after", "999999999999")]), Some(MAX_BLOCK));
+        assert_eq!(blocked(&[]), Some(DEFAULT_BLOCK));
+        assert_eq!(feedback(200, &[("retry-after", "17")]).blocked_for, None);
+        assert_eq!(feedback(503, &[("retry-after", "5")]).blocked_for, Some(Duration::from_secs(5)));
     }
 
     #[test]
     fn every_spelling_of_the_headers_is_read() {
         let old =
             [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1800")];
-        assert_eq!(lesson(200, &old).counted, Some((1000, HOUR)));
+        assert_eq!(feedback(200, &old).counted, Some((1000, HOUR)));
         let draft = [("ratelimit-remaining", "4999"), ("ratelimit-reset", "1800")];
-        assert_eq!(lesson(200, &draft).counted, Some((1, HOUR)));
+        assert_eq!(feedback(200, &draft).counted, Some((1, HOUR)));
         let new = [("ratelimit", "\"default\";r=2;t=30"), ("ratelimit-policy", "\"default\";q=5;w=60")];
-        assert_eq!(lesson(200, &new).counted, Some((3, Duration::from_secs(60))));
+        assert_eq!(feedback(200, &new).counted, Some((3, Duration::from_secs(60))));
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
             &[("x-ratelimit-limit", "77"), ("x-ratelimit-remaining", "7")],
             &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "7")],
         ] {
-            assert_eq!(lesson(200, pairs), Lesson::default(), "{pairs:?}");
+            assert_eq!(feedback(200, pairs), QuotaFeedback::default(), "{pairs:?}");
         }
     }
 }

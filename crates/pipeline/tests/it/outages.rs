@@ -2,34 +2,35 @@
 
 use std::time::Duration;
 
-use hob_pipeline::fake_api::{Offer, StandIn};
+use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::run::RunState;
 use hob_testkit::{LIMIT, RedisServer, TestDatabase, TestStore, run, wait_for};
 
-use crate::runs::{begin, ids_in, offer, plan, state_becomes};
-use crate::support::Place;
+use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};
+use crate::support::TestEnv;
 
 /// The most calls at a time of the plan, which may have been let pass just before.
 const UNDER_WAY: u64 = 4;
 
 /// P12: the quota fails closed, and everything goes on by itself when the store is back.
 async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer)) {
-    let place = Place::new(TestStore::redis().await, TestDatabase::sqlite()).await;
+    let env = TestEnv::new(TestStore::redis().await, TestDatabase::sqlite()).await;
     let latency = Duration::from_millis(20);
-    let api = StandIn::start(Offer { dockets: 300, entries: 0, latency, ..offer() }).await.unwrap();
-    let node = place.node().await;
-    let started = begin(&node.pipelines, &plan(&api)).await;
+    let api =
+        FakeApi::start(FakeApiConfig { dockets: 300, entries: 0, latency, ..api_config() }).await.unwrap();
+    let node = env.node().await;
+    let started = start_run(&node.pipelines, &plan(&api)).await;
     wait_for("some calls", LIMIT, async || api.served() > 20).await;
-    away(place.redis());
+    away(env.redis());
     let before = api.served();
     // Longer than any call to the store waits for an answer, and long enough for all that is left.
     tokio::time::sleep(hob_store::DEFAULT_DEADLINE * 2).await;
     assert!(api.served() <= before + UNDER_WAY, "{} calls without a quota", api.served() - before);
     assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
-    back(place.redis());
-    state_becomes(&node.pipelines, &started, RunState::Completed).await;
+    back(env.redis());
+    wait_for_state(&node.pipelines, &started, RunState::Completed).await;
     assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=300).collect());
-    place.assert_counts_are_true(&started.id).await;
+    env.assert_counts_match(&started.id).await;
 }
 
 #[test]
@@ -54,62 +55,62 @@ mod slow {
     #[test]
     fn everything_arrives_once_whatever_dies() {
         run(async {
-            let place = Place::new(TestStore::redis().await, TestDatabase::postgres()).await;
+            let env = TestEnv::new(TestStore::redis().await, TestDatabase::postgres()).await;
             let dockets = budget(400, 8_000);
             let limits = vec![(60, Duration::from_secs(2))];
             let latency = Duration::from_millis(15);
-            let offer = Offer { dockets, entries: 0, page: 50, limits, token: None, latency };
-            let api = StandIn::start(offer).await.unwrap();
+            let api_config = FakeApiConfig { dockets, entries: 0, page: 50, limits, token: None, latency };
+            let api = FakeApi::start(api_config).await.unwrap();
             let text = plan(&api).replace("1000/1m", "60/2s");
             let folder = TempDir::new().unwrap();
-            let mut alive = Some(place.mortal(folder.path()));
+            let mut alive = Some(env.crashing_node(folder.path()));
             let started = {
-                let node = place.node().await;
-                let started = begin(&node.pipelines, &text).await;
+                let node = env.node().await;
+                let started = start_run(&node.pipelines, &text).await;
                 // Only the mortals work, in the one folder.
                 let _ = node.stop().await;
                 started
             };
-            let books = hob_pipeline::Books::new(&place.database);
+            let runs = hob_pipeline::Runs::new(&env.database);
             let mut round = 0_u64;
             let mut slowest = Duration::ZERO;
             loop {
                 round += 1;
                 let (before, hurt) = (api.served(), Instant::now());
                 wait_for("work to go on", LIMIT, async || {
-                    let over = books.run(&started.id).await.unwrap().state == RunState::Completed;
+                    let over = runs.run(&started.id).await.unwrap().state == RunState::Completed;
                     over || api.served() > before
                 })
                 .await;
                 slowest = slowest.max(hurt.elapsed());
                 wait_for("some more work", LIMIT, async || {
-                    let over = books.run(&started.id).await.unwrap().state == RunState::Completed;
+                    let over = runs.run(&started.id).await.unwrap().state == RunState::Completed;
                     over || api.served() > before + round % 13
                 })
                 .await;
-                if books.run(&started.id).await.unwrap().state == RunState::Completed {
+                if runs.run(&started.id).await.unwrap().state == RunState::Completed {
                     break;
                 }
                 match round % 5 {
                     0 => {
-                        place.redis().kill();
-                        place.redis().restart();
+                        env.redis().kill();
+                        env.redis().restart();
                     }
-                    1 | 3 => place.test_store.flush_all().await,
+                    1 | 3 => env.test_store.flush_all().await,
                     _ => {}
                 }
                 if round.is_multiple_of(4) {
                     drop(alive.take());
-                    alive = Some(place.mortal(folder.path()));
+                    alive = Some(env.crashing_node(folder.path()));
                 }
             }
             // An everyday run may share its machine with everything else.
             let limit = Duration::from_secs(budget(60, 10));
             assert!(slowest <= limit, "{slowest:?} without a call, in {round} rounds");
-            place.assert_counts_are_true(&started.id).await;
+            env.assert_counts_match(&started.id).await;
             drop(alive);
             assert_eq!(api.throttled(), 0, "the quota was never exceeded");
-            let node = place.node_in(folder, place.test_store.store().clone()).await;
+            let node = env.node_in(folder, env.test_store.store().clone()).await;
             assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=dockets).collect());
         });
     }
