@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("engine", &[]),
     ("schema", &[]),
+    ("schema-audit", &["schema", "store"]),
     ("schema-macros", &["schema"]),
     ("net", &[]),
     ("expression", &[]),
@@ -45,7 +46,7 @@ const TEST_CRATES: &[&str] = &["testkit"];
 const MAX_LINES: usize = 500;
 
 /// Dependencies that are used without appearing in the source.
-const USED_UNNAMED: &[(&str, &str)] = &[("schema", "rustls"), ("testkit", "rustls")];
+const USED_UNNAMED: &[(&str, &str)] = &[("testkit", "rustls")];
 
 pub(crate) fn run() -> Result<()> {
     let tree = Tree::read()?;

@@ -6,18 +6,19 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hob_schema::live::{AuditOptions, Pace, audit};
-use hob_schema::{Catalog, Error, Layout, Schema};
+use hob_schema::{Catalog, Layout, Schema};
+use hob_schema_audit::{AuditOptions, Pace, audit, connect};
 use hob_testkit::RedisServer;
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), Box<dyn Error>> {
     let keys: u64 = std::env::args().nth(1).and_then(|keys| keys.parse().ok()).unwrap_or(1_000_000);
     let server = RedisServer::start();
     fill(&server, keys);
@@ -29,7 +30,8 @@ async fn main() -> Result<(), Error> {
     println!("| {keys} keys | seconds | server CPU s | PING p99 | PING max |\n|---|---|---|---|---|");
     for (name, pace) in [("audit", Pace::Full), ("audit at 100,000 keys/s", Pace::KeysPerSecond(100_000))] {
         let watch = Watch::start(&server);
-        let report = audit(&server.url(), &catalog, AuditOptions { pace }, &mut |_| {}).await?;
+        let store = connect(&server.url().parse()?).await?;
+        let report = audit(&store, &catalog, AuditOptions { pace }, &mut |_| {}).await?;
         assert_eq!(report.keys, keys, "every key was seen once");
         watch.print(name);
     }

@@ -14,9 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use hob_schema::Key;
-use hob_store::Store;
 use hob_store::limit::{Algorithm, Decision};
+use hob_store::{Key, Store};
 use parking_lot::RwLock;
 
 use crate::admission::identity::Identity;

@@ -261,104 +261,104 @@ pub(crate) enum Format {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchemaCommand {
-    /// Review schema files: patterns, TTLs, bounds, values, slots
+    /// Check schema files for mistakes: patterns, TTLs, bounds, values, slots
     Lint {
-        /// The files; Hob's own when none is named
+        /// Schema files; Hob's own if none is given
         files: Vec<PathBuf>,
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Say why a rule of `lint` matters and what to do; without an id, list them all
+    /// Explain a lint rule and its remedy; without an id, list all rules
     Explain { id: Option<String> },
     /// Write schemas as Markdown pages
     Docs {
-        /// The files; Hob's own when none is named
+        /// Schema files; Hob's own if none is given
         files: Vec<PathBuf>,
         /// Write one page per schema into this folder, instead of all to stdout
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
     },
-    /// Print a JSON Schema of the format, for editors
+    /// Print the JSON Schema of the file format, for editors
     Json,
-    /// Print a line for Redis's ACL file: a user that may touch what is declared, and nothing else
+    /// Print a line for Redis's ACL file: a user that may access the declared keys and channels only
     ///
-    /// The user has no password and lets nobody in until one is added, as `>password` or `#sha256`.
+    /// The user cannot log in until you add a password, as `>password` or `#sha256`.
     Acl {
-        /// The files; Hob's own when none is named
+        /// Schema files; Hob's own if none is given
         files: Vec<PathBuf>,
-        /// What the user is called
+        /// The name of the user
         #[arg(long, default_value = "hob")]
         user: String,
-        /// Keys are written with hash tags, as on a Cluster
+        /// The keys have hash tags, as on a Cluster
         #[arg(long)]
         tagged: bool,
     },
-    /// Propose a schema file from a bounded, read-only sample of a server's keys
+    /// Propose a schema file from a sample of the keys of a Redis; read-only
     Infer(InferArgs),
-    /// Compare a server, or every master of a Cluster, with schemas; read-only
+    /// Check the keys of a Redis against schemas; read-only
     Audit(AuditArgs),
-    /// Remove the keys of a declared family, or mend their TTLs; a dry run unless told to apply
+    /// Delete the keys of a declared family, or add missing TTLs; a dry run without --apply
     Clean(CleanArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct InferArgs {
-    /// redis://, rediss:// or redis+cluster://
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://
     pub(crate) url: String,
     /// The name of the proposed schema
     #[arg(long, default_value = "inferred")]
     pub(crate) name: String,
-    /// Look at this many keys at most
+    /// The most keys to sample
     #[arg(long, default_value_t = 20_000)]
     pub(crate) keys: u64,
-    /// Look for this long at most
+    /// The longest time to sample
     #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct AuditArgs {
-    /// redis://, rediss:// or redis+cluster://
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://
     pub(crate) url: String,
-    /// A schema file, as often as needed; Hob's own when none is named
+    /// A schema file; may be repeated; Hob's own if none is given
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Vec<PathBuf>,
-    /// Keys are written with hash tags (implied by redis+cluster://)
+    /// The keys have hash tags (implied by redis+cluster://)
     #[arg(long)]
     pub(crate) tagged: bool,
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
-    /// An earlier report in JSON: only what is not in it counts
+    /// An earlier report in JSON; its findings are not reported again
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Look at so many keys a second at most, so that other clients hardly feel it
+    /// The most keys to check per second, to spare other clients [default: no limit]
     #[arg(long, value_name = "KEYS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pace: Option<u32>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct CleanArgs {
-    /// redis://, rediss:// or redis+cluster://
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://
     pub(crate) url: String,
     /// The family: `typing`, or `chat.typing`
     #[arg(long)]
     pub(crate) family: String,
-    /// A schema file, as often as needed; Hob's own when none is named
+    /// A schema file; may be repeated; Hob's own if none is given
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Vec<PathBuf>,
-    /// Keys are written with hash tags (implied by redis+cluster://)
+    /// The keys have hash tags (implied by redis+cluster://)
     #[arg(long)]
     pub(crate) tagged: bool,
-    /// Give keys that lack a TTL the longest that their family allows, instead of removing keys
+    /// Instead of deleting keys, give those without a TTL the longest that the family allows
     #[arg(long)]
     pub(crate) repair_ttl: bool,
-    /// Remove only keys that nobody used for so many hours
+    /// Delete only keys that were not used for this many hours
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) idle_hours: Option<u64>,
-    /// Look at so many keys a second at most
+    /// The most keys to scan per second
     #[arg(long, value_name = "KEYS_PER_SECOND", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pace: Option<u32>,
-    /// Do it
+    /// Change the keys
     #[arg(long)]
     pub(crate) apply: bool,
 }

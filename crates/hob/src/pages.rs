@@ -1,9 +1,9 @@
 //! The console's own pages: what is going on, whether it is well, which keys there are.
 
+mod audit;
 mod health;
 mod keys;
 mod overview;
-mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +15,8 @@ use hob_service::Task;
 use hob_service::keys::Keys;
 use hob_web::{Access, Changes, Routes, Web};
 
+use audit::BackgroundAudit;
 use overview::Overview;
-use survey::Survey;
 
 use crate::http::Place;
 use crate::schema;
@@ -38,8 +38,9 @@ pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place)
     for schema in &mut schemas {
         schema.apply_env(&|name| std::env::var(name).ok()).context("the schemas")?;
     }
-    let survey = Survey::new(&context.store, Catalog::new(schemas, context.layout).context("the schemas")?);
-    survey.start(&context.tasks);
+    let audit =
+        BackgroundAudit::new(&context.store, Catalog::new(schemas, context.layout).context("the schemas")?);
+    audit.start(&context.tasks);
     let changes = web.changes().clone();
     context.tasks.spawn("pulse of the console", move |task| pulse(changes.clone(), task));
     let home = Routes::new()
@@ -51,7 +52,7 @@ pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place)
         .page(Access::read(SCOPE), "/keys", keys::page)
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
         .action(Access::write(SCOPE), "/keys/audit", keys::audit_now)
-        .with_state(survey);
+        .with_state(audit);
     let health = health::Desk {
         context: context.clone(),
         keys: keys.clone(),

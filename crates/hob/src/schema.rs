@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hob_schema::lint::{self, Severity};
-use hob_schema::live::{self, AuditOptions, Baseline, CleanOptions, Cleaning, InferOptions, Pace, Progress};
 use hob_schema::{Catalog, Layout, Schema};
+use hob_schema_audit::{
+    AuditOptions, Baseline, CleanAction, CleanOptions, InferOptions, Pace, Progress, connect,
+};
+use hob_store::Address;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{AuditArgs, CleanArgs, Format, InferArgs, SchemaCommand};
@@ -34,9 +37,9 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
         SchemaCommand::Lint { files, format } => lint_files(files, *format),
         SchemaCommand::Explain { id } => explain(id.as_deref()),
         SchemaCommand::Docs { files, out } => docs(files, out.as_deref()),
-        SchemaCommand::Json => Ok(say(&hob_schema::json_schema())),
+        SchemaCommand::Json => Ok(print(&hob_schema::json_schema())),
         SchemaCommand::Acl { files, user, tagged } => {
-            Ok(say(&hob_schema::acl(&catalog(files, *tagged, "")?, user)))
+            Ok(print(&hob_schema::acl(&catalog(files, *tagged)?, user)))
         }
         SchemaCommand::Infer(arguments) => wait(infer(arguments)),
         SchemaCommand::Audit(arguments) => wait(audit(arguments)),
@@ -45,17 +48,17 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
 }
 
 fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Runtime::new().context("could not start the runtime")?.block_on(work)
+    tokio::runtime::Runtime::new().context("cannot start the runtime")?.block_on(work)
 }
 
-/// What a command is for goes to stdout, so that it can be piped.
-#[expect(clippy::print_stdout, reason = "the answer of a command")]
-fn say(text: &str) -> Exit {
+/// Prints the result of a command to stdout, so that it can be piped.
+#[expect(clippy::print_stdout, reason = "the result of a command")]
+fn print(text: &str) -> Exit {
     print!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
     Exit::Clean
 }
 
-/// Hob's own schemas, which are meant where no file is named.
+/// Hob's own schemas, the default if no file is given.
 pub(crate) fn own() -> Result<Vec<Schema>> {
     std::iter::once(&HOUSE)
         .chain(SERVICES)
@@ -63,7 +66,7 @@ pub(crate) fn own() -> Result<Vec<Schema>> {
         .collect()
 }
 
-/// The named files, or Hob's own.
+/// The given files, or Hob's own.
 fn schemas(files: &[PathBuf]) -> Result<Vec<Schema>> {
     if files.is_empty() {
         return own();
@@ -80,7 +83,7 @@ fn schemas(files: &[PathBuf]) -> Result<Vec<Schema>> {
 
 fn lint_files(files: &[PathBuf], format: Format) -> Result<Exit> {
     let findings: Vec<_> = schemas(files)?.iter().flat_map(lint::lint).collect();
-    say(&match format {
+    print(&match format {
         Format::Text => lint::report_text(&findings),
         Format::Json => lint::report_json(&findings),
     });
@@ -91,22 +94,22 @@ fn explain(id: Option<&str>) -> Result<Exit> {
     let Some(id) = id else {
         let list: String =
             lint::RULES.iter().map(|rule| format!("{:<32} {}\n", rule.id, rule.title)).collect();
-        return Ok(say(&list));
+        return Ok(print(&list));
     };
     let rule = lint::explain(id)
-        .with_context(|| format!("no rule is called {id}; `hob schema explain` lists them all"))?;
+        .with_context(|| format!("unknown rule {id}; `hob schema explain` lists all rules"))?;
     let severity = rule.severity.name();
-    Ok(say(&format!("{} ({severity}): {}\n\n{}\n", rule.id, rule.title, rule.explanation)))
+    Ok(print(&format!("{} ({severity}): {}\n\n{}\n", rule.id, rule.title, rule.explanation)))
 }
 
 fn docs(files: &[PathBuf], out: Option<&Path>) -> Result<Exit> {
     for schema in schemas(files)? {
         let page = hob_schema::docs::markdown(&schema);
         match out {
-            None => drop(say(&page)),
+            None => drop(print(&page)),
             Some(folder) => {
                 let path = folder.join(format!("{}.md", schema.name));
-                fs::write(&path, page).with_context(|| format!("could not write {}", path.display()))?;
+                fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
             }
         }
     }
@@ -116,15 +119,15 @@ fn docs(files: &[PathBuf], out: Option<&Path>) -> Result<Exit> {
 async fn infer(arguments: &InferArgs) -> Result<Exit> {
     let options = InferOptions {
         name: arguments.name.clone(),
-        most_keys: arguments.keys,
-        most_time: Duration::from_secs(arguments.seconds),
+        max_keys: arguments.keys,
+        max_time: Duration::from_secs(arguments.seconds),
     };
-    Ok(say(&live::infer(&arguments.url, &options).await?))
+    let store = connect(&arguments.url.parse()?).await?;
+    Ok(print(&hob_schema_audit::infer(&store, &options).await?))
 }
 
-fn catalog(files: &[PathBuf], tagged: bool, url: &str) -> Result<Catalog> {
-    // A Cluster is only ever written with tags.
-    let tagged = tagged || url.starts_with("redis+cluster:");
+/// The schemas as one catalog. On a Cluster, Hob writes only tagged keys.
+fn catalog(files: &[PathBuf], tagged: bool) -> Result<Catalog> {
     let layout = if tagged { Layout::Tagged } else { Layout::Plain };
     let mut schemas = schemas(files)?;
     for schema in &mut schemas {
@@ -134,17 +137,20 @@ fn catalog(files: &[PathBuf], tagged: bool, url: &str) -> Result<Catalog> {
 }
 
 async fn audit(arguments: &AuditArgs) -> Result<Exit> {
-    let catalog = catalog(&arguments.schema, arguments.tagged, &arguments.url)?;
+    let address: Address = arguments.url.parse()?;
+    let catalog = catalog(&arguments.schema, arguments.tagged || address.is_cluster())?;
     let baseline = arguments.baseline.as_deref().map(read_baseline).transpose()?;
     let options = AuditOptions { pace: pace(arguments.pace) };
+    let store = connect(&address).await?;
     let bar = Bar::new();
-    let report = live::audit(&arguments.url, &catalog, options, &mut |progress| bar.show(progress)).await?;
-    bar.done();
+    let report =
+        hob_schema_audit::audit(&store, &catalog, options, &mut |progress| bar.show(progress)).await?;
+    bar.clear();
     let report = match baseline {
         Some(baseline) => baseline.only_new(report),
         None => report,
     };
-    say(&match arguments.format {
+    print(&match arguments.format {
         Format::Text => report.text(),
         Format::Json => report.json(),
     });
@@ -157,27 +163,28 @@ fn read_baseline(path: &Path) -> Result<Baseline> {
 }
 
 async fn clean(arguments: &CleanArgs) -> Result<Exit> {
-    let catalog = catalog(&arguments.schema, arguments.tagged, &arguments.url)?;
-    let cleaning = match (arguments.repair_ttl, arguments.idle_hours) {
-        (true, None) => Cleaning::RepairTtl,
-        (false, Some(hours)) => Cleaning::UnlinkIdle(Duration::from_secs(hours * 3600)),
-        (false, None) => Cleaning::Unlink,
-        (true, Some(_)) => bail!("--repair-ttl and --idle-hours do not go together"),
+    let address: Address = arguments.url.parse()?;
+    let catalog = catalog(&arguments.schema, arguments.tagged || address.is_cluster())?;
+    let action = match (arguments.repair_ttl, arguments.idle_hours) {
+        (true, None) => CleanAction::RepairTtl,
+        (false, Some(hours)) => CleanAction::DeleteIdle(Duration::from_secs(hours * 3600)),
+        (false, None) => CleanAction::Delete,
+        (true, Some(_)) => bail!("--repair-ttl and --idle-hours exclude each other"),
     };
-    let options = CleanOptions { cleaning, pace: pace(arguments.pace), apply: arguments.apply };
+    let options = CleanOptions { action, pace: pace(arguments.pace), apply: arguments.apply };
+    let store = connect(&address).await?;
     let bar = Bar::new();
-    let family = &arguments.family;
-    let report =
-        live::clean(&arguments.url, &catalog, family, options, &mut |progress| bar.show(progress)).await?;
-    bar.done();
-    Ok(say(&report.text()))
+    let mut progress = |progress: &Progress| bar.show(progress);
+    let report = hob_schema_audit::clean(&store, &catalog, &arguments.family, options, &mut progress).await?;
+    bar.clear();
+    Ok(print(&report.text()))
 }
 
 fn pace(keys_per_second: Option<u32>) -> Pace {
     keys_per_second.map_or(Pace::Full, Pace::KeysPerSecond)
 }
 
-/// Progress for a person; nothing where stderr is a file or a pipe.
+/// A progress bar; none if stderr is not a terminal.
 struct Bar(Option<ProgressBar>);
 
 impl Bar {
@@ -198,7 +205,7 @@ impl Bar {
         }
     }
 
-    fn done(self) {
+    fn clear(self) {
         if let Some(bar) = self.0 {
             bar.finish_and_clear();
         }

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use hob_schema::Key;
 use hob_store::mend::{self, Kind};
-use hob_store::{Call, FromRedisValue, Reply, Script, Store, cmd};
+use hob_store::{Call, FromRedisValue, Key, Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;

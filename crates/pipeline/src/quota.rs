@@ -352,7 +352,7 @@ impl Quotas {
         Ok(())
     }
 
-    fn keys(&self, definition: &QuotaDefinition, hour: i64) -> Result<Vec<hob_schema::Key>> {
+    fn keys(&self, definition: &QuotaDefinition, hour: i64) -> Result<Vec<hob_store::Key>> {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let mut all = vec![keys.quota_marker(quota), keys.quota_calls(quota), keys.quota_state(quota)];
         all.push(keys.quota_turns(quota));

@@ -136,8 +136,8 @@ fn family_items(index: usize, family: &Family, schema: &Schema) -> TokenStream {
     let limits = limits(index, family);
     quote! {
         #[doc = #doc]
-        pub fn #name(&self #(, #parameters)*) -> ::hob_schema::Key {
-            self.space.key(#index, &[#(#values),*], #shard)
+        pub fn #name(&self #(, #parameters)*) -> ::hob_store::Key {
+            ::hob_store::Key::declared(self.space.key(#index, &[#(#values),*], #shard))
         }
         #limits
     }

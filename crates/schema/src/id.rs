@@ -17,7 +17,7 @@ use crate::units::format_duration;
 pub const SEPARATOR: u8 = b':';
 
 /// The last millisecond whose unix time has thirteen digits, in 2286.
-pub(crate) const LAST_UNIX_MS: u64 = 9_999_999_999_999;
+pub const LAST_UNIX_MS: u64 = 9_999_999_999_999;
 
 /// One entry of `[ids]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Building keys: a schema under a prefix and a layout.
 
-use std::fmt;
-
 use crate::id::{IdRule, SEPARATOR};
 use crate::model::{Schema, Tag};
 use crate::pattern::{Pattern, Segment};
@@ -15,48 +13,6 @@ pub enum Layout {
     /// Literal braces around the entity that a script works on, so that its keys share a Cluster slot.
     Tagged,
 }
-
-/// The name of one key, ready for a command.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(Vec<u8>);
-
-impl Key {
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
-}
-
-impl AsRef<[u8]> for Key {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
-    }
-}
-
-#[cfg(feature = "live")]
-impl redis::ToRedisArgs for Key {
-    fn write_redis_args<W: ?Sized + redis::RedisWrite>(&self, out: &mut W) {
-        out.write_arg(&self.0);
-    }
-}
-
-#[cfg(feature = "live")]
-impl redis::ToSingleRedisArg for Key {}
 
 /// One of the shards that a global key has under the tagged layout; the plain layout has only the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,7 +89,7 @@ impl Keyspace {
     }
 
     /// The key of a family, by index, for ids that were checked. Typed constructors call this.
-    pub fn key(&self, family: usize, ids: &[&str], shard: Option<Shard>) -> Key {
+    pub fn key(&self, family: usize, ids: &[&str], shard: Option<Shard>) -> String {
         let shard = match (&self.schema.families[family].tag, shard) {
             (_, Some(shard)) => shard,
             (Tag::Shard { by: Some(by) }, None) => {
@@ -142,7 +98,7 @@ impl Keyspace {
             }
             _ => Shard(0),
         };
-        Key(self.families[family].render(ids, shard, &self.schema.ids))
+        self.families[family].render(ids, shard, &self.schema.ids)
     }
 
     /// The name of a channel, by index, for ids that were checked.
@@ -150,8 +106,7 @@ impl Keyspace {
         if let Some(name) = &self.schema.channels[channel].renamed {
             return name.clone();
         }
-        let name = self.channels[channel].render(ids, Shard(0), &self.schema.ids);
-        String::from_utf8_lossy(&name).into_owned()
+        self.channels[channel].render(ids, Shard(0), &self.schema.ids)
     }
 
     /// The glob of a family for SCAN MATCH.
@@ -243,7 +198,7 @@ impl Template {
         }
     }
 
-    pub(crate) fn render(&self, ids: &[&str], shard: Shard, rules: &[IdRule]) -> Vec<u8> {
+    pub(crate) fn render(&self, ids: &[&str], shard: Shard, rules: &[IdRule]) -> String {
         let mut key = Vec::with_capacity(64);
         let mut ids = ids.iter();
         for part in &self.parts {
@@ -257,7 +212,7 @@ impl Template {
                 }
             }
         }
-        key
+        String::from_utf8(key).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     fn glob(&self) -> Vec<u8> {
@@ -279,7 +234,7 @@ impl Template {
     }
 }
 
-#[cfg(all(test, feature = "live"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -298,15 +253,5 @@ mod tests {
             let fair = 1_600 / count * 7 / 10..=1_600 / count * 13 / 10;
             assert!(ids_of.iter().all(|ids| fair.contains(ids)), "{ids_of:?}");
         }
-    }
-
-    #[test]
-    fn a_key_is_an_argument_of_any_command() {
-        let schema = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
-        let key = Keyspace::new(Schema::parse("t.toml", schema).unwrap(), Layout::Plain).key(0, &[], None);
-        let packed = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
-        assert_eq!(redis::cmd("GET").arg(&key).get_packed_command(), packed);
-        assert_eq!(redis::Cmd::get(&key).get_packed_command(), packed);
-        assert_eq!(redis::Cmd::get(key).get_packed_command(), packed);
     }
 }

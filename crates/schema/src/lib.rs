@@ -8,13 +8,10 @@ mod acl;
 mod catalog;
 pub mod check;
 pub mod docs;
-mod error;
 mod id;
 mod json_schema;
 mod keyspace;
 pub mod lint;
-#[cfg(feature = "live")]
-pub mod live;
 mod model;
 mod overlap;
 mod pattern;
@@ -26,16 +23,15 @@ mod units;
 
 pub use acl::acl;
 pub use catalog::{Catalog, Clash, FamilyId, Match};
-pub use error::Error;
-pub use id::{Form, IdError, IdRule, Raw, SEPARATOR};
+pub use id::{Form, IdError, IdRule, LAST_UNIX_MS, Raw, SEPARATOR};
 pub use json_schema::json_schema;
-pub use keyspace::{Key, Keyspace, Layout, Shard};
+pub use keyspace::{Keyspace, Layout, Shard};
 pub use model::{
     Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, Kind, Limit, Prefix,
     Presence, Renewal, Role, Schema, Tag, Ttl, TtlRule,
 };
 pub use pattern::{Pattern, Segment};
 pub use read::snake;
-pub use shape::{JsonForm, Member, Misfit, Shape, Value};
+pub use shape::{JsonForm, Member, Misfit, Shape, Value, is_iso8601, is_rfc3339, quoted};
 pub use source::{Mistake, Mistakes, Place};
 pub use units::{format_count, format_duration, format_size, parse_duration, parse_size};

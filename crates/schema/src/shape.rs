@@ -128,16 +128,6 @@ impl Value {
         }
     }
 
-    /// Whether a text is such a time.
-    #[cfg(feature = "live")]
-    pub(crate) fn fits_time(&self, text: &str) -> bool {
-        match self {
-            Value::Rfc3339 => rfc3339(text).is_ok(),
-            Value::Iso8601 => iso8601(text).is_ok(),
-            _ => false,
-        }
-    }
-
     /// Whether a score is such a value; scores are doubles.
     pub fn fits_score(&self, score: f64) -> Result<(), Misfit> {
         match self {
@@ -266,7 +256,7 @@ fn describe(json: &Json) -> String {
 }
 
 /// The start of a text in quotes; values may be long and may hold anything.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 40;
     if text.chars().count() <= SHOWN {
         return format!("{text:?}");
@@ -299,18 +289,30 @@ fn is_id(rule: &IdRule, text: &str) -> Result<(), Misfit> {
     rule.check(text).map_err(|error| Misfit(error.to_string()))
 }
 
+/// Whether a text is a time such as `2025-11-16T10:00:00Z`.
+pub fn is_rfc3339(text: &str) -> bool {
+    has_time_form(text) && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// Whether a text is a time such as `2025-11-16T10:00:00`, with or without an offset.
+pub fn is_iso8601(text: &str) -> bool {
+    is_rfc3339(text) || (has_time_form(text) && text.parse::<jiff::civil::DateTime>().is_ok())
+}
+
+/// Jiff reads more than RFC 3339 (a space for the T, a zone in brackets).
+fn has_time_form(text: &str) -> bool {
+    text.as_bytes().get(10) == Some(&b'T') && !text.contains('[')
+}
+
 fn rfc3339(text: &str) -> Result<(), Misfit> {
-    // Jiff reads more than RFC 3339 (a space for the T, a zone in brackets).
-    let plain = text.as_bytes().get(10) == Some(&b'T') && !text.contains('[');
-    if plain && text.parse::<jiff::Timestamp>().is_ok() {
+    if is_rfc3339(text) {
         return Ok(());
     }
     misfit(format!("{} is no RFC 3339 time such as 2025-11-16T10:00:00Z", quoted(text)))
 }
 
 fn iso8601(text: &str) -> Result<(), Misfit> {
-    let plain = text.as_bytes().get(10) == Some(&b'T') && !text.contains('[');
-    if plain && (text.parse::<jiff::Timestamp>().is_ok() || text.parse::<jiff::civil::DateTime>().is_ok()) {
+    if is_iso8601(text) {
         return Ok(());
     }
     misfit(format!("{} is no ISO 8601 time such as 2025-11-16T10:00:00", quoted(text)))

@@ -146,9 +146,9 @@ impl Node {
 
 /// Owns the keys that [`MemberKeys`] borrows.
 struct GroupKeys {
-    live: hob_schema::Key,
-    info: hob_schema::Key,
-    dead: hob_schema::Key,
+    live: hob_store::Key,
+    info: hob_store::Key,
+    dead: hob_store::Key,
 }
 
 impl GroupKeys {

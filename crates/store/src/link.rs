@@ -253,7 +253,11 @@ impl Keeper {
     }
 
     async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
-        connection.req_packed_command(&redis::cmd("PING")).await?.extract_error()?;
+        // A server whose ACL forbids us PING still serves.
+        match connection.req_packed_command(&redis::cmd("PING")).await?.extract_error() {
+            Err(error) if error.code() == Some("NOPERM") => {}
+            pong => drop(pong?),
+        }
         if matches!(self.target, Target::Master(_)) {
             let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
             let role: String = redis::from_redis_value(role.into_iter().next().unwrap_or_default())?;

@@ -22,7 +22,7 @@ impl Uptime {
     pub async fn measure_footprint(&self) -> Result<Footprint> {
         let monitors = self.monitors();
         let keys = self.schedule().keys();
-        let usage = |key: hob_schema::Key| -> Call {
+        let usage = |key: hob_store::Key| -> Call {
             cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(100).clone().into()
         };
         let shared: Vec<Call> =

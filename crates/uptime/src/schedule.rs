@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hob_schema::{Key, Layout, Shard};
+use hob_schema::{Layout, Shard};
 use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
 use hob_store::mend::{self, Kind};
-use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, cmd};
+use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, cmd};
 
 use crate::error::{Error, Result};
 use crate::keys::{Keys, MonitorId};

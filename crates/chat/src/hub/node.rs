@@ -6,11 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use hob_schema::{Key, Shard};
+use hob_schema::Shard;
 use hob_service::NodeName;
 use hob_store::members::{self, Beat, Dead, MemberKeys};
 use hob_store::mend::{self, Kind};
-use hob_store::{Reply, Script, Store, Value, cmd};
+use hob_store::{Key, Reply, Script, Store, Value, cmd};
 use parking_lot::Mutex;
 
 use crate::Error;

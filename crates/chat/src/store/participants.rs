@@ -61,7 +61,7 @@ impl ParticipantCache {
         Ok(mend::run::<Reply, _>(&self.store, call, &keys).await.map(drop)?)
     }
 
-    fn set_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {
+    fn set_keys(&self, conversation: &ConversationId) -> [hob_store::Key; 2] {
         [self.keys.participants(conversation), self.keys.participants_floor(conversation)]
     }
 }

@@ -6,9 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hob_schema::Key;
 use hob_store::mend::{self, Kind};
-use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, Value, cmd};
+use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, Value, cmd};
 
 use crate::Error;
 use crate::keys::{Incarnation, Keys, SocketId, UserId};

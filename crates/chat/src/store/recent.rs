@@ -97,7 +97,7 @@ impl RecentMessages {
         Ok(mend::run(&self.store, call, &[(list, Kind::List), (range, Kind::Hash)]).await?)
     }
 
-    fn list_keys(&self, conversation: &ConversationId) -> [hob_schema::Key; 2] {
+    fn list_keys(&self, conversation: &ConversationId) -> [hob_store::Key; 2] {
         [self.keys.recent(conversation), self.keys.recent_range(conversation)]
     }
 }

@@ -122,7 +122,7 @@ pub(crate) fn done<T>(answer: Answer<T>) -> T {
 }
 
 /// The value of a string key.
-pub(crate) async fn get(context: &ServiceContext, key: &hob_schema::Key) -> Option<String> {
+pub(crate) async fn get(context: &ServiceContext, key: &hob_store::Key) -> Option<String> {
     context.store.run(cmd("GET").arg(key.as_bytes()).take()).await.unwrap()
 }
 

@@ -2,8 +2,8 @@
 
 use hob_chat::PresenceChange;
 use hob_chat::keys::SocketId;
-use hob_schema::{Key, Shard};
-use hob_store::cmd;
+use hob_schema::Shard;
+use hob_store::{Key, cmd};
 use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
 
 use crate::world::{NEEDS, get, keys, open, room, say, user};

@@ -1,9 +1,8 @@
 //! Limit keys that another client has replaced by another type. Every call for that caller would fail, so the rule's
 //! `on_store_failure` would apply to it until the key is deleted.
 
-use hob_schema::Key;
 use hob_store::limit::{Algorithm, Rule};
-use hob_store::{Error, Reply, Result, Script, Store};
+use hob_store::{Error, Key, Reply, Result, Script, Store};
 
 static DELETE_FOREIGN: Script = Script::new(include_str!("foreign_key.lua"));
 

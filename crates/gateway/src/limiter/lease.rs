@@ -13,9 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_schema::Key;
-use hob_store::Store;
 use hob_store::limit::{Decision, Lent, Loan, Quota, Rule};
+use hob_store::{Key, Store};
 use parking_lot::Mutex;
 
 use super::availability::Availability;

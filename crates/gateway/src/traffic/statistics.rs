@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hob_schema::{Key, Shard};
-use hob_store::{Call, FromRedisValue, Store, Value, cmd};
+use hob_schema::Shard;
+use hob_store::{Call, FromRedisValue, Key, Store, Value, cmd};
 
 use crate::Error;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};

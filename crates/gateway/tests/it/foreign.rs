@@ -2,8 +2,8 @@
 
 use hob_gateway::keys::{Hour, Identifier, InstanceId, Keys, StatusCode};
 use hob_gateway::{Config, Policy};
-use hob_schema::{Key, Shard};
-use hob_store::{Cmd, cmd};
+use hob_schema::Shard;
+use hob_store::{Cmd, Key, cmd};
 use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
 use http::Method;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hob_gateway::keys::{Endpoint, Keys};
 use hob_gateway::{Config, Gateway, MIGRATIONS};
-use hob_schema::{Key, Shard};
+use hob_schema::Shard;
 use hob_service::{Live, Period, ServiceContext};
-use hob_store::{Clock, FromRedisValue, cmd};
+use hob_store::{Clock, FromRedisValue, Key, cmd};
 use hob_testkit::{LIMIT, Needs, TestContext, wait_for};
 use http::{HeaderMap, Method, StatusCode};
 

@@ -1,4 +1,4 @@
-//! `/keys`: which keys there are, as declared and as found.
+//! `/keys`: the declared key families, and the keys that an audit found.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::response::Redirect;
 use hob_schema::docs::words;
 use hob_schema::lint::Severity;
-use hob_schema::live::{AuditReport, FamilyUse};
 use hob_schema::{Content, Family, FamilyId, Schema};
+use hob_schema_audit::{AuditReport, FamilyUse};
 use hob_store::{Call, Store, cmd};
 use hob_web::look::{Badge, Empty, Escaped, Facts, Field, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Console, Page, Path, Problem, Query, Scope};
@@ -17,15 +17,15 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 
 use super::SCOPE;
-use super::survey::{Known, Survey, Walk};
+use super::audit::{AuditRun, AuditState, BackgroundAudit};
 
-/// Keys of a family that are shown as examples, at most.
-const SAMPLES: usize = 20;
+/// Keys of a family that are shown.
+const MAX_SAMPLES: usize = 20;
 
-/// Looking for them ends after so many steps of SCAN on a server, or so much time, with what was found.
-const SCANS: usize = 40;
+/// Limits of the search for them, per server and in all.
+const MAX_SCANS: usize = 40;
 const SCAN_COUNT: usize = 500;
-const SCAN_TIME: Duration = Duration::from_secs(1);
+const MAX_SCAN_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 pub(crate) struct Search {
@@ -41,7 +41,7 @@ struct KeysPage {
     /// The family of the key that was searched for, if it is one.
     holder: Option<(String, String)>,
     schemas: Vec<SchemaRows>,
-    known: Known,
+    state: AuditState,
     may_audit: bool,
 }
 
@@ -60,36 +60,36 @@ struct Row {
     ttl: String,
     bound: String,
     contract: String,
-    /// What the last walk found, if there was one.
+    /// Keys and bytes in the latest audit, if there was one.
     found: Option<(u64, u64)>,
 }
 
 impl KeysPage {
-    fn state(&self) -> Badge {
-        match (&self.known.walk, &self.known.report) {
-            (Walk::Failed { .. }, _) => Tone::Bad.badge("could not be finished"),
+    fn badge(&self) -> Badge {
+        match (&self.state.run, &self.state.report) {
+            (AuditRun::Failed { .. }, _) => Tone::Bad.badge("failed"),
             (_, Some(report)) => verdict(&report.audit),
-            (Walk::Going { .. }, None) => Tone::Busy.badge("first walk"),
-            (Walk::Resting, None) => Tone::Idle.badge("not yet"),
+            (AuditRun::Running { .. }, None) => Tone::Busy.badge("first audit running"),
+            (AuditRun::Idle, None) => Tone::Idle.badge("not audited yet"),
         }
     }
 
     fn progress(&self) -> Option<Quantity> {
-        match self.known.walk {
-            Walk::Going { keys, expected } => Some(Quantity::share(keys.min(expected), expected)),
+        match self.state.run {
+            AuditRun::Running { keys, expected } => Some(Quantity::share(keys.min(expected), expected)),
             _ => None,
         }
     }
 
     fn failure(&self) -> Option<&str> {
-        match &self.known.walk {
-            Walk::Failed { reason, .. } => Some(reason),
+        match &self.state.run {
+            AuditRun::Failed { reason, .. } => Some(reason),
             _ => None,
         }
     }
 
     fn no_family(&self) -> Empty {
-        Empty::new("No family", format!("No declared family has “{}” in it.", self.searched))
+        Empty::new("No family", format!("No declared family contains “{}”.", self.searched))
             .link("Show all", "/keys")
     }
 }
@@ -113,12 +113,12 @@ fn tone(severity: &Severity) -> Tone {
 
 pub(crate) async fn page(
     console: Console,
-    State(survey): State<Survey>,
+    State(audit): State<BackgroundAudit>,
     Query(search): Query<Search>,
 ) -> Result<Page, Problem> {
-    let known = survey.look();
+    let state = audit.refresh();
     let searched: String = search.q.trim().chars().take(512).collect();
-    let catalog = survey.catalog();
+    let catalog = audit.catalog();
     let holder = catalog.find(searched.as_bytes()).map(|found| {
         let (schema, family) = (catalog.schema(found.family), catalog.family(found.family));
         (format!("{}.{}", schema.name, family.name), href(schema, family))
@@ -128,25 +128,25 @@ pub(crate) async fn page(
             .value(&searched)
             .autocomplete("off")
             .most(512),
-        schemas: if holder.is_some() { rows(&survey, &known, "") } else { rows(&survey, &known, &searched) },
+        schemas: if holder.is_some() { rows(&audit, &state, "") } else { rows(&audit, &state, &searched) },
         searched,
         holder,
-        known,
+        state,
         may_audit: console.may(&Scope::write(SCOPE)),
     };
     console.page("Keys", &rows)
 }
 
-/// The families whose description has the text in it.
-fn rows(survey: &Survey, known: &Known, text: &str) -> Vec<SchemaRows> {
-    let found: HashMap<&str, &FamilyUse> = match &known.report {
+/// The families whose description contains the text.
+fn rows(audit: &BackgroundAudit, state: &AuditState, text: &str) -> Vec<SchemaRows> {
+    let found: HashMap<&str, &FamilyUse> = match &state.report {
         Some(report) => report.audit.families.iter().map(|family| (family.family.as_str(), family)).collect(),
         None => HashMap::new(),
     };
     let wanted = text.to_lowercase();
     let mut schemas: Vec<SchemaRows> = Vec::new();
-    for (id, family) in survey.catalog().families() {
-        let schema = survey.catalog().schema(id);
+    for (id, family) in audit.catalog().families() {
+        let schema = audit.catalog().schema(id);
         let full = format!("{}.{}", schema.name, family.name);
         let row = Row {
             href: href(schema, family),
@@ -156,7 +156,7 @@ fn rows(survey: &Survey, known: &Known, text: &str) -> Vec<SchemaRows> {
             ttl: words::ttl(&family.ttl.rule),
             bound: words::bound(family),
             contract: family.contract.join(" "),
-            found: known
+            found: state
                 .report
                 .as_ref()
                 .map(|_| found.get(full.as_str()).map_or((0, 0), |family| (family.keys, family.bytes))),
@@ -183,9 +183,9 @@ fn href(schema: &Schema, family: &Family) -> String {
     format!("/keys/{}/{}", schema.name, family.name)
 }
 
-/// Begins a walk at once.
-pub(crate) async fn audit_now(State(survey): State<Survey>) -> Redirect {
-    survey.want();
+/// Starts an audit unless one is running.
+pub(crate) async fn audit_now(State(audit): State<BackgroundAudit>) -> Redirect {
+    audit.request();
     Redirect::to("/keys")
 }
 
@@ -199,7 +199,7 @@ struct FamilyPage {
     samples: Result<Vec<Sample>, String>,
 }
 
-/// A key that there is.
+/// An existing key.
 struct Sample {
     key: String,
     ttl: Ttl,
@@ -209,7 +209,7 @@ struct Sample {
 enum Ttl {
     Millis(u64),
     None,
-    /// It went away while we looked.
+    /// Deleted during the search.
     Gone,
 }
 
@@ -229,22 +229,22 @@ impl Sample {
 
 pub(crate) async fn family_page(
     console: Console,
-    State(survey): State<Survey>,
+    State(audit): State<BackgroundAudit>,
     Path((schema, family)): Path<(String, String)>,
 ) -> Result<Page, Problem> {
-    let catalog = survey.catalog();
+    let catalog = audit.catalog();
     let named = |(id, candidate): &(FamilyId, &Family)| {
         candidate.name == family && catalog.schema(*id).name == schema
     };
     let (id, family) = catalog.families().find(named).ok_or_else(|| Problem::not_found("family"))?;
     let schema = catalog.schema(id);
     let glob = catalog.spaces()[id.schema].glob(id.family);
-    let samples = samples(survey.store(), &glob).await.map_err(|error| error.to_string());
-    // A glob may also match keys of other families.
+    let samples = samples(audit.store(), &glob).await.map_err(|error| error.to_string());
+    // The glob may also match keys of other families.
     let samples = samples.map(|all| {
         let ours =
             |sample: &Sample| catalog.find(sample.key.as_bytes()).is_some_and(|found| found.family == id);
-        all.into_iter().filter(ours).take(SAMPLES).collect()
+        all.into_iter().filter(ours).take(MAX_SAMPLES).collect()
     });
     let fields = match &family.content {
         Content::Hash(fields) => fields
@@ -278,7 +278,7 @@ fn facts(schema: &Schema, family: &Family) -> Facts {
         .text("Contract", none(&family.contract))
 }
 
-/// What stands between backticks becomes code.
+/// Text between backticks becomes code.
 fn coded(text: &str) -> Markup {
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => Escaped(part).to_string(),
@@ -287,24 +287,24 @@ fn coded(text: &str) -> Markup {
     Markup::trusted(text.split('`').enumerate().map(part).collect::<String>())
 }
 
-/// A few keys that match, from all servers, found within bounds.
+/// A few keys that match, from all servers.
 async fn samples(store: &Store, glob: &[u8]) -> hob_store::Result<Vec<Sample>> {
-    let until = Instant::now() + SCAN_TIME;
+    let until = Instant::now() + MAX_SCAN_TIME;
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
-    for master in timeout(SCAN_TIME, store.masters()).await.unwrap_or_else(|_| Ok(Vec::new()))? {
+    for master in timeout(MAX_SCAN_TIME, store.masters()).await.unwrap_or_else(|_| Ok(Vec::new()))? {
         let mut cursor = 0;
-        for _ in 0..SCANS {
+        for _ in 0..MAX_SCANS {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(glob).arg("COUNT").arg(SCAN_COUNT);
             let (next, found): (u64, Vec<Vec<u8>>) = master.run(scan).await?;
             keys.extend(found);
             cursor = next;
-            if cursor == 0 || keys.len() >= 4 * SAMPLES || Instant::now() > until {
+            if cursor == 0 || keys.len() >= 4 * MAX_SAMPLES || Instant::now() > until {
                 break;
             }
         }
     }
-    let mut keys: Vec<Vec<u8>> = keys.into_iter().take(4 * SAMPLES).collect();
+    let mut keys: Vec<Vec<u8>> = keys.into_iter().take(4 * MAX_SAMPLES).collect();
     keys.sort_unstable();
     let asked = keys.iter().flat_map(|key| {
         let memory = cmd("MEMORY").arg("USAGE").arg(key).clone();

@@ -168,11 +168,11 @@ async fn families_are_searched_and_shown_with_their_keys() {
         schema::own().unwrap().into_iter().find(|schema| schema.name == "chat").unwrap().families.remove(0);
     assert!(all.contains(&format!(r#"href="/keys/chat/{}""#, family.name)), "{all}");
     let none = app.get("/keys?q=no+such+family").await.text();
-    assert!(none.contains("No declared family has “no such family” in it."), "{none}");
+    assert!(none.contains("No declared family contains “no such family”."), "{none}");
     let some = app.get(&format!("/keys?q={}", family.name)).await.text();
     assert!(some.contains(&family.name) && some.len() < all.len());
     let page = app.get(&format!("/keys/chat/{}", family.name)).await;
-    assert!(page.text().contains("As declared"), "{}", page.text());
+    assert!(page.text().contains("Declaration"), "{}", page.text());
     assert_eq!(app.get("/keys/chat/nothing").await.status, 404);
 }
 

@@ -121,12 +121,12 @@ impl TestEnv {
         assert_eq!((kept.steps, kept.failures), (counted, failed));
     }
 
-    pub(crate) async fn get(&self, key: &hob_schema::Key) -> Option<String> {
+    pub(crate) async fn get(&self, key: &hob_store::Key) -> Option<String> {
         self.test_store.store().run(cmd("GET").arg(key.as_bytes())).await.unwrap()
     }
 
     /// The public counters of the hour of START: rate_limit and counter.
-    pub(crate) fn counters(&self) -> [hob_schema::Key; 2] {
+    pub(crate) fn counters(&self) -> [hob_store::Key; 2] {
         let keys = self.keys();
         let hour = keys::HourKey::new("2026-11-15_08").unwrap();
         let shard = keys.space().shard_of("api");

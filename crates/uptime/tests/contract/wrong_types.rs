@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use hob_schema::Key;
 use hob_service::Live;
-use hob_store::cmd;
 use hob_store::epoch::Outcome;
+use hob_store::{Key, cmd};
 use hob_testkit::every_service;
 use hob_uptime::check::Kind;
 use hob_uptime::monitor::{Monitor, MonitorSpec};

@@ -1,8 +1,8 @@
 //! One flush: adds the counts of this instance to the shared counters with one script.
 
-use hob_schema::{Key, Shard};
+use hob_schema::Shard;
 use hob_store::epoch::{Epoch, MARKER, Outcome};
-use hob_store::{CLOCK, Call, Reply, Script, Store};
+use hob_store::{CLOCK, Call, Key, Reply, Script, Store};
 
 use super::endpoint_names::EndpointNames;
 use crate::admission::endpoint::EndpointId;

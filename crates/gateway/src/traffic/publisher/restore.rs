@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hob_schema::{Key, Shard};
-use hob_store::{Call, Reply, Script, Store, cmd};
+use hob_schema::Shard;
+use hob_store::{Call, Key, Reply, Script, Store, cmd};
 
 use super::checkpoint::NewEpoch;
 use super::flush::{HOUR_MS, millis_text};

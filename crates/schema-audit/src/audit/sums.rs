@@ -1,27 +1,27 @@
-//! Totals that must equal the sum of their parts, such as a user's unread badge.
+//! Checks totals that must equal the sum of their parts, such as a user's unread count.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::catalog::{Catalog, FamilyId};
+use hob_schema::{Catalog, FamilyId};
 
-/// Totals that are followed at once; beyond it further ones are left out, and the report says so.
-const MOST_TOTALS: usize = 200_000;
+/// Totals that are checked at once; further ones are skipped, and the report says so.
+const MAX_TOTALS: usize = 200_000;
 
-/// A total and what was added up for it so far.
+/// A total and the sum of its parts so far.
 #[derive(Debug, Default)]
 struct Sum {
     total: Option<i128>,
     parts: i128,
 }
 
-/// Follows every total that a schema declares with `sums`.
+/// Every total that a schema declares with `sums`.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     /// Part family → total families with the positions of the total's ids among the part's.
     totals_of: HashMap<FamilyId, Vec<(FamilyId, Vec<usize>)>>,
     totals: HashSet<FamilyId>,
     sums: HashMap<(FamilyId, Vec<String>), Sum>,
-    left_out: bool,
+    incomplete: bool,
 }
 
 /// A total that is not the sum of its parts.
@@ -58,17 +58,17 @@ impl Sums {
         self.totals.iter().chain(self.totals_of.keys()).copied().collect()
     }
 
-    /// Takes in the value of a key.
+    /// Adds the value of a key.
     pub(super) fn add(&mut self, family: FamilyId, ids: &[String], value: &[u8]) {
-        let follows = self.totals.contains(&family) || self.totals_of.contains_key(&family);
-        let Some(number) = follows.then(|| std::str::from_utf8(value).ok()?.parse::<i64>().ok()).flatten()
+        let relevant = self.totals.contains(&family) || self.totals_of.contains_key(&family);
+        let Some(number) = relevant.then(|| std::str::from_utf8(value).ok()?.parse::<i64>().ok()).flatten()
         else {
             return;
         };
         if self.totals.contains(&family)
             && let Some(sum) = self.sum(family, ids.to_vec())
         {
-            // Shards of one total add up, too.
+            // A total that is split into shards is the sum of them.
             *sum.total.get_or_insert(0) += i128::from(number);
         }
         for (total, positions) in self.totals_of.get(&family).cloned().unwrap_or_default() {
@@ -81,15 +81,15 @@ impl Sums {
 
     fn sum(&mut self, total: FamilyId, ids: Vec<String>) -> Option<&mut Sum> {
         let key = (total, ids);
-        if self.sums.len() >= MOST_TOTALS && !self.sums.contains_key(&key) {
-            self.left_out = true;
+        if self.sums.len() >= MAX_TOTALS && !self.sums.contains_key(&key) {
+            self.incomplete = true;
             return None;
         }
         Some(self.sums.entry(key).or_default())
     }
 
-    pub(super) fn left_out(&self) -> bool {
-        self.left_out
+    pub(super) fn incomplete(&self) -> bool {
+        self.incomplete
     }
 
     pub(super) fn mismatches(&self) -> Vec<Mismatch> {

@@ -1,14 +1,13 @@
-//! What an audit found: for people as text, for machines as JSON.
+//! The result of an audit, as text and as JSON.
 
 use std::fmt::Write as _;
 
+use hob_schema::check::Breach;
+use hob_schema::lint::Severity;
+use hob_schema::{format_count, format_size};
 use serde::{Deserialize, Serialize};
 
-use crate::check::Breach;
-use crate::lint::Severity;
-use crate::units::{format_count, format_size};
-
-/// The whole result. Its size does not depend on the number of keys.
+/// The result of an audit. Its size does not depend on the number of keys.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AuditReport {
     pub nodes: usize,
@@ -21,14 +20,14 @@ pub struct AuditReport {
     pub notes: Vec<String>,
 }
 
-/// How much of a family there is.
+/// How many keys a family has, and how much memory they use.
 #[derive(Clone, Debug, Serialize)]
 pub struct FamilyUse {
     /// `chat.online`
     pub family: String,
     pub pattern: String,
     pub keys: u64,
-    /// Estimated from the keys that were weighed.
+    /// Estimated from a sample.
     pub bytes: u64,
     pub longest: u64,
 }
@@ -50,7 +49,7 @@ pub struct Example {
     pub message: String,
 }
 
-/// Keys that no family declares, by guessed pattern.
+/// Undeclared keys of one guessed pattern.
 #[derive(Clone, Debug, Serialize)]
 pub struct UndeclaredGroup {
     pub pattern: String,
@@ -69,7 +68,7 @@ pub struct BigKey {
 }
 
 impl AuditReport {
-    /// The worst of all findings; `None` when everything is as declared.
+    /// The highest severity of all findings; `None` if there are none.
     pub fn worst(&self) -> Option<Severity> {
         let undeclared = (!self.undeclared.is_empty()).then(|| Breach::UndeclaredKey.severity());
         self.violations.iter().map(|group| group.severity).chain(undeclared).max()
@@ -79,7 +78,7 @@ impl AuditReport {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Tables for people.
+    /// The report as tables in plain text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let seconds = self.elapsed_ms as f64 / 1_000.0;
@@ -97,7 +96,7 @@ impl AuditReport {
         out
     }
 
-    /// One line that says how it went.
+    /// The result in one line.
     pub fn verdict(&self) -> String {
         let count = |severity| self.violations.iter().filter(|group| group.severity == severity).count();
         match self.worst() {
@@ -170,7 +169,7 @@ impl AuditReport {
     }
 }
 
-/// Left-aligned columns under their titles; nothing at all without rows.
+/// Left-aligned columns under their titles; nothing if there are no rows.
 fn table(out: &mut String, titles: [&str; 4], rows: &[[String; 4]]) {
     if rows.is_empty() {
         return;

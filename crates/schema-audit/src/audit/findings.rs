@@ -1,80 +1,79 @@
-//! Adding up what the probes bring in, in memory that does not grow with the number of keys.
+//! Collects the violations of all probed keys in memory that does not grow with the number of keys.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-use super::guess::{Gathered, PatternTree, Step, spell};
-use super::probe::Probed;
+use hob_schema::check::{Breach, Sample, judge};
+use hob_schema::{Catalog, Family, FamilyId, Tag, format_count};
+
+use super::probe::ProbedKey;
 use super::report::{AuditReport, BigKey, Example, FamilyUse, UndeclaredGroup, ViolationGroup};
 use super::sums::Sums;
-use crate::catalog::{Catalog, FamilyId};
-use crate::check::{Breach, Sample, judge};
-use crate::model::{Family, Tag};
-use crate::shape::quoted;
-use crate::units::format_count;
+use crate::display::{display_key, family_name};
+use crate::patterns::{Merge, PatternTree, Step, display_pattern};
 
-const EXAMPLES: usize = 5;
-const BIGGEST: usize = 20;
-const GROUPS: usize = 200;
+const MAX_EXAMPLES: usize = 5;
+const MAX_BIG_KEYS: usize = 20;
+const MAX_UNDECLARED: usize = 200;
 
 #[derive(Debug)]
-pub(super) struct Tally<'c> {
+pub(super) struct Findings<'c> {
     catalog: &'c Catalog,
     keys: u64,
-    families: BTreeMap<FamilyId, Weight>,
-    violations: BTreeMap<(FamilyId, Breach), Found>,
-    undeclared: PatternTree<Strangers>,
+    families: BTreeMap<FamilyId, KeyTotals>,
+    violations: BTreeMap<(FamilyId, Breach), ViolationTotals>,
+    undeclared: PatternTree<UndeclaredKeys>,
     biggest: Vec<BigKey>,
     sums: Sums,
 }
 
-/// Keys of one kind, of which some were weighed.
+/// Keys of one family or pattern, with the memory of a sample.
 #[derive(Debug, Default)]
-struct Weight {
+struct KeyTotals {
     keys: u64,
-    weighed: u64,
+    measured: u64,
     bytes: u64,
     longest: u64,
 }
 
-impl Weight {
+impl KeyTotals {
     fn add(&mut self, bytes: Option<u64>, len: Option<u64>) {
         self.keys += 1;
         self.longest = self.longest.max(len.unwrap_or(0));
         if let Some(bytes) = bytes {
-            self.weighed += 1;
+            self.measured += 1;
             self.bytes += bytes;
         }
     }
 
-    fn estimate(&self) -> u64 {
-        if self.weighed == 0 {
+    fn estimated_bytes(&self) -> u64 {
+        if self.measured == 0 {
             return 0;
         }
-        u64::try_from(u128::from(self.bytes) * u128::from(self.keys) / u128::from(self.weighed))
+        u64::try_from(u128::from(self.bytes) * u128::from(self.keys) / u128::from(self.measured))
             .unwrap_or(u64::MAX)
     }
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct ViolationTotals {
     keys: u64,
     examples: Vec<Example>,
 }
 
-/// Keys that nobody declared.
+/// Undeclared keys of one pattern.
 #[derive(Debug, Default)]
-struct Strangers {
-    weight: Weight,
+struct UndeclaredKeys {
+    totals: KeyTotals,
     kinds: Vec<String>,
     example: String,
 }
 
-impl Gathered for Strangers {
+impl Merge for UndeclaredKeys {
     fn merge(&mut self, other: Self) {
-        self.weight.keys += other.weight.keys;
-        self.weight.weighed += other.weight.weighed;
-        self.weight.bytes += other.weight.bytes;
+        self.totals.keys += other.totals.keys;
+        self.totals.measured += other.totals.measured;
+        self.totals.bytes += other.totals.bytes;
         for kind in other.kinds {
             if !self.kinds.contains(&kind) {
                 self.kinds.push(kind);
@@ -86,9 +85,9 @@ impl Gathered for Strangers {
     }
 }
 
-impl<'c> Tally<'c> {
-    pub(super) fn new(catalog: &'c Catalog) -> Tally<'c> {
-        Tally {
+impl<'c> Findings<'c> {
+    pub(super) fn new(catalog: &'c Catalog) -> Findings<'c> {
+        Findings {
             catalog,
             keys: 0,
             families: BTreeMap::new(),
@@ -99,7 +98,7 @@ impl<'c> Tally<'c> {
         }
     }
 
-    /// The families whose ids it needs.
+    /// The families whose keys are needed with their ids.
     pub(super) fn identified(&self) -> HashSet<FamilyId> {
         self.sums.families()
     }
@@ -108,80 +107,82 @@ impl<'c> Tally<'c> {
         self.keys
     }
 
-    pub(super) fn add(&mut self, probed: &Probed) {
+    pub(super) fn add(&mut self, probed: &ProbedKey) {
         if probed.gone {
             return;
         }
         self.keys += 1;
-        self.weigh(probed);
+        self.rank_by_size(probed);
         let Some(id) = probed.family else {
-            self.add_stranger(probed);
+            self.add_undeclared(probed);
             return;
         };
         self.families.entry(id).or_default().add(probed.bytes, probed.facts.len);
         let mut last = None;
         for violation in judge(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
-            // Two wrong fields are two examples of one key.
+            // Two wrong fields are two examples, but one key.
             let keys = u64::from(last.replace(violation.breach) != Some(violation.breach));
-            self.found(id, violation.breach, &probed.key, violation.message, keys);
+            self.add_violation(id, violation.breach, &probed.key, violation.message, keys);
         }
         if let Sample::Text(value) = &probed.facts.sample {
             self.sums.add(id, &probed.ids, value);
         }
     }
 
-    fn add_stranger(&mut self, probed: &Probed) {
-        let strangers = self.undeclared.entry(&probed.key);
-        strangers.weight.add(probed.bytes, None);
-        if strangers.example.is_empty() {
-            strangers.example = shown(&probed.key);
+    fn add_undeclared(&mut self, probed: &ProbedKey) {
+        let undeclared = self.undeclared.entry(&probed.key);
+        undeclared.totals.add(probed.bytes, None);
+        if undeclared.example.is_empty() {
+            undeclared.example = display_key(&probed.key);
         }
         if let Some(kind) = &probed.facts.kind
-            && !strangers.kinds.contains(kind)
+            && !undeclared.kinds.contains(kind)
         {
-            strangers.kinds.push(kind.clone());
+            undeclared.kinds.push(kind.clone());
         }
     }
 
-    fn found(&mut self, family: FamilyId, breach: Breach, key: &[u8], message: String, keys: u64) {
+    fn add_violation(&mut self, family: FamilyId, breach: Breach, key: &[u8], message: String, keys: u64) {
         let found = self.violations.entry((family, breach)).or_default();
         found.keys += keys;
-        if found.examples.len() < EXAMPLES {
-            found.examples.push(Example { key: shown(key), message });
+        if found.examples.len() < MAX_EXAMPLES {
+            found.examples.push(Example { key: display_key(key), message });
         }
     }
 
-    /// Keeps the key if it is among the biggest that were weighed.
-    fn weigh(&mut self, probed: &Probed) {
+    /// Keeps the key if it is among the biggest of the sample.
+    fn rank_by_size(&mut self, probed: &ProbedKey) {
         let Some(bytes) = probed.bytes else { return };
-        if self.biggest.len() == BIGGEST && self.biggest.last().is_some_and(|least| least.bytes >= bytes) {
+        if self.biggest.len() == MAX_BIG_KEYS && self.biggest.last().is_some_and(|least| least.bytes >= bytes)
+        {
             return;
         }
-        let key = shown(&probed.key);
+        let key = display_key(&probed.key);
         if self.biggest.iter().any(|big| big.key == key) {
             return;
         }
         let family = probed.family.map(|id| family_name(self.catalog, id));
         let at = self.biggest.partition_point(|big| big.bytes >= bytes);
         self.biggest.insert(at, BigKey { key, family, bytes, len: probed.facts.len });
-        self.biggest.truncate(BIGGEST);
+        self.biggest.truncate(MAX_BIG_KEYS);
     }
 
     pub(super) fn report(mut self) -> AuditReport {
         self.check_counts();
         self.check_sums();
         let mut notes = Vec::new();
-        if self.sums.left_out() {
-            notes.push(
-                "there are more totals than are followed at once; some sums were not checked".to_owned(),
-            );
+        if self.sums.incomplete() {
+            notes.push("too many totals (`sums`) to check at once; some were not checked".to_owned());
         }
         let families = self.family_uses();
         let violations = violation_groups(self.catalog, self.violations);
         let mut undeclared = undeclared_groups(self.undeclared);
-        if undeclared.len() > GROUPS {
-            notes.push(format!("{} more undeclared patterns are not shown", undeclared.len() - GROUPS));
-            undeclared.truncate(GROUPS);
+        if undeclared.len() > MAX_UNDECLARED {
+            notes.push(format!(
+                "{} more undeclared patterns are not shown",
+                undeclared.len() - MAX_UNDECLARED
+            ));
+            undeclared.truncate(MAX_UNDECLARED);
         }
         AuditReport {
             keys: self.keys,
@@ -198,13 +199,13 @@ impl<'c> Tally<'c> {
     fn family_uses(&mut self) -> Vec<FamilyUse> {
         let catalog = self.catalog;
         let family_use = |(id, family): (FamilyId, &Family)| {
-            let weight = self.families.remove(&id).unwrap_or_default();
+            let totals = self.families.remove(&id).unwrap_or_default();
             FamilyUse {
                 family: family_name(catalog, id),
                 pattern: format!("{}{}", catalog.schema(id).prefix.value, family.pattern.text),
-                keys: weight.keys,
-                bytes: weight.estimate(),
-                longest: weight.longest,
+                keys: totals.keys,
+                bytes: totals.estimated_bytes(),
+                longest: totals.longest,
             }
         };
         catalog.families().map(family_use).collect()
@@ -216,12 +217,12 @@ impl<'c> Tally<'c> {
             let space = &self.catalog.spaces()[id.schema];
             let shards =
                 if matches!(family.tag, Tag::Shard { by: None }) { space.shards().count() as u64 } else { 1 };
-            let most = limit.value.saturating_mul(shards);
-            let keys = self.families.get(&id).map_or(0, |weight| weight.keys);
-            if keys > most {
-                let message = format!("{} keys, more than {}", format_count(keys), format_count(most));
+            let max = limit.value.saturating_mul(shards);
+            let keys = self.families.get(&id).map_or(0, |totals| totals.keys);
+            if keys > max {
+                let message = format!("{} keys, more than {}", format_count(keys), format_count(max));
                 let glob = space.glob(id.family);
-                self.found(id, Breach::TooManyKeys, &glob, message, 1);
+                self.add_violation(id, Breach::TooManyKeys, &glob, message, 1);
             }
         }
     }
@@ -231,14 +232,17 @@ impl<'c> Tally<'c> {
             let space = &self.catalog.spaces()[mismatch.family.schema];
             let ids: Vec<&str> = mismatch.ids.iter().map(String::as_str).collect();
             let key = space.key(mismatch.family.family, &ids, None);
-            self.found(mismatch.family, Breach::BrokenSum, key.as_bytes(), mismatch.message, 1);
+            self.add_violation(mismatch.family, Breach::BrokenSum, key.as_bytes(), mismatch.message, 1);
         }
     }
 }
 
 /// The worst first.
-fn violation_groups(catalog: &Catalog, found: BTreeMap<(FamilyId, Breach), Found>) -> Vec<ViolationGroup> {
-    let group = |((id, breach), found): ((FamilyId, Breach), Found)| ViolationGroup {
+fn violation_groups(
+    catalog: &Catalog,
+    found: BTreeMap<(FamilyId, Breach), ViolationTotals>,
+) -> Vec<ViolationGroup> {
+    let group = |((id, breach), found): ((FamilyId, Breach), ViolationTotals)| ViolationGroup {
         family: family_name(catalog, id),
         breach,
         severity: breach.severity(),
@@ -251,27 +255,15 @@ fn violation_groups(catalog: &Catalog, found: BTreeMap<(FamilyId, Breach), Found
 }
 
 /// The most frequent first.
-fn undeclared_groups(tree: PatternTree<Strangers>) -> Vec<UndeclaredGroup> {
-    let group = |(steps, strangers): (Vec<Step>, Strangers)| UndeclaredGroup {
-        pattern: spell(&steps),
-        keys: strangers.weight.keys,
-        bytes: strangers.weight.estimate(),
-        kinds: strangers.kinds,
-        example: strangers.example,
+fn undeclared_groups(tree: PatternTree<UndeclaredKeys>) -> Vec<UndeclaredGroup> {
+    let group = |(steps, undeclared): (Vec<Step>, UndeclaredKeys)| UndeclaredGroup {
+        pattern: display_pattern(&steps),
+        keys: undeclared.totals.keys,
+        bytes: undeclared.totals.estimated_bytes(),
+        kinds: undeclared.kinds,
+        example: undeclared.example,
     };
     let mut groups: Vec<UndeclaredGroup> = tree.into_patterns().into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.keys));
     groups
-}
-
-pub(super) fn family_name(catalog: &Catalog, id: FamilyId) -> String {
-    format!("{}.{}", catalog.schema(id).name, catalog.family(id).name)
-}
-
-/// A key for a report: what is not plain text is escaped, long ones are cut.
-pub(super) fn shown(key: &[u8]) -> String {
-    let text = String::from_utf8_lossy(key);
-    let plain =
-        text.chars().all(|char| !char.is_control() && char != '\u{fffd}') && text.chars().count() <= 200;
-    if plain { text.into_owned() } else { quoted(&text) }
 }

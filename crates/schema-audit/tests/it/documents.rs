@@ -1,26 +1,22 @@
-//! What the five documents' own example commands get wrong, found by running them and auditing after each.
+//! The example commands of the five source documents, run one by one and audited after each.
 //!
-//! The page with the result is kept in `docs/schemas/examples.md`;
-//! `UPDATE_DOCS=1 cargo test -p hob-schema --test documents` writes it again.
+//! The result is `docs/schemas/examples.md`; `UPDATE_DOCS=1 cargo test -p hob-schema-audit documents` rewrites it.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
-use hob_schema::live::{AuditOptions, AuditReport, audit};
-use hob_schema::{Catalog, Layout, Schema};
+use hob_schema::{Catalog, Layout};
+use hob_schema_audit::AuditReport;
 use hob_testkit::RedisServer;
 
-const DOCUMENTS: [(&str, &str, &str); 5] = [
-    ("gateway", "G", include_str!("data/documents/gateway.txt")),
-    ("uptime", "U", include_str!("data/documents/uptime.txt")),
-    ("chat", "C", include_str!("data/documents/chat.txt")),
-    ("load", "L", include_str!("data/documents/load.txt")),
-    ("pipeline", "P", include_str!("data/documents/pipeline.txt")),
-];
+use crate::{load_schema, open, root, run_audit};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+const DOCUMENTS: [(&str, &str, &str); 5] = [
+    ("gateway", "G", include_str!("../data/documents/gateway.txt")),
+    ("uptime", "U", include_str!("../data/documents/uptime.txt")),
+    ("chat", "C", include_str!("../data/documents/chat.txt")),
+    ("load", "L", include_str!("../data/documents/load.txt")),
+    ("pipeline", "P", include_str!("../data/documents/pipeline.txt")),
+];
 
 /// The words of a command as redis-cli would split them.
 fn words(line: &str) -> Vec<String> {
@@ -55,7 +51,7 @@ impl Found {
 }
 
 #[derive(Debug, Default)]
-struct Outcome {
+struct DocumentAudit {
     commands: usize,
     refused: Vec<(String, String)>,
     found: Vec<Found>,
@@ -66,45 +62,45 @@ fn findings(report: &AuditReport) -> Vec<(String, String, String)> {
         let what = group.breach.name().to_owned();
         group.examples.iter().map(move |example| (what.clone(), example.key.clone(), example.message.clone()))
     });
-    let strangers = report
+    let undeclared = report
         .undeclared
         .iter()
         .map(|group| ("undeclared-key".to_owned(), group.example.clone(), "belongs to no family".to_owned()));
-    violations.chain(strangers).collect()
+    violations.chain(undeclared).collect()
 }
 
 /// Runs a document's commands on an empty server and audits after each.
-async fn run(name: &str, text: &str) -> Outcome {
+async fn run(name: &str, text: &str) -> DocumentAudit {
     let server = RedisServer::start();
-    let schema = Schema::load(&root().join(format!("schemas/{name}.toml"))).unwrap();
-    let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
-    let mut outcome = Outcome::default();
+    let catalog = Catalog::new(vec![load_schema(name)], Layout::Plain).unwrap();
+    let store = open(&server.url()).await;
+    let mut audit = DocumentAudit::default();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let words = words(line);
         let mut command = redis::Cmd::new();
         words.iter().for_each(|word| {
             command.arg(word);
         });
-        outcome.commands += 1;
+        audit.commands += 1;
         if let Err(error) = command.query::<redis::Value>(&mut server.connect()) {
             // Versions of Redis differ in what they say further on.
             let detail = error.detail().unwrap_or_default().split([',', '.']).next().unwrap_or_default();
             let words = detail.split(" script:").next().unwrap_or_default().trim().to_owned();
-            outcome.refused.push((line.to_owned(), words));
+            audit.refused.push((line.to_owned(), words));
         }
-        let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+        let report = run_audit(&store, &catalog).await;
         let now = findings(&report);
-        for found in &mut outcome.found {
+        for found in &mut audit.found {
             found.stays = now.iter().any(|(what, key, _)| *what == found.what && *key == found.key);
         }
         for now in now {
-            if !outcome.found.iter().any(|found| found.is(&now)) {
+            if !audit.found.iter().any(|found| found.is(&now)) {
                 let (what, key, message) = now;
-                outcome.found.push(Found { after: line.to_owned(), what, key, message, stays: true });
+                audit.found.push(Found { after: line.to_owned(), what, key, message, stays: true });
             }
         }
     }
-    outcome
+    audit
 }
 
 fn shortened(line: &str) -> String {
@@ -113,21 +109,21 @@ fn shortened(line: &str) -> String {
     format!("{short}{dots}").replace('|', "\\|")
 }
 
-fn section(out: &mut String, name: &str, letter: &str, outcome: &Outcome) {
+fn section(out: &mut String, name: &str, letter: &str, audit: &DocumentAudit) {
     let _ = writeln!(out, "## {letter} · [{name}]({name}.md)\n");
-    let _ = writeln!(out, "{} commands, {} refused by Redis.\n", outcome.commands, outcome.refused.len());
-    for (line, error) in &outcome.refused {
+    let _ = writeln!(out, "{} commands, {} refused by Redis.\n", audit.commands, audit.refused.len());
+    for (line, error) in &audit.refused {
         let _ = writeln!(out, "- `{}`: {}", shortened(line), error);
     }
-    if !outcome.refused.is_empty() {
+    if !audit.refused.is_empty() {
         out.push('\n');
     }
-    if outcome.found.is_empty() {
-        let _ = writeln!(out, "Everything is as declared after each of them.\n");
+    if audit.found.is_empty() {
+        let _ = writeln!(out, "No findings.\n");
         return;
     }
     let _ = writeln!(out, "| after | key | finding | until |\n|---|---|---|---|");
-    for found in &outcome.found {
+    for found in &audit.found {
         let until = if found.stays { "the end" } else { "a later command" };
         let (after, key) = (shortened(&found.after), shortened(&found.key));
         let _ = writeln!(out, "| `{after}` | `{key}` | {}: {} | {until} |", found.what, found.message);
@@ -136,13 +132,14 @@ fn section(out: &mut String, name: &str, letter: &str, outcome: &Outcome) {
 }
 
 #[tokio::test]
-async fn the_page_about_the_documents_examples_is_fresh() {
+async fn the_examples_page_is_up_to_date() {
     let mut page = String::from(
-        "# What the documents' own examples get wrong\n\n\
-         <!-- Made by `UPDATE_DOCS=1 cargo test -p hob-schema --test documents`. -->\n\n\
-         The example commands of the five documents, run one by one on an empty Redis and audited with our \
-         schemas after each. \"Until a later command\" is the window in which a crash would have left the key so: \
-         the commands belong into one script.\n\n",
+        "# Audit of the documents' example commands\n\n\
+         <!-- Generated by `UPDATE_DOCS=1 cargo test -p hob-schema-audit documents`. -->\n\n\
+         Hob's five services implement five documents that describe their keys with example commands. Here are those \
+         commands, run one by one on an empty Redis and audited with Hob's schemas after each. If a finding lasts \
+         \"until a later command\", a crash between the two commands leaves the key in that state: the commands \
+         belong in one script.\n\n",
     );
     for (name, letter, text) in DOCUMENTS {
         section(&mut page, name, letter, &run(name, text).await);
@@ -156,16 +153,16 @@ async fn the_page_about_the_documents_examples_is_fresh() {
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         kept == page,
-        "docs/schemas/examples.md is stale: UPDATE_DOCS=1 cargo test -p hob-schema --test documents"
+        "docs/schemas/examples.md is out of date: UPDATE_DOCS=1 cargo test -p hob-schema-audit documents"
     );
 }
 
 /// C6: the gap between INCR and PEXPIRE is what blocks a user for ever.
 #[tokio::test]
-async fn a_ttl_that_is_set_by_a_second_command_is_seen_missing_after_the_first() {
-    let outcome = run("chat", DOCUMENTS[2].2).await;
-    let gap = outcome.found.iter().find(|found| found.after.starts_with("INCR rate:message")).unwrap();
+async fn a_ttl_set_by_a_second_command_is_missing_after_the_first() {
+    let audit = run("chat", DOCUMENTS[2].2).await;
+    let gap = audit.found.iter().find(|found| found.after.starts_with("INCR rate:message")).unwrap();
     assert_eq!((gap.what.as_str(), gap.stays), ("missing-ttl", false));
-    let (line, error) = &outcome.refused[0];
+    let (line, error) = &audit.refused[0];
     assert!(line.starts_with("EVAL") && !error.is_empty(), "{line}: {error}");
 }

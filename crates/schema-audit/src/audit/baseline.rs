@@ -1,4 +1,4 @@
-//! What an earlier audit found, so that a run in CI fails only on what is new.
+//! The findings of an earlier audit, so that a run in CI fails only on new ones.
 
 use std::collections::BTreeSet;
 
@@ -7,41 +7,40 @@ use serde::Deserialize;
 use super::report::AuditReport;
 use crate::error::Error;
 
-/// Findings that are known: kinds of violations by family, and undeclared patterns.
+/// Known findings: kinds of violations by family, and undeclared patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Baseline {
     known: BTreeSet<String>,
 }
 
-/// The part of a report's JSON that matters here.
+/// The part of a report's JSON that identifies its findings.
 #[derive(Deserialize)]
-struct Kept {
-    violations: Vec<KeptViolation>,
-    undeclared: Vec<KeptUndeclared>,
+struct EarlierReport {
+    violations: Vec<EarlierViolation>,
+    undeclared: Vec<EarlierUndeclared>,
 }
 
 #[derive(Deserialize)]
-struct KeptViolation {
+struct EarlierViolation {
     family: String,
     breach: String,
 }
 
 #[derive(Deserialize)]
-struct KeptUndeclared {
+struct EarlierUndeclared {
     pattern: String,
 }
 
 impl Baseline {
     /// Reads the JSON of an earlier report.
     pub fn from_json(json: &str) -> Result<Baseline, Error> {
-        let kept: Kept = serde_json::from_str(json)
-            .map_err(|error| Error::Refused(format!("the baseline is no report: {error}")))?;
-        let violations = kept.violations.iter().map(|group| violation(&group.family, &group.breach));
-        let undeclared = kept.undeclared.iter().map(|group| undeclared(&group.pattern));
+        let report: EarlierReport = serde_json::from_str(json).map_err(Error::Baseline)?;
+        let violations = report.violations.iter().map(|group| violation(&group.family, &group.breach));
+        let undeclared = report.undeclared.iter().map(|group| undeclared(&group.pattern));
         Ok(Baseline { known: violations.chain(undeclared).collect() })
     }
 
-    /// The report without what was known; counts and tables stay.
+    /// The report without known findings; counts and tables stay.
     pub fn only_new(&self, mut report: AuditReport) -> AuditReport {
         let before = report.violations.len() + report.undeclared.len();
         report
@@ -50,7 +49,7 @@ impl Baseline {
         report.undeclared.retain(|group| !self.known.contains(&undeclared(&group.pattern)));
         let left_out = before - report.violations.len() - report.undeclared.len();
         if left_out > 0 {
-            report.notes.push(format!("{left_out} known findings are left out"));
+            report.notes.push(format!("{left_out} findings of the baseline are not shown"));
         }
         report
     }

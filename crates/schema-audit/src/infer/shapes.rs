@@ -1,32 +1,29 @@
-//! The narrowest shape that all sampled values fit, as the text of a schema file.
+//! Guesses the narrowest shape that all sampled values fit, as the text of a schema file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use hob_schema::check::Sample;
+use hob_schema::{Kind, LAST_UNIX_MS, is_iso8601, is_rfc3339, snake};
 use serde_json::Value as Json;
 
-use super::infer::Seen;
-use crate::check::Sample;
-use crate::id::LAST_UNIX_MS;
-use crate::model::Kind;
-use crate::read::snake;
-use crate::shape::Value;
+use super::PatternStats;
 
-/// Fields beyond this are taken for ids.
-const MOST_FIELDS: usize = 32;
+/// With more fields than this, their names are taken for ids.
+const MAX_FIELDS: usize = 32;
 
-/// Guesses shapes and remembers the JSON objects among them.
+/// Guesses shapes and collects those of JSON objects.
 #[derive(Default)]
-pub(super) struct Narrowing {
+pub(super) struct ShapeGuesser {
     shapes: Vec<(String, Vec<String>)>,
 }
 
-impl Narrowing {
-    /// Writes the line that says what the keys of a family hold.
-    pub(super) fn content(&mut self, family: &str, kind: Kind, seen: &Seen, out: &mut String) {
+impl ShapeGuesser {
+    /// Writes the line that declares the content of a family.
+    pub(super) fn content(&mut self, family: &str, kind: Kind, stats: &PatternStats, out: &mut String) {
         let mut values: Vec<&[u8]> = Vec::new();
         let mut scores = Vec::new();
-        for sample in &seen.samples {
+        for sample in &stats.samples {
             match sample {
                 Sample::Text(value) if kind == Kind::String => values.push(value),
                 Sample::Items(items) if matches!(kind, Kind::List | Kind::Set) => {
@@ -45,14 +42,14 @@ impl Narrowing {
             Kind::List => writeln!(out, "item     = {value}"),
             Kind::Set => writeln!(out, "member   = {value}"),
             Kind::Zset => writeln!(out, "member   = {value}\nscore    = {}", score(&scores)),
-            Kind::Hash => writeln!(out, "fields   = {}", self.fields(family, seen)),
+            Kind::Hash => writeln!(out, "fields   = {}", self.fields(family, stats)),
         };
     }
 
-    fn fields(&mut self, family: &str, seen: &Seen) -> String {
+    fn fields(&mut self, family: &str, stats: &PatternStats) -> String {
         let mut fields: BTreeMap<String, Vec<&[u8]>> = BTreeMap::new();
         let mut hashes = 0;
-        for sample in &seen.samples {
+        for sample in &stats.samples {
             let Sample::Hash { fields: found, .. } = sample else {
                 continue;
             };
@@ -64,7 +61,7 @@ impl Narrowing {
         let plain = |name: &String| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         };
-        if fields.is_empty() || fields.len() > MOST_FIELDS || !fields.keys().all(plain) {
+        if fields.is_empty() || fields.len() > MAX_FIELDS || !fields.keys().all(plain) {
             let all: Vec<&[u8]> = fields.into_values().flatten().collect();
             return format!("{{ \"*\" = {} }}", self.value(family, &all));
         }
@@ -106,10 +103,11 @@ impl Narrowing {
         if all(&|text| text.parse::<f64>().is_ok_and(f64::is_finite)) {
             return "\"float\"".to_owned();
         }
-        for (word, time) in [("rfc3339", Value::Rfc3339), ("iso8601", Value::Iso8601)] {
-            if all(&|text| time.fits_time(text)) {
-                return format!("\"{word}\"");
-            }
+        if all(&is_rfc3339) {
+            return "\"rfc3339\"".to_owned();
+        }
+        if all(&is_iso8601) {
+            return "\"iso8601\"".to_owned();
         }
         let objects: Option<Vec<Json>> =
             texts.iter().map(|text| serde_json::from_str(text).ok().filter(Json::is_object)).collect();
@@ -127,7 +125,7 @@ impl Narrowing {
         }
     }
 
-    /// Writes the `[shape]` of every JSON object that was seen.
+    /// Writes a `[shape]` for every kind of JSON object in the sample.
     pub(super) fn shapes(&self, out: &mut String) {
         for (name, members) in &self.shapes {
             let _ = writeln!(out, "[shape.{name}]");
@@ -157,7 +155,7 @@ pub(super) fn toml_text(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// The members of JSON objects that were seen, each as a line of a `[shape]`.
+/// The members of sampled JSON objects, each as a line of a `[shape]`.
 fn members(objects: &[Json]) -> Vec<String> {
     let mut members: BTreeMap<&str, Vec<&Json>> = BTreeMap::new();
     for (name, value) in objects.iter().filter_map(Json::as_object).flatten() {
@@ -180,7 +178,7 @@ fn members(objects: &[Json]) -> Vec<String> {
 
 fn json_form(values: &[&Json]) -> String {
     let all = |fits: &dyn Fn(&Json) -> bool| values.iter().all(|value| fits(value));
-    let time = |value: &Json| value.as_str().is_some_and(|text| Value::Rfc3339.fits_time(text));
+    let time = |value: &Json| value.as_str().is_some_and(is_rfc3339);
     let millis = |value: &Json| value.as_i64().is_some_and(is_unix_ms);
     let word = if all(&time) {
         "rfc3339"

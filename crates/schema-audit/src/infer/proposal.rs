@@ -1,17 +1,16 @@
-//! From what a sample showed to the text of a schema file, ready to edit.
+//! Writes the statistics of a sample as the text of a schema file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::guess::{DEEPEST, Step, segments};
-use super::infer::{InferOptions, Seen};
-use super::narrow::{Narrowing, toml_text};
-use crate::model::{Kind, Schema};
-use crate::read::snake;
-use crate::units::{format_count, format_duration};
+use hob_schema::{Kind, Schema, format_count, format_duration, snake};
 
-/// TTLs that people choose.
+use super::shapes::{ShapeGuesser, toml_text};
+use super::{InferOptions, PatternStats};
+use crate::patterns::{MAX_SEGMENTS, Step, segments};
+
+/// TTLs that are commonly chosen.
 const USUAL_TTLS_S: [u64; 18] = [
     1, 5, 10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 90_000, 172_800, 604_800,
     2_592_000,
@@ -20,23 +19,23 @@ const USUAL_TTLS_S: [u64; 18] = [
 /// The text of the proposed file.
 pub(super) fn propose(
     options: &InferOptions,
-    patterns: Vec<(Vec<Step>, Seen)>,
+    patterns: Vec<(Vec<Step>, PatternStats)>,
     sampled: u64,
     existing: u64,
 ) -> String {
-    let mut patterns: Vec<(Vec<Step>, Seen)> =
-        patterns.into_iter().filter(|(_, seen)| !seen.kinds.is_empty()).collect();
+    let mut patterns: Vec<(Vec<Step>, PatternStats)> =
+        patterns.into_iter().filter(|(_, stats)| !stats.kinds.is_empty()).collect();
     patterns.sort_by(|left, right| left.0.cmp(&right.0));
     let prefix = common_prefix(&patterns);
     let mut proposal =
         Proposal { scale: (existing as f64 / sampled.max(1) as f64).max(1.0), ..Proposal::default() };
     proposal.name_ids(&patterns);
     let mut body = String::new();
-    for (index, (steps, seen)) in patterns.iter().enumerate() {
-        proposal.family(index, steps, seen, prefix.as_deref(), &mut body);
+    for (index, (steps, stats)) in patterns.iter().enumerate() {
+        proposal.family(index, steps, stats, prefix.as_deref(), &mut body);
     }
     let mut text = format!(
-        "# Proposed from {} of {} keys. Read it, correct it, say what each family is for, and audit with it.\n\n",
+        "# Proposed from {} of {} keys. Review it, correct it, add the purpose of each family, then audit with it.\n\n",
         format_count(sampled),
         format_count(existing)
     );
@@ -45,10 +44,10 @@ pub(super) fn propose(
     let _ = write!(text, "[schema]\nname    = \"{name}\"\nversion = 1\n{prefix}\n");
     proposal.ids(&mut text);
     text += &body;
-    proposal.narrowing.shapes(&mut text);
+    proposal.shapes.shapes(&mut text);
     if let Err(mistakes) = Schema::parse("proposal", &text) {
         let remarks: String = mistakes.0.iter().map(|mistake| format!("# {}\n", mistake.what)).collect();
-        text = format!("# To be settled by hand:\n{remarks}\n{text}");
+        text = format!("# To fix by hand:\n{remarks}\n{text}");
     }
     text
 }
@@ -60,7 +59,7 @@ fn schema_name(name: &str) -> String {
 }
 
 /// The first word of all patterns, if they share one.
-fn common_prefix(patterns: &[(Vec<Step>, Seen)]) -> Option<String> {
+fn common_prefix(patterns: &[(Vec<Step>, PatternStats)]) -> Option<String> {
     let Step::Word(first) = patterns.first()?.0.first()? else {
         return None;
     };
@@ -72,31 +71,34 @@ fn common_prefix(patterns: &[(Vec<Step>, Seen)]) -> Option<String> {
 struct Proposal {
     /// Existing keys for each sampled one.
     scale: f64,
-    ids: BTreeMap<String, IdSeen>,
+    ids: BTreeMap<String, IdStats>,
     /// The names of the ids of each pattern, by position.
     names: Vec<BTreeMap<usize, String>>,
     families: BTreeSet<String>,
-    narrowing: Narrowing,
+    shapes: ShapeGuesser,
 }
 
-/// What stood in a placeholder.
+/// The values of one placeholder.
 #[derive(Default)]
-struct IdSeen {
+struct IdStats {
     values: BTreeSet<String>,
     not: BTreeSet<String>,
 }
 
 impl Proposal {
-    fn name_ids(&mut self, patterns: &[(Vec<Step>, Seen)]) {
-        for (steps, seen) in patterns {
+    fn name_ids(&mut self, patterns: &[(Vec<Step>, PatternStats)]) {
+        for (steps, stats) in patterns {
             let mut names = BTreeMap::new();
             for (position, step) in steps.iter().enumerate() {
                 if matches!(step, Step::Word(_)) {
                     continue;
                 }
-                // The rest of a very deep key may hold colons, and nothing else should share its rule.
-                let base =
-                    if position + 1 == DEEPEST { "rest".to_owned() } else { id_name(&steps[..position]) };
+                // The last segment of a very deep key may hold colons, so it gets an id rule of its own.
+                let base = if position + 1 == MAX_SEGMENTS {
+                    "rest".to_owned()
+                } else {
+                    id_name(&steps[..position])
+                };
                 let mut name = base.clone();
                 let mut number = 2;
                 while names.values().any(|taken| *taken == name) {
@@ -104,11 +106,11 @@ impl Proposal {
                     number += 1;
                 }
                 let id = self.ids.entry(name.clone()).or_default();
-                for example in &seen.examples {
+                for example in &stats.examples {
                     let segment = segments(example).get(position).copied().unwrap_or_default();
                     id.values.insert(segment.trim_matches(['{', '}']).to_owned());
                 }
-                // Words that other patterns have in this very place.
+                // Words that other patterns have at this position.
                 id.not.extend(patterns.iter().filter_map(|(other, _)| match other.get(position) {
                     Some(Step::Word(word)) if other[..position] == steps[..position] => Some(word.clone()),
                     _ => None,
@@ -129,7 +131,7 @@ impl Proposal {
             let example = id
                 .values
                 .iter()
-                .find(|value| is_telling(value) && !id.not.contains(*value))
+                .find(|value| is_good_example(value) && !id.not.contains(*value))
                 .cloned()
                 .unwrap_or_default();
             let mut words = Vec::new();
@@ -155,7 +157,14 @@ impl Proposal {
         out.push('\n');
     }
 
-    fn family(&mut self, index: usize, steps: &[Step], seen: &Seen, prefix: Option<&str>, out: &mut String) {
+    fn family(
+        &mut self,
+        index: usize,
+        steps: &[Step],
+        stats: &PatternStats,
+        prefix: Option<&str>,
+        out: &mut String,
+    ) {
         let skip = usize::from(prefix.is_some());
         let spelled = |(position, step): (usize, &Step)| match step {
             Step::Word(word) => word.clone(),
@@ -164,24 +173,24 @@ impl Proposal {
         };
         let pattern = steps.iter().enumerate().skip(skip).map(spelled).collect::<Vec<_>>().join(":");
         let name = self.family_name(&steps[skip..]);
-        let kind = seen.kinds[0];
+        let kind = stats.kinds[0];
         let _ = writeln!(out, "[key.{name}]");
-        if let [_, others @ ..] = seen.kinds.as_slice()
+        if let [_, others @ ..] = stats.kinds.as_slice()
             && !others.is_empty()
         {
             let others: Vec<&str> = others.iter().map(|kind| kind.name()).collect();
             let _ = writeln!(out, "# also seen: {}", others.join(", "));
         }
         let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.name());
-        self.narrowing.content(&name, kind, seen, out);
+        self.shapes.content(&name, kind, stats, out);
         if kind != Kind::String {
-            let _ = writeln!(out, "max_len  = {}", round_up(seen.longest * 2));
+            let _ = writeln!(out, "max_len  = {}", round_up(stats.longest * 2));
         }
         if self.names[index].is_empty() {
-            let _ = writeln!(out, "ttl      = {}", ttl(seen));
+            let _ = writeln!(out, "ttl      = {}", ttl(stats));
         } else {
-            let keys = seen.keys as f64 * self.scale * 2.0;
-            let _ = writeln!(out, "max_keys = {}\nttl      = {}", round_up(keys as u64), ttl(seen));
+            let keys = stats.keys as f64 * self.scale * 2.0;
+            let _ = writeln!(out, "max_keys = {}\nttl      = {}", round_up(keys as u64), ttl(stats));
         }
         let _ = writeln!(out, "purpose  = \"\"\n");
     }
@@ -225,8 +234,8 @@ fn id_name(before: &[Step]) -> String {
     }
 }
 
-/// Whether an id is good to look at as an example.
-fn is_telling(value: &str) -> bool {
+/// Whether an id is short and printable.
+fn is_good_example(value: &str) -> bool {
     (1..=64).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }
 
@@ -234,14 +243,14 @@ fn singular(word: &str) -> &str {
     if word.ends_with("us") || word.ends_with("ss") { word } else { word.strip_suffix('s').unwrap_or(word) }
 }
 
-fn ttl(seen: &Seen) -> String {
-    if seen.expiring == 0 {
+fn ttl(stats: &PatternStats) -> String {
+    if stats.expiring == 0 {
         return "{ none = \"no key of the sample expires: why?\" }".to_owned();
     }
-    let seconds = seen.longest_ttl_ms.div_ceil(1_000).max(1);
+    let seconds = stats.longest_ttl_ms.div_ceil(1_000).max(1);
     let usual = USUAL_TTLS_S.into_iter().find(|usual| *usual >= seconds);
     let longest = format_duration(Duration::from_secs(usual.unwrap_or(seconds.next_multiple_of(86_400))));
-    if seen.expiring == seen.keys {
+    if stats.expiring == stats.keys {
         return format!("{{ max = \"{longest}\" }}");
     }
     format!("{{ late = \"{longest}\", why = \"some keys of the sample do not expire: why?\" }}")

@@ -1,32 +1,25 @@
-//! Audits of real servers: one key for every way of breaking a contract, and nothing else found.
+//! Audits of real servers: one key for every kind of violation, and no other findings.
 
-use std::path::PathBuf;
-
+use hob_engine::Engine;
 use hob_schema::docs::estimated_bytes;
 use hob_schema::lint::Severity;
-use hob_schema::live::{AuditOptions, AuditReport, Baseline, InferOptions, Pace, audit, infer};
 use hob_schema::sample::{example_key, example_publish, example_write};
 use hob_schema::{Catalog, Keyspace, Layout, Schema};
-use hob_testkit::{RedisCluster, RedisOptions, RedisServer};
+use hob_schema_audit::{
+    AuditOptions, AuditReport, Baseline, Error, InferOptions, Pace, Progress, audit, infer,
+};
+use hob_store::{Cmd, Store};
+use hob_testkit::{RedisCluster, RedisServer};
 
-const FILES: [&str; 5] = ["gateway", "uptime", "chat", "load", "pipeline"];
+use crate::{open, run_audit, services_catalog};
 
-fn ours(layout: Layout) -> Catalog {
-    let load = |name: &&str| {
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
-        Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"))
-    };
-    Catalog::new(FILES.iter().map(load).collect(), layout).unwrap()
-}
-
-fn small(text: &str, layout: Layout) -> Catalog {
+fn parse_catalog(text: &str, layout: Layout) -> Catalog {
     Catalog::new(vec![Schema::parse("t.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))], layout)
         .unwrap()
 }
 
 async fn run(url: &str, catalog: &Catalog) -> AuditReport {
-    audit(url, catalog, AuditOptions::default(), &mut |_| {}).await.unwrap()
+    run_audit(&open(url).await, catalog).await
 }
 
 /// `family breach` for each group, undeclared patterns as `- pattern`.
@@ -54,7 +47,7 @@ fn seed_examples(space: &Keyspace, send: &dyn Fn(&[&str])) {
 
 #[tokio::test]
 async fn the_examples_of_the_documentation_run_and_audit_clean() {
-    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    let (server, catalog) = (RedisServer::start(), services_catalog(Layout::Plain));
     for space in catalog.spaces() {
         seed_examples(space, &|command| {
             server.command::<redis::Value>(command);
@@ -66,10 +59,10 @@ async fn the_examples_of_the_documentation_run_and_audit_clean() {
     assert!(report.families.iter().all(|family| family.keys == 1 && family.bytes > 0), "{}", report.text());
 }
 
-/// The documentation's estimates are rough, not wrong.
+/// The estimates in the documentation are rough, but of the right size.
 #[tokio::test]
 async fn memory_estimates_are_within_a_factor_of_two() {
-    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    let (server, catalog) = (RedisServer::start(), services_catalog(Layout::Plain));
     for space in catalog.spaces() {
         seed_examples(space, &|command| {
             server.command::<redis::Value>(command);
@@ -85,8 +78,8 @@ async fn memory_estimates_are_within_a_factor_of_two() {
 }
 
 #[tokio::test]
-async fn on_a_cluster_every_master_is_audited() {
-    let (cluster, catalog) = (RedisCluster::start(), ours(Layout::Tagged));
+async fn every_master_of_a_cluster_is_audited() {
+    let (cluster, catalog) = (RedisCluster::start(), services_catalog(Layout::Tagged));
     for space in catalog.spaces() {
         for family in 0..space.schema().families.len() {
             for command in example_write(space, family) {
@@ -94,12 +87,12 @@ async fn on_a_cluster_every_master_is_audited() {
             }
         }
     }
-    cluster.master_of("stranger:7").command::<redis::Value>(&["SET", "stranger:7", "1"]);
+    cluster.master_of("unknown:7").command::<redis::Value>(&["SET", "unknown:7", "1"]);
     cluster.master_of("other:7").command::<redis::Value>(&["LPUSH", "other:7", "1"]);
     for url in [cluster.url(), cluster.masters()[1].url()] {
         let report = run(&url, &catalog).await;
         assert_eq!(report.nodes, 3);
-        assert_eq!(findings(&report), ["- other:<…>", "- stranger:<…>"], "{}", report.text());
+        assert_eq!(findings(&report), ["- other:<…>", "- unknown:<…>"], "{}", report.text());
         assert!(report.families.iter().all(|family| family.keys == 1), "{}", report.text());
     }
 }
@@ -200,7 +193,7 @@ fn seed(server: &RedisServer) {
 
 #[tokio::test]
 async fn every_breach_is_found_and_nothing_else() {
-    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+    let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     seed(&server);
     let report = run(&server.url(), &catalog).await;
     let mut expected: Vec<&str> =
@@ -215,8 +208,8 @@ async fn every_breach_is_found_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_baseline_leaves_only_what_is_new() {
-    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+async fn a_baseline_hides_known_findings() {
+    let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     seed(&server);
     let before = run(&server.url(), &catalog).await;
     let baseline = Baseline::from_json(&before.json()).unwrap();
@@ -229,8 +222,8 @@ async fn a_baseline_leaves_only_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_paced_audit_takes_its_time_and_reports_progress() {
-    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+async fn a_paced_audit_keeps_its_rate_and_reports_progress() {
+    let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     let mut pipe = redis::pipe();
     for n in 0..1_000 {
         pipe.cmd("SET").arg(format!("t:stays:{n}")).arg("x").ignore();
@@ -238,7 +231,7 @@ async fn a_paced_audit_takes_its_time_and_reports_progress() {
     pipe.query::<()>(&mut server.connect()).unwrap();
     let mut steps = Vec::new();
     let options = AuditOptions { pace: Pace::KeysPerSecond(2_000) };
-    let report = audit(&server.url(), &catalog, options, &mut |progress| {
+    let report = audit(&open(&server.url()).await, &catalog, options, &mut |progress| {
         assert_eq!(progress.expected, 1_000);
         steps.push(progress.keys);
     })
@@ -249,10 +242,10 @@ async fn a_paced_audit_takes_its_time_and_reports_progress() {
     assert!(steps.len() >= 20 && steps.is_sorted(), "{steps:?}");
 }
 
-/// What an auditor may not read is not fine, and not a finding either.
+/// A key that the user may not read is an error, neither correct nor a finding.
 #[tokio::test]
 async fn lacking_permission_is_an_error() {
-    let (server, catalog) = (RedisServer::start(), ours(Layout::Plain));
+    let (server, catalog) = (RedisServer::start(), services_catalog(Layout::Plain));
     seed_examples(&catalog.spaces()[0], &|command| {
         server.command::<redis::Value>(command);
     });
@@ -268,11 +261,12 @@ async fn lacking_permission_is_an_error() {
             .chain(rights.split(' '))
             .collect();
         server.command::<()>(&rule);
-        let audited = audit(&url, &catalog, AuditOptions::default(), &mut |_| {}).await;
+        let store = open(&url).await;
+        let audited = audit(&store, &catalog, AuditOptions::default(), &mut |_| {}).await;
         let error = audited.expect_err(rights).to_string();
         assert!(error.contains("permission"), "{rights}: {error}");
     }
-    let inferred = infer(&url, &InferOptions::default()).await;
+    let inferred = infer(&open(&url).await, &InferOptions::default()).await;
     assert!(inferred.unwrap_err().to_string().contains("permission"));
     let enough = ["~*", "+@read", "+info", "+dbsize", "+memory|usage"];
     server.command::<()>(&[&["ACL", "SETUSER", "auditor", "reset", "on", ">pass"][..], &enough].concat());
@@ -282,7 +276,7 @@ async fn lacking_permission_is_an_error() {
 
 #[tokio::test]
 async fn an_audit_changes_nothing() {
-    let (server, catalog) = (RedisServer::start(), small(SCHEMA, Layout::Plain));
+    let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     seed(&server);
     let dirty =
         |server: &RedisServer| server.info("persistence").get::<u64>("rdb_changes_since_last_save").unwrap();
@@ -291,19 +285,47 @@ async fn an_audit_changes_nothing() {
     assert_eq!(dirty(&server), before);
 }
 
+/// The console audits the embedded engine with the same function.
 #[tokio::test]
-async fn a_server_that_is_away_or_wants_a_password_or_cannot_be_trusted_is_an_error_in_words() {
-    let catalog = small(SCHEMA, Layout::Plain);
-    let error =
-        audit("redis://127.0.0.1:1", &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap_err();
-    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-    let server =
-        RedisServer::start_with(&RedisOptions { password: Some("secret".into()), ..RedisOptions::default() });
-    let open = format!("redis://127.0.0.1:{}", server.port());
-    assert!(audit(&open, &catalog, AuditOptions::default(), &mut |_| {}).await.is_err());
-    assert_eq!(run(&server.url(), &catalog).await.keys, 0);
+async fn the_embedded_engine_is_audited_like_a_server() {
+    let store = Store::embedded(&Engine::default());
+    let catalog = parse_catalog(SCHEMA, Layout::Plain);
+    for command in SEED.iter().flat_map(|(_, commands)| commands.iter()) {
+        let mut call = Cmd::new();
+        for word in command.split(' ') {
+            call.arg(word);
+        }
+        // The engine has no streams.
+        if !command.starts_with("XADD") {
+            store.run::<hob_store::Value>(call).await.unwrap();
+        }
+    }
+    let report = run_audit(&store, &catalog).await;
+    let mut expected: Vec<&str> = SEED.iter().map(|(finding, _)| *finding).collect();
+    expected.retain(|finding| !finding.is_empty() && *finding != "t.part wrong-type");
+    expected.sort_unstable();
+    assert_eq!(findings(&report), expected, "{}", report.text());
+}
 
-    let tls = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
-    let error = audit(&tls.tls_url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap_err();
-    assert!(!error.to_string().is_empty(), "a certificate of an unknown authority is refused, not a panic");
+/// A SCAN cursor of one server process means nothing to the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_during_an_audit_is_an_error() {
+    let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
+    let mut pipe = redis::pipe();
+    for n in 0..1_000 {
+        pipe.cmd("SET").arg(format!("t:stays:{n}")).arg("x").ignore();
+    }
+    pipe.query::<()>(&mut server.connect()).unwrap();
+    let store = open(&server.url()).await;
+    let options = AuditOptions { pace: Pace::KeysPerSecond(2_000) };
+    let mut restarted = false;
+    let mut restart_once = |_: &Progress| {
+        if !std::mem::replace(&mut restarted, true) {
+            server.restart();
+        }
+    };
+    let error = audit(&store, &catalog, options, &mut restart_once).await.unwrap_err();
+    let lost = matches!(&error, Error::Restarted { .. })
+        || matches!(&error, Error::Command { source: hob_store::Error::Interrupted { .. }, .. });
+    assert!(lost, "{error}");
 }

@@ -1,18 +1,18 @@
 //! A schema proposed for a server that has none.
 
-use std::path::PathBuf;
-
-use hob_schema::live::{AuditOptions, InferOptions, audit, infer};
 use hob_schema::sample::example_write;
 use hob_schema::{Catalog, Keyspace, Kind, Layout, Schema, TtlRule};
+use hob_schema_audit::{InferOptions, infer};
 use hob_testkit::{RedisCluster, RedisServer};
+
+use crate::{SERVICES, chat_catalog, load_schema, open, run_audit};
 
 fn send(server: &RedisServer, command: &str) {
     server.command::<redis::Value>(&command.split(' ').collect::<Vec<_>>());
 }
 
 async fn proposed(url: &str) -> (Schema, String) {
-    let text = infer(url, &InferOptions::default()).await.unwrap();
+    let text = infer(&open(url).await, &InferOptions::default()).await.unwrap();
     (Schema::parse("proposal", &text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}")), text)
 }
 
@@ -53,18 +53,16 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
     assert!(text.contains("score    = \"unix_s\""), "{text}");
 
     let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
-    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+    let report = run_audit(&open(&server.url()).await, &catalog).await;
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
 }
 
-/// Whatever our own systems write, the proposal for it is a schema, and the keys fit it.
+/// For the keys of Hob's own services the proposal is a valid schema, and the keys match it.
 #[tokio::test]
-async fn what_is_proposed_for_our_own_keys_audits_clean() {
+async fn the_proposal_for_hobs_own_keys_audits_clean() {
     let cluster = RedisCluster::start();
-    for name in ["gateway", "uptime", "chat", "load", "pipeline"] {
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
-        let space = Keyspace::new(Schema::load(&path).unwrap(), Layout::Tagged);
+    for name in SERVICES {
+        let space = Keyspace::new(load_schema(name), Layout::Tagged);
         for family in 0..space.schema().families.len() {
             for command in example_write(&space, family) {
                 let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -75,7 +73,7 @@ async fn what_is_proposed_for_our_own_keys_audits_clean() {
     let (schema, text) = proposed(&cluster.url()).await;
     assert!(schema.families.len() > 30, "{text}");
     let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
-    let report = audit(&cluster.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+    let report = run_audit(&open(&cluster.url()).await, &catalog).await;
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
 }
 
@@ -85,9 +83,9 @@ async fn an_empty_server_gets_an_empty_schema() {
     assert!(schema.families.is_empty(), "{text}");
 }
 
-/// Names that nobody would choose: audit and infer go on, and what they say can be printed and read.
+/// Audit and infer handle any key name, and their output can be printed.
 #[tokio::test]
-async fn hostile_keys_stop_neither_audit_nor_infer() {
+async fn unusual_key_names_are_audited_and_inferred() {
     let server = RedisServer::start();
     let long = "x".repeat(300_000);
     let many = vec!["a"; 500].join(":");
@@ -137,16 +135,13 @@ async fn hostile_keys_stop_neither_audit_nor_infer() {
     }
     pipe.query::<()>(&mut server.connect()).unwrap();
 
-    let text =
-        infer(&server.url(), &InferOptions { name: "1 \"odd\" name".into(), ..InferOptions::default() })
-            .await
-            .unwrap();
+    let store = open(&server.url()).await;
+    let options = InferOptions { name: "1 \"odd\" name".into(), ..InferOptions::default() };
+    let text = infer(&store, &options).await.unwrap();
     if let Err(mistakes) = Schema::parse("proposal", &text) {
         panic!("{mistakes}\n{text}");
     }
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas/chat.toml");
-    let catalog = Catalog::new(vec![Schema::load(&path).unwrap()], Layout::Plain).unwrap();
-    let report = audit(&server.url(), &catalog, AuditOptions::default(), &mut |_| {}).await.unwrap();
+    let report = run_audit(&store, &chat_catalog(Layout::Plain)).await;
     assert_eq!(report.keys, server.command::<u64>(&["DBSIZE"]));
     assert!(serde_json::from_str::<serde_json::Value>(&report.json()).is_ok());
     assert!(report.text().chars().all(|char| char == '\n' || !char.is_control()), "{}", report.text());

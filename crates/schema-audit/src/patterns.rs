@@ -1,22 +1,22 @@
-//! Patterns of keys that nobody declared, guessed from the keys themselves in bounded memory.
+//! Guesses the patterns of undeclared keys from the keys themselves, in bounded memory.
 
 use std::collections::BTreeMap;
 
-/// Different words at one place before they are taken for ids.
-const MOST_WORDS: usize = 24;
-/// Keys with more segments than this are cut.
-pub(super) const DEEPEST: usize = 12;
-/// Nodes of one tree; beyond it, every new word counts as an id.
-const MOST_NODES: usize = 20_000;
+/// With more different words at one position, they are taken for ids.
+const MAX_WORDS: usize = 24;
+/// The last segment of a longer key is the rest of it.
+pub(crate) const MAX_SEGMENTS: usize = 12;
+/// In a tree with more nodes, every new word is taken for an id.
+const MAX_NODES: usize = 20_000;
 
-/// What is kept of the keys of one pattern.
-pub(super) trait Gathered: Default {
+/// Data about the keys of one pattern, which can be merged when two patterns become one.
+pub(crate) trait Merge: Default {
     fn merge(&mut self, other: Self);
 }
 
 /// One segment of a guessed pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Word(String),
     Id,
     /// An id in braces, a hash tag.
@@ -25,7 +25,7 @@ pub(super) enum Step {
 
 /// Keys by guessed pattern.
 #[derive(Debug, Default)]
-pub(super) struct PatternTree<T> {
+pub(crate) struct PatternTree<T> {
     root: Branch<T>,
     nodes: usize,
 }
@@ -42,11 +42,11 @@ impl<T> Default for Branch<T> {
     }
 }
 
-impl<T: Gathered> PatternTree<T> {
-    /// The place where keys like this one are gathered.
-    pub(super) fn entry(&mut self, key: &[u8]) -> &mut T {
+impl<T: Merge> PatternTree<T> {
+    /// The data about keys like this one.
+    pub(crate) fn entry(&mut self, key: &[u8]) -> &mut T {
         let text = String::from_utf8_lossy(key);
-        let full = self.nodes >= MOST_NODES;
+        let full = self.nodes >= MAX_NODES;
         let mut branch = &mut self.root;
         for segment in segments(&text) {
             let step = branch.step_for(segment, full);
@@ -58,8 +58,8 @@ impl<T: Gathered> PatternTree<T> {
         branch.here.get_or_insert_with(T::default)
     }
 
-    /// Every pattern with what was gathered, after places whose words behave alike became ids.
-    pub(super) fn into_patterns(mut self) -> Vec<(Vec<Step>, T)> {
+    /// Every pattern with its data, after words that behave alike were replaced by ids.
+    pub(crate) fn into_patterns(mut self) -> Vec<(Vec<Step>, T)> {
         self.root.join_alike();
         let mut patterns = Vec::new();
         self.root.collect(&mut Vec::new(), &mut patterns);
@@ -67,21 +67,21 @@ impl<T: Gathered> PatternTree<T> {
     }
 }
 
-impl<T: Gathered> Branch<T> {
+impl<T: Merge> Branch<T> {
     fn step_for(&mut self, segment: &str, full: bool) -> Step {
         let step = classify(segment);
         if !matches!(step, Step::Word(_)) || self.next.contains_key(&step) {
             return step;
         }
         let words = self.next.keys().filter(|step| matches!(step, Step::Word(_))).count();
-        if full || words >= MOST_WORDS {
+        if full || words >= MAX_WORDS {
             self.join_words();
             return Step::Id;
         }
         step
     }
 
-    /// All words at this place become one id.
+    /// Replaces all words at this position by one id.
     fn join_words(&mut self) {
         let words: Vec<Step> =
             self.next.keys().filter(|step| matches!(step, Step::Word(_))).cloned().collect();
@@ -101,8 +101,8 @@ impl<T: Gathered> Branch<T> {
         }
     }
 
-    /// Three words or more that lead on in exactly the same way were ids: `user:ann:online`,
-    /// `user:bob:online`, `user:eve:online`. So was a word that leads on as the ids beside it do.
+    /// Three or more words with the same continuations are ids: `user:ann:online`, `user:bob:online`,
+    /// `user:eve:online`. So is a word with the same continuations as the ids beside it.
     fn join_alike(&mut self) {
         for branch in self.next.values_mut() {
             branch.join_alike();
@@ -117,13 +117,13 @@ impl<T: Gathered> Branch<T> {
             return;
         };
         let alike = words.iter().all(|word| word == first);
-        let like_the_ids = self.next.get(&Step::Id).is_some_and(|ids| shape(ids) == *first);
-        if alike && (words.len() >= 3 || like_the_ids) {
+        let like_ids = self.next.get(&Step::Id).is_some_and(|ids| shape(ids) == *first);
+        if alike && (words.len() >= 3 || like_ids) {
             self.join_words();
         }
     }
 
-    /// Words that differ only in the number at their end were ids: `room1`, `room2`.
+    /// Words that differ only in a number at their end are ids: `room1`, `room2`.
     fn join_numbered(&mut self) {
         let stem = |step: &Step| match step {
             Step::Word(word) => {
@@ -156,12 +156,11 @@ impl<T: Gathered> Branch<T> {
     }
 }
 
-/// The parts of a key between its colons; what stands in braces stays together, and the last part is the
-/// rest.
-pub(super) fn segments(key: &str) -> Vec<&str> {
+/// The parts of a key between its colons. A hash tag in braces is one part, whatever it contains.
+pub(crate) fn segments(key: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     let mut rest = key;
-    while segments.len() + 1 < DEEPEST {
+    while segments.len() + 1 < MAX_SEGMENTS {
         let tag_end = if rest.starts_with('{') { rest.find('}').unwrap_or(0) } else { 0 };
         let Some(colon) = rest[tag_end..].find(':') else {
             break;
@@ -173,8 +172,8 @@ pub(super) fn segments(key: &str) -> Vec<&str> {
     segments
 }
 
-/// A pattern for people: `user:<…>:online`.
-pub(super) fn spell(steps: &[Step]) -> String {
+/// A pattern for a report: `user:<…>:online`.
+pub(crate) fn display_pattern(steps: &[Step]) -> String {
     let word = |step: &Step| match step {
         Step::Word(word) => word.clone(),
         Step::Id => "<…>".to_owned(),
@@ -213,7 +212,7 @@ mod tests {
     #[derive(Debug, Default, PartialEq)]
     struct Count(usize);
 
-    impl Gathered for Count {
+    impl Merge for Count {
         fn merge(&mut self, other: Self) {
             self.0 += other.0;
         }
@@ -224,7 +223,7 @@ mod tests {
         for key in keys {
             tree.entry(key.as_bytes()).0 += 1;
         }
-        tree.into_patterns().into_iter().map(|(steps, count)| (spell(&steps), count.0)).collect()
+        tree.into_patterns().into_iter().map(|(steps, count)| (display_pattern(&steps), count.0)).collect()
     }
 
     fn pattern(text: &str, count: usize) -> (String, usize) {
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_told_from_words() {
+    fn ids_are_distinguished_from_words() {
         let keys = [
             "user:507f1f77bcf86cd799439011:online",
             "user:42:online",
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn many_words_at_one_place_were_ids_and_memory_stays_bounded() {
+    fn many_words_at_one_position_are_ids_and_memory_stays_bounded() {
         let letters =
             |n: u32| n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>();
         let keys: Vec<String> = (0..50_000).map(|n| format!("name:{}", letters(n))).collect();

@@ -1,0 +1,75 @@
+//! Compares the keys of a Redis with its schemas: read-only, pipelined, paced, in bounded memory.
+
+pub(crate) mod baseline;
+mod findings;
+mod probe;
+pub(crate) mod report;
+mod sums;
+
+use std::time::Instant;
+
+use futures_util::{StreamExt, TryStreamExt, pin_mut};
+use hob_schema::Catalog;
+use hob_store::Store;
+
+use crate::error::Error;
+use crate::scan::{Pace, Progress, db_size, pages};
+use findings::Findings;
+use probe::Prober;
+use report::AuditReport;
+
+/// How to audit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuditOptions {
+    pub pace: Pace,
+}
+
+/// Audits a store, one master after the other.
+pub async fn audit(
+    store: &Store,
+    catalog: &Catalog,
+    options: AuditOptions,
+    progress: &mut (dyn FnMut(&Progress) + Send),
+) -> Result<AuditReport, Error> {
+    let started = Instant::now();
+    let masters = store.masters().await.map_err(Error::Connect)?;
+    let mut expected = 0;
+    for master in &masters {
+        expected += db_size(master).await?;
+    }
+    let mut findings = Findings::new(catalog);
+    let prober = Prober::new(catalog, findings.identified());
+    for master in &masters {
+        let mut report_keys = |keys| {
+            progress(&Progress { node: master.name().to_owned(), keys, expected });
+        };
+        audit_master(master, catalog, &prober, options, &mut findings, &mut report_keys).await?;
+    }
+    let mut report = findings.report();
+    report.nodes = masters.len();
+    report.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(report)
+}
+
+/// Reads several pages at once: the server scans the next page while this process checks the last one.
+async fn audit_master(
+    master: &Store,
+    catalog: &Catalog,
+    prober: &Prober,
+    options: AuditOptions,
+    findings: &mut Findings<'_>,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<(), Error> {
+    let probed = pages(master, options.pace, None)
+        .await
+        .map(|page| async move { prober.probe(master, catalog, page?).await })
+        .buffered(options.pace.concurrent_pages());
+    pin_mut!(probed);
+    while let Some(page) = probed.try_next().await? {
+        for key in &page {
+            findings.add(key);
+        }
+        progress(findings.keys());
+    }
+    Ok(())
+}

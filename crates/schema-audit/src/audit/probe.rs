@@ -1,0 +1,260 @@
+//! Reads the facts about a page of keys in two batches: length and TTL of every key, then values and memory of some.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hob_schema::check::{Expiry, Facts, Sample};
+use hob_schema::{Catalog, Content, FamilyId};
+use hob_store::{Cmd, Store, Value};
+
+use crate::batch::{Batch, Reply, decode, next};
+use crate::error::Error;
+use crate::sample::{is_scalar, read_sample, value_commands};
+
+/// The first keys of a family are all sampled, then one of every sixteen.
+const ALWAYS_VALUES: u64 = 1_000;
+const ALWAYS_MEMORY: u64 = 64;
+const ONE_IN: u64 = 16;
+/// Bytes of a number, a flag, a time or an id; a longer value breaks its shape anyway.
+const SCALAR_BYTES: usize = 1_100;
+
+/// One key and the facts about it.
+#[derive(Debug)]
+pub(super) struct ProbedKey {
+    pub(super) key: Vec<u8>,
+    pub(super) family: Option<FamilyId>,
+    /// Only of identified families.
+    pub(super) ids: Vec<String>,
+    pub(super) facts: Facts,
+    /// The result of MEMORY USAGE, where it was sent.
+    pub(super) bytes: Option<u64>,
+    /// Deleted between the scan and the probe.
+    pub(super) gone: bool,
+    /// Its number in its family, which decides whether it is sampled.
+    number: u64,
+}
+
+/// Decides which keys are sampled; shared by all pages that are read at once.
+#[derive(Debug)]
+pub(super) struct Prober {
+    families: Vec<Vec<FamilyCounters>>,
+    undeclared: FamilyCounters,
+    /// Families whose keys are reported with their ids.
+    identified: HashSet<FamilyId>,
+}
+
+#[derive(Debug, Default)]
+struct FamilyCounters {
+    seen: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl FamilyCounters {
+    /// The number of this key, from zero.
+    fn next(&self) -> u64 {
+        self.seen.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn is_longest(&self, len: u64) -> bool {
+        self.longest.fetch_max(len, Ordering::Relaxed) < len
+    }
+}
+
+fn sampled(number: u64, always: u64) -> bool {
+    number < always || number.is_multiple_of(ONE_IN)
+}
+
+impl Prober {
+    pub(super) fn new(catalog: &Catalog, identified: HashSet<FamilyId>) -> Prober {
+        let counters = |count: usize| (0..count).map(|_| FamilyCounters::default()).collect();
+        let families = catalog.spaces().iter().map(|space| counters(space.schema().families.len())).collect();
+        Prober { families, undeclared: FamilyCounters::default(), identified }
+    }
+
+    fn counters(&self, family: Option<FamilyId>) -> &FamilyCounters {
+        family.map_or(&self.undeclared, |id| &self.families[id.schema][id.family])
+    }
+
+    /// The facts about every key of a page.
+    pub(super) async fn probe(
+        &self,
+        store: &Store,
+        catalog: &Catalog,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<ProbedKey>, Error> {
+        let mut probed: Vec<ProbedKey> = keys.into_iter().map(|key| self.recognize(catalog, key)).collect();
+        self.read_lengths(store, catalog, &mut probed).await?;
+        self.read_samples(store, catalog, &mut probed).await?;
+        Ok(probed)
+    }
+
+    fn recognize(&self, catalog: &Catalog, key: Vec<u8>) -> ProbedKey {
+        let found = catalog.find(&key);
+        let family = found.as_ref().map(|found| found.family);
+        let ids = match found {
+            Some(found) if self.identified.contains(&found.family) => {
+                found.ids.iter().map(ToString::to_string).collect()
+            }
+            _ => Vec::new(),
+        };
+        let number = self.counters(family).next();
+        ProbedKey { key, family, ids, facts: Facts::default(), bytes: None, gone: false, number }
+    }
+
+    /// TTL and length of declared keys, the type of some others.
+    async fn read_lengths(
+        &self,
+        store: &Store,
+        catalog: &Catalog,
+        probed: &mut [ProbedKey],
+    ) -> Result<(), Error> {
+        let mut batch = Batch::with_capacity(probed.len() * 2);
+        for entry in probed.iter() {
+            match entry.family {
+                None if sampled(entry.number, ALWAYS_VALUES) => {
+                    batch.cmd("TYPE").arg(&entry.key);
+                }
+                None => {}
+                Some(id) => {
+                    if asks_ttl(catalog, id, entry.number) {
+                        batch.cmd("PTTL").arg(&entry.key);
+                    }
+                    length_command(&mut batch, &catalog.family(id).content, &entry.key);
+                }
+            }
+        }
+        let mut replies = batch.read(store).await?.into_iter();
+        for entry in probed.iter_mut() {
+            match entry.family {
+                None if sampled(entry.number, ALWAYS_VALUES) => {
+                    entry.facts.kind = next(&mut replies);
+                    entry.gone = entry.facts.kind.as_deref() == Some("none");
+                }
+                None => {}
+                Some(id) => {
+                    if asks_ttl(catalog, id, entry.number) {
+                        let ttl_ms: Option<i64> = next(&mut replies);
+                        entry.gone = ttl_ms == Some(-2);
+                        entry.facts.expiry = expiry(ttl_ms);
+                    }
+                    let length = replies.next().flatten();
+                    read_length(&catalog.family(id).content, length, &mut entry.facts);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The type where it is not the declared one, and values and memory of some keys.
+    async fn read_samples(
+        &self,
+        store: &Store,
+        catalog: &Catalog,
+        probed: &mut [ProbedKey],
+    ) -> Result<(), Error> {
+        let mut batch = Batch::default();
+        let mut questions = Vec::new();
+        for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| !entry.gone) {
+            questions.extend(self.question(&mut batch, catalog, index, entry));
+        }
+        let mut replies = batch.read(store).await?.into_iter();
+        for question in questions {
+            question.read(catalog, &mut probed[question.index], &mut replies);
+        }
+        Ok(())
+    }
+
+    /// The commands that the second batch needs for a key, if any.
+    fn question(
+        &self,
+        batch: &mut Batch,
+        catalog: &Catalog,
+        index: usize,
+        entry: &ProbedKey,
+    ) -> Option<Question> {
+        let len = entry.facts.len;
+        // No length means another type; a length of zero means an empty string or a deleted key.
+        let kind = (entry.family.is_some() && len.is_none()) || len == Some(0);
+        let longest = len.is_some_and(|len| self.counters(entry.family).is_longest(len));
+        let memory = longest || sampled(entry.number, ALWAYS_MEMORY);
+        if kind {
+            batch.cmd("TYPE").arg(&entry.key);
+        }
+        if memory {
+            batch.cmd("MEMORY").arg("USAGE").arg(&entry.key);
+        }
+        let values = match (entry.family, len) {
+            (Some(id), Some(len)) if sampled(entry.number, ALWAYS_VALUES) => {
+                value_commands(batch, &catalog.family(id).content, &entry.key, len)
+            }
+            _ => 0,
+        };
+        (kind || memory || values > 0).then_some(Question { index, kind, memory, values })
+    }
+}
+
+/// What the second batch reads about one key, in this order.
+struct Question {
+    index: usize,
+    kind: bool,
+    memory: bool,
+    /// How many replies hold values.
+    values: usize,
+}
+
+impl Question {
+    fn read(&self, catalog: &Catalog, entry: &mut ProbedKey, replies: &mut impl Iterator<Item = Reply>) {
+        if self.kind {
+            entry.facts.kind = next(replies);
+            entry.gone = entry.facts.kind.as_deref() == Some("none");
+        }
+        if self.memory {
+            entry.bytes = next(replies);
+        }
+        if let Some(id) = entry.family.filter(|_| self.values > 0) {
+            let values: Vec<Value> = replies.take(self.values).flatten().collect();
+            let sample = read_sample(catalog.family(id).kind(), values, entry.facts.len);
+            entry.facts.sample = sample.unwrap_or_default();
+        }
+    }
+}
+
+/// The TTL is read of every key that must expire, and of a sample of those that must not.
+fn asks_ttl(catalog: &Catalog, id: FamilyId, number: u64) -> bool {
+    catalog.family(id).ttl.rule.longest().is_some() || sampled(number, ALWAYS_VALUES)
+}
+
+fn expiry(ttl_ms: Option<i64>) -> Expiry {
+    match ttl_ms {
+        Some(-1) => Expiry::Never,
+        Some(ms) => u64::try_from(ms).map_or(Expiry::Unknown, Expiry::InMillis),
+        None => Expiry::Unknown,
+    }
+}
+
+fn length_command<'b>(batch: &'b mut Batch, content: &Content, key: &[u8]) -> &'b mut Cmd {
+    match content {
+        // One command returns both the length and the value.
+        Content::String(value) if is_scalar(value) => {
+            batch.cmd("GETRANGE").arg(key).arg(0).arg(SCALAR_BYTES - 1)
+        }
+        Content::String(_) => batch.cmd("STRLEN").arg(key),
+        Content::Hash(_) => batch.cmd("HLEN").arg(key),
+        Content::List(_) => batch.cmd("LLEN").arg(key),
+        Content::Set(_) => batch.cmd("SCARD").arg(key),
+        Content::Zset { .. } => batch.cmd("ZCARD").arg(key),
+    }
+}
+
+fn read_length(content: &Content, reply: Reply, facts: &mut Facts) {
+    let Some(reply) = reply else { return };
+    match content {
+        Content::String(value) if is_scalar(value) => {
+            if let Some(bytes) = decode::<Vec<u8>>(reply) {
+                facts.len = Some(bytes.len() as u64);
+                facts.sample = Sample::Text(bytes);
+            }
+        }
+        _ => facts.len = decode(reply),
+    }
+}
