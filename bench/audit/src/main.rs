@@ -1,4 +1,4 @@
-//! The audit beside `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of a server of its own:
+//! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of its own server:
 //! `cargo run --release -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert!(status.is_ok_and(|status| status.success()), "redis-cli {flag} failed");
         watch.print(&format!("redis-cli {flag}"));
     }
-    println!("\nMost memory that this process ever had: {} MiB", peak_memory_mib());
+    println!("\nPeak memory of the process: {} MiB", peak_memory_mib());
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn fill(server: &RedisServer, keys: u64) {
             let limit = format!("ha:sliding_limit:user:{n}");
             send(&["ZADD", &limit, "1763287200000", "a", "1763287200001", "b"]);
             send(&["EXPIRE", &limit, "900"]);
-            send(&["SET", &format!("legacy:{user}"), "a value that nobody declared"]);
+            send(&["SET", &format!("legacy:{user}"), "an undeclared value"]);
         }
         pipe.query::<()>(&mut connection).expect("the server takes the keys");
     }

@@ -19,7 +19,7 @@ use crate::tally::Tally;
 
 /// How many come in at a time.
 const AT_ONCE: usize = 64;
-/// How long somebody who was cut off stays away.
+/// How long a disconnected client stays offline.
 const AWAY: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 

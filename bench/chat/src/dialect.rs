@@ -25,7 +25,7 @@ pub(crate) enum Heard<'a> {
     Joined(&'a str),
     /// A message of one's own was taken.
     Acknowledged(usize),
-    /// It wants this answer, to see that one is there.
+    /// A ping that needs this answer.
     Ping(&'static str),
     /// Everything else; messages, maybe.
     Text(&'a str),
@@ -83,7 +83,7 @@ impl Dialect {
         }
     }
 
-    /// The place from which on somebody who was just let in is told everything.
+    /// The stream position from which a new subscriber receives everything.
     pub(crate) fn entrance(&self, joined: &str) -> u64 {
         match self {
             Self::Hob => number_after("\"offset\":", joined),

@@ -41,7 +41,7 @@ const MEMBERS: usize = 50;
 const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(6);
-/// How many connections are cut meanwhile.
+/// How many connections are cut during the run.
 const CUTS: usize = 300;
 const IDLE: usize = 15_000;
 /// For so long the commands of idle connections are counted: several rounds of all that is done now and then.
@@ -159,7 +159,7 @@ async fn idle(connections: usize) -> Result<()> {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let each = (resident(server.process.id())? - before) / connections as u64;
         let redis = server.redis.address;
-        // Aside, since the connections answer pings meanwhile.
+        // In a separate task, since the connections must keep answering pings.
         let sent = tokio::task::spawn_blocking(move || server::commands_sent(redis, COUNTED)).await??;
         let per_second = sent as f64 / COUNTED.as_secs_f64();
         println!("| {} | {each} | {per_second:.1} |", kind.name());

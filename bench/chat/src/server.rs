@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     SocketIo,
 }
 
-/// A chat server with a Redis of its own.
+/// A chat server with its own Redis.
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,

@@ -78,7 +78,7 @@ impl Tally {
 impl Inside {
     fn take(&mut self, seat: Seat, number: usize, latency_us: u64) {
         self.deliveries += 1;
-        self.latencies.record(latency_us).expect("the histogram grows with what it is told");
+        self.latencies.record(latency_us).expect("the histogram resizes itself");
         let seen = &mut self.seen[seat.room][seat.number];
         if seen.len() <= number {
             seen.resize(number + 1, false);

@@ -21,7 +21,7 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
         let mut in_process = engine.connection();
         let hot_tcp = Store::connect(&server.url().parse::<Address>()?).await?;
         let hot_embedded = Store::embedded(&engine);
-        println!("| calls one after the other | redis-server over loopback/s | in process/s | ratio |");
+        println!("| sequential calls | redis-server over loopback/s | in process/s | ratio |");
         println!("|---|---:|---:|---:|");
         let slow = calls / 10;
 

@@ -3,7 +3,7 @@
 //!     cargo run --release -p bench-engine            prints the table of docs/benchmarks/engine.md
 //!     cargo run --release -p bench-engine -- quick   the same with a tenth of the work
 //!
-//! Runs are interleaved and the median of three is told. Machines are noisy: read the ratios.
+//! Runs alternate, and the median of three is printed. Absolute numbers depend on the machine: compare the ratios.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 

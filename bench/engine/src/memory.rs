@@ -30,7 +30,7 @@ pub(crate) fn compare(keys: usize) -> Result<()> {
     let mut numbers = text.split_whitespace().map(str::parse::<f64>);
     let mut next = || numbers.next().context("the child printed too little")?.context("a number");
     let (account, engine_rss) = (next()?, next()?);
-    println!("| {keys} keys `{}` = `true` | account, MiB | resident, MiB | bytes a key |", key(0));
+    println!("| {keys} keys `{}` = `true` | account, MiB | resident, MiB | bytes per key |", key(0));
     println!("|---|---:|---:|---:|");
     for (name, account, rss) in [("redis-server", used, redis_rss), ("engine", account, engine_rss)] {
         println!("| {name} | {:.0} | {:.0} | {:.0} |", account / MIB, rss / MIB, rss / keys as f64);

@@ -1,4 +1,4 @@
-//! The engine's listener in a process of its own, so that its processor time can be told apart.
+//! The engine's listener in a separate process, so that its CPU time can be measured.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ impl EngineProcess {
     }
 }
 
-/// What the child does: prints its port, and serves until it is told to end.
+/// The child process: prints its port and serves until its input closes.
 pub(crate) fn serve() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {

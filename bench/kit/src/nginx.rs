@@ -1,4 +1,4 @@
-//! nginx in the foreground, with a temporary folder of its own.
+//! nginx in the foreground, with its own temporary folder.
 
 use std::net::SocketAddr;
 use std::process::Command;

@@ -74,15 +74,15 @@ impl Process {
         self.line(|line| Some(line.to_owned()))
     }
 
-    /// What `find` makes of the first line that it wants.
+    /// The first result of `find` on the lines of the output.
     pub fn line<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let mut reader = BufReader::new(self.child.stdout.take().context("its output is no pipe")?);
+        let mut reader = BufReader::new(self.child.stdout.take().context("its output is not a pipe")?);
         let mut line = String::new();
         loop {
             line.clear();
             ensure!(reader.read_line(&mut line)? > 0, "a process ended without the line that was waited for");
             if let Some(found) = find(line.trim()) {
-                // Read on, or the process would talk into a pipe that nobody empties.
+                // Keep reading, or the process would block on a full pipe.
                 std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
                 return Ok(found);
             }
@@ -121,17 +121,17 @@ impl Drop for Process {
     }
 }
 
-/// An address of loopback that nobody has right now.
+/// A free loopback address.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Waits until somebody listens there.
+/// Waits until the address accepts connections.
 pub fn wait_for(address: SocketAddr) -> Result<()> {
     let begun = Instant::now();
     while TcpStream::connect(address).is_err() {
         if begun.elapsed() > START {
-            bail!("nobody listens at {address}");
+            bail!("nothing listens at {address}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// As Linux counts CPU time in `/proc`: hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU time that some processes have used together, until now.
+/// Total CPU time that some processes have used so far.
 #[derive(Clone, Debug)]
 pub struct Usage {
     processes: Vec<u32>,

@@ -16,8 +16,8 @@ pub struct Wrk {
     pub p99: Duration,
 }
 
-/// Asks for the URL as fast as it is answered, over so many connections of one thread. An answer that is not good
-/// ends the benchmark. `command` starts `wrk`, perhaps on a core of its own.
+/// Requests the URL at full speed over this many connections of one thread. An error response ends the benchmark.
+/// `command` starts `wrk`, for example pinned to a core.
 pub fn wrk(command: &mut Command, url: &str, connections: u32, seconds: u32) -> Result<Wrk> {
     let (connections, lasting) = (connections.to_string(), format!("{seconds}s"));
     command.args(["--latency", "-t", "1", "-c", &connections, "-d", &lasting, url]);

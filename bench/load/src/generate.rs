@@ -1,4 +1,4 @@
-//! Hob's own generator, in a process of its own.
+//! Hob's generator in a separate process.
 
 use anyhow::Result;
 use hob_load::LocalRun;

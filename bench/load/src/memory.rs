@@ -17,7 +17,7 @@ pub(crate) fn watch(server: &Server, tools: &Tools) -> Result<()> {
     let before = server.served();
     let mut command = tools.command(Tool::Hob, &server.url(), Pace::AllItCan, SECONDS)?;
     let generator = Process::start(&mut command)?;
-    println!("\n| million requests | resident memory | of the first |\n|---|---|---|");
+    println!("\n| million requests | resident memory | relative to the first |\n|---|---|---|");
     let mut first = None;
     for millions in MILLIONS {
         while server.served() - before < millions * 1_000_000 {

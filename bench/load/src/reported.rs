@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// The percentiles that a tool tells; wrk, ab and hey stop at the 99th.
+/// The percentiles that a tool reports; wrk, ab and hey stop at the 99th.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reported {
     pub(crate) p99: Option<Duration>,

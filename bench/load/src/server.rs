@@ -1,4 +1,4 @@
-//! Answers every request with the same bytes, at once or as late as it is told to, and keeps the truth about it.
+//! Answers every request with the same bytes, immediately or with a configured delay, and records the true latencies.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ struct Shared {
     moods: Mutex<Moods>,
 }
 
-/// How the server behaves, and what it has seen since it was told to.
+/// The configured behaviour of the server, and what it has recorded since.
 #[derive(Default)]
 struct Moods {
     mood: Mood,

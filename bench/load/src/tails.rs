@@ -32,9 +32,7 @@ pub(crate) fn compare(server: &Server, tools: &Tools) -> Result<()> {
             ms(Some(p999))
         );
     }
-    println!(
-        "\n| the server stands still for 2 s of 10 | pace | p99 reported | true p99 |\n|---|---|---|---|"
-    );
+    println!("\n| the server stops for 2 s of 10 | pace | p99 reported | true p99 |\n|---|---|---|---|");
     for tool in Tool::ALL {
         server.set(Mood::Freezing { after: FREEZE_AFTER, lasting: FREEZE });
         let told = tools.run(tool, server, Pace::PerSecond(RATE), SECONDS)?.reported;
@@ -44,8 +42,8 @@ pub(crate) fn compare(server: &Server, tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// How long somebody waits for the server who comes at any time of the run: whoever comes while it stands still waits
-/// for the rest of it, and nobody else waits.
+/// How long a request waits that arrives at a random time of the run: while the server is stopped, until it resumes;
+/// otherwise not at all.
 fn frozen_p99() -> Duration {
     let all = RATE * SECONDS;
     let arrives = |number: u32| Duration::from_secs_f64(f64::from(number) / f64::from(RATE));
@@ -59,9 +57,10 @@ fn frozen_p99() -> Duration {
 }
 
 fn pace(tool: Tool) -> String {
-    if tool.has_pace() { format!("{RATE}/s") } else { "all it can".to_owned() }
+    if tool.has_pace() { format!("{RATE}/s") } else { "unlimited".to_owned() }
 }
 
 fn ms(latency: Option<Duration>) -> String {
-    latency.map_or_else(|| "not told".to_owned(), |latency| format!("{:.2} ms", latency.as_secs_f64() * 1e3))
+    latency
+        .map_or_else(|| "not reported".to_owned(), |latency| format!("{:.2} ms", latency.as_secs_f64() * 1e3))
 }

@@ -17,7 +17,7 @@ pub(crate) fn compare(server: &Server, tools: &Tools, seconds: u32) -> Result<()
         }
     }
     println!(
-        "| 64 connections, {seconds} s | requests/s | CPU µs per request | of Hob's | bytes of a request |\n\
+        "| 64 connections, {seconds} s | requests/s | CPU µs per request | relative to Hob | bytes per request |\n\
          |---|---|---|---|---|"
     );
     let medians: Vec<Done> = rounds.into_iter().map(|rounds| median(rounds, cpu_us)).collect();

@@ -29,11 +29,11 @@ pub(crate) enum Tool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
     AllItCan,
-    /// So many a second, if the tool can be told so.
+    /// The request rate, if the tool supports one.
     PerSecond(u32),
 }
 
-/// Where the tools are that are no packages of the system.
+/// Where tools are installed that are not system packages.
 pub(crate) struct Tools {
     oha: PathBuf,
     python: PathBuf,
@@ -184,7 +184,7 @@ impl Tool {
         }
     }
 
-    /// Whether it can be told how many requests a second to make.
+    /// Whether it supports a request rate.
     pub(crate) fn has_pace(self) -> bool {
         !matches!(self, Self::Wrk | Self::Ab)
     }
@@ -204,7 +204,7 @@ fn cpu_until_first_request(child: &mut Child, server: &Server, served: u64) -> R
     let begun = Instant::now();
     while server.served() == served {
         if begun.elapsed() > FIRST_REQUEST || child.try_wait()?.is_some() {
-            // What it said tells why.
+            // Its output has the reason.
             return Ok(Duration::ZERO);
         }
         std::thread::sleep(Duration::from_millis(1));

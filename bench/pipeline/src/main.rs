@@ -49,7 +49,7 @@ fn main() -> Result<()> {
     println!("| system | items | seconds | transitions/s | CPU seconds | CPU µs per transition |");
     println!("|---|---:|---:|---:|---:|---:|");
     if wanted("embedded") {
-        print_row("Hob, embedded store", &runtime.block_on(ours::run(&Address::Embedded, items, None))?);
+        print_row("Hob, embedded engine", &runtime.block_on(ours::run(&Address::Embedded, items, None))?);
     }
     if wanted("redis") {
         let address = format!("redis://{address}").parse()?;

@@ -15,7 +15,7 @@ use crate::ours;
 
 /// Items whose calls are under way at the same time: as many as a plan may have to one host.
 const IN_FLIGHT: u32 = 64;
-/// Items that wait meanwhile.
+/// Items that are waiting during the measurement.
 const WAITING: u64 = 10_000;
 
 pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
@@ -53,7 +53,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
         println!("| {family} | {keys} | {bytes} | {share} |");
     }
     println!(
-        "| together, {IN_FLIGHT} in flight and {} waiting | | | {each:.0} |",
+        "| total, {IN_FLIGHT} in flight and {} waiting | | | {each:.0} |",
         WAITING - u64::from(IN_FLIGHT)
     );
     pipelines.apply(&run.id, hob_pipeline::run::RunAction::Cancel).await?;

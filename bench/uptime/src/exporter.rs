@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::CONCURRENCY;
 use crate::figures::Figures;
 
-/// What Hob's check asks for too: a good status, over a connection of its own.
+/// The same check as Hob's: a good status over a new connection.
 const CONFIG: &str = "modules:\n  http_2xx:\n    prober: http\n    timeout: 10s\n";
 
 pub(crate) struct Exporter {

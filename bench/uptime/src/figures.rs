@@ -9,7 +9,7 @@ pub(crate) struct Figures {
     pub(crate) per_second: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Of the process that checks, without the target's and without whoever asks it to.
+    /// CPU time of the checking process, without the target and the client.
     cpu_us: f64,
 }
 

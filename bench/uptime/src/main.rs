@@ -5,7 +5,7 @@
 //! the address of a Redis to use instead of the embedded store; it is emptied.
 //!
 //! Needs `prometheus-blackbox-exporter` on the PATH (the Debian package of that name). Everything listens on loopback.
-//! The target, the probe and the exporter are processes of their own, so that what each of them costs can be told
+//! The target, the probe and the exporter are separate processes, so that the cost of each can be measured
 //! apart. They are measured in turns, three rounds, and the median round is printed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]

@@ -1,4 +1,4 @@
-//! Hob's probe, in a process of its own.
+//! Hob's probe in a separate process.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) fn measure(url: &str, seconds: u64) -> Result<Figures> {
     Figures::parse(&Process::own(&["probe", url, &seconds.to_string()])?.first_line()?)
 }
 
-/// Checks as fast as it can, and prints how fast that was.
+/// Checks at full speed and prints the rate.
 pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
     let spec = CheckSpec { kind: Kind::Http, target: url.to_owned(), http: None, dns: None, heartbeat: None };
     let check = spec.check().ok().context("a check")?;

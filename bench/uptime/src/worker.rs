@@ -23,7 +23,7 @@ const WARM_UP: Duration = Duration::from_secs(5);
 const LONGEST_REBUILD: Duration = Duration::from_secs(60);
 
 pub(crate) const HEAD: &str = "\
-| monitors | checks/s | late p50 | p99 | p99.9 | worst | missed | CPU µs per check | resident | seen | rebuilt |
+| monitors | checks/s | late p50 | p99 | p99.9 | worst | missed | CPU µs per check | resident | dashboard | rebuilt |
 |---|---|---|---|---|---|---|---|---|---|---|";
 
 /// How many monitors, how often each is checked, and for how long that is measured.
@@ -35,7 +35,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Measures in a process of its own, and prints a row of the table.
+    /// Measures in a separate process and prints a row of the table.
     pub(crate) fn measure(self, url: &str, store: &str) -> Result<()> {
         let Self { monitors, interval_s, seconds } = self;
         let numbers = [monitors.to_string(), interval_s.to_string(), seconds.to_string()];
@@ -139,7 +139,7 @@ const CHECKS: &str = "hob_uptime_checks_total";
 const LATE: &str = "hob_uptime_late_seconds";
 const MISSED: &str = "hob_uptime_missed_total";
 
-/// All values of a metric together, or the one with these labels.
+/// All values of a metric total, or the one with these labels.
 fn sum(metrics: &PrometheusHandle, name: &str) -> f64 {
     let text = metrics.render();
     let values =

@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let seconds: u32 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(5);
     let hob = Hob::start()?;
     println!(
-        "| | bytes | requests/s | p99 | CPU µs per request | throughput of nginx |\n|---|---|---|---|---|---|"
+        "| | bytes | requests/s | p99 | CPU µs per request | relative to nginx |\n|---|---|---|---|---|---|"
     );
     for (name, path) in PATHS {
         let body = hob.get(path)?;
