@@ -223,6 +223,13 @@ pub(crate) fn resolve(args: Args<'_>) -> CommandResult<&'static Command> {
     sub.check_arity(args.len(), || format!("{}|{}", command.name, sub.name))
 }
 
+/// The keys among the words of a command, its name first. `None` if the engine does not know the command or the words are
+/// too few for it.
+pub fn command_keys<'a>(words: &'a [&'a [u8]]) -> Option<impl Iterator<Item = &'a [u8]>> {
+    let command = resolve(if words.is_empty() { &[b""] } else { words }).ok()?;
+    Some(command.keys.of(words))
+}
+
 impl Command {
     fn check_arity(
         &'static self,

@@ -38,6 +38,7 @@ mod store;
 mod subset;
 
 pub use clock::{Clock, DrivenClock};
+pub use command::command_keys;
 pub use config::Config;
 pub use door::{Connection, Event, Listener, ProtocolError, RequestParser, Subscriber};
 pub use engine::Engine;

@@ -1,7 +1,7 @@
 //! The public list of waiting tests (L7). The database holds the queue; outsiders may push onto the list, and what they
 //! push is taken in as a run.
 
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ impl Queue {
     pub async fn read(&self) -> Result<Listed, Error> {
         let key = self.keys.pending();
         let range = cmd("LRANGE").arg(&key).arg(0).arg(MOST - 1).clone();
-        Ok(Listed(mend::run(&self.store, range, &[(&key, Kind::List)]).await?))
+        Ok(Listed(repair::run(&self.store, range, &[(&key, KeyType::List)]).await?))
     }
 
     /// Makes the list what the database says; what was read before is known and gone.
@@ -68,7 +68,7 @@ impl Queue {
         for known in read.0.iter().chain(&view) {
             call = call.arg(known);
         }
-        Ok(mend::run::<Reply, _>(&self.store, call, &[(&key, Kind::List)]).await.map(drop)?)
+        Ok(repair::run::<Reply, _>(&self.store, call, &[(&key, KeyType::List)]).await.map(drop)?)
     }
 }
 

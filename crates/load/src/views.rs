@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{Call, FromRedisValue, Key, Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +111,7 @@ impl Views {
         {
             call = call.arg(member(value, sample.point.second));
         }
-        let kinds = [[Kind::String; 3].as_slice(), &[Kind::Zset; 4]].concat();
+        let kinds = [[KeyType::String; 3].as_slice(), &[KeyType::Zset; 4]].concat();
         self.run::<Reply>(call, keys.into_iter().zip(kinds)).await.map(drop)
     }
 
@@ -120,7 +120,7 @@ impl Views {
         let keys = [self.keys.writer(&run.id), self.keys.status(&run.id)];
         let call = STATUS.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
         let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
-        self.run::<Reply>(call, keys.map(|key| (key, Kind::String))).await.map(drop)
+        self.run::<Reply>(call, keys.map(|key| (key, KeyType::String))).await.map(drop)
     }
 
     /// Shows how a run ended, and puts away the rest (L11).
@@ -131,7 +131,7 @@ impl Views {
         let call = FINISH.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
         let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_AFTER));
         let call = call.arg(millis(Keys::SESSIONS_TTL_AFTER));
-        self.run::<Reply>(call, [(writer, Kind::String)]).await?;
+        self.run::<Reply>(call, [(writer, KeyType::String)]).await?;
         self.deactivate(id).await
     }
 
@@ -151,18 +151,18 @@ impl Views {
     pub async fn buffer(&self, id: &TestId, entry: &str) -> Result<(), Error> {
         let call = BUFFER.on(&[self.keys.buffer(id)]);
         let call = call.arg(Keys::BUFFER_MAX_LEN).arg(millis(Keys::BUFFER_TTL_MAX)).arg(entry);
-        self.run::<Reply>(call, [(self.keys.buffer(id), Kind::List)]).await.map(drop)
+        self.run::<Reply>(call, [(self.keys.buffer(id), KeyType::List)]).await.map(drop)
     }
 
     /// Lists a run among the active ones (L5).
     pub async fn activate(&self, id: &TestId) -> Result<(), Error> {
         let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
-        self.run(cmd("SADD").arg(&key).arg(id.as_str()).clone(), [(key, Kind::Set)]).await
+        self.run(cmd("SADD").arg(&key).arg(id.as_str()).clone(), [(key, KeyType::Set)]).await
     }
 
     pub async fn deactivate(&self, id: &TestId) -> Result<(), Error> {
         let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
-        self.run(cmd("SREM").arg(&key).arg(id.as_str()).clone(), [(key, Kind::Set)]).await
+        self.run(cmd("SREM").arg(&key).arg(id.as_str()).clone(), [(key, KeyType::Set)]).await
     }
 
     /// All active runs.
@@ -214,35 +214,35 @@ impl Views {
         let call =
             call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
         let call = call.arg(Keys::SESSIONS_MAX_LEN);
-        let reply: Reply = self.run(call, [(self.keys.sessions(id), Kind::Hash)]).await?;
+        let reply: Reply = self.run(call, [(self.keys.sessions(id), KeyType::Hash)]).await?;
         Ok(reply.word() == "noted")
     }
 
     pub async fn unwatch(&self, id: &TestId, session: &SessionId) -> Result<(), Error> {
         let key = self.keys.sessions(id);
-        self.run(cmd("HDEL").arg(&key).arg(session.as_str()).clone(), [(key, Kind::Hash)]).await
+        self.run(cmd("HDEL").arg(&key).arg(session.as_str()).clone(), [(key, KeyType::Hash)]).await
     }
 
     /// What a run does now, if it runs.
     pub async fn current(&self, id: &TestId) -> Result<Option<Current>, Error> {
         let key = self.keys.current(id);
-        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, Kind::String)]).await?;
+        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     async fn listed(&self, shard: hob_schema::Shard) -> Result<Vec<String>, Error> {
         let key = self.keys.active(shard);
-        self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, Kind::Set)]).await
+        self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, KeyType::Set)]).await
     }
 
     /// Runs a call. What an outsider has put in the place of these keys is overwritten.
     async fn run<T: FromRedisValue>(
         &self,
         call: impl Into<Call>,
-        keys: impl IntoIterator<Item = (Key, Kind)>,
+        keys: impl IntoIterator<Item = (Key, KeyType)>,
     ) -> Result<T, Error> {
-        let keys: Vec<(Key, Kind)> = keys.into_iter().collect();
-        Ok(mend::run(&self.store, call, &keys).await?)
+        let keys: Vec<(Key, KeyType)> = keys.into_iter().collect();
+        Ok(repair::run(&self.store, call, &keys).await?)
     }
 }
 

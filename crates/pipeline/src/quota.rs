@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use hob_database::{Database, UnixMs};
 use hob_store::epoch::{Epoch, MARKER, Outcome};
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
 pub use feedback::QuotaFeedback;
@@ -339,14 +339,14 @@ impl Quotas {
     async fn delete_wrong_types(&self, definition: &QuotaDefinition) -> Result<()> {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let marker = keys.quota_marker(quota);
-        let turns = [(keys.quota_turns(quota), Kind::Hash)];
-        mend::mend(&self.inner.store, &turns).await?;
+        let turns = [(keys.quota_turns(quota), KeyType::Hash)];
+        repair::repair(&self.inner.store, &turns).await?;
         let restored = [
-            (marker.clone(), Kind::Hash),
-            (keys.quota_calls(quota), Kind::Zset),
-            (keys.quota_state(quota), Kind::Hash),
+            (marker.clone(), KeyType::Hash),
+            (keys.quota_calls(quota), KeyType::Zset),
+            (keys.quota_state(quota), KeyType::Hash),
         ];
-        if !mend::mend(&self.inner.store, &restored).await?.is_empty() {
+        if !repair::repair(&self.inner.store, &restored).await?.is_empty() {
             self.inner.store.run::<u64>(cmd("DEL").arg(marker.as_ref() as &[u8])).await?;
         }
         Ok(())

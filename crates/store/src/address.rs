@@ -1,4 +1,4 @@
-//! Where the store lives: a URL or a few environment variables, parsed once into a typed form.
+//! The address of the store: a URL or environment variables, parsed into a typed form.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
 
-/// Where the store lives and how to get in. Its text form never shows the password.
+/// The address of the store and the credentials for it. Its text form never shows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// The embedded store, in this process.
     Embedded,
     /// One Redis or Valkey server.
     Server { host: Host, db: u32, access: Access },
-    /// A master that a set of sentinels names.
+    /// The master that a set of sentinels reports.
     Sentinel { sentinels: Vec<Host>, master: String, db: u32, access: Access },
     /// A Redis Cluster, entered through any of these nodes.
     Cluster { seeds: Vec<Host>, access: Access },
@@ -45,7 +45,7 @@ pub struct Access {
 /// How a TLS server is verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// A PEM file with the authorities to trust, in place of the public ones.
+    /// A PEM file with the certificate authorities to trust instead of the public ones.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -59,7 +59,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The password itself, for the one place that sends it.
+    /// The password, for the code that sends it.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -78,7 +78,7 @@ impl Address {
         Self::from_vars(|name| std::env::var(name).ok())
     }
 
-    /// As [`from_env`](Self::from_env), from any source of variables.
+    /// Like [`from_env`](Self::from_env), with variables from `var`.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let set = |name| var(name).filter(|value| !value.is_empty());
         if let Some(url) = set("HOB_REDIS_URL").or_else(|| set("REDIS_URL")) {
@@ -97,7 +97,7 @@ impl Address {
         Ok(Self::Server { host: Host { name, port }, db: 0, access })
     }
 
-    /// Whether keys must carry hash tags, because scripts of several keys would cross slots.
+    /// Whether keys need hash tags, so that all keys of a script share a slot.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster { .. })
@@ -214,7 +214,7 @@ fn bad(reason: String) -> Error {
     Error::Address(reason)
 }
 
-/// Undoes `%40` and the like in a user name or password.
+/// Decodes percent-encoding such as `%40`.
 fn decode(text: &str) -> Result<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -325,14 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn no_text_form_shows_the_password() {
+    fn password_is_never_printed() {
         let address = parse("redis+sentinel://u:hunter2@a/m");
         assert!(!format!("{address} {address:?}").contains("hunter2"));
     }
 
     /// C14.
     #[test]
-    fn the_environment_names_the_store() {
+    fn environment_variables_give_the_address() {
         let vars = |pairs: &[(&str, &str)]| {
             let pairs: Vec<(String, String)> =
                 pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_urls_say_what_is_wrong() {
+    fn invalid_urls_are_refused_with_a_reason() {
         for (text, part) in [
             ("localhost:6379", "no scheme"),
             ("http://h", "unknown scheme"),

@@ -1,29 +1,35 @@
-//! The bus: plain publish and subscribe, the same on every store.
+//! Publish and subscribe, the same on every store.
 //!
-//! Messages are hints: nobody keeps them. A subscriber that may have missed some, because its
-//! connection was cut or because it was too slow, is told so, and reads the truth again.
+//! Messages are hints and are not stored. A subscriber that may have missed some, because its connection was
+//! lost or because it was too slow, receives [`BusEvent::Missed`] and reads the state again.
+
+mod queue;
+mod worker;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hob_engine::{Engine, Event, Subscriber};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::cluster::Cluster;
-use crate::dial::Dialer;
+use crate::bus::queue::EventQueue;
+use crate::bus::worker::{PubSubWorker, Request, Source};
+use crate::connection::cluster::Cluster;
+use crate::connection::dial::Dialer;
+use crate::connection::server::Target;
 use crate::error::{Error, Result};
-use crate::link::Target;
-use crate::mailbox::Mailbox;
 use crate::store::Store;
-use crate::switchboard::{Order, Source, Switchboard};
 
-/// How many events wait for a subscriber before it is told that it missed some.
+/// How many events are queued for a subscriber; when more arrive, it receives `Missed`.
 const QUEUE: usize = 1024;
+/// The pause before a listener tries to subscribe again.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Something that a subscriber hears.
+/// An event that a subscription receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BusEvent {
     /// A message on a channel.
@@ -35,20 +41,20 @@ pub enum BusEvent {
         /// What was published.
         payload: Bytes,
     },
-    /// Messages may have been lost here: read again what they would have told.
+    /// Messages may have been lost: read the state again.
     Missed,
 }
 
-/// What to listen to.
+/// The channels to subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Topic {
+pub enum ChannelFilter {
     /// One channel.
     Channel(Bytes),
     /// All channels whose names match a glob pattern.
     Pattern(Bytes),
 }
 
-impl Topic {
+impl ChannelFilter {
     /// One channel.
     pub fn channel(name: impl AsRef<[u8]>) -> Self {
         Self::Channel(Bytes::copy_from_slice(name.as_ref()))
@@ -69,38 +75,76 @@ impl Bus {
         Self(store.clone())
     }
 
-    /// Publishes a message; returns how many heard it, on a Cluster how many on the node that took it.
+    /// Publishes a message. Returns the number of receivers; on a Cluster, of those on the same node.
     pub async fn publish(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Result<u64> {
         self.0.publish(channel.as_ref(), payload.as_ref()).await
     }
 
-    /// Listens to topics. Once this returns, every message published later is heard or reported missed.
-    pub async fn subscribe(&self, topics: &[Topic]) -> Result<Subscription> {
-        self.0.lines().subscribe(topics, self.0.until()).await.map(Subscription)
+    /// Subscribes to channels. Every message published after this returns is received or reported as missed.
+    pub async fn subscribe(&self, channels: &[ChannelFilter]) -> Result<Subscription> {
+        self.0.pubsub().subscribe(channels, self.0.until()).await.map(Subscription)
+    }
+
+    /// Subscribes to channels for as long as the listener is kept, whatever happens to the store.
+    #[must_use]
+    pub fn listen(&self, channels: Vec<ChannelFilter>) -> Listener {
+        Listener { bus: self.clone(), channels, subscription: None }
     }
 }
 
-/// Makes subscriptions. All of one handle and its clones share one connection, opened with the first.
+/// A subscription that is made as soon as the store answers, and made again when it ends.
+#[derive(Debug)]
+pub struct Listener {
+    bus: Bus,
+    channels: Vec<ChannelFilter>,
+    subscription: Option<Subscription>,
+}
+
+impl Listener {
+    /// The next event. The first one, and the first one after an interruption, is [`BusEvent::Missed`].
+    pub async fn next(&mut self) -> BusEvent {
+        loop {
+            if let Some(subscription) = &mut self.subscription {
+                match subscription.next().await {
+                    Some(event) => return event,
+                    None => self.subscription = None,
+                }
+            }
+            match self.bus.subscribe(&self.channels).await {
+                Ok(subscription) => {
+                    self.subscription = Some(subscription);
+                    return BusEvent::Missed;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "cannot subscribe, retrying");
+                    sleep(RETRY_AFTER).await;
+                }
+            }
+        }
+    }
+}
+
+/// Creates subscriptions. A handle and its clones share one connection, opened for the first subscription.
 #[derive(Clone)]
-pub(crate) enum Lines {
+pub(crate) enum PubSub {
     Embedded(Engine),
     Remote(Arc<Remote>),
 }
 
 pub(crate) struct Remote {
     source: Source,
-    line: OnceLock<Line>,
+    worker: OnceLock<WorkerHandle>,
     ids: AtomicU64,
 }
 
-/// The running switchboard.
-struct Line {
-    orders: mpsc::UnboundedSender<Order>,
-    trouble: watch::Receiver<String>,
+/// The running worker.
+struct WorkerHandle {
+    requests: mpsc::UnboundedSender<Request>,
+    fault: watch::Receiver<String>,
     task: AbortHandle,
 }
 
-impl Lines {
+impl PubSub {
     pub(crate) fn on_engine(engine: Engine) -> Self {
         Self::Embedded(engine)
     }
@@ -114,86 +158,86 @@ impl Lines {
     }
 
     fn over(source: Source) -> Self {
-        let remote = Remote { source, line: OnceLock::new(), ids: AtomicU64::new(0) };
+        let remote = Remote { source, worker: OnceLock::new(), ids: AtomicU64::new(0) };
         Self::Remote(Arc::new(remote))
     }
 
-    async fn subscribe(&self, topics: &[Topic], deadline: Instant) -> Result<Ear> {
+    async fn subscribe(&self, channels: &[ChannelFilter], deadline: Instant) -> Result<Receiver> {
         match self {
-            Self::Embedded(engine) => Ok(listen_to(engine, topics)),
-            Self::Remote(remote) => remote.subscribe(topics, deadline).await,
+            Self::Embedded(engine) => Ok(listen_to(engine, channels)),
+            Self::Remote(remote) => remote.subscribe(channels, deadline).await,
         }
     }
 }
 
-fn listen_to(engine: &Engine, topics: &[Topic]) -> Ear {
+fn listen_to(engine: &Engine, channels: &[ChannelFilter]) -> Receiver {
     let mut subscriber = engine.subscriber();
-    for topic in topics {
-        match topic {
-            Topic::Channel(name) => subscriber.subscribe(name),
-            Topic::Pattern(pattern) => subscriber.psubscribe(pattern),
+    for filter in channels {
+        match filter {
+            ChannelFilter::Channel(name) => subscriber.subscribe(name),
+            ChannelFilter::Pattern(pattern) => subscriber.psubscribe(pattern),
         }
     }
-    Ear::Embedded(Box::new(subscriber))
+    Receiver::Embedded(Box::new(subscriber))
 }
 
 impl Remote {
-    async fn subscribe(&self, topics: &[Topic], deadline: Instant) -> Result<Ear> {
-        let line = self.line.get_or_init(|| Line::open(self.source.clone()));
+    async fn subscribe(&self, channels: &[ChannelFilter], deadline: Instant) -> Result<Receiver> {
+        let worker = self.worker.get_or_init(|| WorkerHandle::open(self.source.clone()));
         let asked = Instant::now();
-        let mailbox = Arc::new(Mailbox::new(QUEUE));
+        let queue = Arc::new(EventQueue::new(QUEUE));
         let id = self.ids.fetch_add(1, Relaxed);
         let (ready, listening) = oneshot::channel();
-        let order = Order::Subscribe { id, topics: topics.to_vec(), mailbox: mailbox.clone(), ready };
-        // Dropped when the deadline passes first, and then takes its order back.
-        let wire = Wire { id, mailbox, orders: line.orders.clone() };
-        let _ = line.orders.send(order);
+        let request = Request::Subscribe { id, channels: channels.to_vec(), queue: queue.clone(), ready };
+        // If the deadline passes first, dropping this withdraws the request.
+        let listener = RemoteReceiver { id, queue, requests: worker.requests.clone() };
+        let _ = worker.requests.send(request);
         match timeout_at(deadline, listening).await {
-            Ok(Ok(())) => Ok(Ear::Remote(wire)),
-            _ => Err(Error::Unavailable { waited: asked.elapsed(), reason: line.trouble.borrow().clone() }),
+            Ok(Ok(())) => Ok(Receiver::Remote(listener)),
+            _ => Err(Error::Unavailable { waited: asked.elapsed(), reason: worker.fault.borrow().clone() }),
         }
     }
 }
 
-impl Line {
+impl WorkerHandle {
     fn open(source: Source) -> Self {
-        let (orders, inbox) = mpsc::unbounded_channel();
-        let (telling, trouble) = watch::channel("not connected yet".to_owned());
-        let task = tokio::spawn(Switchboard::new(source, inbox, telling).run()).abort_handle();
-        Self { orders, trouble, task }
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let (telling, fault) = watch::channel("not connected yet".to_owned());
+        let task = tokio::spawn(PubSubWorker::new(source, inbox, telling).run()).abort_handle();
+        Self { requests, fault, task }
     }
 }
 
-impl Drop for Line {
+impl Drop for WorkerHandle {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Hears the messages of its topics; dropping it unsubscribes.
+/// Receives the messages of its channels. Dropping it unsubscribes.
 #[derive(Debug)]
-pub struct Subscription(Ear);
+pub struct Subscription(Receiver);
 
 #[derive(Debug)]
-enum Ear {
+enum Receiver {
     Embedded(Box<Subscriber>),
-    Remote(Wire),
+    Remote(RemoteReceiver),
 }
 
-/// One subscriber's end of the switchboard.
+/// One subscriber of the worker.
 #[derive(Debug)]
-struct Wire {
+struct RemoteReceiver {
     id: u64,
-    mailbox: Arc<Mailbox>,
-    orders: mpsc::UnboundedSender<Order>,
+    queue: Arc<EventQueue>,
+    requests: mpsc::UnboundedSender<Request>,
 }
 
 impl Subscription {
-    /// The next event; `None` once the store's handle is gone.
+    /// The next event; `None` once the store is closed.
     pub async fn next(&mut self) -> Option<BusEvent> {
         match &mut self.0 {
-            Ear::Embedded(subscriber) => subscriber.next().await.map(BusEvent::from),
-            Ear::Remote(wire) => wire.mailbox.take().await,
+            Receiver::Embedded(subscriber) => subscriber.next().await.map(BusEvent::from),
+            Receiver::Remote(listener) => listener.queue.take().await,
         }
     }
 }
@@ -207,8 +251,8 @@ impl From<Event> for BusEvent {
     }
 }
 
-impl Drop for Wire {
+impl Drop for RemoteReceiver {
     fn drop(&mut self) {
-        let _ = self.orders.send(Order::Unsubscribe { id: self.id });
+        let _ = self.requests.send(Request::Unsubscribe { id: self.id });
     }
 }

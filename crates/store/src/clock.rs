@@ -1,10 +1,10 @@
-//! Whose clock decides: the store's, or one that a test drives.
+//! The clock that scripts use: the store's, or one that a test controls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Lua that every script concerned with time starts with; see [`Script::with`](crate::Script::with).
+/// Lua that every script that reads the time starts with; see [`Script::with`](crate::Script::with).
 ///
 /// It declares `clock_us(given)`, `clock_ms(given)`, `int(number)` and
 /// `collect_at(key, at_ms, now_ms, given)`, where `given` is the argument made by [`Clock::us`].
@@ -21,20 +21,20 @@ impl Clock {
         Self(None)
     }
 
-    /// A clock that stands at this Unix time until it is moved. Clones move together.
+    /// A clock fixed at this Unix time until it is advanced. Clones share the time.
     #[must_use]
     pub fn driven(unix: Duration) -> Self {
         Self(Some(Arc::new(AtomicU64::new(micros(unix)))))
     }
 
-    /// Moves a driven clock forwards.
+    /// Advances a driven clock.
     pub fn advance(&self, by: Duration) {
         if let Some(us) = &self.0 {
             us.fetch_add(micros(by), Relaxed);
         }
     }
 
-    /// Sets a driven clock, backwards too: scripts must cope with that.
+    /// Sets a driven clock, also to an earlier time: scripts must handle that.
     pub fn set(&self, unix: Duration) {
         if let Some(us) = &self.0 {
             us.store(micros(unix), Relaxed);
@@ -52,7 +52,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A duration as a script argument, never zero: a lease that is over when it is taken helps nobody.
+/// A duration as a script argument, at least 1 ms: a lease of 0 would have expired when it is taken.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 42)
 }

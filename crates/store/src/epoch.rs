@@ -1,4 +1,4 @@
-//! Epochs, markers and fences: how the loss of the store is seen, and late writes are refused after it.
+//! Epochs, markers and fences: how a loss of the store is detected, and how late writes are refused afterwards.
 //!
 //! An epoch is a number in the database, raised there whenever the store was found lost. A tag (all keys of
 //! one slot that belong together) carries a marker with the epoch in which it was last rebuilt. A script
@@ -21,8 +21,8 @@ use crate::reply::Reply;
 /// Lua that declares `lost(marker, epoch)` and `next_fence(marker, epoch)`.
 pub const MARKER: &str = include_str!("epoch/marker.lua");
 
-/// A life of the store, counted in the database. Small, since Lua numbers are exact to 2⁵³ only and a
-/// fence keeps 32 bits for itself.
+/// How often the store was lost, counted in the database. At most 21 bits: Lua's numbers are exact up to 2⁵³, and a
+/// fence uses 32 bits of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u32);
 
@@ -51,7 +51,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A fencing number, epoch·2³² + n: larger than every one that its tag gave out before, for ever.
+/// A fencing number, epoch·2³² + n: larger than every earlier one of its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
@@ -81,12 +81,12 @@ impl fmt::Display for Fence {
     }
 }
 
-/// The answer of a script that depends on earlier writes.
+/// The result of a script that depends on earlier writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// What the script did.
     Done(T),
-    /// The tag's state is gone or of another epoch; nothing was done.
+    /// The state of the tag is lost or has another epoch; the script changed nothing.
     Lost {
         /// The epoch that its marker names, if there is one.
         found: Option<Epoch>,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_leaves_room_for_exact_fences() {
+    fn epoch_leaves_room_for_exact_fences() {
         assert!(Epoch::new(2_097_152).is_err());
         assert_eq!(Epoch::MAX.get(), 2_097_151);
     }

@@ -1,46 +1,44 @@
-//! What can go wrong between a caller and its store, told apart by what the caller may do next.
+//! Errors of the store, distinguished by what the caller may do next.
 
 use std::time::Duration;
 
-/// Why a call could not be answered. A refusal by a primitive (a limit reached, a lease held) is not an
-/// error but a value of its own.
+/// Why a call could not be answered. A refusal by a primitive (a limit reached, a lease held) is a value, not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The address could not be understood. Never holds the password.
-    #[error("bad the store address: {0}")]
+    /// The address is invalid. Never contains the password.
+    #[error("invalid store address: {0}")]
     Address(String),
-    /// TLS material could not be read or is not usable.
+    /// The TLS files could not be read or are invalid.
     #[error("TLS for the store: {0}")]
     Tls(String),
-    /// No connection within the deadline, or the embedded store was busy with a script. Nothing was sent: the call
-    /// certainly did not happen.
-    #[error("the store unavailable for {waited:?} ({reason})")]
+    /// No connection within the deadline, or the embedded engine was busy with a script. Nothing was sent: the call
+    /// was not executed.
+    #[error("store unavailable for {waited:?}: {reason}")]
     Unavailable {
         /// How long the call waited for a connection.
         waited: Duration,
-        /// What the last attempt to connect said, or what the store was busy with.
+        /// The error of the last attempt to connect, or what the engine was busy with.
         reason: String,
     },
-    /// The call was handed to a connection and no answer came: it may or may not have happened. Only a
-    /// caller that knows its call to be idempotent may repeat it.
-    #[error("the store gave no answer ({reason}); the call may have happened")]
+    /// The call was sent and no answer came: it may or may not have been executed. Only an idempotent call may be
+    /// repeated.
+    #[error("no answer from the store ({reason}); the call may or may not have been executed")]
     Interrupted {
-        /// The deadline that passed, or what the connection died of.
+        /// The deadline that passed, or why the connection ended.
         reason: String,
     },
-    /// The store answered with an error of its own.
-    #[error("the store refused: {code} {detail}")]
+    /// The store answered with an error reply.
+    #[error("store error: {code} {detail}")]
     Refused {
         /// The first word of the error reply, such as `WRONGTYPE`.
         code: String,
         /// The rest of the error reply.
         detail: String,
     },
-    /// The answer has not the shape that the caller asked for.
+    /// The answer does not have the expected type.
     #[error("unexpected reply from the store: {0}")]
     Reply(String),
-    /// A call that a Cluster cannot run as it stands: its keys lie in several slots, or it concerns every
-    /// master.
+    /// A call that a Cluster cannot run: it has no key, or it must run on every master.
     #[error("{command} cannot be routed in a cluster: {reason}")]
     Unroutable {
         /// The command's name.
@@ -48,7 +46,7 @@ pub enum Error {
         /// What to do instead.
         reason: &'static str,
     },
-    /// A primitive was asked for something that no store could do, such as a limit of nothing per second.
+    /// Invalid arguments of a primitive, such as a rate limit of 0.
     #[error("{0}")]
     Misuse(String),
 }
@@ -57,14 +55,13 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Whether the call certainly had no effect, so that repeating it is safe.
+    /// Whether the call was certainly not executed, so that it can be repeated.
     #[must_use]
     pub fn did_not_happen(&self) -> bool {
         !matches!(self, Self::Interrupted { .. } | Self::Reply(_))
     }
 
-    /// Whether a key that was asked for is of another type. Before Redis 7 a script wraps the words of the command that
-    /// failed.
+    /// Whether a key has another type. Before Redis 7 the error of a script wraps the error of the command.
     #[must_use]
     pub fn is_wrong_type(&self) -> bool {
         matches!(self, Self::Refused { code, detail }
@@ -89,21 +86,20 @@ impl Error {
         Self::Reply(reason.to_string())
     }
 
-    /// Whether a script is unknown to the server that was asked.
+    /// Whether the server does not have the script.
     pub(crate) fn is_noscript(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "NOSCRIPT")
     }
 
-    /// Whether the server refused to write because it is a replica. Before Redis 7 a script wraps the
-    /// words of the write that it tried first, so the text is searched as well; nothing was written
-    /// before it.
+    /// Whether the server refused to write because it is a replica. Before Redis 7 the error of a
+    /// script wraps the error of its first write, so the text is searched too; nothing was written before it.
     pub(crate) fn is_readonly(&self) -> bool {
         matches!(self, Self::Refused { code, detail }
             if code == "READONLY" || (code == "ERR" && detail.contains("-READONLY ")))
     }
 
-    /// Whether the server refused for a moment only and did nothing.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether the server refused temporarily, without running the call.
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Refused { code, .. }
             if matches!(code.as_str(), "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN"))
     }
@@ -118,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_recognised_in_the_words_of_old_and_new_servers() {
+    fn readonly_error_is_recognised_from_old_and_new_servers() {
         assert!(refused("READONLY", "You can't write against a read only replica.").is_readonly());
         let old = "Error running script (call to f_1): @user_script:1: -READONLY You can't write";
         assert!(refused("ERR", old).is_readonly());
@@ -126,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_recognised_in_the_words_of_old_and_new_servers() {
+    fn wrongtype_error_is_recognised_from_old_and_new_servers() {
         assert!(
             refused("WRONGTYPE", "Operation against a key holding the wrong kind of value").is_wrong_type()
         );
@@ -136,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unanswered_call_may_have_happened() {
+    fn only_an_unanswered_call_may_have_been_executed() {
         assert!(!Error::interrupted("gone").did_not_happen());
         assert!(Error::Unavailable { waited: Duration::ZERO, reason: String::new() }.did_not_happen());
         assert!(refused("LOADING", "").did_not_happen());

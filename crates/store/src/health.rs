@@ -1,18 +1,22 @@
-//! How the connection to the store is doing (P10 P11), as a typed value.
+//! Health of the connection to the store (P10 P11).
+
+mod latency;
+pub(crate) mod meter;
+mod peak;
 
 use serde::Serialize;
 
-pub use crate::latency::Summary;
-pub use crate::meter::Server;
-use crate::meter::{Kind, Reading};
-pub use crate::peak::BusyMinute;
+pub use crate::health::latency::Summary;
+pub use crate::health::meter::Server;
+use crate::health::meter::{Kind, Reading};
+pub use crate::health::peak::BusyMinute;
 
-/// How the store is doing, at one moment.
+/// A snapshot of the health of the store.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
     /// The address, without credentials.
     pub store: String,
-    /// What answers there, once it has.
+    /// The server's name and version, once it has answered.
     pub server: Option<Server>,
     /// Whether calls can be served.
     pub state: State,
@@ -30,14 +34,14 @@ pub struct Health {
 pub enum State {
     /// Every server that is needed has a connection.
     Connected,
-    /// Some masters of a Cluster have a connection, others have not.
+    /// Some masters of a Cluster have no connection.
     Partial {
         /// Masters with a connection.
         up: u64,
         /// All masters.
         of: u64,
     },
-    /// No connection at present; attempts go on for ever.
+    /// There is no connection; attempts continue.
     Reconnecting,
 }
 
@@ -48,11 +52,11 @@ pub struct Connection {
     pub attempts: u64,
     /// Attempts that failed.
     pub failures: u64,
-    /// Successful attempts among all, 1 when there were none.
+    /// The share of attempts that succeeded; 1 if there were none.
     pub success_rate: f64,
     /// Failed attempts since the last success.
     pub consecutive_failures: u64,
-    /// What the last failure said.
+    /// The last error.
     pub last_error: Option<String>,
 }
 
@@ -61,7 +65,7 @@ pub struct Connection {
 pub struct Operations {
     /// All calls, answered or not.
     pub total: u64,
-    /// Calls that got no answer: none within the deadline, or no connection.
+    /// Calls without an answer: the deadline passed, or there was no connection.
     pub failed: u64,
     /// Single commands.
     pub command: Summary,
@@ -76,13 +80,13 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Calls that got an answer among all, 1 when there were none.
+    /// The share of calls that were answered; 1 if there were none.
     #[must_use]
     pub fn success_rate(&self) -> f64 {
         if self.total == 0 { 1.0 } else { (self.total - self.failed) as f64 / self.total as f64 }
     }
 
-    /// What an answered call took on average, in microseconds; 0 when there was none.
+    /// The mean duration of an answered call in microseconds; 0 if there was none.
     #[must_use]
     pub fn mean_us(&self) -> u64 {
         let kinds = [&self.command, &self.batch, &self.script, &self.publish];
@@ -93,14 +97,14 @@ impl Operations {
 }
 
 impl Health {
-    /// Whether every call can be served right now (P11).
+    /// Whether every call can be served now (P11).
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.state == State::Connected
     }
 
     pub(crate) fn from_reading(store: String, reading: Reading, embedded: bool) -> Self {
-        let state = match (reading.up, reading.links) {
+        let state = match (reading.up, reading.connections) {
             _ if embedded => State::Connected,
             (0, _) => State::Reconnecting,
             (up, of) if up >= of => State::Connected,

@@ -1,18 +1,18 @@
-//! The connection to the store, the bus, health, and the shared atomic primitives with their Lua.
+//! The connection to the store, publish and subscribe, health, and the shared atomic primitives with their Lua.
 //!
 //! A [`Store`] is one cheap-clone handle to the embedded store, a Redis or Valkey server, a Sentinel set or a
-//! Cluster. What it promises on each of them:
+//! Cluster. On each of them:
 //!
-//! - Every call has a deadline. Connections come back by themselves, for ever, after 50 ms × attempt up to
-//!   2 s, jittered. While there is none, calls wait within their deadline.
-//! - A call that may have been carried out is never repeated. [`Error::Unavailable`] and a refusal mean that it
-//!   was not; [`Error::Interrupted`] that nobody knows.
-//! - A [`Script`] is sent by name, and with its source where a server does not know it, also inside a
+//! - Every call has a deadline. Lost connections are reopened after 50 ms × attempt, at most 2 s, with jitter. Until
+//!   then calls wait within their deadline.
+//! - A call that may have been executed is never repeated. [`Error::Unavailable`] and an error reply mean that it
+//!   was not executed; [`Error::Interrupted`] means that it is unknown.
+//! - A [`Script`] is sent by its hash, and with its source if the server does not have it, also inside a
 //!   [batch](Store::batch).
-//! - A [`Subscription`] that may have missed messages is told so.
+//! - A [`Subscription`] that may have missed messages receives [`BusEvent::Missed`].
 //! - Scripts take the time from the store and never let it run backwards; a test may drive it ([`Clock`]).
 //!
-//! The primitives take their keys from the caller: this crate never builds one. Keys of one call share a slot.
+//! The primitives take their keys from the caller: this crate never builds a key. The keys of one call share a slot.
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,36 +37,23 @@
 //! ```
 
 mod address;
-mod backoff;
 mod bus;
 mod clock;
-mod cluster;
-mod dial;
-mod embedded;
+mod connection;
 pub mod epoch;
 mod error;
 mod health;
 mod key;
-mod latency;
 pub mod limit;
-mod link;
 pub mod log;
-mod mailbox;
 pub mod members;
-pub mod mend;
-mod meter;
-mod peak;
+pub mod repair;
 mod reply;
 mod script;
-mod sentinel;
-mod slot;
-mod slot_map;
 mod store;
-mod survey;
-mod switchboard;
 
 pub use address::{Access, Address, Host, Secret, Tls};
-pub use bus::{Bus, BusEvent, Subscription, Topic};
+pub use bus::{Bus, BusEvent, ChannelFilter, Listener, Subscription};
 pub use clock::{CLOCK, Clock};
 pub use error::{Error, Result};
 pub use health::{BusyMinute, Connection, Health, Operations, Server, State, Summary};
@@ -76,5 +63,5 @@ pub use reply::Reply;
 pub use script::{Call, Script};
 pub use store::{DEFAULT_DEADLINE, Store};
 
-/// What replies are read with, so that users need no dependency on the `redis` crate of their own.
+/// Re-exported, so that users of this crate do not depend on the `redis` crate.
 pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};

@@ -26,33 +26,33 @@ static SLIDING_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit
 static SLIDING_WINDOW: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_window.lua"));
 static GCRA: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/gcra.lua"));
 
-/// Whether a caller may go on, and what it should be told.
+/// Whether a request is allowed, and the quota to report to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may.
+    /// The request is allowed and was counted.
     Allowed(Quota),
-    /// It may not; nothing was counted.
+    /// The request is denied; nothing was counted.
     Denied {
-        /// What is left, too little for what was asked.
+        /// The remaining quota, less than the cost.
         quota: Quota,
-        /// When the same request would pass if nobody else asked.
+        /// When the same request would be allowed, if there are no other requests.
         retry_after: Duration,
     },
 }
 
-/// The state of the window that a client is told about: of several the one that binds most.
+/// The state of one window: of several, the most restrictive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// How many requests the window lets pass.
+    /// The limit of the window.
     pub limit: u32,
-    /// How many more would pass right now.
+    /// How many more requests would be allowed now.
     pub remaining: u32,
-    /// When all of the limit is there again, if nobody asks.
+    /// When the full limit is available again, if there are no requests.
     pub reset_after: Duration,
 }
 
 impl Decision {
-    /// Whether the caller may go on.
+    /// Whether the request is allowed.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed(_))
@@ -68,8 +68,7 @@ impl Decision {
 }
 
 impl Rule {
-    /// Asks whether a request of this cost may pass, and counts it if so. A cost of 0 looks without
-    /// counting.
+    /// Counts a request of this cost if the limit allows it. A cost of 0 reads the quota without counting.
     ///
     /// `keys` is one key per identifier; for [`Algorithm::FixedCounter`] two, the public counter and the end
     /// of its window.
@@ -98,8 +97,8 @@ impl Rule {
                 keys.len()
             )));
         }
-        if cost > self.most_at_once() {
-            let most = self.most_at_once();
+        if cost > self.max_at_once() {
+            let most = self.max_at_once();
             return Err(Error::Misuse(format!(
                 "a cost of {cost} can never pass; at most {most} can at once"
             )));
@@ -116,7 +115,7 @@ impl Rule {
             call = match self.algorithm() {
                 Algorithm::Gcra => {
                     let (rate, per_us) = window.rate();
-                    call.arg(rate).arg(per_us).arg(window.most_at_once(Algorithm::Gcra))
+                    call.arg(rate).arg(per_us).arg(window.max_at_once(Algorithm::Gcra))
                 }
                 _ => call.arg(window.limit).arg(window.period_ms()),
             };
@@ -139,7 +138,7 @@ impl Rule {
         };
         let remaining = reply.next()?;
         let quota = Quota {
-            limit: window.most_at_once(self.algorithm()),
+            limit: window.max_at_once(self.algorithm()),
             remaining,
             reset_after: unit(reply.next()?),
         };
@@ -152,7 +151,7 @@ impl Rule {
     }
 }
 
-/// How much of a cost must pass, or nothing does.
+/// The least part of a cost that may be granted; below it nothing is.
 #[derive(Clone, Copy, Debug)]
 enum Least {
     All,

@@ -1,11 +1,11 @@
-//! Capped logs: lists of the newest entries, numbered, so that a reader knows what it has missed.
+//! Capped logs: lists of the newest entries. Entries are numbered, so that a reader can detect a gap.
 
 use std::time::Duration;
 
 use crate::clock::CLOCK;
 use crate::clock::millis;
 use crate::error::{Error, Result};
-use crate::mend::{self, Kind};
+use crate::repair::{self, KeyType};
 use crate::reply::Reply;
 use crate::script::Script;
 use crate::store::Store;
@@ -13,10 +13,10 @@ use crate::store::Store;
 static APPEND: Script = Script::with(&[CLOCK], include_str!("log/append.lua"));
 static READ: Script = Script::new(include_str!("log/read.lua"));
 
-/// The most entries of one append.
-const MOST_AT_ONCE: usize = 1000;
+/// The maximum number of entries in one append.
+const MAX_ENTRIES_PER_APPEND: usize = 1000;
 
-/// Where a log lives and how much of it is kept.
+/// The keys of a log and how much of it is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Log<'a> {
     /// The list, newest first.
@@ -42,7 +42,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Whether entries after `after` are gone, so that a reader that has seen those up to it missed some.
+    /// Whether entries after number `after` have been dropped, so that a reader that has read up to it missed some.
     #[must_use]
     pub fn missed_after(&self, after: u64) -> bool {
         self.newest != after && self.first != after + 1
@@ -52,29 +52,31 @@ impl Entries {
 impl<'a> Log<'a> {
     /// Adds entries in order; returns the number of the last one.
     pub async fn append<E: AsRef<[u8]>>(&self, store: &Store, entries: &[E]) -> Result<u64> {
-        if entries.is_empty() || entries.len() > MOST_AT_ONCE {
-            return Err(Error::Misuse(format!("1 to {MOST_AT_ONCE} entries can be appended at once")));
+        if entries.is_empty() || entries.len() > MAX_ENTRIES_PER_APPEND {
+            return Err(Error::Misuse(format!(
+                "1 to {MAX_ENTRIES_PER_APPEND} entries can be appended at once"
+            )));
         }
         let mut call = APPEND.on(&[self.list, self.sequence]);
         call = call.arg(self.most.max(1)).arg(millis(self.keep)).arg(store.clock().us());
         for entry in entries {
             call = call.arg(entry.as_ref());
         }
-        let mut reply: Reply = mend::run(store, call, &self.kinds()).await?;
+        let mut reply: Reply = repair::run(store, call, &self.kinds()).await?;
         match reply.word() {
             "appended" => reply.next(),
             _ => Err(reply.unexpected()),
         }
     }
 
-    fn kinds(&self) -> [(&'a [u8], Kind); 2] {
-        [(self.list, Kind::List), (self.sequence, Kind::String)]
+    fn kinds(&self) -> [(&'a [u8], KeyType); 2] {
+        [(self.list, KeyType::List), (self.sequence, KeyType::String)]
     }
 
     /// Reads at most `most` entries after the one numbered `after`; 0 reads from the oldest that is kept.
     pub async fn read(&self, store: &Store, after: u64, most: u32) -> Result<Entries> {
         let call = READ.on(&[self.list, self.sequence]).arg(after).arg(most);
-        let mut reply: Reply = mend::run(store, call, &self.kinds()).await?;
+        let mut reply: Reply = repair::run(store, call, &self.kinds()).await?;
         if reply.word() != "entries" {
             return Err(reply.unexpected());
         }

@@ -1,5 +1,5 @@
-//! Node membership: each node holds a lease under an incarnation that is random per boot; survivors sweep
-//! what dead incarnations left behind, at least once each and never two at a time for long.
+//! Node membership: each node holds a lease under a random id per process, its incarnation. Live nodes clean up
+//! after dead incarnations: at least once for each, and one node at a time.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct MemberKeys<'a> {
     pub dead: &'a [u8],
 }
 
-/// One life of a node, random, so that a restarted node is never taken for its former self.
+/// One run of a node, random, so that a restarted node is never mistaken for its previous run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(String);
 
@@ -58,45 +58,45 @@ impl fmt::Display for Incarnation {
 /// A live node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its present life.
+    /// Its current run.
     pub incarnation: Incarnation,
     /// Its name.
     pub node: String,
 }
 
-/// A dead node that the caller is to sweep.
+/// A dead node that the caller has claimed for cleanup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dead {
-    /// The life that ended.
+    /// The run that ended.
     pub incarnation: Incarnation,
     /// The node's name.
     pub node: String,
-    /// To be given to [`swept`].
+    /// The claim, for [`swept`].
     pub claim: u64,
 }
 
-/// What a beat gave.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
     /// The incarnation is live.
     Alive {
-        /// Until then by the store's clock, in Unix milliseconds, unless it beats again.
+        /// When the lease expires by the store's clock, in Unix milliseconds, unless it is renewed.
         until_unix_ms: u64,
     },
-    /// It is dead: the node joins again as a new incarnation and publishes its state anew.
+    /// The lease had expired: the node joins again as a new incarnation and publishes its state again.
     Dead,
 }
 
-/// What reporting a dead incarnation swept gave.
+/// The result of reporting a dead incarnation as cleaned up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swept {
-    /// It is forgotten.
+    /// The incarnation was removed.
     Forgotten,
-    /// The claim's time was up and another sweeper has it, or is done with it.
+    /// The claim had expired, and another node has claimed the incarnation or finished with it.
     Superseded,
 }
 
-/// Counts a new incarnation of `node` as live for `hold`.
+/// Registers a new incarnation of `node`, live for `hold`.
 pub async fn join(
     store: &Store,
     keys: MemberKeys<'_>,
@@ -109,7 +109,7 @@ pub async fn join(
     read_beat(store.run(call).await?)
 }
 
-/// Keeps an incarnation live for `hold` from now on.
+/// Renews the lease of an incarnation for `hold`.
 pub async fn beat(
     store: &Store,
     keys: MemberKeys<'_>,
@@ -120,12 +120,12 @@ pub async fn beat(
     read_beat(store.run(call.arg(&incarnation.0).arg(millis(hold)).arg(store.clock().us())).await?)
 }
 
-/// Ends an incarnation at once, for a clean stop.
+/// Ends the lease of an incarnation, for a clean stop.
 pub async fn leave(store: &Store, keys: MemberKeys<'_>, incarnation: &Incarnation) -> Result<()> {
     store.run::<Reply>(LEAVE.on(&[keys.live]).arg(&incarnation.0)).await.map(drop)
 }
 
-/// Lists who is live.
+/// Lists the live nodes.
 pub async fn live(store: &Store, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
     let mut reply: Reply = store.run(LIVE.on(&[keys.live, keys.info]).arg(store.clock().us())).await?;
     let mut members = Vec::with_capacity(reply.left() / 2);
@@ -135,7 +135,7 @@ pub async fn live(store: &Store, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Claims at most `most` dead incarnations for `hold`: their traces are this caller's to sweep.
+/// Claims at most `most` dead incarnations for `hold`, for the caller to clean up after them.
 pub async fn sweep(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Duration) -> Result<Vec<Dead>> {
     let call = SWEEP.on(&[keys.live, keys.info, keys.dead]);
     let mut reply: Reply = store.run(call.arg(most).arg(millis(hold)).arg(store.clock().us())).await?;
@@ -150,7 +150,7 @@ pub async fn sweep(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Duratio
     Ok(dead)
 }
 
-/// Reports a dead incarnation swept.
+/// Reports that the caller has cleaned up after a dead incarnation.
 pub async fn swept(store: &Store, keys: MemberKeys<'_>, dead: &Dead) -> Result<Swept> {
     let call = SWEPT.on(&[keys.info, keys.dead]).arg(&dead.incarnation.0).arg(dead.claim);
     let reply: Reply = store.run(call).await?;

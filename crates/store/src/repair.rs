@@ -1,6 +1,5 @@
-//! Keys of the wrong type. Whatever another client writes over a key of ours (`SET monitor:schedule x`) makes every
-//! command on it fail, for ever. Such a key is deleted, since there is nothing in it that could be read, and its owner
-//! goes on as after a loss of that key.
+//! Keys of the wrong type. If another client overwrites one of Hob's keys (`SET monitor:schedule x`), every command on
+//! it fails from then on. Such a key is deleted, and the service that owns it recovers as if the key had been lost.
 
 use crate::error::Result;
 use crate::reply::Reply;
@@ -8,11 +7,11 @@ use crate::script::{Call, Script};
 use crate::store::Store;
 use crate::{Error, FromRedisValue};
 
-static MEND: Script = Script::new(include_str!("mend/mend.lua"));
+static REPAIR: Script = Script::new(include_str!("repair/repair.lua"));
 
-/// The type that a key has.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyType {
     String,
     Hash,
     List,
@@ -20,7 +19,7 @@ pub enum Kind {
     Zset,
 }
 
-impl Kind {
+impl KeyType {
     fn as_str(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -32,45 +31,43 @@ impl Kind {
     }
 }
 
-/// Deletes those of these keys that are of another type, and answers with their places. On a Cluster the keys must share
-/// a slot.
-pub async fn mend<K: AsRef<[u8]>>(store: &Store, keys: &[(K, Kind)]) -> Result<Vec<usize>> {
+/// Deletes the keys that have another type and returns their indexes. On a Cluster the keys must share a slot.
+pub async fn repair<K: AsRef<[u8]>>(store: &Store, keys: &[(K, KeyType)]) -> Result<Vec<usize>> {
     let names: Vec<&[u8]> = keys.iter().map(|(key, _)| key.as_ref()).collect();
-    let call = keys.iter().fold(MEND.on(&names), |call, (_, kind)| call.arg(kind.as_str()));
+    let call = keys.iter().fold(REPAIR.on(&names), |call, (_, kind)| call.arg(kind.as_str()));
     let mut reply: Reply = store.run(call).await?;
-    let mut mended = Vec::with_capacity(reply.left());
+    let mut repaired = Vec::with_capacity(reply.left());
     while reply.left() > 0 {
         let at = reply.next::<usize>()?.saturating_sub(1);
         if let Some(key) = names.get(at) {
-            tracing::warn!(key = %String::from_utf8_lossy(key), "deleted a key of the wrong type");
-            mended.push(at);
+            tracing::warn!(key = %String::from_utf8_lossy(key), "key of the wrong type deleted");
+            repaired.push(at);
         }
     }
-    Ok(mended)
+    Ok(repaired)
 }
 
-/// Runs a call on these keys. Where one of them is of another type it is [mended](mend), and the call is run once more.
+/// Runs a call on these keys. If one of them has another type, the keys are [repaired](repair) and the call runs again.
 pub async fn run<T: FromRedisValue, K: AsRef<[u8]>>(
     store: &Store,
     call: impl Into<Call>,
-    keys: &[(K, Kind)],
+    keys: &[(K, KeyType)],
 ) -> Result<T> {
     let call = call.into();
     match store.run(call.clone()).await {
         Err(error) if error.is_wrong_type() => {
-            mend(store, keys).await?;
+            repair(store, keys).await?;
             store.run(call).await
         }
         answer => answer,
     }
 }
 
-/// The answer, or `None` where the key is of another type, which is logged: for views that are written again by the next
-/// change.
+/// The answer, or `None` if the key has another type, which is logged. For views that the next change writes again.
 pub fn or_none<T>(answer: Result<T>, key: impl AsRef<[u8]>) -> Result<Option<T>, Error> {
     match answer {
         Err(error) if error.is_wrong_type() => {
-            tracing::warn!(key = %String::from_utf8_lossy(key.as_ref()), "ignored a key of the wrong type");
+            tracing::warn!(key = %String::from_utf8_lossy(key.as_ref()), "key of the wrong type ignored");
             Ok(None)
         }
         answer => answer.map(Some),

@@ -1,10 +1,10 @@
-//! The answers of our scripts: an array whose first item is a word that says what happened.
+//! Replies of Hob's scripts: an array whose first item names the result.
 
 use redis::{FromRedisValue, ParsingError, Value};
 
 use crate::error::{Error, Result};
 
-/// A script's answer, read item by item.
+/// A script's reply, read item by item.
 #[derive(Debug)]
 pub struct Reply {
     word: String,
@@ -12,7 +12,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The first item: what happened.
+    /// The first item, which names the result.
     #[must_use]
     pub fn word(&self) -> &str {
         &self.word
@@ -31,10 +31,10 @@ impl Reply {
         self.rest.len()
     }
 
-    /// The error for a word that the caller does not know.
+    /// The error for an unknown result.
     #[must_use]
     pub fn unexpected(&self) -> Error {
-        Error::reply(format!("a script answered {:?}", self.word))
+        Error::reply(format!("unexpected script result {:?}", self.word))
     }
 }
 

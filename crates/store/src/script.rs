@@ -1,4 +1,4 @@
-//! Lua scripts and calls to them: EVALSHA, and the source itself where a server does not know it yet.
+//! Lua scripts and calls to them: EVALSHA, or EVAL with the source if the server does not have the script.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -91,8 +91,8 @@ impl Call {
         self.script
     }
 
-    /// The same call with the script's source in place of its name: EVAL runs it, and the server that ran
-    /// it knows it from then on. So it is always loaded where it is needed, whatever node that is.
+    /// The same call as EVAL with the script's source. The server caches the script, so it is loaded exactly where it is
+    /// needed.
     pub(crate) fn with_source(&self) -> Cmd {
         let Some(script) = self.script else {
             return self.command.clone();
@@ -117,7 +117,7 @@ pub(crate) fn pipeline<'a>(calls: impl ExactSizeIterator<Item = &'a Call>) -> Pi
     pipeline
 }
 
-/// The calls whose script the server does not know, as a pipeline that carries the sources, and their places.
+/// The calls whose script the server does not have, as a pipeline with the sources, and their indexes.
 pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Pipeline, Vec<usize>)> {
     let places: Vec<usize> = (0..calls.len())
         .filter(|at| calls[*at].script.is_some() && answers[*at].as_ref().is_err_and(Error::is_noscript))
@@ -129,7 +129,7 @@ pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Pip
     (!places.is_empty()).then_some((pipeline, places))
 }
 
-/// Puts the answers of a second pipeline in their places; if there are none, its error.
+/// Puts the answers of the second pipeline, or its error, at their indexes.
 pub(crate) fn fill(answers: &mut [Result<Value>], places: Vec<usize>, second: Result<Vec<Result<Value>>>) {
     match second {
         Ok(second) => places.into_iter().zip(second).for_each(|(at, answer)| answers[at] = answer),
@@ -156,7 +156,7 @@ mod tests {
     static GREET: Script = Script::with(&["local hello = 'hi'"], "return hello .. KEYS[1] .. ARGV[1]");
 
     #[test]
-    fn a_call_names_the_script_and_can_carry_its_source_instead() {
+    fn call_sends_the_hash_or_the_source_of_a_script() {
         let call = GREET.on(&["k"]).arg("a").arg(7);
         let sha = sha1_smol::Sha1::from("local hello = 'hi'\nreturn hello .. KEYS[1] .. ARGV[1]")
             .digest()

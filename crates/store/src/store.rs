@@ -1,4 +1,4 @@
-//! The handle that everything else in Hob holds: one connection to the store, wherever that is.
+//! The handle to the store that all of Hob uses.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,31 +9,30 @@ use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::address::{Address, Host};
-use crate::bus::{Bus, Lines};
+use crate::bus::{Bus, PubSub};
 use crate::clock::Clock;
-use crate::cluster::Cluster;
-use crate::dial::Dialer;
-use crate::embedded::Embedded;
+use crate::connection::cluster::Cluster;
+use crate::connection::dial::Dialer;
+use crate::connection::embedded::Embedded;
+use crate::connection::sentinel::Sentinels;
+use crate::connection::server::{ServerConnection, Target};
 use crate::error::{Error, Result};
 use crate::health::Health;
-use crate::link::{Link, Target};
-use crate::meter::{Kind, Meter};
+use crate::health::meter::{Kind, Meter};
 use crate::script::Call;
-use crate::sentinel::Sentinels;
 
 /// How long a call may take unless its handle says otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
-/// The most commands of one round trip; a longer batch takes several.
+/// The maximum number of commands in one round trip; a longer batch takes several.
 const CHUNK: usize = 1000;
-/// Between two tries of a command that the server refused for a moment, doing nothing.
+/// The pause before a command is retried that the server refused without running it.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The store: the embedded store, a Redis or Valkey server, a Sentinel set or a Cluster behind one cheap
-/// clone.
+/// A handle to the store: the embedded engine, a Redis or Valkey server, a Sentinel set or a Cluster. Cheap to clone.
 ///
-/// Every call has a deadline. While there is no connection, or another client's script holds the embedded store, calls
-/// wait within it and then give [`Error::Unavailable`]. A call is never repeated once it may have been carried out: it gives
-/// [`Error::Interrupted`] instead.
+/// Every call has a deadline. While there is no connection, or while another client's script occupies the embedded
+/// engine, calls wait until their deadline and then return [`Error::Unavailable`]. A call that may have been executed is
+/// never repeated: it returns [`Error::Interrupted`].
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -45,25 +44,25 @@ struct Shared {
     backend: Backend,
     name: String,
     meter: Arc<Meter>,
-    lines: Lines,
+    pubsub: PubSub,
 }
 
 enum Backend {
     Embedded(Embedded),
-    Single(Arc<Link>),
+    Single(Arc<ServerConnection>),
     Cluster(Arc<Cluster>),
 }
 
 impl Store {
-    /// Opens the store at an address and returns at once; connecting goes on in the background, for ever.
+    /// Opens the store at an address and returns immediately; a background task connects and reconnects.
     /// Must be called inside a tokio runtime.
     pub fn open(address: &Address) -> Result<Self> {
         let meter = Meter::new();
-        let (backend, lines) = match address {
+        let (backend, pubsub) = match address {
             Address::Embedded => {
                 let engine = Engine::default();
                 meter.embedded();
-                (Backend::Embedded(Embedded::owned(engine.clone())), Lines::on_engine(engine))
+                (Backend::Embedded(Embedded::owned(engine.clone())), PubSub::on_engine(engine))
             }
             Address::Server { host, db, access } => {
                 one_server(Target::Host(host.clone()), Dialer::new(access, *db)?, &meter)
@@ -75,11 +74,11 @@ impl Store {
             Address::Cluster { seeds, access } => {
                 let dialer = Dialer::new(access, 0)?;
                 let cluster = Arc::new(Cluster::open(seeds.clone(), dialer.clone(), meter.clone()));
-                (Backend::Cluster(cluster.clone()), Lines::on_cluster(&cluster, dialer))
+                (Backend::Cluster(cluster.clone()), PubSub::on_cluster(&cluster, dialer))
             }
         };
         let name = address.to_string();
-        Ok(Self::over(Shared { backend, name, meter, lines }))
+        Ok(Self::over(Shared { backend, name, meter, pubsub }))
     }
 
     /// Opens the store at an address and waits until it answers, within the default deadline.
@@ -89,21 +88,21 @@ impl Store {
         Ok(store)
     }
 
-    /// The store in an engine of this process, which the caller keeps swept.
+    /// The store in an engine of this process. The caller runs the engine's expiry sweep.
     #[must_use]
     pub fn embedded(engine: &Engine) -> Self {
         let meter = Meter::new();
         meter.embedded();
         let backend = Backend::Embedded(Embedded::over(engine));
-        let lines = Lines::on_engine(engine.clone());
-        Self::over(Shared { backend, name: Address::Embedded.to_string(), meter, lines })
+        let pubsub = PubSub::on_engine(engine.clone());
+        Self::over(Shared { backend, name: Address::Embedded.to_string(), meter, pubsub })
     }
 
     fn over(shared: Shared) -> Self {
         Self { shared: Arc::new(shared), deadline: DEFAULT_DEADLINE, clock: Clock::store() }
     }
 
-    /// The same store with another deadline per call.
+    /// A handle to the same store with another deadline per call.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
@@ -115,13 +114,13 @@ impl Store {
         self.deadline
     }
 
-    /// The same store with another source of time for scripts; for tests.
+    /// A handle to the same store with another clock for scripts; for tests.
     #[must_use]
     pub fn with_clock(&self, clock: Clock) -> Self {
         Self { clock, ..self.clone() }
     }
 
-    /// Where scripts called through this handle take the time from.
+    /// The clock of scripts called through this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -136,10 +135,10 @@ impl Store {
     }
 
     /// Runs many calls in as few round trips as the store allows: one, or one per master of a Cluster, all
-    /// at once. Answers stand in the order of the calls, each with its own error.
+    /// at once. Answers are in the order of the calls, each with its own error.
     ///
-    /// The calls are not atomic together and promise no order among each other: a master that is slow, a
-    /// slot that moved or a script that had to be loaded delays its own calls only.
+    /// The calls are not atomic together and may run in any order: a slow master, a moved slot or a script that must
+    /// be loaded delays only its own calls.
     pub async fn batch(&self, calls: &[Call]) -> Vec<Result<Value>> {
         let started = Instant::now();
         let mut answers = Vec::with_capacity(calls.len());
@@ -154,7 +153,7 @@ impl Store {
         answers
     }
 
-    /// Asks every server that serves a part of the store whether it does.
+    /// Pings every server of the store.
     pub async fn ping(&self) -> Result<()> {
         for master in self.masters().await? {
             master.run::<String>(redis::cmd("PING")).await?;
@@ -162,38 +161,38 @@ impl Store {
         Ok(())
     }
 
-    /// One handle for each master of a Cluster, for what concerns every one of them (SCAN, DBSIZE, INFO);
-    /// otherwise just this handle.
+    /// One handle for each master of a Cluster, for commands that run on every master (SCAN, DBSIZE, INFO);
+    /// otherwise only this handle.
     pub async fn masters(&self) -> Result<Vec<Self>> {
         let Backend::Cluster(cluster) = &self.shared.backend else {
             return Ok(vec![self.clone()]);
         };
         let masters = cluster.masters(self.until()).await?;
-        let handle = |(host, link): (Host, Arc<Link>)| Self {
+        let handle = |(host, connection): (Host, Arc<ServerConnection>)| Self {
             shared: Arc::new(Shared {
-                backend: Backend::Single(link),
+                backend: Backend::Single(connection),
                 name: host.to_string(),
                 meter: self.shared.meter.clone(),
-                lines: self.shared.lines.clone(),
+                pubsub: self.shared.pubsub.clone(),
             }),
             ..self.clone()
         };
         Ok(masters.into_iter().map(handle).collect())
     }
 
-    /// Messages between nodes.
+    /// Publish and subscribe.
     #[must_use]
     pub fn bus(&self) -> Bus {
         Bus::of(self)
     }
 
-    /// The store's address or, of a handle from [`masters`](Self::masters), the master's.
+    /// The address of the store, or of the master for a handle from [`masters`](Self::masters).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// How the connection is doing.
+    /// The health of the connection.
     #[must_use]
     pub fn health(&self) -> Health {
         Health::from_reading(self.shared.name.clone(), self.shared.meter.reading(), self.is_embedded())
@@ -207,8 +206,8 @@ impl Store {
         u64::from_redis_value(value).map_err(Error::reply)
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.shared.lines
+    pub(crate) fn pubsub(&self) -> &PubSub {
+        &self.shared.pubsub
     }
 
     fn is_embedded(&self) -> bool {
@@ -224,9 +223,9 @@ impl Store {
         let deadline = asked + self.deadline;
         match &self.shared.backend {
             Backend::Embedded(engine) => engine.call(call, asked..deadline).await,
-            Backend::Single(link) => loop {
-                match link.call(call, deadline).await {
-                    Err(error) if refused_for_now(link, &error, deadline) => sleep(PAUSE).await,
+            Backend::Single(connection) => loop {
+                match connection.call(call, deadline).await {
+                    Err(error) if refused_for_now(connection, &error, deadline) => sleep(PAUSE).await,
                     answer => return answer,
                 }
             },
@@ -237,30 +236,30 @@ impl Store {
     async fn answer_all(&self, calls: &[Call], time: Range<Instant>) -> Vec<Result<Value>> {
         match &self.shared.backend {
             Backend::Embedded(engine) => engine.call_all(calls, time).await,
-            Backend::Single(link) => call_all_on(link, calls, time.end).await,
+            Backend::Single(connection) => call_all_on(connection, calls, time.end).await,
             Backend::Cluster(cluster) => cluster.call_all(calls, time.end).await,
         }
     }
 }
 
-/// One connection for commands and one, when it is wanted, for the bus.
-fn one_server(target: Target, dialer: Dialer, meter: &Arc<Meter>) -> (Backend, Lines) {
-    let link = Link::open(target.clone(), dialer.clone(), meter.clone());
-    (Backend::Single(Arc::new(link)), Lines::on_server(target, dialer))
+/// One connection for commands, and one for subscriptions once there are any.
+fn one_server(target: Target, dialer: Dialer, meter: &Arc<Meter>) -> (Backend, PubSub) {
+    let connection = ServerConnection::open(target.clone(), dialer.clone(), meter.clone());
+    (Backend::Single(Arc::new(connection)), PubSub::on_server(target, dialer))
 }
 
-/// Runs calls on one server, and again those that it refused for a moment without doing anything.
-async fn call_all_on(link: &Link, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+/// Runs calls on one server, and retries those that it refused temporarily without running them.
+async fn call_all_on(connection: &ServerConnection, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
     let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
     let mut waiting: Vec<usize> = (0..calls.len()).collect();
     while !waiting.is_empty() {
         let sent = std::mem::take(&mut waiting);
         let together: Vec<&Call> = sent.iter().map(|at| &calls[*at]).collect();
-        match link.call_all(&together, deadline).await {
+        match connection.call_all(&together, deadline).await {
             Ok(replies) => {
                 for (at, reply) in sent.into_iter().zip(replies) {
                     match &reply {
-                        Err(error) if refused_for_now(link, error, deadline) => waiting.push(at),
+                        Err(error) if refused_for_now(connection, error, deadline) => waiting.push(at),
                         _ => answers[at] = Some(reply),
                     }
                 }
@@ -274,9 +273,9 @@ async fn call_all_on(link: &Link, calls: &[Call], deadline: Instant) -> Vec<Resu
     answers.into_iter().flatten().collect()
 }
 
-/// Whether the server did nothing, may do it soon, and there is time to see.
-fn refused_for_now(link: &Link, error: &Error, deadline: Instant) -> bool {
-    (error.is_passing() || link.moves_on(error)) && Instant::now() + PAUSE < deadline
+/// Whether the server refused temporarily without running the call, and there is time for a retry.
+fn refused_for_now(connection: &ServerConnection, error: &Error, deadline: Instant) -> bool {
+    (error.is_transient() || connection.moves_on(error)) && Instant::now() + PAUSE < deadline
 }
 
 impl std::fmt::Debug for Store {

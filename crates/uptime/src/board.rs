@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hob_schema::Shard;
 use hob_store::cmd;
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -106,7 +106,7 @@ impl Uptime {
             let fields: HashMap<String, String> = match answer {
                 // One key that an outsider has replaced must not hide the other monitors.
                 Err(error) if error.is_wrong_type() => {
-                    mend::mend(store, &[(keys.status(&monitor.id), Kind::Hash)]).await?;
+                    repair::repair(store, &[(keys.status(&monitor.id), KeyType::Hash)]).await?;
                     HashMap::new()
                 }
                 answer => read(answer?)?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hob_schema::{Layout, Shard};
 use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, cmd};
 
 use crate::error::{Error, Result};
@@ -218,10 +218,10 @@ impl Schedule {
     /// the next reconciliation. What the others held only the database knows: the shard counts as lost, and is rebuilt.
     pub(crate) async fn mend(&self, shard: Shard) -> Result<()> {
         let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
-        let turns = [(schedule, Kind::Zset), (leases, Kind::Zset)];
-        mend::mend(&self.store, &turns).await?;
-        let rest = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
-        if !mend::mend(&self.store, &rest).await?.is_empty() {
+        let turns = [(schedule, KeyType::Zset), (leases, KeyType::Zset)];
+        repair::repair(&self.store, &turns).await?;
+        let rest = [(marker.clone(), KeyType::Hash), (standing, KeyType::Hash), (unsettled, KeyType::Hash)];
+        if !repair::repair(&self.store, &rest).await?.is_empty() {
             self.store.run::<u64>(cmd("DEL").arg(marker)).await?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hob_schema::Shard;
 use hob_service::Task;
-use hob_store::{BusEvent, Topic, cmd};
+use hob_store::{BusEvent, ChannelFilter, cmd};
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -98,7 +98,7 @@ async fn listen(uptime: Uptime, task: Task) {
     let channel = uptime.schedule().keys().changed_channel();
     let bus = uptime.inner.context.store.bus();
     while !task.stopping() {
-        let Ok(mut heard) = bus.subscribe(&[Topic::channel(&channel)]).await else {
+        let Ok(mut heard) = bus.subscribe(&[ChannelFilter::channel(&channel)]).await else {
             task.pause(Duration::from_secs(1)).await;
             continue;
         };

@@ -274,7 +274,7 @@ impl Uptime {
             return Ok(true);
         }
         // What an outsider has put there says nothing, and goes when the job is heard of.
-        let since = hob_store::mend::or_none(
+        let since = hob_store::repair::or_none(
             store.run::<Option<String>>(hob_store::cmd("GET").arg(&begun)).await,
             &begun,
         )?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hob_service::Task;
-use hob_store::{BusEvent, Topic};
+use hob_store::{BusEvent, ChannelFilter};
 use serde::Deserialize;
 
 use super::{Chat, Inner};
@@ -151,10 +151,10 @@ impl Chat {
     pub(super) async fn listen(self, task: Task) {
         let Inner { hub, keys, store, .. } = &*self.inner;
         let topics = [
-            Topic::channel(keys.orders_channel()),
-            Topic::channel(hub.control.channel()),
-            Topic::channel(keys.user_online_channel()),
-            Topic::channel(keys.user_offline_channel()),
+            ChannelFilter::channel(keys.orders_channel()),
+            ChannelFilter::channel(hub.control.channel()),
+            ChannelFilter::channel(keys.user_online_channel()),
+            ChannelFilter::channel(keys.user_offline_channel()),
         ];
         let Ok(mut subscription) = store.bus().subscribe(&topics).await else {
             task.pause(Duration::from_millis(200)).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_store::{BusEvent, Topic};
+use hob_store::{BusEvent, ChannelFilter};
 
 use super::{BrokerMessage, Channel, Hub};
 use crate::conversation::event::Event;
@@ -18,8 +18,8 @@ impl Hub {
     pub(super) async fn listen(self: Arc<Self>, channel: Arc<Channel>) {
         let closed = channel.closed.clone();
         let topic = match &channel.name {
-            ChannelName::Conversation(id) => Topic::channel(self.keys.conversation_channel(id)),
-            ChannelName::Feed(user) => Topic::channel(self.keys.feed_channel(user)),
+            ChannelName::Conversation(id) => ChannelFilter::channel(self.keys.conversation_channel(id)),
+            ChannelName::Feed(user) => ChannelFilter::channel(self.keys.feed_channel(user)),
         };
         let listening = async {
             loop {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hob_schema::Shard;
 use hob_service::NodeName;
 use hob_store::members::{self, Beat, Dead, MemberKeys};
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{Key, Reply, Script, Store, Value, cmd};
 use parking_lot::Mutex;
 
@@ -129,8 +129,8 @@ impl Node {
             // The list of nodes has the wrong type. Every node joins again, as after a data loss.
             Err(Error::Store(error)) if error.is_wrong_type() => {
                 let NodeKeys { live, info, dead } = NodeKeys::new(&self.keys);
-                let keys = [(live, Kind::Zset), (info, Kind::Hash), (dead, Kind::Zset)];
-                mend::mend(&self.store, &keys).await?;
+                let keys = [(live, KeyType::Zset), (info, KeyType::Hash), (dead, KeyType::Zset)];
+                repair::repair(&self.store, &keys).await?;
                 self.try_heartbeat().await
             }
             heartbeat => heartbeat,
@@ -186,7 +186,7 @@ impl Node {
         for at in (from..from + WITNESS_BATCH.min(shards.len())).map(|at| at % shards.len()) {
             let key = self.keys.witness(shards[at]);
             let call = WITNESS.on(&[&key]).arg(random_word());
-            let mut reply: Reply = mend::run(&self.store, call, &[(&key, Kind::String)]).await?;
+            let mut reply: Reply = repair::run(&self.store, call, &[(&key, KeyType::String)]).await?;
             let found: String = reply.next()?;
             let mut state = self.state.lock();
             lost |= state.witnesses[at].as_ref().is_some_and(|known| *known != found);
@@ -239,7 +239,7 @@ impl Node {
         }
         let key = self.keys.nodes_load(first_shard());
         let load = cmd("HDEL").arg(&key).arg(incarnation.as_str()).take();
-        mend::run::<(), _>(&self.store, load, &[(&key, Kind::Hash)]).await?;
+        repair::run::<(), _>(&self.store, load, &[(&key, KeyType::Hash)]).await?;
         Ok(swept)
     }
 
@@ -301,7 +301,7 @@ impl Node {
         let field = self.incarnation();
         let key = self.keys.nodes_load(first_shard());
         let set = cmd("HSET").arg(&key).arg(field.as_str()).arg(text).take();
-        Ok(mend::run(&self.store, set, &[(&key, Kind::Hash)]).await?)
+        Ok(repair::run(&self.store, set, &[(&key, KeyType::Hash)]).await?)
     }
 
     /// The live nodes and their load.
@@ -315,7 +315,7 @@ impl Node {
         if live.is_empty() {
             return Ok(Vec::new());
         }
-        let loads: Vec<Value> = mend::run(&self.store, call, &[(&key, Kind::Hash)]).await?;
+        let loads: Vec<Value> = repair::run(&self.store, call, &[(&key, KeyType::Hash)]).await?;
         let read = |(member, load): (members::Member, Value)| NodeInfo {
             incarnation: member.incarnation.to_string(),
             name: member.node,

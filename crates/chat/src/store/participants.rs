@@ -1,7 +1,7 @@
 //! The cache of a conversation's members (C13): complete or absent. For other programs; permissions are checked on
 //! the database.
 
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{Call, Reply, Script, Store, cmd};
 
 use crate::Error;
@@ -47,7 +47,7 @@ impl ParticipantCache {
     pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
         let key = self.keys.participants(conversation);
         let members: Vec<String> =
-            mend::run(&self.store, cmd("SMEMBERS").arg(&key).take(), &[(&key, Kind::Set)]).await?;
+            repair::run(&self.store, cmd("SMEMBERS").arg(&key).take(), &[(&key, KeyType::Set)]).await?;
         let mut members: Vec<UserId> =
             members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
         // In the order of the database: a set has none.
@@ -57,8 +57,8 @@ impl ParticipantCache {
 
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<(), Error> {
         let [set, floor] = self.set_keys(conversation);
-        let keys = [(set, Kind::Set), (floor, Kind::String)];
-        Ok(mend::run::<Reply, _>(&self.store, call, &keys).await.map(drop)?)
+        let keys = [(set, KeyType::Set), (floor, KeyType::String)];
+        Ok(repair::run::<Reply, _>(&self.store, call, &keys).await.map(drop)?)
     }
 
     fn set_keys(&self, conversation: &ConversationId) -> [hob_store::Key; 2] {

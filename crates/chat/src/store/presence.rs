@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, Value, cmd};
 
 use crate::Error;
@@ -119,14 +119,14 @@ impl PresenceStore {
     pub(crate) async fn index(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let add = cmd("SADD").arg(&key).arg(user.as_str()).take();
-        Ok(mend::run(&self.store, add, &[(&key, Kind::Set)]).await?)
+        Ok(repair::run(&self.store, add, &[(&key, KeyType::Set)]).await?)
     }
 
     /// Removes a user without sockets from a node's index.
     pub(crate) async fn unindex(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
         let key = self.keys.node_users(node);
         let remove = cmd("SREM").arg(&key).arg(user.as_str()).take();
-        Ok(mend::run(&self.store, remove, &[(&key, Kind::Set)]).await?)
+        Ok(repair::run(&self.store, remove, &[(&key, KeyType::Set)]).await?)
     }
 
     /// Removes all sockets of a user on a dead node.
@@ -152,7 +152,7 @@ impl PresenceStore {
     pub(crate) async fn some_users(&self, node: &Incarnation, max: u32) -> Result<Vec<UserId>, Error> {
         let key = self.keys.node_users(node);
         let some = cmd("SRANDMEMBER").arg(&key).arg(max).take();
-        let users: Vec<String> = mend::run(&self.store, some, &[(&key, Kind::Set)]).await?;
+        let users: Vec<String> = repair::run(&self.store, some, &[(&key, KeyType::Set)]).await?;
         Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
     }
 
@@ -180,7 +180,7 @@ impl PresenceStore {
         let (keys, calls): (Vec<Key>, Vec<Call>) = reads.unzip();
         let mut answers = self.store.batch(&calls).await.into_iter().zip(&keys);
         let mut next = || -> Result<Option<String>, Error> {
-            let value = answers.next().map(|(answer, key)| mend::or_none(answer, key)).transpose()?;
+            let value = answers.next().map(|(answer, key)| repair::or_none(answer, key)).transpose()?;
             Ok(FromRedisValue::from_redis_value(value.flatten().unwrap_or(Value::Nil)).unwrap_or_default())
         };
         let presence = |user: &UserId| {
@@ -211,7 +211,7 @@ impl PresenceStore {
             asked.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
         let answers = self.store.batch(&calls).await.into_iter().zip(asked);
         let read = |(answer, (_, key)): (hob_store::Result<Value>, _)| {
-            let value = mend::or_none(answer, key)?.unwrap_or(Value::Nil);
+            let value = repair::or_none(answer, key)?.unwrap_or(Value::Nil);
             Ok(T::from_redis_value(value).unwrap_or_default())
         };
         answers.map(read).collect()

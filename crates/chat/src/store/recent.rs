@@ -1,7 +1,7 @@
 //! The cache of a conversation's newest messages (C7). It is served only if it is known to hold the whole page as of
 //! the conversation's last event.
 
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{Call, Reply, Script, Store};
 
 use crate::Error;
@@ -94,7 +94,7 @@ impl RecentMessages {
 
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
         let [list, range] = self.list_keys(conversation);
-        Ok(mend::run(&self.store, call, &[(list, Kind::List), (range, Kind::Hash)]).await?)
+        Ok(repair::run(&self.store, call, &[(list, KeyType::List), (range, KeyType::Hash)]).await?)
     }
 
     fn list_keys(&self, conversation: &ConversationId) -> [hob_store::Key; 2] {

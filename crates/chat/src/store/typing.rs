@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call, Reply, Script, Store};
 
 use crate::Error;
@@ -42,7 +42,7 @@ impl TypingStore {
     }
 
     async fn run(&self, conversation: &ConversationId, call: Call) -> Result<Reply, Error> {
-        Ok(mend::run(&self.store, call, &[(self.keys.typists(conversation), Kind::Zset)]).await?)
+        Ok(repair::run(&self.store, call, &[(self.keys.typists(conversation), KeyType::Zset)]).await?)
     }
 
     /// The users who are typing, each with the time left.

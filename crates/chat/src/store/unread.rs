@@ -2,7 +2,7 @@
 //! that a late recount never overwrites a newer one.
 
 use hob_database::{Database, from_row};
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -86,7 +86,7 @@ impl UnreadCounters {
         scope: CountScope,
     ) -> Result<CounterUpdate, Error> {
         let write_call = self.write_call(user, counts, scope);
-        read(mend::run(&self.store, write_call, &[(self.keys.unread_held(user), Kind::Hash)]).await?)
+        read(repair::run(&self.store, write_call, &[(self.keys.unread_held(user), KeyType::Hash)]).await?)
     }
 
     /// Writes each of these counts, in one batch.
@@ -134,7 +134,7 @@ impl UnreadCounters {
             match answer {
                 // A key of the wrong type of one user must not fail the others.
                 Err(error) if error.is_wrong_type() => {
-                    mend::mend(&self.store, &[(self.keys.unread_held(user), Kind::Hash)]).await?;
+                    repair::repair(&self.store, &[(self.keys.unread_held(user), KeyType::Hash)]).await?;
                     updates.push(CounterUpdate::Missing);
                 }
                 answer => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_chat::{BlockAction, Chat};
 use hob_service::ServiceContext;
-use hob_store::{BusEvent, Store, Topic};
+use hob_store::{BusEvent, Store, ChannelFilter};
 use hob_testkit::{LIMIT, Server, TestApp, TestContext, every_service, wait_for};
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ every_service! {
         let chat = open(&context).await;
         let channel = keys(&context).message_created_channel();
         assert_eq!(channel, "events:message.created");
-        let mut events = context.store.bus().subscribe(&[Topic::channel(channel)]).await.unwrap();
+        let mut events = context.store.bus().subscribe(&[ChannelFilter::channel(channel)]).await.unwrap();
         let id = room(&chat, "conv123", &["anna", "bert"]).await;
         let mut last = 0;
         for n in 0..3 {
@@ -127,7 +127,7 @@ every_service! {
         // A full round, so that all witnesses are known.
         wait_for_heartbeats(&context, &chat, 5).await;
         let keys = keys(&context);
-        let topics = [Topic::channel(keys.user_online_channel()), Topic::channel(keys.user_offline_channel())];
+        let topics = [ChannelFilter::channel(keys.user_online_channel()), ChannelFilter::channel(keys.user_offline_channel())];
         let mut events = context.store.bus().subscribe(&topics).await.unwrap();
         context.test_store().flush_all().await;
         for who in ["anna", "bert"] {

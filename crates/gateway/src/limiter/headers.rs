@@ -104,7 +104,7 @@ fn whole_seconds(duration: Duration) -> u64 {
 /// The window that a quota belongs to. The quota has the limit that the store applies.
 fn reported_window(rule: &Rule, quota: Quota) -> usize {
     let stored = rule.stored_limit();
-    let is_reported = |window: &Window| window.most_at_once(stored.algorithm()) == quota.limit;
+    let is_reported = |window: &Window| window.max_at_once(stored.algorithm()) == quota.limit;
     stored.windows().iter().position(is_reported).unwrap_or(0)
 }
 

@@ -195,7 +195,7 @@ impl TokenPool {
 
     /// Borrows up to a batch; `None` if the store is unavailable.
     async fn borrow(self: &Arc<Self>, min: u32, source: &Arc<TokenSource>) -> Option<()> {
-        let share = (source.rule.most_at_once() / MAX_BATCH_DIVISOR).max(1);
+        let share = (source.rule.max_at_once() / MAX_BATCH_DIVISOR).max(1);
         let max = self.tokens.lock().next_batch_size.clamp(1, share).max(min);
         let at = Instant::now();
         let borrow = || source.rule.borrow(&source.store, &self.key, min..=max);

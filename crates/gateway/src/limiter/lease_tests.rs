@@ -53,7 +53,7 @@ impl World {
         to_instance: Duration,
     ) {
         let (at, max) =
-            (self.at(), tokens.next_batch_size.clamp(1, (rule.most_at_once() / MAX_BATCH_DIVISOR).max(1)));
+            (self.at(), tokens.next_batch_size.clamp(1, (rule.max_at_once() / MAX_BATCH_DIVISOR).max(1)));
         self.advance(to_store);
         let lent = rule.borrow(&self.store, &self.key, 1..=max).await.unwrap();
         if let Lent::Granted { loan, .. } = &lent {

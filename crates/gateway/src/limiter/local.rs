@@ -28,7 +28,7 @@ impl LocalLimits {
     pub(crate) fn new(limit: &limit::Rule) -> Self {
         let window = |window: &limit::Window| Window {
             interval: window.period / window.limit,
-            burst: window.most_at_once(limit.algorithm()),
+            burst: window.max_at_once(limit.algorithm()),
         };
         let callers = Mutex::new(RecentMap::new(MAX_CALLERS));
         Self { windows: limit.windows().iter().map(window).collect(), callers }

@@ -150,7 +150,7 @@ impl Rule {
     /// The largest cost that can ever be allowed.
     #[must_use]
     pub fn max_cost(&self) -> u32 {
-        self.stored_limit().most_at_once()
+        self.stored_limit().max_at_once()
     }
 
     /// Whether a request through the gateway is checked against this rule.
@@ -237,7 +237,7 @@ fn leased_accounting(limit: &limit::Rule, hold: Duration) -> Result<Accounting, 
         Algorithm::Gcra => {
             let meanwhile =
                 (u128::from(window.limit) * hold.as_micros()).div_ceil(window.period.as_micros().max(1));
-            let burst = u128::from(window.most_at_once(Algorithm::Gcra)).checked_sub(meanwhile);
+            let burst = u128::from(window.max_at_once(Algorithm::Gcra)).checked_sub(meanwhile);
             match burst.and_then(|burst| u32::try_from(burst).ok()) {
                 Some(burst) if burst > 0 => Ok(window.with_burst(burst)),
                 _ => Err(format!(

@@ -9,7 +9,7 @@ use hob_load::{
     Current, Edited, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status, TestId,
     Wish,
 };
-use hob_store::{BusEvent, Topic, cmd};
+use hob_store::{BusEvent, ChannelFilter, cmd};
 use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
 
 use crate::oracle::{Answer, Oracle};
@@ -93,7 +93,7 @@ every_service! {
         let tests = worker(context.context()).await;
         let plan = add(&tests, &oracle.url(""), 50, "4s").await;
         let keys = keys(&context);
-        let mut heard = context.store.bus().subscribe(&[Topic::pattern("notifications:*")]).await.unwrap();
+        let mut heard = context.store.bus().subscribe(&[ChannelFilter::pattern("notifications:*")]).await.unwrap();
         let id = queue(&tests, plan, Wish::default()).await;
 
         let current: Current = wait_for("live metrics", LIMIT, async || {

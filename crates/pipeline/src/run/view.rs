@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use hob_database::{Database, UnixMs};
-use hob_store::mend::{self, Kind};
+use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Reply, Script, Store, cmd};
 
 use crate::database::results;
@@ -69,7 +69,7 @@ impl Views {
         let call = call.arg("dockets_processed").arg(serde_json::json!(newest).to_string());
         let call = call.arg("redis_keys").arg(redis_keys.to_string());
         let call = call.arg("items_done").arg(done);
-        let _: Reply = mend::run(&self.store, call, &[(&state, Kind::Hash)]).await?;
+        let _: Reply = repair::run(&self.store, call, &[(&state, KeyType::Hash)]).await?;
         Ok(())
     }
 
@@ -111,8 +111,8 @@ impl Views {
                 .arg(ttl_ms)
                 .arg(Keys::FAILED_MAX_LEN);
             let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
-            let kinds = lists.map(|list| (list, Kind::List));
-            let mut reply: Reply = mend::run(&self.store, call, &kinds).await?;
+            let kinds = lists.map(|list| (list, KeyType::List));
+            let mut reply: Reply = repair::run(&self.store, call, &kinds).await?;
             match reply.word() {
                 "hour" => self.hour.store(reply.next()?, Ordering::Relaxed),
                 _ => return Ok(()),

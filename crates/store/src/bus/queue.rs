@@ -1,4 +1,4 @@
-//! A subscriber's bounded queue: when it overflows, the subscriber is told instead of the queue growing.
+//! A subscriber's bounded queue. On overflow events are dropped and the subscriber receives `Missed`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,38 +9,38 @@ use crate::bus::BusEvent;
 
 /// A queue of events with one reader.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
-    inside: Mutex<Inside>,
+pub(crate) struct EventQueue {
+    state: Mutex<State>,
     changed: Notify,
     capacity: usize,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct State {
     events: VecDeque<BusEvent>,
-    /// Something was dropped after the last event in the queue; so is everything until that was told.
+    /// Events were dropped after the last one in the queue. More are dropped until the reader has received `Missed`.
     missed: bool,
     closed: bool,
 }
 
-impl Mailbox {
+impl EventQueue {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { inside: Mutex::default(), changed: Notify::new(), capacity }
+        Self { state: Mutex::default(), changed: Notify::new(), capacity }
     }
 
     pub(crate) fn put(&self, event: BusEvent) {
-        let mut inside = self.inside();
-        if inside.missed || inside.events.len() >= self.capacity {
-            inside.missed = true;
+        let mut state = self.state();
+        if state.missed || state.events.len() >= self.capacity {
+            state.missed = true;
         } else {
-            inside.events.push_back(event);
+            state.events.push_back(event);
         }
-        drop(inside);
+        drop(state);
         self.changed.notify_one();
     }
 
     pub(crate) fn close(&self) {
-        self.inside().closed = true;
+        self.state().closed = true;
         self.changed.notify_one();
     }
 
@@ -55,18 +55,18 @@ impl Mailbox {
     }
 
     fn try_take(&self) -> Option<Option<BusEvent>> {
-        let mut inside = self.inside();
-        if let Some(event) = inside.events.pop_front() {
+        let mut state = self.state();
+        if let Some(event) = state.events.pop_front() {
             return Some(Some(event));
         }
-        if std::mem::take(&mut inside.missed) {
+        if std::mem::take(&mut state.missed) {
             return Some(Some(BusEvent::Missed));
         }
-        inside.closed.then_some(None)
+        state.closed.then_some(None)
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,30 +79,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_overflow_is_told_in_its_place_and_what_follows_is_delivered() {
-        let mailbox = Mailbox::new(2);
+    async fn overflow_is_reported_in_order() {
+        let queue = EventQueue::new(2);
         for text in ["1", "2", "lost", "lost too"] {
-            mailbox.put(message(text));
+            queue.put(message(text));
         }
-        assert_eq!(mailbox.take().await, Some(message("1")));
-        mailbox.put(message("still in the gap"));
-        assert_eq!(mailbox.take().await, Some(message("2")));
-        assert_eq!(mailbox.take().await, Some(BusEvent::Missed));
-        mailbox.put(message("3"));
-        mailbox.close();
-        assert_eq!(mailbox.take().await, Some(message("3")));
-        assert_eq!(mailbox.take().await, None);
+        assert_eq!(queue.take().await, Some(message("1")));
+        queue.put(message("still in the gap"));
+        assert_eq!(queue.take().await, Some(message("2")));
+        assert_eq!(queue.take().await, Some(BusEvent::Missed));
+        queue.put(message("3"));
+        queue.close();
+        assert_eq!(queue.take().await, Some(message("3")));
+        assert_eq!(queue.take().await, None);
     }
 
     #[tokio::test]
-    async fn a_waiting_reader_is_woken() {
-        let mailbox = std::sync::Arc::new(Mailbox::new(1));
+    async fn waiting_reader_is_woken() {
+        let queue = std::sync::Arc::new(EventQueue::new(1));
         let reader = tokio::spawn({
-            let mailbox = mailbox.clone();
-            async move { mailbox.take().await }
+            let queue = queue.clone();
+            async move { queue.take().await }
         });
         tokio::task::yield_now().await;
-        mailbox.put(message("1"));
+        queue.put(message("1"));
         assert_eq!(reader.await.unwrap(), Some(message("1")));
     }
 }

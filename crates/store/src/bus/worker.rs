@@ -1,5 +1,5 @@
-//! The task behind a [`Bus`](crate::Bus): one subscribing connection, kept up for ever, whose messages go to
-//! the subscribers that asked for them.
+//! The task behind a [`Bus`](crate::Bus): it keeps one subscribed connection open
+//! and delivers each message to the subscribers of its channel.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::address::Host;
-use crate::backoff::Backoff;
-use crate::bus::{BusEvent, Topic};
-use crate::cluster::Cluster;
-use crate::dial::{CONNECT_LIMIT, Dialer};
-use crate::link::Target;
-use crate::mailbox::Mailbox;
+use crate::bus::queue::EventQueue;
+use crate::bus::{BusEvent, ChannelFilter};
+use crate::connection::backoff::Backoff;
+use crate::connection::cluster::Cluster;
+use crate::connection::dial::{CONNECT_LIMIT, Dialer};
+use crate::connection::server::Target;
 
-/// How often a silent connection is asked whether it is still there, and how long it may think about it.
+/// How often an idle connection is pinged, and how long the answer may take.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
@@ -31,27 +31,27 @@ pub(crate) enum Source {
     Cluster { cluster: Arc<Cluster>, dialer: Dialer },
 }
 
-/// What subscribers ask of the switchboard.
+/// What subscribers ask of the worker.
 #[derive(Debug)]
-pub(crate) enum Order {
-    Subscribe { id: u64, topics: Vec<Topic>, mailbox: Arc<Mailbox>, ready: oneshot::Sender<()> },
+pub(crate) enum Request {
+    Subscribe { id: u64, channels: Vec<ChannelFilter>, queue: Arc<EventQueue>, ready: oneshot::Sender<()> },
     Unsubscribe { id: u64 },
 }
 
-pub(crate) struct Switchboard {
+pub(crate) struct PubSubWorker {
     source: Source,
-    orders: mpsc::UnboundedReceiver<Order>,
+    requests: mpsc::UnboundedReceiver<Request>,
     subscribers: HashMap<u64, Subscriber>,
-    listeners: HashMap<Topic, HashSet<u64>>,
+    listeners: HashMap<ChannelFilter, HashSet<u64>>,
     attempt: usize,
-    /// Why there was no connection the last time.
-    trouble: watch::Sender<String>,
+    /// Why the last connection failed or ended.
+    fault: watch::Sender<String>,
 }
 
 struct Subscriber {
-    topics: Vec<Topic>,
-    mailbox: Arc<Mailbox>,
-    /// Taken once the subscriber has heard that it is listening.
+    channels: Vec<ChannelFilter>,
+    queue: Arc<EventQueue>,
+    /// Taken once the subscription is confirmed.
     ready: Option<oneshot::Sender<()>>,
 }
 
@@ -64,7 +64,8 @@ impl Source {
         Self::Cluster { cluster, dialer }
     }
 
-    /// The node to subscribe on; on a Cluster another one at each attempt, since all hear every message.
+    /// The node to subscribe on; on a Cluster a different one at each attempt, since every node
+    /// receives every message.
     async fn host(&self, attempt: usize) -> Result<Host, String> {
         match self {
             Self::Server { target, dialer } => target.resolve(dialer).await,
@@ -82,13 +83,13 @@ impl Source {
     }
 }
 
-impl Switchboard {
+impl PubSubWorker {
     pub(crate) fn new(
         source: Source,
-        orders: mpsc::UnboundedReceiver<Order>,
-        trouble: watch::Sender<String>,
+        requests: mpsc::UnboundedReceiver<Request>,
+        fault: watch::Sender<String>,
     ) -> Self {
-        Self { source, orders, subscribers: HashMap::new(), listeners: HashMap::new(), attempt: 0, trouble }
+        Self { source, requests, subscribers: HashMap::new(), listeners: HashMap::new(), attempt: 0, fault }
     }
 
     /// Runs until the bus is dropped.
@@ -103,20 +104,20 @@ impl Switchboard {
                 }
                 Err(reason) => reason,
             };
-            tracing::warn!(%reason, "bus connection down");
-            self.trouble.send_replace(reason);
+            tracing::warn!(%reason, "pub/sub connection lost");
+            self.fault.send_replace(reason);
             self.attempt += 1;
             self.wait(backoff.next()).await;
         }
     }
 
-    /// A connection that listens to everything that anybody asked for so far.
+    /// A connection subscribed to the channels of all subscribers.
     async fn connect(&mut self) -> Result<(PubSubSink, PubSubStream), String> {
         let host = self.source.host(self.attempt).await?;
-        let topics: Vec<Topic> = self.listeners.keys().cloned().collect();
+        let channels: Vec<ChannelFilter> = self.listeners.keys().cloned().collect();
         let connecting = async {
             let (mut sink, stream) = self.source.dialer().subscriptions(&host).await?.split();
-            listen(&mut sink, &topics).await?;
+            listen(&mut sink, &channels).await?;
             Ok((sink, stream))
         };
         match timeout(CONNECT_LIMIT, connecting).await {
@@ -125,12 +126,12 @@ impl Switchboard {
         }
     }
 
-    /// Tells new subscribers that they are listening, and old ones that they were not for a while.
+    /// Confirms new subscriptions, and tells existing subscribers that they may have missed messages.
     fn announce(&mut self) {
         for subscriber in self.subscribers.values_mut() {
             match subscriber.ready.take() {
                 Some(ready) => _ = ready.send(()),
-                None => subscriber.mailbox.put(BusEvent::Missed),
+                None => subscriber.queue.put(BusEvent::Missed),
             }
         }
     }
@@ -143,8 +144,8 @@ impl Switchboard {
                     Some(message) => self.deliver(&message),
                     None => return "connection closed",
                 },
-                Some(order) = self.orders.recv() => {
-                    let carried = timeout(ANSWER_LIMIT, self.carry_out(order, &mut sink)).await;
+                Some(request) = self.requests.recv() => {
+                    let carried = timeout(ANSWER_LIMIT, self.carry_out(request, &mut sink)).await;
                     if !matches!(carried, Ok(Ok(()))) {
                         return "a subscription got no answer";
                     }
@@ -158,25 +159,25 @@ impl Switchboard {
         }
     }
 
-    /// Takes orders while there is no connection.
+    /// Accepts requests while there is no connection.
     async fn wait(&mut self, pause: Duration) {
         let over = sleep(pause);
         tokio::pin!(over);
         loop {
             tokio::select! {
                 () = &mut over => return,
-                Some(order) = self.orders.recv() => drop(self.register(order)),
+                Some(request) = self.requests.recv() => drop(self.register(request)),
             }
         }
     }
 
-    async fn carry_out(&mut self, order: Order, sink: &mut PubSubSink) -> Result<(), RedisError> {
-        let id = match &order {
-            Order::Subscribe { id, .. } | Order::Unsubscribe { id } => *id,
+    async fn carry_out(&mut self, request: Request, sink: &mut PubSubSink) -> Result<(), RedisError> {
+        let id = match &request {
+            Request::Subscribe { id, .. } | Request::Unsubscribe { id } => *id,
         };
-        match self.register(order) {
-            Change::Listen(topics) => {
-                listen(sink, &topics).await?;
+        match self.register(request) {
+            Change::Listen(channels) => {
+                listen(sink, &channels).await?;
                 if let Some(ready) =
                     self.subscribers.get_mut(&id).and_then(|subscriber| subscriber.ready.take())
                 {
@@ -184,33 +185,33 @@ impl Switchboard {
                 }
                 Ok(())
             }
-            Change::Ignore(topics) => ignore(sink, &topics).await,
+            Change::Ignore(channels) => ignore(sink, &channels).await,
         }
     }
 
-    /// Notes an order; returns the topics that this makes the first, or leaves without, a listener.
-    fn register(&mut self, order: Order) -> Change {
-        match order {
-            Order::Subscribe { id, topics, mailbox, ready } => {
+    /// Registers a request. Returns the channels that got their first subscriber or lost their last one.
+    fn register(&mut self, request: Request) -> Change {
+        match request {
+            Request::Subscribe { id, channels, queue, ready } => {
                 let mut fresh = Vec::new();
-                for topic in &topics {
-                    let listeners = self.listeners.entry(topic.clone()).or_default();
+                for filter in &channels {
+                    let listeners = self.listeners.entry(filter.clone()).or_default();
                     if listeners.is_empty() {
-                        fresh.push(topic.clone());
+                        fresh.push(filter.clone());
                     }
                     listeners.insert(id);
                 }
-                self.subscribers.insert(id, Subscriber { topics, mailbox, ready: Some(ready) });
+                self.subscribers.insert(id, Subscriber { channels, queue, ready: Some(ready) });
                 Change::Listen(fresh)
             }
-            Order::Unsubscribe { id } => {
-                let topics = self.subscribers.remove(&id).map(|gone| gone.topics).unwrap_or_default();
-                let left = topics.into_iter().filter(|topic| {
-                    let Some(listeners) = self.listeners.get_mut(topic) else {
+            Request::Unsubscribe { id } => {
+                let channels = self.subscribers.remove(&id).map(|gone| gone.channels).unwrap_or_default();
+                let left = channels.into_iter().filter(|filter| {
+                    let Some(listeners) = self.listeners.get_mut(filter) else {
                         return false;
                     };
                     listeners.remove(&id);
-                    listeners.is_empty() && self.listeners.remove(topic).is_some()
+                    listeners.is_empty() && self.listeners.remove(filter).is_some()
                 });
                 Change::Ignore(left.collect())
             }
@@ -221,34 +222,35 @@ impl Switchboard {
         let bytes = |value: redis::RedisResult<Vec<u8>>| Bytes::from(value.unwrap_or_default());
         let channel = bytes(message.get_channel());
         let pattern = message.from_pattern().then(|| bytes(message.get_pattern()));
-        let topic = pattern.clone().map_or_else(|| Topic::Channel(channel.clone()), Topic::Pattern);
-        let Some(listeners) = self.listeners.get(&topic) else {
+        let filter =
+            pattern.clone().map_or_else(|| ChannelFilter::Channel(channel.clone()), ChannelFilter::Pattern);
+        let Some(listeners) = self.listeners.get(&filter) else {
             return;
         };
         let payload = Bytes::copy_from_slice(message.get_payload_bytes());
         let event = BusEvent::Message { channel, pattern, payload };
         for subscriber in listeners.iter().filter_map(|id| self.subscribers.get(id)) {
-            subscriber.mailbox.put(event.clone());
+            subscriber.queue.put(event.clone());
         }
     }
 }
 
-impl Drop for Switchboard {
+impl Drop for PubSubWorker {
     fn drop(&mut self) {
         for subscriber in self.subscribers.values() {
-            subscriber.mailbox.close();
+            subscriber.queue.close();
         }
     }
 }
 
-/// What an order means for the connection.
+/// What a request changes on the connection.
 enum Change {
-    Listen(Vec<Topic>),
-    Ignore(Vec<Topic>),
+    Listen(Vec<ChannelFilter>),
+    Ignore(Vec<ChannelFilter>),
 }
 
-async fn listen(sink: &mut PubSubSink, topics: &[Topic]) -> Result<(), RedisError> {
-    let (channels, patterns) = split(topics);
+async fn listen(sink: &mut PubSubSink, channels: &[ChannelFilter]) -> Result<(), RedisError> {
+    let (channels, patterns) = split(channels);
     if !channels.is_empty() {
         sink.subscribe(channels).await?;
     }
@@ -258,8 +260,8 @@ async fn listen(sink: &mut PubSubSink, topics: &[Topic]) -> Result<(), RedisErro
     Ok(())
 }
 
-async fn ignore(sink: &mut PubSubSink, topics: &[Topic]) -> Result<(), RedisError> {
-    let (channels, patterns) = split(topics);
+async fn ignore(sink: &mut PubSubSink, channels: &[ChannelFilter]) -> Result<(), RedisError> {
+    let (channels, patterns) = split(channels);
     if !channels.is_empty() {
         sink.unsubscribe(channels).await?;
     }
@@ -269,14 +271,14 @@ async fn ignore(sink: &mut PubSubSink, topics: &[Topic]) -> Result<(), RedisErro
     Ok(())
 }
 
-fn split(topics: &[Topic]) -> (Vec<&[u8]>, Vec<&[u8]>) {
-    let channels = topics.iter().filter_map(|topic| match topic {
-        Topic::Channel(name) => Some(&name[..]),
-        Topic::Pattern(_) => None,
+fn split(filters: &[ChannelFilter]) -> (Vec<&[u8]>, Vec<&[u8]>) {
+    let channels = filters.iter().filter_map(|filter| match filter {
+        ChannelFilter::Channel(name) => Some(&name[..]),
+        ChannelFilter::Pattern(_) => None,
     });
-    let patterns = topics.iter().filter_map(|topic| match topic {
-        Topic::Pattern(pattern) => Some(&pattern[..]),
-        Topic::Channel(_) => None,
+    let patterns = filters.iter().filter_map(|filter| match filter {
+        ChannelFilter::Pattern(pattern) => Some(&pattern[..]),
+        ChannelFilter::Channel(_) => None,
     });
     (channels.collect(), patterns.collect())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 const STEP_MS: u32 = 50;
-const MOST_MS: u32 = 2000;
+const MAX_MS: u32 = 2000;
 
 /// Counts failed attempts in a row.
 #[derive(Debug, Default)]
@@ -16,11 +16,11 @@ impl Backoff {
         self.attempt = 0;
     }
 
-    /// The pause before the next attempt: between half and all of its bound, so that many clients of one
-    /// server do not come back in step.
+    /// The pause before the next attempt: between half and all of its bound, so that many clients
+    /// of one server do not reconnect at the same moment.
     pub(crate) fn next(&mut self) -> Duration {
         self.attempt = self.attempt.saturating_add(1);
-        let bound = self.attempt.saturating_mul(STEP_MS).min(MOST_MS);
+        let bound = self.attempt.saturating_mul(STEP_MS).min(MAX_MS);
         Duration::from_millis(u64::from(rand::random_range(bound / 2..=bound)))
     }
 }

@@ -1,8 +1,8 @@
-//! A Redis Cluster: one [`Link`] per master, a map of slots, and redirections followed call by call.
+//! A Redis Cluster: one [`ServerConnection`] per master, a map of slots, and redirections followed call by call.
 //!
 //! Written on plain connections because redis-rs's own cluster client repeats a request whose connection
-//! died, and a whole pipeline when one of its commands was redirected: what had happened then happens twice.
-//! Here only a refusal that says "I did nothing" (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, READONLY) is followed.
+//! was lost, and a whole pipeline when one of its commands was redirected, so commands may run twice.
+//! This client only retries after a refusal that guarantees that nothing ran (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, READONLY).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::address::Host;
-use crate::dial::Dialer;
+use crate::connection::dial::Dialer;
+use crate::connection::route::{self, Route};
+use crate::connection::server::ServerConnection;
+use crate::connection::topology::{Map, Topology};
 use crate::error::{Error, Result};
-use crate::link::Link;
-use crate::meter::Meter;
+use crate::health::meter::Meter;
 use crate::script::Call;
-use crate::slot::{self, Route};
-use crate::survey::{Map, Survey};
 
-/// Between two tries of a call that was refused for a moment.
+/// The pause before a temporarily refused call is retried.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// All masters of a cluster; dropping it ends the connections.
 pub(crate) struct Cluster {
-    survey: Arc<Survey>,
-    surveyor: AbortHandle,
+    topology: Arc<Topology>,
+    refresher: AbortHandle,
 }
 
-/// What an answer asks for next.
+/// What to do after an answer.
 enum Next {
     Done(Result<Value>),
     Again,
@@ -40,27 +40,27 @@ enum Next {
 }
 
 impl Cluster {
-    /// Starts looking for the masters; must be called inside a tokio runtime.
+    /// Starts discovering the masters; must be called inside a tokio runtime.
     pub(crate) fn open(seeds: Vec<Host>, dialer: Dialer, meter: Arc<Meter>) -> Self {
-        let survey = Arc::new(Survey::new(seeds, dialer, meter));
-        let surveyor = tokio::spawn(survey.clone().keep_map()).abort_handle();
-        Self { survey, surveyor }
+        let topology = Arc::new(Topology::new(seeds, dialer, meter));
+        let refresher = tokio::spawn(topology.clone().refresh()).abort_handle();
+        Self { topology, refresher }
     }
 
     /// Runs one call on the master of its slot.
     pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
-        let route = slot::route(&call.command)?;
-        let (mut host, link) = self.link(route, deadline).await?;
-        let mut answer = link.call(call, deadline).await;
+        let route = route::route(&call.command)?;
+        let (mut host, connection) = self.connection(route, deadline).await?;
+        let mut answer = connection.call(call, deadline).await;
         let mut moved = false;
         loop {
-            answer = match self.judge(answer, &host, deadline) {
+            answer = match self.classify(answer, &host, deadline) {
                 Next::Done(answer) => return answer,
-                // Two nodes that send us to each other are asked at leisure until they agree.
+                // Two nodes that redirect to each other are retried with a pause until they agree.
                 Next::Moved(owner) if !moved => {
                     moved = true;
                     host = owner;
-                    self.survey.link_to(&host).call(call, deadline).await
+                    self.topology.connection_to(&host).call(call, deadline).await
                 }
                 Next::Ask(importer) => {
                     host = importer;
@@ -68,21 +68,21 @@ impl Cluster {
                 }
                 Next::Again | Next::Moved(_) => {
                     sleep(PAUSE).await;
-                    let (owner, link) = self.link(route, deadline).await?;
+                    let (owner, connection) = self.connection(route, deadline).await?;
                     host = owner;
-                    link.call(call, deadline).await
+                    connection.call(call, deadline).await
                 }
             };
         }
     }
 
-    /// Runs calls in one round trip per master, all masters at once. Answers stand in the calls' order;
-    /// each tells of its own call only.
+    /// Runs calls in one round trip per master, all masters at once. Answers are in the order of the
+    /// calls, each with its own error.
     pub(crate) async fn call_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
         let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut routed = Vec::with_capacity(calls.len());
         for (at, call) in calls.iter().enumerate() {
-            match slot::route(&call.command) {
+            match route::route(&call.command) {
                 Ok(route) => routed.push((at, route)),
                 Err(error) => answers[at] = Some(Err(error)),
             }
@@ -93,28 +93,28 @@ impl Cluster {
         answers.into_iter().flatten().collect()
     }
 
-    /// Every master's name and link, in the order of their names.
-    pub(crate) async fn masters(&self, deadline: Instant) -> Result<Vec<(Host, Arc<Link>)>> {
-        let known = self.survey.known(deadline).await?;
-        let link = |host: &Host| Some((host.clone(), known.links.get(host)?.clone()));
-        let mut masters: Vec<_> = known.slots.masters().iter().filter_map(link).collect();
+    /// The masters and their connections, sorted by host.
+    pub(crate) async fn masters(&self, deadline: Instant) -> Result<Vec<(Host, Arc<ServerConnection>)>> {
+        let known = self.topology.known(deadline).await?;
+        let connection = |host: &Host| Some((host.clone(), known.connections.get(host)?.clone()));
+        let mut masters: Vec<_> = known.slots.masters().iter().filter_map(connection).collect();
         masters.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Ok(masters)
     }
 
-    /// Where subscriptions may connect, masters first: any node hears every message.
+    /// The nodes to subscribe on, masters first: every node receives every message.
     pub(crate) fn hosts(&self) -> Vec<Host> {
-        self.survey.hosts()
+        self.topology.hosts()
     }
 
-    /// Groups calls by the master that owns their slot as far as is known; those with no known owner
-    /// go together and wait for one.
+    /// Groups calls by the master that owns their slot. Calls without a known owner form one group, which waits
+    /// for an owner.
     fn by_master(&self, waiting: Vec<(usize, Route)>) -> Vec<Vec<(usize, Route)>> {
-        let map = self.survey.map();
+        let map = self.topology.map();
         let mut groups: HashMap<Option<Host>, Vec<(usize, Route)>> = HashMap::new();
         for (index, route) in waiting {
             let owner = match &map {
-                Map::Known(known) => known.host(route).cloned(),
+                Map::KnownMap(known) => known.host(route).cloned(),
                 Map::Unknown(_) => None,
             };
             groups.entry(owner).or_default().push((index, route));
@@ -122,7 +122,7 @@ impl Cluster {
         groups.into_values().collect()
     }
 
-    /// Sends calls to their masters, each master's by themselves: one that is away holds no other up.
+    /// Sends calls to their masters in parallel, so that an unavailable master does not delay the others.
     fn spread<'a>(
         &'a self,
         calls: &'a [Call],
@@ -141,11 +141,11 @@ impl Cluster {
         deadline: Instant,
     ) -> Vec<(usize, Result<Value>)> {
         let sent = async {
-            let (host, link) = self.link(group[0].1, deadline).await?;
+            let (host, connection) = self.connection(group[0].1, deadline).await?;
             let together: Vec<&Call> = group.iter().map(|(at, _)| &calls[*at]).collect();
-            let answers = link.call_all(&together, deadline).await;
+            let answers = connection.call_all(&together, deadline).await;
             if answers.is_err() {
-                self.survey.mark_stale();
+                self.topology.mark_stale();
             }
             Ok::<_, Error>((host, answers?))
         };
@@ -157,7 +157,7 @@ impl Cluster {
         };
         let (mut done, mut again) = (Vec::with_capacity(group.len()), Vec::new());
         for ((at, route), answer) in group.into_iter().zip(answers) {
-            match self.judge(answer, &host, deadline) {
+            match self.classify(answer, &host, deadline) {
                 Next::Done(answer) => done.push((at, answer)),
                 Next::Ask(_) => done.push((at, self.call(&calls[at], deadline).await)),
                 Next::Again | Next::Moved(_) => again.push((at, route)),
@@ -170,51 +170,51 @@ impl Cluster {
         done
     }
 
-    /// Decides what an answer from `host` asks for. When the time is up, a refusal stands as it is.
-    fn judge(&self, answer: Result<Value>, host: &Host, deadline: Instant) -> Next {
+    /// Decides what to do after an answer from `host`. After the deadline a refusal is returned.
+    fn classify(&self, answer: Result<Value>, host: &Host, deadline: Instant) -> Next {
         let Err(error) = answer else {
             return Next::Done(answer);
         };
         let Error::Refused { code, detail } = &error else {
-            self.survey.mark_stale();
+            self.topology.mark_stale();
             return Next::Done(Err(error));
         };
         let in_time = Instant::now() + PAUSE < deadline;
         match (code.as_str(), redirection(detail, host)) {
             ("MOVED", Some(owner)) if in_time => {
-                self.survey.mark_stale();
+                self.topology.mark_stale();
                 Next::Moved(owner)
             }
             ("ASK", Some(importer)) if in_time => Next::Ask(importer),
-            _ if in_time && (error.is_passing() || error.is_readonly()) => {
-                self.survey.mark_stale();
+            _ if in_time && (error.is_transient() || error.is_readonly()) => {
+                self.topology.mark_stale();
                 Next::Again
             }
             _ => Next::Done(Err(error)),
         }
     }
 
-    /// Runs a call on a node that is taking its slot over. ASKING counts for the very next command of the
-    /// connection, so the two go as one pipeline, which is never split. A script goes with its source: the
-    /// node need not know it.
+    /// Runs a call on a node that is importing its slot. ASKING counts for the very next command of the
+    /// connection, so both go in one pipeline, which is never split. A script is sent with its source, since
+    /// the node may not have it.
     async fn ask(&self, importer: &Host, call: &Call, deadline: Instant) -> Result<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.add_command(redis::cmd("ASKING")).add_command(call.with_source());
-        let answers = self.survey.link_to(importer).send_all(&pipeline, deadline).await?;
+        let answers = self.topology.connection_to(importer).send_all(&pipeline, deadline).await?;
         answers.into_iter().nth(1).unwrap_or_else(|| Err(Error::reply("no answer after ASKING")))
     }
 
-    /// The link of a route's master, once it is up; the map may change meanwhile.
-    async fn link(&self, route: Route, deadline: Instant) -> Result<(Host, Arc<Link>)> {
+    /// The connection to the master of a route, once it is up. The slot map may change while waiting.
+    async fn connection(&self, route: Route, deadline: Instant) -> Result<(Host, Arc<ServerConnection>)> {
         let asked = Instant::now();
         loop {
-            let known = self.survey.known(deadline).await?;
+            let known = self.topology.known(deadline).await?;
             let mut reason = "no master serves the slot".to_owned();
             if let Some(host) = known.host(route)
-                && let Some(link) = known.links.get(host)
+                && let Some(connection) = known.connections.get(host)
             {
-                match link.ready(deadline.min(Instant::now() + 4 * PAUSE)).await {
-                    Ok(()) => return Ok((host.clone(), link.clone())),
+                match connection.ready(deadline.min(Instant::now() + 4 * PAUSE)).await {
+                    Ok(()) => return Ok((host.clone(), connection.clone())),
                     Err(Error::Unavailable { reason: why, .. }) => reason = why,
                     Err(error) => return Err(error),
                 }
@@ -222,7 +222,7 @@ impl Cluster {
             if Instant::now() >= deadline {
                 return Err(Error::Unavailable { waited: asked.elapsed(), reason });
             }
-            self.survey.mark_stale();
+            self.topology.mark_stale();
             sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now()))).await;
         }
     }
@@ -230,11 +230,11 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.surveyor.abort();
+        self.refresher.abort();
     }
 }
 
-/// The node that `MOVED 3999 host:port` names. An empty host is the one that answered.
+/// The node in `MOVED 3999 host:port`. An empty host means the node that answered.
 fn redirection(detail: &str, answered: &Host) -> Option<Host> {
     let (_, address) = detail.split_once(' ')?;
     let (name, port) = address.rsplit_once(':')?;
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redirection_names_a_host_or_means_the_one_that_answered() {
+    fn redirection_without_a_host_means_the_answering_node() {
         let here = Host { name: "10.0.0.1".into(), port: 1 };
         let to = |name: &str, port| Some(Host { name: name.into(), port });
         assert_eq!(redirection("3999 10.0.0.2:6381", &here), to("10.0.0.2", 6381));

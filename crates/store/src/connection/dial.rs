@@ -1,4 +1,4 @@
-//! Opens one connection to one server: TCP without delay or TLS, then credentials and database.
+//! Opens a connection to one server: TCP or TLS, then credentials and database.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 type Stream = Pin<Box<dyn AsyncStream + Send>>;
 
-/// The future that moves a connection's bytes; it ends when the connection does.
+/// The future that drives a connection's I/O; it ends with the connection.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Opens connections that all use the same credentials and encryption.
@@ -47,13 +47,13 @@ impl Dialer {
         Ok(Self { info, tls })
     }
 
-    /// The same without credentials, for a sentinel that wants none.
+    /// The same without credentials, for a sentinel that needs none.
     pub(crate) fn anonymous(&self) -> Self {
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();
         Self { info, tls: self.tls.clone() }
     }
 
-    /// The same credentials outside any numbered database, as a sentinel has none.
+    /// The same credentials without a database number, which a sentinel does not have.
     pub(crate) fn without_database(&self) -> Self {
         Self { info: self.info.clone().set_db(0).set_skip_set_lib_name(), tls: self.tls.clone() }
     }
@@ -61,7 +61,7 @@ impl Dialer {
     /// A connection for commands and the future that drives it.
     pub(crate) async fn commands(&self, host: &Host) -> Result<(MultiplexedConnection, Driver), RedisError> {
         let stream = self.stream(host).await?;
-        // Deadlines are ours, per call: the library's own would hide which of the two fired.
+        // Each call has its own deadline; the library's timeout would hide which of the two expired.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = MultiplexedConnection::new_with_config(&self.info, stream, config).await?;
         Ok((connection, Box::pin(driver)))
@@ -86,8 +86,7 @@ impl Dialer {
     }
 }
 
-/// A connector on ring, chosen here and not through the process-wide default, so that no other crate's
-/// choice of provider can change it.
+/// A connector with ring as the provider, independent of the process-wide default.
 fn connector(tls: &Tls) -> Result<TlsConnector> {
     let refuse = |reason: String| Error::Tls(reason);
     let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! The embedded store as the handle sees it: the same calls, without a connection to lose.
+//! The embedded engine behind the same calls as a server.
 
 use std::ops::Range;
 
@@ -11,27 +11,27 @@ use tokio::time::Instant;
 use crate::error::{Error, Result};
 use crate::script::{self, Call};
 
-/// An engine in this process. A call is answered as soon as it runs, so the deadline limits only how long it waits for
-/// another client's script to end. A call that waited in vain has not been carried out.
+/// An engine in this process. A call is answered as soon as it runs, so the deadline only limits how long it waits for
+/// another client's script. A call that timed out was not executed.
 pub(crate) struct Embedded {
     connection: Connection,
     sweeper: Option<AbortHandle>,
 }
 
 impl Embedded {
-    /// An engine that somebody else looks after.
+    /// An engine whose expiry sweep the caller runs.
     pub(crate) fn over(engine: &Engine) -> Self {
         Self { connection: engine.connection(), sweeper: None }
     }
 
-    /// An engine of our own: expired keys are swept for as long as the handle lives.
+    /// An engine owned by this handle, which also removes expired keys.
     pub(crate) fn owned(engine: Engine) -> Self {
         let connection = engine.connection();
         let sweeper = tokio::spawn(async move { engine.keep_swept().await }).abort_handle();
         Self { connection, sweeper: Some(sweeper) }
     }
 
-    /// Runs a call that was made at the start of `time` and may wait until its end.
+    /// Runs a call made at the start of `time`, waiting at most until its end.
     pub(crate) async fn call(&self, call: &Call, time: Range<Instant>) -> Result<Value> {
         match self.send(&call.command, &time).await {
             Err(error) if error.is_noscript() && call.script().is_some() => {

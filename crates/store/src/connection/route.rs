@@ -1,49 +1,46 @@
-//! Which hash slot of a Cluster a command belongs to.
+//! Finds the hash slot of a command for a Cluster.
 
-use hob_engine::{SLOTS, key_slot};
+use hob_engine::{SLOTS, command_keys, key_slot};
 use redis::{Arg, Cmd};
 
 use crate::error::{Error, Result};
 
-/// Where a command may run.
+/// Where a command can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// On the master of this slot.
     Slot(u16),
-    /// On any master; on this slot's if it is there, so that messages of one channel keep their order.
+    /// On any master, preferably the one of this slot, so that messages of one channel keep their order.
     Near(u16),
 }
 
-/// Reads the route of a command from its name and its first key. That all keys share the slot is the
-/// server's check: it refuses with CROSSSLOT.
+/// The route of a command, from the engine's command table. The server checks that all keys share the slot and answers
+/// CROSSSLOT otherwise.
 pub(crate) fn route(command: &Cmd) -> Result<Route> {
-    let name = argument(command, 0).unwrap_or_default().to_ascii_uppercase();
-    let key_at = match name.as_slice() {
-        b"EVAL" | b"EVALSHA" if argument(command, 2) == Some(b"0") => None,
-        b"EVAL" | b"EVALSHA" => Some(3),
-        b"MEMORY" | b"OBJECT" => Some(2),
-        b"PUBLISH" => return Ok(Route::Near(key_slot(argument(command, 1).unwrap_or_default()))),
-        b"PING" | b"ECHO" | b"TIME" | b"CLUSTER" | b"COMMAND" | b"ROLE" => None,
+    let words: Vec<&[u8]> = command.args_iter().filter_map(simple).collect();
+    let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+    match name.as_slice() {
+        b"PUBLISH" => return Ok(Route::Near(key_slot(words.get(1).copied().unwrap_or_default()))),
         b"FLUSHALL" | b"FLUSHDB" | b"DBSIZE" | b"KEYS" | b"SCAN" | b"SCRIPT" | b"INFO" | b"CONFIG"
         | b"CLIENT" => {
-            return Err(unroutable(&name, "it concerns every master: call it on each of `Store::masters`"));
+            return Err(unroutable(&name, "it runs on every master: call it on each of `Store::masters`"));
         }
         b"MULTI" | b"EXEC" | b"WATCH" | b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SELECT" | b"AUTH" | b"MONITOR" => {
             return Err(unroutable(&name, "it changes the connection, which all callers share"));
         }
-        _ => Some(1),
-    };
-    match key_at {
-        None => Ok(Route::Near(rand::random_range(0..SLOTS))),
-        Some(at) => match argument(command, at) {
-            Some(key) => Ok(Route::Slot(key_slot(key))),
-            None => Err(unroutable(&name, "it names no key")),
-        },
+        _ => {}
+    }
+    match command_keys(&words) {
+        None => Err(unroutable(&name, "its keys are unknown")),
+        Some(mut keys) => Ok(match keys.next() {
+            Some(key) => Route::Slot(key_slot(key)),
+            None => Route::Near(rand::random_range(0..SLOTS)),
+        }),
     }
 }
 
-fn argument(command: &Cmd, index: usize) -> Option<&[u8]> {
-    match command.args_iter().nth(index)? {
+fn simple(argument: Arg<&[u8]>) -> Option<&[u8]> {
+    match argument {
         Arg::Simple(bytes) => Some(bytes),
         _ => None,
     }
@@ -58,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_goes_to_its_first_key() {
+    fn a_command_is_routed_by_its_first_key() {
         let foo = Route::Slot(12182);
         assert_eq!(route(redis::cmd("get").arg("foo")).unwrap(), foo);
         assert_eq!(route(redis::cmd("EVALSHA").arg("sha").arg(1).arg("foo").arg("x")).unwrap(), foo);
@@ -66,17 +63,18 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_key_goes_anywhere_and_a_message_where_its_channel_went_before() {
+    fn commands_without_keys_run_anywhere_and_messages_of_a_channel_on_one_master() {
         assert!(matches!(route(redis::cmd("EVALSHA").arg("sha").arg(0)).unwrap(), Route::Near(_)));
         assert_eq!(route(redis::cmd("PUBLISH").arg("foo").arg("m")).unwrap(), Route::Near(12182));
     }
 
     #[test]
-    fn what_concerns_every_master_is_refused() {
+    fn commands_for_every_master_are_refused() {
         for command in ["FLUSHALL", "SCAN", "DBSIZE", "SCRIPT"] {
             let error = route(&redis::cmd(command)).unwrap_err().to_string();
             assert!(error.contains("Store::masters"), "{error}");
         }
-        assert!(route(&redis::cmd("GET")).is_err());
+        assert!(route(&redis::cmd("GET")).is_err(), "it has no key");
+        assert!(route(redis::cmd("XADD").arg("foo")).is_err(), "the engine does not know it");
     }
 }

@@ -1,4 +1,4 @@
-//! Asking sentinels who the master is.
+//! Asks sentinels for the address of the master.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use redis::{FromRedisValue, RedisError, Value};
 use tokio::time::timeout;
 
 use crate::address::Host;
-use crate::dial::Dialer;
+use crate::connection::dial::Dialer;
 
-/// How long one sentinel may take; a silent one must not keep us from asking the next.
+/// The timeout for one sentinel, after which the next one is asked.
 const ASK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The sentinels of one master.
@@ -24,8 +24,7 @@ impl Sentinels {
         Self { hosts, master }
     }
 
-    /// The master as the first sentinel that answers names it. They are asked in turn; what each of the
-    /// silent ones said is told when all are.
+    /// The master reported by the first sentinel that answers. If none does, the error lists what each said.
     pub(crate) async fn master(&self, dialer: &Dialer) -> Result<Host, String> {
         let mut said = Vec::new();
         for host in &self.hosts {
@@ -35,11 +34,11 @@ impl Sentinels {
                 Err(reason) => said.push(format!("{host}: {reason}")),
             }
         }
-        Err(format!("no sentinel names the master: {}", said.join("; ")))
+        Err(format!("no sentinel reported the master: {}", said.join("; ")))
     }
 
-    /// Many sentinels ask for no password though their master does, and refuse one that is offered: so
-    /// the password is offered only where it is asked for.
+    /// Many sentinels need no password although their master does, and refuse one. So the password is sent only if
+    /// the sentinel asks for it.
     async fn ask(&self, host: &Host, dialer: &Dialer) -> Result<Option<Host>, String> {
         match self.query(host, &dialer.anonymous()).await {
             Err(error) if error.code() == Some("NOAUTH") => {

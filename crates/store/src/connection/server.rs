@@ -1,8 +1,8 @@
-//! One server and the loop that keeps a connection to it, for ever (C15).
+//! A connection to one server that reconnects by itself (C15).
 //!
-//! One task owns the connection: it dials, drives the bytes, notices the end, and dials again. Callers take
-//! a clone of the live connection, or wait for one within their deadline, and report trouble by the number
-//! of the connection that they saw fail, so that a hundred failing calls cause one new connection.
+//! One task owns the connection: it connects, drives the I/O, detects the end and reconnects. Callers use a clone
+//! of the live connection, or wait for one until their deadline. They report faults with the number of the connection
+//! that failed, so that a hundred failed calls cause one reconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::Host;
-use crate::backoff::Backoff;
-use crate::dial::{CONNECT_LIMIT, Dialer, Driver};
+use crate::connection::backoff::Backoff;
+use crate::connection::dial::{CONNECT_LIMIT, Dialer, Driver};
+use crate::connection::sentinel::Sentinels;
 use crate::error::{Error, Result};
-use crate::meter::Meter;
+use crate::health::meter::Meter;
 use crate::script::{self, Call};
-use crate::sentinel::Sentinels;
 
-/// How long a server whose call timed out may take to answer a PING before its connection is given up.
+/// How long a server whose call timed out may take to answer a PING before its connection is closed.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Which server a link holds on to.
+/// Which server to connect to.
 #[derive(Clone)]
 pub(crate) enum Target {
     /// Always this one.
     Host(Host),
-    /// Whichever is master by the sentinels' word, asked again at every connection.
+    /// The master that the sentinels report, looked up for every connection.
     Master(Sentinels),
 }
 
 impl Target {
-    /// The server to connect to now. Asking the sentinels has limits of its own.
+    /// The server to connect to now. Queries to sentinels have their own timeouts.
     pub(crate) async fn resolve(&self, dialer: &Dialer) -> Result<Host, String> {
         match self {
             Self::Host(host) => Ok(host.clone()),
@@ -43,10 +43,10 @@ impl Target {
     }
 }
 
-/// A reconnecting connection to one server; dropping it ends its task.
-pub(crate) struct Link {
+/// A reconnecting connection to one server. Dropping it ends its task.
+pub(crate) struct ServerConnection {
     state: watch::Receiver<State>,
-    trouble: mpsc::Sender<Trouble>,
+    fault: mpsc::Sender<Fault>,
     follows_master: bool,
     task: AbortHandle,
 }
@@ -57,31 +57,31 @@ enum State {
     Up(Live),
 }
 
-/// A connection that was alive when it was taken.
+/// A connection that was up when it was cloned.
 #[derive(Clone)]
 struct Live {
     number: u64,
     connection: MultiplexedConnection,
 }
 
-enum Trouble {
+enum Fault {
     /// The connection with this number is dead, or is no longer to the master.
     Broken(u64),
     /// A call on it got no answer in time.
     Silent(u64),
 }
 
-impl Link {
-    /// Starts dialling; must be called inside a tokio runtime.
+impl ServerConnection {
+    /// Starts connecting; must be called inside a tokio runtime.
     pub(crate) fn open(target: Target, dialer: Dialer, meter: Arc<Meter>) -> Self {
         let (state, watched) = watch::channel(State::Down { reason: "not connected yet".into() });
-        // One unhandled report is as good as many: the loop looks at the connection anyway.
-        let (trouble, reports) = mpsc::channel(16);
+        // One pending report is enough: the task then checks the connection.
+        let (fault, reports) = mpsc::channel(16);
         let follows_master = matches!(target, Target::Master(_));
         let counted = Counted::new(&meter);
-        let keeper = Keeper { target, dialer, meter, state, reports, _counted: counted };
+        let keeper = ConnectionTask { target, dialer, meter, state, reports, _counted: counted };
         let task = tokio::spawn(keeper.run()).abort_handle();
-        Self { state: watched, trouble, follows_master, task }
+        Self { state: watched, fault, follows_master, task }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -97,10 +97,10 @@ impl Link {
     pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
         let mut live = self.live(deadline).await?;
         let answer = timeout_at(deadline, live.connection.req_packed_command(command)).await;
-        self.judge(answer, live.number).and_then(refusal)
+        self.classify(answer, live.number).and_then(refusal)
     }
 
-    /// Runs a pipeline; each of its commands has an answer of its own.
+    /// Runs a pipeline; each command has its own answer.
     pub(crate) async fn send_all(
         &self,
         commands: &Pipeline,
@@ -109,7 +109,7 @@ impl Link {
         let mut live = self.live(deadline).await?;
         let count = commands.len();
         let answer = timeout_at(deadline, live.connection.req_packed_commands(commands, 0, count)).await;
-        let values = self.judge(answer, live.number)?;
+        let values = self.classify(answer, live.number)?;
         Ok(values.into_iter().map(refusal).collect())
     }
 
@@ -133,13 +133,13 @@ impl Link {
         Ok(answers)
     }
 
-    /// Whether a refusal to write means that the master is elsewhere by now; if so, the loop looks for it.
+    /// Whether a refusal to write means that the master has changed. If so, the task looks for the new one.
     pub(crate) fn moves_on(&self, error: &Error) -> bool {
         if !self.follows_master || !error.is_readonly() {
             return false;
         }
         if let State::Up(live) = &*self.state.borrow() {
-            self.report(Trouble::Broken(live.number));
+            self.report(Fault::Broken(live.number));
         }
         true
     }
@@ -163,7 +163,7 @@ impl Link {
         Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
 
-    fn judge<T>(
+    fn classify<T>(
         &self,
         answer: Result<Result<T, RedisError>, tokio::time::error::Elapsed>,
         number: u64,
@@ -171,29 +171,29 @@ impl Link {
         match answer {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                self.report(Trouble::Broken(number));
+                self.report(Fault::Broken(number));
                 Err(Error::interrupted(error))
             }
             Err(_) => {
-                self.report(Trouble::Silent(number));
+                self.report(Fault::Silent(number));
                 Err(Error::interrupted("no answer within the deadline"))
             }
         }
     }
 
-    fn report(&self, trouble: Trouble) {
-        // A full queue means that the loop has reports enough to look at.
-        let _ = self.trouble.try_send(trouble);
+    fn report(&self, fault: Fault) {
+        // If the queue is full, the task has a pending report already.
+        let _ = self.fault.try_send(fault);
     }
 }
 
-impl Drop for Link {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// An error reply stands among the values of a pipeline; here it becomes an error.
+/// Turns an error reply among the values of a pipeline into an error.
 fn refusal(value: Value) -> Result<Value> {
     match value {
         Value::ServerError(error) => Err(Error::from_server(&error)),
@@ -201,17 +201,17 @@ fn refusal(value: Value) -> Result<Value> {
     }
 }
 
-/// The task behind a [`Link`].
-struct Keeper {
+/// The task behind a [`ServerConnection`].
+struct ConnectionTask {
     target: Target,
     dialer: Dialer,
     meter: Arc<Meter>,
     state: watch::Sender<State>,
-    reports: mpsc::Receiver<Trouble>,
+    reports: mpsc::Receiver<Fault>,
     _counted: Counted,
 }
 
-impl Keeper {
+impl ConnectionTask {
     async fn run(mut self) {
         let mut backoff = Backoff::default();
         for number in 1.. {
@@ -228,22 +228,22 @@ impl Keeper {
                     reason
                 }
             };
-            tracing::warn!(%reason, "the store connection down");
+            tracing::warn!(%reason, "store connection lost");
             self.meter.last_error(&reason);
             self.state.send_replace(State::Down { reason: reason.into() });
             sleep(backoff.next()).await;
         }
     }
 
-    /// Connects and makes sure that the server would serve: it lets us in, has loaded its data and, with
-    /// sentinels, is the master.
+    /// Connects and checks that the server accepts the credentials, has loaded its data and, with sentinels, is
+    /// the master.
     async fn dial(&self) -> Result<(MultiplexedConnection, Driver), String> {
         let host = self.target.resolve(&self.dialer).await?;
-        let told = |error: RedisError| format!("{host}: {error}");
+        let observed = |error: RedisError| format!("{host}: {error}");
         let dialling = async {
-            let (connection, mut driver) = self.dialer.commands(&host).await.map_err(told)?;
+            let (connection, mut driver) = self.dialer.commands(&host).await.map_err(observed)?;
             tokio::select! {
-                served = self.check(connection.clone()) => served.map_err(told)?,
+                served = self.check(connection.clone()) => served.map_err(observed)?,
                 () = &mut driver => return Err(format!("{host}: closed the connection")),
             }
             Ok((connection, driver))
@@ -265,22 +265,22 @@ impl Keeper {
                 return Err(std::io::Error::other(format!("the sentinels' master is a {role}")).into());
             }
         }
-        // A server that hides INFO from us by its ACL still serves.
+        // An ACL may forbid INFO; the server is usable all the same.
         if let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await {
             self.meter.server(&info);
         }
         Ok(())
     }
 
-    /// Drives a connection until it is dead, and says of what.
+    /// Drives a connection until it ends, and returns the reason.
     async fn hold(&mut self, number: u64, connection: MultiplexedConnection, mut driver: Driver) -> String {
         let mut probe = None;
         loop {
             tokio::select! {
                 () = &mut driver => return "connection closed".to_owned(),
-                Some(trouble) = self.reports.recv() => match trouble {
-                    Trouble::Broken(broken) if broken == number => return "connection broken".to_owned(),
-                    Trouble::Silent(silent) if silent == number && probe.is_none() => {
+                Some(fault) = self.reports.recv() => match fault {
+                    Fault::Broken(broken) if broken == number => return "connection broken".to_owned(),
+                    Fault::Silent(silent) if silent == number && probe.is_none() => {
                         probe = Some(Box::pin(ping(connection.clone())));
                     }
                     _ => {}
@@ -301,18 +301,18 @@ async fn ping(mut connection: MultiplexedConnection) -> bool {
     matches!(timeout(PROBE_LIMIT, connection.req_packed_command(&ping)).await, Ok(Ok(_)))
 }
 
-/// Counts a link for as long as its task lives, however that ends.
+/// Counts a connection until its task ends.
 struct Counted(Arc<Meter>);
 
 impl Counted {
     fn new(meter: &Arc<Meter>) -> Self {
-        meter.link_opened();
+        meter.connection_opened();
         Self(meter.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.link_closed();
+        self.0.connection_closed();
     }
 }

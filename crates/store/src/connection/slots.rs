@@ -1,4 +1,4 @@
-//! Which master owns which slots, as `CLUSTER SLOTS` tells it.
+//! Which master owns which slots, from `CLUSTER SLOTS`.
 
 use hob_engine::SLOTS;
 use redis::{Cmd, FromRedisValue, Value};
@@ -6,7 +6,7 @@ use redis::{Cmd, FromRedisValue, Value};
 use crate::address::Host;
 use crate::error::{Error, Result};
 
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 /// The owner of every slot.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,11 +22,10 @@ impl SlotMap {
         command
     }
 
-    /// Reads the answer of `asked`; a node that does not know its own name is called by the one that
-    /// reached it.
+    /// Reads the answer of `asked`. A node that does not report its own host gets the host used to reach it.
     pub(crate) fn read(answer: Value, asked: &Host) -> Result<Self> {
         let ranges = Vec::<Vec<Value>>::from_redis_value(answer).map_err(Error::reply)?;
-        let mut map = Self { masters: Vec::new(), owners: vec![NOBODY; usize::from(SLOTS)].into() };
+        let mut map = Self { masters: Vec::new(), owners: vec![NO_OWNER; usize::from(SLOTS)].into() };
         for range in ranges {
             map.add(range, asked)?;
         }
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_map_is_refused() {
+    fn invalid_slot_map_is_refused() {
         let far = Value::Array(vec![entry(0, 20000, "a", 1)]);
         for answer in
             [Value::Nil, Value::Array(vec![]), Value::Array(vec![Value::Array(vec![Value::Int(1)])]), far]

@@ -1,4 +1,4 @@
-//! Finding out, and keeping up with, which master of a Cluster owns which slots.
+//! Discovers which master of a Cluster owns which slots, and keeps that map current.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::Host;
-use crate::backoff::Backoff;
-use crate::dial::{CONNECT_LIMIT, Dialer};
+use crate::connection::backoff::Backoff;
+use crate::connection::dial::{CONNECT_LIMIT, Dialer};
+use crate::connection::route::Route;
+use crate::connection::server::{ServerConnection, Target};
+use crate::connection::slots::SlotMap;
 use crate::error::{Error, Result};
-use crate::link::{Link, Target};
-use crate::meter::Meter;
-use crate::slot::Route;
-use crate::slot_map::SlotMap;
+use crate::health::meter::Meter;
 
-/// The least time between two looks at the map.
+/// The minimum time between two reads of the slot map.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often it is read without any sign of change.
+/// How often the slot map is read without a sign of change.
 const SURVEY_EVERY: Duration = Duration::from_secs(30);
 
-/// The map of a cluster and the links to its masters.
-pub(crate) struct Survey {
+/// The slot map of a cluster and the connections to its masters.
+pub(crate) struct Topology {
     seeds: Vec<Host>,
     dialer: Dialer,
     meter: Arc<Meter>,
@@ -30,107 +30,108 @@ pub(crate) struct Survey {
     stale: Notify,
 }
 
-/// What is known of a cluster: nothing and why, or a map with a link for each master.
+/// The slot map, or the reason why it is unknown.
 #[derive(Clone)]
 pub(crate) enum Map {
     Unknown(Arc<str>),
-    Known(Arc<Known>),
+    KnownMap(Arc<KnownMap>),
 }
 
-/// A map, and a link for each master on it.
-pub(crate) struct Known {
+/// A slot map and a connection to each of its masters.
+pub(crate) struct KnownMap {
     pub(crate) slots: SlotMap,
-    pub(crate) links: HashMap<Host, Arc<Link>>,
+    pub(crate) connections: HashMap<Host, Arc<ServerConnection>>,
 }
 
-impl Known {
-    /// The master that a route leads to.
+impl KnownMap {
+    /// The master for a route.
     pub(crate) fn host(&self, route: Route) -> Option<&Host> {
         match route {
             Route::Slot(slot) => self.slots.owner(slot),
             Route::Near(slot) => {
                 let near = self.slots.owner(slot);
-                let up = |host: &&Host| self.links.get(*host).is_some_and(|link| link.is_up());
+                let up =
+                    |host: &&Host| self.connections.get(*host).is_some_and(|connection| connection.is_up());
                 near.filter(up).or_else(|| self.slots.masters().iter().find(up)).or(near)
             }
         }
     }
 }
 
-impl Survey {
+impl Topology {
     pub(crate) fn new(seeds: Vec<Host>, dialer: Dialer, meter: Arc<Meter>) -> Self {
         let map = watch::Sender::new(Map::Unknown("not connected yet".into()));
         Self { seeds, dialer, meter, map, stale: Notify::new() }
     }
 
-    /// What is known at this moment.
+    /// The current map.
     pub(crate) fn map(&self) -> Map {
         self.map.borrow().clone()
     }
 
-    /// Asks for the map to be read again soon.
+    /// Requests that the map is read again soon.
     pub(crate) fn mark_stale(&self) {
         self.stale.notify_one();
     }
 
-    /// All nodes worth trying, masters first.
+    /// All nodes, masters first.
     pub(crate) fn hosts(&self) -> Vec<Host> {
         let masters = match self.map() {
-            Map::Known(known) => known.slots.masters().to_vec(),
+            Map::KnownMap(known) => known.slots.masters().to_vec(),
             Map::Unknown(_) => Vec::new(),
         };
         let seeds = self.seeds.iter().filter(|seed| !masters.contains(seed));
         masters.iter().chain(seeds).cloned().collect()
     }
 
-    /// The map, once there is one.
-    pub(crate) async fn known(&self, deadline: Instant) -> Result<Arc<Known>> {
-        if let Map::Known(known) = &*self.map.borrow() {
+    /// Waits for the map.
+    pub(crate) async fn known(&self, deadline: Instant) -> Result<Arc<KnownMap>> {
+        if let Map::KnownMap(known) = &*self.map.borrow() {
             return Ok(known.clone());
         }
         let asked = Instant::now();
         let mut map = self.map.subscribe();
-        let known = map.wait_for(|map| matches!(map, Map::Known(_)));
+        let known = map.wait_for(|map| matches!(map, Map::KnownMap(_)));
         if let Ok(Ok(map)) = timeout_at(deadline, known).await
-            && let Map::Known(known) = &*map
+            && let Map::KnownMap(known) = &*map
         {
             return Ok(known.clone());
         }
         let reason = match &*self.map.borrow() {
             Map::Unknown(reason) => reason.to_string(),
-            Map::Known(_) => "connected too late".to_owned(),
+            Map::KnownMap(_) => "connected too late".to_owned(),
         };
         Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
 
-    /// A link to a node that a redirection named, known or not.
-    pub(crate) fn link_to(&self, host: &Host) -> Arc<Link> {
+    /// A connection to a node that a redirection named.
+    pub(crate) fn connection_to(&self, host: &Host) -> Arc<ServerConnection> {
         let mut found = None;
         self.map.send_if_modified(|map| {
-            let Map::Known(known) = map else { return false };
-            if let Some(link) = known.links.get(host) {
-                found = Some(link.clone());
+            let Map::KnownMap(known) = map else { return false };
+            if let Some(connection) = known.connections.get(host) {
+                found = Some(connection.clone());
                 return false;
             }
-            let link = Arc::new(self.open_link(host));
-            found = Some(link.clone());
-            let mut links = known.links.clone();
-            links.insert(host.clone(), link);
-            *map = Map::Known(Arc::new(Known { slots: known.slots.clone(), links }));
+            let connection = Arc::new(self.open_connection(host));
+            found = Some(connection.clone());
+            let mut connections = known.connections.clone();
+            connections.insert(host.clone(), connection);
+            *map = Map::KnownMap(Arc::new(KnownMap { slots: known.slots.clone(), connections }));
             true
         });
-        found.unwrap_or_else(|| Arc::new(self.open_link(host)))
+        found.unwrap_or_else(|| Arc::new(self.open_connection(host)))
     }
 
-    fn open_link(&self, host: &Host) -> Link {
-        Link::open(Target::Host(host.clone()), self.dialer.clone(), self.meter.clone())
+    fn open_connection(&self, host: &Host) -> ServerConnection {
+        ServerConnection::open(Target::Host(host.clone()), self.dialer.clone(), self.meter.clone())
     }
 
-    /// Reads the map at the start, at every sign of change, and now and then.
-    pub(crate) async fn keep_map(self: Arc<Self>) {
+    /// Reads the map at the start, after every sign of change, and periodically.
+    pub(crate) async fn refresh(self: Arc<Self>) {
         let mut backoff = Backoff::default();
         loop {
-            match self.survey().await {
+            match self.topology().await {
                 Ok(slots) => {
                     backoff.reset();
                     self.publish(slots);
@@ -144,7 +145,7 @@ impl Survey {
                             *old = reason.into();
                             true
                         }
-                        Map::Known(_) => false,
+                        Map::KnownMap(_) => false,
                     });
                     sleep(backoff.next()).await;
                 }
@@ -152,18 +153,20 @@ impl Survey {
         }
     }
 
-    /// Asks the masters that we have connections to, then the seeds, and takes the first map.
-    async fn survey(&self) -> Result<SlotMap, String> {
+    /// Asks the connected masters, then the seeds, and returns the first map received.
+    async fn topology(&self) -> Result<SlotMap, String> {
         let mut said = Vec::new();
-        let links: Vec<(Host, Arc<Link>)> = match &*self.map.borrow() {
-            Map::Known(known) => {
-                known.links.iter().map(|(host, link)| (host.clone(), link.clone())).collect()
-            }
+        let connections: Vec<(Host, Arc<ServerConnection>)> = match &*self.map.borrow() {
+            Map::KnownMap(known) => known
+                .connections
+                .iter()
+                .map(|(host, connection)| (host.clone(), connection.clone()))
+                .collect(),
             Map::Unknown(_) => Vec::new(),
         };
         let question = SlotMap::question();
-        for (host, link) in links.iter().filter(|(_, link)| link.is_up()) {
-            let answer = link.send(&question, Instant::now() + CONNECT_LIMIT).await;
+        for (host, connection) in connections.iter().filter(|(_, connection)| connection.is_up()) {
+            let answer = connection.send(&question, Instant::now() + CONNECT_LIMIT).await;
             match answer.and_then(|value| SlotMap::read(value, host)) {
                 Ok(slots) => return Ok(slots),
                 Err(error) => said.push(format!("{host}: {error}")),
@@ -194,19 +197,22 @@ impl Survey {
         SlotMap::read(answer, host).map_err(|error| error.to_string())
     }
 
-    /// Takes a new map over, with the links of masters that stay; links of others end with their last user.
+    /// Replaces the map. Connections to masters that remain are kept; others close when their last user drops them.
     fn publish(&self, slots: SlotMap) {
         self.map.send_if_modified(|map| {
             let old = match map {
-                Map::Known(known) if known.slots == slots && known.links.len() == slots.masters().len() => {
+                Map::KnownMap(known)
+                    if known.slots == slots && known.connections.len() == slots.masters().len() =>
+                {
                     return false;
                 }
-                Map::Known(known) => known.links.clone(),
+                Map::KnownMap(known) => known.connections.clone(),
                 Map::Unknown(_) => HashMap::new(),
             };
-            let link = |host: &Host| old.get(host).cloned().unwrap_or_else(|| Arc::new(self.open_link(host)));
-            let links = slots.masters().iter().map(|host| (host.clone(), link(host))).collect();
-            *map = Map::Known(Arc::new(Known { slots, links }));
+            let connection =
+                |host: &Host| old.get(host).cloned().unwrap_or_else(|| Arc::new(self.open_connection(host)));
+            let connections = slots.masters().iter().map(|host| (host.clone(), connection(host))).collect();
+            *map = Map::KnownMap(Arc::new(KnownMap { slots, connections }));
             true
         });
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Steps within each doubling; a quantile is at most 1/16 too high.
 const STEPS: u64 = 16;
-/// Up to 2³⁶ µs, some 19 hours; no call lives longer than its deadline.
+/// Up to 2³⁶ µs, about 19 hours; no call takes longer than its deadline.
 const BUCKETS: usize = 33 * STEPS as usize;
 
 /// A histogram of microseconds, linear up to 16 and then 16 steps per doubling.
@@ -18,18 +18,18 @@ pub(crate) struct Latency {
     max_us: AtomicU64,
 }
 
-/// What one kind of operation took, in microseconds.
+/// The durations of one kind of operation, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Operations that got an answer.
     pub count: u64,
-    /// All their durations added up.
+    /// The sum of their durations.
     pub sum_us: u64,
     /// The slowest.
     pub max_us: u64,
-    /// Half were at most this slow.
+    /// The median.
     pub p50_us: u64,
-    /// 99 of 100 were at most this slow.
+    /// The 99th percentile.
     pub p99_us: u64,
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_in_its_bucket_within_a_sixteenth() {
+    fn bucket_error_is_at_most_one_sixteenth() {
         for us in (0..100_000).chain([1 << 30, (1 << 36) - 1]) {
             let top = highest(bucket(us));
             assert!(top >= us && top <= us + us / STEPS, "{us} → {top}");

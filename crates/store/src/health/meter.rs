@@ -1,6 +1,6 @@
-//! Counts what the connection and its calls do, for [`Health`](crate::Health) and the `metrics` facade.
+//! Counts connections and calls, for [`Health`](crate::Health) and the `metrics` facade.
 //!
-//! The facade's handles are taken once, when a store is opened: install a recorder before that.
+//! The metric handles are registered when a store is opened: install a recorder before that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::latency::{Latency, Summary};
-use crate::peak::{BusyMinute, Peak};
+use crate::health::latency::{Latency, Summary};
+use crate::health::peak::{BusyMinute, Peak};
 
-/// The kinds of operation whose latencies are kept apart.
+/// The kinds of operations with separate latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Command,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 /// The names of the kinds, in their order.
 const KINDS: [&str; 4] = ["command", "batch", "script", "publish"];
 
-/// What serves the store.
+/// The server behind the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Server {
     /// `redis`, `valkey` or `embedded`.
@@ -38,17 +38,17 @@ pub(crate) struct Meter {
     attempts: AtomicU64,
     failures: AtomicU64,
     consecutive: AtomicU64,
-    links: AtomicU64,
+    connections: AtomicU64,
     up: AtomicU64,
     since_unix_ms: AtomicU64,
-    told: Mutex<Told>,
+    observed: Mutex<Observed>,
     operations: [Operations; 4],
     peak: Peak,
     exported: Exported,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Observed {
     server: Option<Server>,
     last_error: Option<String>,
 }
@@ -63,11 +63,11 @@ struct Operations {
 struct Exported {
     attempts: metrics::Counter,
     failures: metrics::Counter,
-    links: metrics::Gauge,
+    connections: metrics::Gauge,
     up: metrics::Gauge,
 }
 
-/// Counts a link as up for as long as it lives.
+/// Counts a connection as up until it is dropped.
 pub(crate) struct Up(Arc<Meter>);
 
 impl Meter {
@@ -82,22 +82,22 @@ impl Meter {
             attempts: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             consecutive: AtomicU64::new(0),
-            links: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
             up: AtomicU64::new(0),
             since_unix_ms: AtomicU64::new(unix_ms()),
-            told: Mutex::default(),
+            observed: Mutex::default(),
             operations,
             peak: Peak::default(),
             exported: Exported {
                 attempts: metrics::counter!("hob_store_connection_attempts_total"),
                 failures: metrics::counter!("hob_store_connection_failures_total"),
-                links: metrics::gauge!("hob_store_connections"),
+                connections: metrics::gauge!("hob_store_connections"),
                 up: metrics::gauge!("hob_store_connections_up"),
             },
         })
     }
 
-    /// Times one operation. An error reply is an answer; only its absence counts as failed.
+    /// Times one operation. An error reply is an answer; only a missing answer counts as failed.
     pub(crate) async fn time<T>(&self, kind: Kind, call: impl Future<Output = Result<T>>) -> Result<T> {
         let started = std::time::Instant::now();
         let answer = call.await;
@@ -120,12 +120,12 @@ impl Meter {
         }
     }
 
-    pub(crate) fn link_opened(&self) {
-        self.exported.links.set((self.links.fetch_add(1, Relaxed) + 1) as f64);
+    pub(crate) fn connection_opened(&self) {
+        self.exported.connections.set((self.connections.fetch_add(1, Relaxed) + 1) as f64);
     }
 
-    pub(crate) fn link_closed(&self) {
-        self.exported.links.set((self.links.fetch_sub(1, Relaxed) - 1) as f64);
+    pub(crate) fn connection_closed(&self) {
+        self.exported.connections.set((self.connections.fetch_sub(1, Relaxed) - 1) as f64);
     }
 
     pub(crate) fn connecting(&self) {
@@ -152,7 +152,7 @@ impl Meter {
     }
 
     pub(crate) fn last_error(&self, reason: &str) {
-        self.told().last_error = Some(reason.to_owned());
+        self.observed().last_error = Some(reason.to_owned());
     }
 
     /// Reads what `INFO server` says of the server.
@@ -163,29 +163,29 @@ impl Meter {
         };
         let valkey = field("valkey_version").map(|version| Server { kind: "valkey", version });
         let redis = || field("redis_version").map(|version| Server { kind: "redis", version });
-        self.told().server = valkey.or_else(redis);
+        self.observed().server = valkey.or_else(redis);
     }
 
     pub(crate) fn embedded(&self) {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        self.told().server = Some(Server { kind: "embedded", version });
+        self.observed().server = Some(Server { kind: "embedded", version });
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn observed(&self) -> std::sync::MutexGuard<'_, Observed> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn reading(&self) -> Reading {
-        let told = self.told();
+        let observed = self.observed();
         Reading {
             attempts: self.attempts.load(Relaxed),
             failures: self.failures.load(Relaxed),
             consecutive_failures: self.consecutive.load(Relaxed),
-            links: self.links.load(Relaxed),
+            connections: self.connections.load(Relaxed),
             up: self.up.load(Relaxed),
             since_unix_ms: self.since_unix_ms.load(Relaxed),
-            server: told.server.clone(),
-            last_error: told.last_error.clone(),
+            server: observed.server.clone(),
+            last_error: observed.last_error.clone(),
             operations: self
                 .operations
                 .each_ref()
@@ -195,12 +195,12 @@ impl Meter {
     }
 }
 
-/// All of a meter at one moment.
+/// A snapshot of all values.
 pub(crate) struct Reading {
     pub(crate) attempts: u64,
     pub(crate) failures: u64,
     pub(crate) consecutive_failures: u64,
-    pub(crate) links: u64,
+    pub(crate) connections: u64,
     pub(crate) up: u64,
     pub(crate) since_unix_ms: u64,
     pub(crate) server: Option<Server>,

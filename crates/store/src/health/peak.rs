@@ -1,4 +1,4 @@
-//! The busiest minute so far: when most was asked of the store (P10).
+//! The minute with the most calls to the store so far (P10).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Counts calls by the minute, and remembers the busiest. Calls at the turn of a minute may count for either.
+/// Counts calls per minute and keeps the highest count. Calls at a minute boundary may count for either minute.
 #[derive(Debug, Default)]
 pub(crate) struct Peak {
     minute: AtomicU64,
@@ -15,7 +15,7 @@ pub(crate) struct Peak {
     busiest: Mutex<Option<BusyMinute>>,
 }
 
-/// A minute, and what was asked in it.
+/// A minute and its number of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BusyMinute {
     /// When it began, in Unix milliseconds.
@@ -28,7 +28,7 @@ impl Peak {
     pub(crate) fn count(&self, now_unix_ms: u64) {
         let minute = now_unix_ms / MINUTE_MS;
         let before = self.minute.load(Relaxed);
-        // One of those who see the new minute first closes the old one.
+        // The caller that wins the exchange closes the previous minute.
         if before != minute && self.minute.compare_exchange(before, minute, Relaxed, Relaxed).is_ok() {
             let over = BusyMinute { since_unix_ms: before * MINUTE_MS, calls: self.calls.swap(0, Relaxed) };
             let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,7 +37,7 @@ impl Peak {
         self.calls.fetch_add(1, Relaxed);
     }
 
-    /// The busiest minute so far, the one that is not over included; `None` before the first call.
+    /// The busiest minute so far, including the current one; `None` before the first call.
     pub(crate) fn busiest(&self) -> Option<BusyMinute> {
         let calls = self.calls.load(Relaxed);
         let now = BusyMinute { since_unix_ms: self.minute.load(Relaxed) * MINUTE_MS, calls };
@@ -45,7 +45,7 @@ impl Peak {
     }
 }
 
-/// The earlier of two that are alike.
+/// The earlier one of two equal minutes.
 fn busier(before: Option<BusyMinute>, other: BusyMinute) -> Option<BusyMinute> {
     before.filter(|before| before.calls >= other.calls).or((other.calls > 0).then_some(other))
 }
@@ -56,7 +56,7 @@ mod tests {
 
     /// P10
     #[test]
-    fn the_busiest_minute_is_remembered() {
+    fn busiest_minute_is_kept() {
         let peak = Peak::default();
         assert_eq!(peak.busiest(), None);
         for (minute, calls) in [(10, 3), (11, 5), (13, 5), (14, 1)] {

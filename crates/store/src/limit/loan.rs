@@ -1,4 +1,4 @@
-//! Requests that are let pass before they come: lent in batches, and given back if they did not come.
+//! Requests counted in advance: borrowed in batches, and returned if they were not used.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use super::{Algorithm, CLOCK, Decision, Error, Least, Quota, Reply, Result, Rule
 static GCRA_GIVE_BACK: Script = Script::with(&[CLOCK], include_str!("gcra_give_back.lua"));
 static SLIDING_LOG_GIVE_BACK: Script = Script::new(include_str!("sliding_log_give_back.lua"));
 
-/// What became of a wish for several requests at once.
+/// The result of borrowing several requests.
 #[derive(Debug)]
 pub enum Lent {
-    /// So many may come.
+    /// Requests were granted.
     Granted {
-        /// What is left beyond them.
+        /// The quota that remains after them.
         quota: Quota,
         /// What was granted.
         loan: Loan,
     },
-    /// Not even the least may; nothing was counted.
+    /// Fewer than the minimum are available; nothing was counted.
     Denied {
-        /// What is left, too little for what was asked.
+        /// The remaining quota, less than the cost.
         quota: Quota,
-        /// When the least would pass if nobody else asked.
+        /// When the minimum would be available, if there are no other requests.
         retry_after: Duration,
     },
 }
 
-/// Requests that were counted before they came. It can be given back once, which is why it is no `Clone`.
+/// Requests counted in advance. Not `Clone`, since it can be returned only once.
 #[derive(Debug)]
 pub struct Loan {
     granted: u32,
@@ -49,7 +49,7 @@ impl Rule {
         matches!(self.algorithm(), Algorithm::Gcra | Algorithm::SlidingLog)
     }
 
-    /// Counts as many requests in advance as fit, within these bounds.
+    /// Counts as many requests in advance as are available, within this range.
     pub async fn borrow<K: AsRef<[u8]>>(
         &self,
         store: &Store,
@@ -57,7 +57,7 @@ impl Rule {
         wanted: RangeInclusive<u32>,
     ) -> Result<Lent> {
         if !self.can_lend() || wanted.is_empty() || *wanted.start() == 0 {
-            return Err(Error::Misuse(format!("{} lends no {wanted:?}", self.algorithm())));
+            return Err(Error::Misuse(format!("{} cannot lend {wanted:?} requests", self.algorithm())));
         }
         let call = self.call_for(store, &[key], *wanted.end(), Least::This(*wanted.start()))?;
         let mut reply: Reply = store.run(call).await?;
@@ -70,8 +70,8 @@ impl Rule {
         }
     }
 
-    /// Gives back requests of a loan that did not come. Answers with how many were taken: with [`Algorithm::Gcra`] only
-    /// what is less than `hold` old and not yet worked off, since room for the rest is there again already.
+    /// Returns unused requests of a loan. The result is how many were accepted: with [`Algorithm::Gcra`] only those
+    /// younger than `hold` that still count against the limit.
     pub async fn give_back<K: AsRef<[u8]>>(
         &self,
         store: &Store,

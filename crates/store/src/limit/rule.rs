@@ -1,4 +1,4 @@
-//! What a rate limit says: an algorithm and one or more windows, checked once, when it is made.
+//! A rate limit: an algorithm and one or more windows, validated when it is created.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The largest product that scripts form stays exact in a double, with a factor two to spare.
+/// Products that scripts compute stay below this, so that they are exact as doubles.
 const EXACT: u128 = 1 << 52;
-/// Algorithms that keep every request keep no more than this many.
-const MOST_LOGGED: u32 = 100_000;
+/// The maximum limit of algorithms that store every request.
+const MAX_LOGGED: u32 = 100_000;
 
 /// How requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,8 +83,8 @@ impl Rule {
 
     /// The largest cost that can ever pass.
     #[must_use]
-    pub fn most_at_once(&self) -> u32 {
-        self.windows.iter().map(|window| window.most_at_once(self.algorithm)).min().unwrap_or(0)
+    pub fn max_at_once(&self) -> u32 {
+        self.windows.iter().map(|window| window.max_at_once(self.algorithm)).min().unwrap_or(0)
     }
 }
 
@@ -103,7 +103,7 @@ impl Window {
 
     /// How many requests can pass at once.
     #[must_use]
-    pub fn most_at_once(&self, algorithm: Algorithm) -> u32 {
+    pub fn max_at_once(&self, algorithm: Algorithm) -> u32 {
         match (algorithm, self.burst) {
             (Algorithm::Gcra, Some(burst)) => burst,
             _ => self.limit,
@@ -123,16 +123,16 @@ impl Window {
     }
 
     fn check(&self, algorithm: Algorithm) -> Result<(), String> {
-        let at_once = self.most_at_once(algorithm);
+        let at_once = self.max_at_once(algorithm);
         if self.limit == 0 || at_once == 0 {
-            return Err("a rate limit of nothing lets nothing pass; leave the route out instead".to_owned());
+            return Err("a rate limit must allow at least 1 request".to_owned());
         }
         let whole_ms = self.period.subsec_nanos().is_multiple_of(1_000_000);
         if !whole_ms || self.period.is_zero() || self.period > Duration::from_secs(366 * 86_400) {
             return Err(format!("a period is 1 ms to 366 days in whole milliseconds, not {:?}", self.period));
         }
         match algorithm {
-            Algorithm::FixedLog | Algorithm::SlidingLog if self.limit > MOST_LOGGED => Err(format!(
+            Algorithm::FixedLog | Algorithm::SlidingLog if self.limit > MAX_LOGGED => Err(format!(
                 "{algorithm} keeps every request; {} are too many, use sliding_window or gcra",
                 self.limit
             )),
@@ -189,7 +189,7 @@ impl FromStr for Window {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = || Error::Misuse(format!("{text:?} is no window; write 20/1s or 500/1m burst 50"));
+        let refuse = || Error::Misuse(format!("{text:?} is not a window; write 20/1s or 500/1m burst 50"));
         let (text, burst) = match text.split_once("burst") {
             Some((text, burst)) => (text, Some(burst.trim().parse().map_err(|_| refuse())?)),
             None => (text, None),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_written_as_people_write_them() {
+    fn windows_are_parsed_and_printed() {
         let read = windows("20/1s, 500/m burst 50, 7/90m, 3/250ms");
         assert_eq!(read[0], Window::new(20, Duration::from_secs(1)));
         assert_eq!(read[1], Window::new(500, Duration::from_secs(60)).with_burst(50));
@@ -232,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_cannot_be_kept_is_refused_with_a_reason() {
+    fn invalid_rule_is_refused_with_a_reason() {
         let refused = |algorithm, text: &str| Rule::new(algorithm, windows(text)).unwrap_err().to_string();
         assert!(refused(Algorithm::FixedCounter, "1/1s,2/2s").contains("one window"));
-        assert!(refused(Algorithm::Gcra, "0/1s").contains("nothing"));
+        assert!(refused(Algorithm::Gcra, "0/1s").contains("at least 1"));
         assert!(refused(Algorithm::SlidingLog, "100001/1h").contains("too many"));
         assert!(refused(Algorithm::Gcra, "999983/1d").contains("rounder"));
         assert!(refused(Algorithm::Gcra, "1/1s, 2/1s").contains("two windows"));

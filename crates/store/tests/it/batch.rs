@@ -33,7 +33,7 @@ every_store! {
         assert!(matches!(answers[2], Ok(Value::Int(1))), "{answers:?}");
     }
 
-    async fn a_script_runs_on_a_store_that_has_never_seen_it_or_has_forgotten_it(test_store: TestStore) {
+    async fn script_is_loaded_where_it_is_missing(test_store: TestStore) {
         let key = test_store.key("count", "1");
         for expected in [2, 4] {
             assert_eq!(test_store.store().run::<i64>(ADD.on(&[&key]).arg(2)).await.unwrap(), expected);
@@ -61,7 +61,7 @@ every_store! {
         }
     }
 
-    async fn an_error_inside_a_script_is_the_stores_own(test_store: TestStore) {
+    async fn error_inside_a_script_is_an_error_reply(test_store: TestStore) {
         static FAIL: Script = Script::new("return redis.call('LPUSH', KEYS[1], 'x')");
         let key = test_store.key("text", "1");
         test_store.store().run::<()>(cmd("SET").arg(&key).arg("text")).await.unwrap();
@@ -93,7 +93,7 @@ every_store! {
 }
 
 #[test]
-fn a_cluster_refuses_what_concerns_every_master_and_keys_of_two_slots() {
+fn cluster_refuses_commands_for_every_master_and_keys_of_two_slots() {
     hob_testkit::run(async {
         let test_store = TestStore::cluster().await;
         let error = test_store.store().run::<i64>(cmd("DBSIZE")).await.unwrap_err();

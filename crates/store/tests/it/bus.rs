@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_store::{BusEvent, Subscription, Topic};
+use hob_store::{BusEvent, ChannelFilter, Subscription};
 use hob_testkit::{LIMIT, every_store, wait_for};
 
 /// The next event; fails the test after a generous while.
@@ -24,8 +24,8 @@ async fn heard(subscription: &mut Subscription) -> (String, String) {
 every_store! {
     async fn messages_reach_the_subscribers_of_their_channel_in_order(test_store: TestStore) {
         let bus = test_store.store().bus();
-        let mut both = bus.subscribe(&[Topic::channel("a"), Topic::channel("b")]).await.unwrap();
-        let mut one = bus.subscribe(&[Topic::channel("b")]).await.unwrap();
+        let mut both = bus.subscribe(&[ChannelFilter::channel("a"), ChannelFilter::channel("b")]).await.unwrap();
+        let mut one = bus.subscribe(&[ChannelFilter::channel("b")]).await.unwrap();
         for number in 0..100 {
             for channel in ["a", "b", "c"] {
                 bus.publish(channel, number.to_string()).await.unwrap();
@@ -45,9 +45,9 @@ every_store! {
         }
     }
 
-    async fn a_pattern_hears_every_channel_that_matches(test_store: TestStore) {
+    async fn pattern_receives_every_matching_channel(test_store: TestStore) {
         let mut subscription =
-            test_store.store().bus().subscribe(&[Topic::pattern("events:*")]).await.unwrap();
+            test_store.store().bus().subscribe(&[ChannelFilter::pattern("events:*")]).await.unwrap();
         test_store.store().bus().publish("other", "0").await.unwrap();
         test_store.store().bus().publish("events:user.online", "1").await.unwrap();
         let event = tokio::time::timeout(LIMIT, subscription.next()).await.unwrap().unwrap();
@@ -55,10 +55,10 @@ every_store! {
         assert_eq!(event, BusEvent::Message { channel, pattern: Some("events:*".into()), payload });
     }
 
-    async fn a_dropped_subscription_is_unsubscribed(test_store: TestStore) {
+    async fn dropping_a_subscription_unsubscribes(test_store: TestStore) {
         let bus = test_store.store().bus();
-        let kept = bus.subscribe(&[Topic::channel("kept")]).await.unwrap();
-        drop(bus.subscribe(&[Topic::channel("dropped")]).await.unwrap());
+        let kept = bus.subscribe(&[ChannelFilter::channel("kept")]).await.unwrap();
+        drop(bus.subscribe(&[ChannelFilter::channel("dropped")]).await.unwrap());
         wait_for("the channel to have no listener", LIMIT, async || {
             let mut channels: Vec<String> = Vec::new();
             for master in test_store.store().masters().await.unwrap() {
@@ -70,8 +70,8 @@ every_store! {
         drop(kept);
     }
 
-    async fn a_slow_subscriber_is_told_that_it_missed_messages(test_store: TestStore) {
-        let mut subscription = test_store.store().bus().subscribe(&[Topic::channel("busy")]).await.unwrap();
+    async fn slow_subscriber_receives_missed(test_store: TestStore) {
+        let mut subscription = test_store.store().bus().subscribe(&[ChannelFilter::channel("busy")]).await.unwrap();
         for number in 0..20_000 {
             test_store.store().bus().publish("busy", number.to_string()).await.unwrap();
         }

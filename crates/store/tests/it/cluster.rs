@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use hob_store::{BusEvent, Call, State, Store, Topic, cmd};
+use hob_store::{BusEvent, Call, ChannelFilter, State, Store, cmd};
 use hob_testkit::{LIMIT, RedisCluster, RedisOptions, RedisServer, run, wait_for};
 
 use crate::failure::{COUNT, address, connect, count_while};
 
 #[test]
-fn a_cluster_and_its_bus_ask_for_the_password() {
+fn cluster_connections_authenticate() {
     run(async {
         let options = RedisOptions { password: Some("secret".into()), ..RedisOptions::default() };
         let cluster = RedisCluster::start_with(&options);
         let store = connect(&cluster.url()).await;
         let calls: Vec<Call> = (0..20).map(|at| COUNT.on(&[at.to_string()])).collect();
         assert!(store.batch(&calls).await.iter().all(Result::is_ok));
-        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        let mut subscription = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap();
         store.bus().publish("c", "x").await.unwrap();
         assert!(matches!(subscription.next().await, Some(BusEvent::Message { .. })));
         let locked = Store::connect(&address(&cluster.url().replace("secret", "wrong"))).await.unwrap_err();
@@ -24,7 +24,7 @@ fn a_cluster_and_its_bus_ask_for_the_password() {
 }
 
 #[test]
-fn a_clusters_restarted_master_is_found_again_and_the_others_serve_meanwhile() {
+fn restarted_cluster_master_is_reconnected_while_others_serve() {
     run(async {
         let cluster = RedisCluster::start();
         for master in cluster.masters() {
@@ -58,7 +58,7 @@ fn a_clusters_restarted_master_is_found_again_and_the_others_serve_meanwhile() {
 
 /// A replica that takes its master's place by agreement: nothing is lost, and nothing is counted twice.
 #[test]
-fn a_clusters_failover_is_followed() {
+fn cluster_failover_is_followed() {
     run(async {
         let cluster = RedisCluster::start();
         let store = connect(&cluster.url()).await;
@@ -98,7 +98,7 @@ fn a_clusters_failover_is_followed() {
 }
 
 #[test]
-fn a_slot_that_moves_is_followed_without_doubling_anything() {
+fn moved_slot_is_followed_without_repeating_calls() {
     run(async {
         let cluster = RedisCluster::start();
         let store = connect(&cluster.url()).await;
@@ -131,11 +131,11 @@ fn a_slot_that_moves_is_followed_without_doubling_anything() {
 }
 
 #[test]
-fn a_clusters_subscriber_moves_on_when_its_node_dies() {
+fn cluster_subscription_moves_to_another_node() {
     run(async {
         let cluster = RedisCluster::start();
         let store = connect(&cluster.url()).await;
-        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        let mut subscription = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap();
         let subscribed =
             |master: &&RedisServer| !master.command::<Vec<String>>(&["PUBSUB", "CHANNELS"]).is_empty();
         let node = cluster.masters().iter().find(subscribed).unwrap();

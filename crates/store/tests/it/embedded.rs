@@ -10,7 +10,7 @@ use hob_testkit::{LIMIT, run, wait_for};
 static ONE: Script = Script::new("return 1");
 
 #[test]
-fn an_embedded_store_of_ones_own_forgets_expired_keys_by_itself() {
+fn owned_engine_removes_expired_keys() {
     run(async {
         let store = Store::connect(&Address::Embedded).await.unwrap();
         let calls: Vec<_> = (0..100).map(|at| cmd("SET").arg(at).arg("x").arg("PX").arg(1).into()).collect();
@@ -24,13 +24,14 @@ fn an_embedded_store_of_ones_own_forgets_expired_keys_by_itself() {
 }
 
 #[test]
-fn handles_to_one_engine_share_its_keys_and_its_bus() {
+fn handles_to_one_engine_share_keys_and_messages() {
     run(async {
         let engine = Engine::default();
         let (one, other) = (Store::embedded(&engine), Store::embedded(&engine));
         one.run::<()>(cmd("SET").arg("k").arg("v")).await.unwrap();
         assert_eq!(other.run::<String>(cmd("GET").arg("k")).await.unwrap(), "v");
-        let mut subscription = other.bus().subscribe(&[hob_store::Topic::channel("c")]).await.unwrap();
+        let mut subscription =
+            other.bus().subscribe(&[hob_store::ChannelFilter::channel("c")]).await.unwrap();
         assert_eq!(one.bus().publish("c", "x").await.unwrap(), 1);
         assert!(subscription.next().await.is_some());
     });
@@ -38,7 +39,7 @@ fn handles_to_one_engine_share_its_keys_and_its_bus() {
 
 /// Every call has a deadline, also in this process: a script of somebody at `redis-cli` must not hold Hob's tasks up.
 #[test]
-fn a_call_gives_up_at_its_deadline_while_a_script_holds_the_store() {
+fn call_times_out_while_a_script_occupies_the_engine() {
     let engine = Engine::new(Config {
         max_script_instructions: u64::MAX,
         busy_after: Duration::from_secs(1),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use hob_store::{Address, BusEvent, Error, Script, State, Store, Topic, cmd};
+use hob_store::{Address, BusEvent, ChannelFilter, Error, Script, State, Store, cmd};
 use hob_testkit::{Connections, LIMIT, RedisOptions, RedisServer, run, wait_for};
 
 pub(crate) static COUNT: Script = Script::new("return redis.call('INCR', KEYS[1])");
@@ -47,7 +47,7 @@ pub(crate) async fn count_while(store: &Store, key: &str, hurting: impl Future<O
 
 /// C15.
 #[test]
-fn a_cut_connection_comes_back_and_no_increment_is_lost_or_doubled() {
+fn reconnect_neither_loses_nor_repeats_an_increment() {
     run(async {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
@@ -66,7 +66,7 @@ fn a_cut_connection_comes_back_and_no_increment_is_lost_or_doubled() {
 }
 
 #[test]
-fn a_restarted_server_is_found_again_by_waiting_calls() {
+fn waiting_calls_succeed_after_a_server_restart() {
     run(async {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
@@ -87,7 +87,7 @@ fn a_restarted_server_is_found_again_by_waiting_calls() {
 }
 
 #[test]
-fn a_frozen_server_costs_a_deadline_and_not_a_hang() {
+fn call_to_a_frozen_server_times_out() {
     run(async {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
@@ -111,7 +111,7 @@ fn a_frozen_server_costs_a_deadline_and_not_a_hang() {
 }
 
 #[test]
-fn a_wrong_password_is_an_error_that_health_shows() {
+fn wrong_password_is_shown_by_health() {
     run(async {
         let options = RedisOptions { password: Some("secret".into()), ..RedisOptions::default() };
         let server = RedisServer::start_with(&options);
@@ -132,7 +132,7 @@ fn a_wrong_password_is_an_error_that_health_shows() {
             .await;
             assert_eq!(health.state, State::Reconnecting);
             assert!(health.connection.last_error.is_some() && !health.is_healthy());
-            let deaf = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap_err().to_string();
+            let deaf = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap_err().to_string();
             assert!(deaf.contains("AUTH") || deaf.contains("uthentication"), "{deaf}");
         }
         connect(&server.url()).await.run::<()>(cmd("SET").arg("k").arg(1)).await.unwrap();
@@ -141,7 +141,7 @@ fn a_wrong_password_is_an_error_that_health_shows() {
 
 /// C19.
 #[test]
-fn a_tls_server_is_verified_against_the_given_authority() {
+fn tls_server_is_verified_against_the_given_ca() {
     run(async {
         let options = RedisOptions { tls: true, password: Some("secret".into()), ..RedisOptions::default() };
         let server = RedisServer::start_with(&options);
@@ -151,7 +151,7 @@ fn a_tls_server_is_verified_against_the_given_authority() {
         let url = format!("{}?ca={}", server.tls_url(), ca.display());
         let store = connect(&url).await;
         assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
-        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        let mut subscription = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap();
         store.bus().publish("c", "x").await.unwrap();
         assert!(matches!(subscription.next().await, Some(BusEvent::Message { .. })));
 
@@ -163,12 +163,12 @@ fn a_tls_server_is_verified_against_the_given_authority() {
 }
 
 #[test]
-fn a_cut_subscriber_is_told_that_it_missed_something_and_hears_on() {
+fn subscription_reports_missed_messages_after_a_reconnect() {
     run(async {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
-        let topics = [Topic::channel("c"), Topic::pattern("p:*")];
-        let mut subscription = store.bus().subscribe(&topics).await.unwrap();
+        let channels = [ChannelFilter::channel("c"), ChannelFilter::pattern("p:*")];
+        let mut subscription = store.bus().subscribe(&channels).await.unwrap();
         assert_eq!(server.cut(Connections::PubSub), 1);
         assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
         store.bus().publish("c", "1").await.unwrap();
@@ -183,7 +183,7 @@ fn a_cut_subscriber_is_told_that_it_missed_something_and_hears_on() {
 }
 
 #[test]
-fn a_store_that_was_never_there_is_waited_for() {
+fn calls_wait_for_a_store_that_starts_later() {
     run(async {
         let server = RedisServer::start();
         let url = server.url();

@@ -35,7 +35,7 @@ fn allowed(limit: u32, remaining: u32, reset_after: Duration) -> Decision {
 every_store! {
     /// G16: a sorted set by milliseconds whose members are the timestamps; requests of one millisecond count
     /// each.
-    async fn a_fixed_log_keeps_requests_of_one_millisecond_apart(test_store: TestStore) {
+    async fn fixed_log_counts_requests_of_the_same_millisecond(test_store: TestStore) {
         let clock = Clock::driven(START);
         let store = &test_store.store().with_clock(clock.clone());
         let rule = rule(Algorithm::FixedLog, "3/60s");
@@ -59,7 +59,7 @@ every_store! {
     }
 
     /// G17.
-    async fn a_sliding_log_frees_each_request_one_window_later(test_store: TestStore) {
+    async fn sliding_log_frees_each_request_after_one_window(test_store: TestStore) {
         let clock = Clock::driven(START);
         let store = &test_store.store().with_clock(clock.clone());
         let rule = rule(Algorithm::SlidingLog, "2/60s");
@@ -75,7 +75,7 @@ every_store! {
     }
 
     /// C6: a plain counter that expires with its window, even when a crash left it without a TTL.
-    async fn a_fixed_counter_is_the_documented_string(test_store: TestStore) {
+    async fn fixed_counter_uses_the_documented_string(test_store: TestStore) {
         let rule = rule(Algorithm::FixedCounter, "20/60s");
         let keys = keys(&test_store, Algorithm::FixedCounter, "u1");
         test_store.as_outsider(cmd("SET").arg(&keys[0]).arg(18).take()).await;
@@ -87,7 +87,7 @@ every_store! {
         assert!((1..=60_000).contains(&left), "{left}");
     }
 
-    async fn all_windows_must_let_a_request_pass_and_none_counts_it_otherwise(test_store: TestStore) {
+    async fn request_is_counted_only_if_all_windows_allow_it(test_store: TestStore) {
         for algorithm in [Algorithm::SlidingLog, Algorithm::SlidingWindow, Algorithm::Gcra] {
             let clock = Clock::driven(START);
             let store = &test_store.store().with_clock(clock.clone());
@@ -131,7 +131,7 @@ every_store! {
         assert!((600_000_000..=600_000_070).contains(&took), "{took}");
     }
 
-    async fn a_cost_of_nothing_looks_without_counting(test_store: TestStore) {
+    async fn zero_cost_reads_without_counting(test_store: TestStore) {
         let every = [
             Algorithm::FixedCounter, Algorithm::FixedLog, Algorithm::SlidingLog, Algorithm::SlidingWindow,
             Algorithm::Gcra,
@@ -157,7 +157,7 @@ every_store! {
         assert!(passed[1], "b asked once");
     }
 
-    async fn what_can_never_pass_is_misuse(test_store: TestStore) {
+    async fn cost_above_the_limit_is_refused(test_store: TestStore) {
         let rule = rule(Algorithm::Gcra, "10/1s burst 3");
         let keys = keys(&test_store, Algorithm::Gcra, "u1");
         assert!(matches!(rule.take(test_store.store(), &keys, 4).await, Err(Error::Misuse(_))));

@@ -177,7 +177,7 @@ impl Model {
         }
         let told = decision.quota();
         let matching = self.rule.windows().iter().find(|window| {
-            window.most_at_once(self.rule.algorithm()) == told.limit
+            window.max_at_once(self.rule.algorithm()) == told.limit
                 && self.remaining(window, now) == told.remaining
                 && self.is_reset(window, now, micros(told.reset_after))
         });
@@ -208,12 +208,12 @@ impl Model {
     }
 
     fn remaining(&self, window: &Window, at: u64) -> u32 {
-        let most = window.most_at_once(self.rule.algorithm());
+        let most = window.max_at_once(self.rule.algorithm());
         (0..=most).rev().find(|cost| self.fits(window, at, *cost)).unwrap_or(0)
     }
 
     fn is_reset(&self, window: &Window, now: u64, after: u64) -> bool {
-        let most = window.most_at_once(self.rule.algorithm());
+        let most = window.max_at_once(self.rule.algorithm());
         let full = |at| self.remaining(window, at) == most;
         full(now + after) && (after == 0 || !full(now + after - self.unit()))
     }
@@ -246,7 +246,7 @@ impl Model {
                     gone = gone.max(u128::from(*time) * limit) + u128::from(*cost) * period;
                 }
                 let at = u128::from(at) * limit;
-                let burst = u128::from(window.most_at_once(Algorithm::Gcra));
+                let burst = u128::from(window.max_at_once(Algorithm::Gcra));
                 gone.max(at) + u128::from(cost) * period <= at + burst * period
             }
         }

@@ -32,7 +32,7 @@ async fn remaining(store: &Store, rule: &Rule, key: &str) -> u32 {
 
 every_store! {
     /// G17: as many as fit are lent, and what comes back at once is there for others.
-    async fn what_fits_is_lent_and_what_comes_back_is_there_again(test_store: TestStore) {
+    async fn returned_requests_can_be_borrowed_again(test_store: TestStore) {
         for algorithm in LENDING {
             let store = &test_store.store().with_clock(Clock::driven(Duration::from_micros(START_US)));
             let rule = rule(algorithm, "10/60s, 15/1h");
@@ -55,7 +55,7 @@ every_store! {
     }
 
     /// Room that time has made already is not made twice.
-    async fn what_was_worked_off_is_not_given_back(test_store: TestStore) {
+    async fn expired_requests_are_not_returned(test_store: TestStore) {
         let clock = Clock::driven(Duration::from_micros(START_US));
         let store = &test_store.store().with_clock(clock.clone());
         let rule = rule(Algorithm::Gcra, "10/10s");
@@ -69,7 +69,7 @@ every_store! {
         assert_eq!(rule.give_back(store, key, (10, old), void_after).await.unwrap(), 0, "it is too old");
     }
 
-    async fn only_what_can_be_given_back_is_lent(test_store: TestStore) {
+    async fn only_gcra_and_sliding_log_can_lend(test_store: TestStore) {
         let key = &keys(&test_store, Algorithm::SlidingWindow, "u1")[0];
         let refused = rule(Algorithm::SlidingWindow, "10/60s").borrow(test_store.store(), key, 1..=2).await;
         assert!(matches!(refused, Err(Error::Misuse(_))));
@@ -77,11 +77,11 @@ every_store! {
         assert!(matches!(nothing, Err(Error::Misuse(_))));
     }
 
-    async fn a_rate_that_lends_keeps_its_limit(test_store: TestStore) {
+    async fn borrowing_from_gcra_keeps_the_limit(test_store: TestStore) {
         compare(&test_store, Algorithm::Gcra);
     }
 
-    async fn a_log_that_lends_keeps_its_limit(test_store: TestStore) {
+    async fn borrowing_from_a_sliding_log_keeps_the_limit(test_store: TestStore) {
         compare(&test_store, Algorithm::SlidingLog);
     }
 }
@@ -161,7 +161,7 @@ async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) 
             }
             Step::Take => {}
             Step::Borrow { most } => {
-                let most = (*most).min(rule.most_at_once());
+                let most = (*most).min(rule.max_at_once());
                 if let Some(loan) = borrow(&store, rule, key, 1..=most).await {
                     counted.push((now_us, loan.granted()));
                     written_us = now_us;

@@ -7,7 +7,7 @@ use hob_store::{Error, cmd};
 use hob_testkit::every_store;
 
 every_store! {
-    async fn a_reader_gets_what_follows_and_knows_what_it_missed(test_store: TestStore) {
+    async fn reader_gets_newer_entries_and_detects_gaps(test_store: TestStore) {
         let (list, sequence) = (test_store.key("log", "1"), test_store.key("sequence", "1"));
         let log = Log { list: list.as_bytes(), sequence: sequence.as_bytes(), most: 3, keep: Duration::from_secs(60) };
         let store = test_store.store();
@@ -26,7 +26,7 @@ every_store! {
         assert!(none.entries.is_empty() && !none.missed_after(second + 3));
     }
 
-    async fn numbers_grow_even_when_the_log_was_lost(test_store: TestStore) {
+    async fn entry_numbers_grow_after_the_log_was_lost(test_store: TestStore) {
         let (list, sequence) = (test_store.key("log", "1"), test_store.key("sequence", "1"));
         let log = Log { list: list.as_bytes(), sequence: sequence.as_bytes(), most: 100, keep: Duration::from_secs(60) };
         let before = log.append(test_store.store(), &["a", "b", "c"]).await.unwrap();
@@ -42,7 +42,7 @@ every_store! {
         }
     }
 
-    async fn an_append_is_bounded(test_store: TestStore) {
+    async fn append_is_bounded(test_store: TestStore) {
         let (list, sequence) = (test_store.key("log", "1"), test_store.key("sequence", "1"));
         let log = Log { list: list.as_bytes(), sequence: sequence.as_bytes(), most: 10, keep: Duration::from_secs(60) };
         for entries in [vec![], vec!["x"; 1001]] {

@@ -10,5 +10,5 @@ mod limit_model;
 mod loan;
 mod log;
 mod members;
-mod mend;
+mod repair;
 mod sentinel;

@@ -30,7 +30,7 @@ fn clock() -> Clock {
 }
 
 every_store! {
-    async fn a_node_lives_while_it_beats(test_store: TestStore) {
+    async fn node_is_live_while_it_renews_its_lease(test_store: TestStore) {
         let (clock, group) = (clock(), Group::new(&test_store));
         let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
         let (a, b) = (Incarnation::random(), Incarnation::random());
@@ -45,7 +45,7 @@ every_store! {
         assert_eq!(beat(store, keys, &b, HOLD).await.unwrap(), Beat::Dead, "late is dead, swept or not");
     }
 
-    async fn a_dead_node_is_swept_by_one_survivor_at_a_time_until_one_is_done(test_store: TestStore) {
+    async fn dead_node_is_claimed_by_one_node_at_a_time(test_store: TestStore) {
         let (clock, group) = (clock(), Group::new(&test_store));
         let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
         let dead = Incarnation::random();
@@ -68,7 +68,7 @@ every_store! {
         assert_eq!(beat(store, keys, &dead, HOLD).await.unwrap(), Beat::Dead);
     }
 
-    async fn a_node_that_leaves_is_swept_at_once_and_sweeps_are_bounded(test_store: TestStore) {
+    async fn node_that_left_is_claimed_at_once_and_claims_are_bounded(test_store: TestStore) {
         let (clock, group) = (clock(), Group::new(&test_store));
         let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
         for at in 0..5 {
@@ -81,7 +81,7 @@ every_store! {
         assert_eq!(sizes, [3, 2]);
     }
 
-    async fn a_node_learns_that_the_store_lost_everything(test_store: TestStore) {
+    async fn heartbeat_reports_a_lost_store(test_store: TestStore) {
         let group = Group::new(&test_store);
         let (store, keys) = (test_store.store(), group.keys());
         let incarnation = Incarnation::random();

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use hob_store::{BusEvent, Call, Store, Topic};
+use hob_store::{BusEvent, Call, ChannelFilter, Store};
 use hob_testkit::{LIMIT, SentinelSet, run, wait_for};
 
 use crate::failure::{COUNT, address, connect};
 
 #[test]
-fn a_sentinel_failover_is_followed() {
+fn sentinel_failover_is_followed() {
     run(async {
         let set = SentinelSet::start();
         let store = connect(&set.url()).await;
         assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
-        let mut subscription = store.bus().subscribe(&[Topic::channel("c")]).await.unwrap();
+        let mut subscription = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap();
         let old = set.master();
         old.kill();
         set.wait_for_failover(old).await;
@@ -27,7 +27,7 @@ fn a_sentinel_failover_is_followed() {
 
 /// The old master stays reachable as a replica and keeps its connections: only its refusal to write tells.
 #[test]
-fn a_demoted_master_is_left_for_the_new_one() {
+fn demoted_master_is_replaced_by_the_new_one() {
     run(async {
         let set = SentinelSet::start();
         let store = connect(&set.url()).await;
@@ -47,7 +47,7 @@ fn a_demoted_master_is_left_for_the_new_one() {
 
 /// One sentinel's port is closed, another takes connections and never answers.
 #[test]
-fn a_silent_sentinel_does_not_hide_the_next() {
+fn silent_sentinel_is_skipped() {
     run(async {
         let set = SentinelSet::start();
         let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -64,7 +64,7 @@ fn a_silent_sentinel_does_not_hide_the_next() {
 
 /// The sentinel of the other tests wants no password and gets none; this one does.
 #[test]
-fn a_sentinel_that_asks_for_the_password_gets_it() {
+fn sentinel_with_a_password_is_authenticated() {
     run(async {
         let set = SentinelSet::start();
         let (master, replica) = (set.master(), set.replica());
@@ -84,7 +84,7 @@ fn a_sentinel_that_asks_for_the_password_gets_it() {
 }
 
 #[test]
-fn a_frozen_master_is_left_after_its_failover() {
+fn frozen_master_is_replaced_after_failover() {
     run(async {
         let set = SentinelSet::start();
         let store = connect(&set.url()).await;

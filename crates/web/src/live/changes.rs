@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hob_service::{ServiceContext, Task};
-use hob_store::{BusEvent, Topic};
+use hob_store::{BusEvent, ChannelFilter};
 use tokio::sync::Notify;
 
 use super::feed::Feed;
@@ -123,7 +123,7 @@ impl Changes {
     async fn listen(self, task: Task) {
         let bus = self.inner.context.store.bus();
         while !task.stopping() {
-            let mut heard = match bus.subscribe(&[Topic::channel(&self.inner.channel)]).await {
+            let mut heard = match bus.subscribe(&[ChannelFilter::channel(&self.inner.channel)]).await {
                 Ok(heard) => heard,
                 Err(_) if task.pause(AGAIN).await => continue,
                 Err(_) => return,

@@ -1,0 +1,11 @@
+//! Connections to one server, to the master that sentinels name, to every master of a Cluster, and to the embedded engine.
+
+pub(crate) mod backoff;
+pub(crate) mod cluster;
+pub(crate) mod dial;
+pub(crate) mod embedded;
+mod route;
+pub(crate) mod sentinel;
+pub(crate) mod server;
+mod slots;
+mod topology;
