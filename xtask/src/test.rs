@@ -1,6 +1,7 @@
 //! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -30,17 +31,49 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if whole {
         tidy::run().context("tidy")?;
         step::run("format", cargo().args(["fmt", "--all", "--check"]))?;
-        step::run("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     }
+    let lints = if whole { Some(Lints::find()?) } else { None };
     let mut tests = tests(options);
     clients.export(&mut tests);
+    let mut doc_tests = cargo();
+    doc_tests.args(["test", "--doc", "--workspace"]);
+    if let Some(lints) = &lints {
+        // Targets that the test runner does not build: benchmarks and examples without tests.
+        let mut build = cargo();
+        build.args(["build", "--workspace", "--all-targets"]);
+        [&mut build, &mut tests, &mut doc_tests].into_iter().for_each(|command| lints.apply(command));
+        step::run("build and lints", &mut build)?;
+    }
     step::run("tests", &mut tests)?;
     if whole {
-        step::run("doc tests", cargo().args(["test", "--doc", "--workspace"]))?;
+        step::run("doc tests", &mut doc_tests)?;
         build_example()?;
     }
     println!("xtask: all checks passed");
     Ok(())
+}
+
+/// Clippy as the compiler of the workspace, so that code is linted while it is compiled for the tests. `cargo clippy`
+/// would compile everything a second time.
+struct Lints {
+    driver: PathBuf,
+}
+
+impl Lints {
+    fn find() -> Result<Self> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let sysroot = Command::new(rustc).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
+        let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
+        let driver = sysroot.join("bin/clippy-driver");
+        anyhow::ensure!(driver.exists(), "clippy is not installed; run: rustup component add clippy");
+        Ok(Self { driver })
+    }
+
+    fn apply(&self, command: &mut Command) {
+        command.env("RUSTC_WORKSPACE_WRAPPER", &self.driver);
+        // The separator is the one that `cargo clippy` uses between arguments.
+        command.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+    }
 }
 
 /// Builds a program outside of the workspace, to check that the crates can be used from one. It uses the Cargo.lock of
