@@ -1,7 +1,7 @@
 //! The hub: the clients of this node, the channels that they are subscribed to, and delivery to them.
 //!
 //! An event is delivered to the subscribers of its own node directly, and to the other nodes over the bus. Messages
-//! on the bus can be late, duplicated or lost: the sequence number tells a node what it misses, and it reads that
+//! on the bus can be late, duplicated or lost: a gap in the sequence numbers shows what a node misses, and it reads that
 //! from the database.
 
 mod broker;

@@ -106,7 +106,7 @@ async fn chat(
     Query(query): Query<ChatQuery>,
 ) -> Result<Page, Problem> {
     let Some(user) = query.user.filter(|user| !user.is_empty()) else {
-        return console.page("Chat", &ChooseUserPage { users: recent_users(&chat).await? });
+        return console.page("Chat", &ChooseUserPage { users: users_to_choose(&chat).await? });
     };
     let me = user_id("as", &user)?;
     // A read-only operator gets no token, since a token can act as the user.
@@ -183,7 +183,7 @@ async fn conversations(chat: &Chat, me: &UserId) -> Result<Vec<ConversationLink>
     Ok(listed.rows.into_iter().map(link).collect())
 }
 
-async fn recent_users(chat: &Chat) -> Result<Vec<UserLink>, Error> {
+async fn users_to_choose(chat: &Chat) -> Result<Vec<UserLink>, Error> {
     let users = members::some_users(&chat.inner.database, MAX_USERS).await?;
     Ok(users
         .into_iter()

@@ -113,17 +113,19 @@ impl Chat {
                 && !blocks.contains(&(user.clone(), sender.clone()))
                 && !blocks.contains(&(sender.clone(), user.clone()))
         };
-        let advances: Vec<UnreadIncrement> = members
+        let increments: Vec<UnreadIncrement> = members
             .into_iter()
             .map(|(user_id, version)| {
                 let count = messages.iter().filter(|message| counts(&user_id, &message.sender_id)).count();
                 UnreadIncrement { user_id, version, after, last: after + messages.len() as u64, count }
             })
             .collect();
-        let written = unread.increment_each(id, &advances).await?;
-        let behind =
-            advances.iter().zip(written).filter(|(_, written)| !matches!(written, CounterUpdate::Written(_)));
-        let behind: Vec<&UserId> = behind.map(|(advance, _)| &advance.user_id).collect();
+        let written = unread.increment_each(id, &increments).await?;
+        let behind = increments
+            .iter()
+            .zip(written)
+            .filter(|(_, written)| !matches!(written, CounterUpdate::Written(_)));
+        let behind: Vec<&UserId> = behind.map(|(increment, _)| &increment.user_id).collect();
         if behind.len() > MAX_SINGLE_RECOUNTS {
             return self.recount_all(id).await;
         }
@@ -212,9 +214,9 @@ fn message_created_json(
 ) -> Result<String, Error> {
     let MessageCreated { conversation_id, message_id, sender_id, timestamp, .. } = message;
     let (event_id, timestamp) = (number.to_string(), timestamp.to_string());
-    let message_created_json =
+    let event =
         MessageCreatedEvent { conversation_id, message_id, sender_id, participant_ids, event_id, timestamp };
-    Ok(serde_json::to_string(&message_created_json)?)
+    Ok(serde_json::to_string(&event)?)
 }
 
 /// The event right before these messages, if nothing else happened between them.

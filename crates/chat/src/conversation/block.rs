@@ -1,4 +1,4 @@
-//! Blocks. Between two users of whom one has blocked the other, nothing is delivered in either direction: no
+//! Blocks. If one of two users has blocked the other, nothing is delivered between them, in either direction: no
 //! messages, typing, presence or receipts, in any conversation.
 
 use std::collections::HashSet;

@@ -26,7 +26,7 @@ pub(crate) async fn count(tx: &Transaction, blocker: &UserId) -> Result<u64, Err
     Ok(tx.one(count.bind(blocker)).await?.0)
 }
 
-/// The users whom a user has blocked or is blocked by.
+/// The users that a user has blocked, or that have blocked the user.
 pub(crate) async fn hidden_from(database: &impl Read, user: &UserId) -> Result<HashSet<UserId>, Error> {
     let list: Query<(UserId,)> = sql("SELECT blocked FROM chat_block WHERE blocker = $1
                                       UNION SELECT blocker FROM chat_block WHERE blocked = $1");
@@ -47,7 +47,7 @@ pub(crate) async fn involving(
     Ok(blocks)
 }
 
-/// The users whom a user has blocked, by id.
+/// The users that a user has blocked, by id.
 pub(crate) async fn list(database: &impl Read, blocker: &UserId) -> Result<Vec<UserId>, Error> {
     let list: Query<(UserId,)> = sql("SELECT blocked FROM chat_block WHERE blocker = $1 ORDER BY blocked");
     Ok(database.all(list.bind(blocker)).await?.into_iter().map(|(user,)| user).collect())

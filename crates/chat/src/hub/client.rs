@@ -18,7 +18,7 @@ pub(crate) struct Client {
     pub(crate) socket: SocketId,
     pub(crate) user: UserId,
     pub(crate) queue: WriteQueue,
-    /// Users with whom nothing is exchanged because of a block. `None` if there are none, which is usual.
+    /// The users that a block hides. `None` if there are none, which is usual.
     hidden: RwLock<Option<Arc<HashSet<UserId>>>>,
     /// Serializes reloading, so that the latest result stays.
     reloading: Mutex<()>,

@@ -166,7 +166,7 @@ pub(crate) struct BlockedList {
     blocked: Vec<String>,
 }
 
-/// List the users whom a user has blocked.
+/// List the users that a user has blocked.
 #[utoipa::path(get, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
     responses((status = 200, body = BlockedList)))]
 async fn list_blocked(

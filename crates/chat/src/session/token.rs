@@ -1,5 +1,5 @@
-//! Who somebody is: JSON Web Tokens, verified strictly. Each key has one algorithm, so a token cannot choose
-//! how it is checked, and `none` is not among them.
+//! JSON Web Tokens, which identify users. Each key has exactly one algorithm, so a token cannot choose how it is
+//! verified, and `none` is never accepted.
 
 use std::fmt;
 use std::path::Path;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_valid_until_it_expires() {
+    fn token_is_valid_until_it_expires() {
         let tokens = tokens();
         let token = tokens.issue(&anna(), NOW + 60).unwrap();
         assert_eq!(tokens.verify(&token, NOW), Ok(Verified { user: anna(), expires_s: NOW + 60 }));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_of_a_token_is_accepted() {
+    fn modified_token_is_rejected() {
         let tokens = tokens();
         let token = tokens.issue(&anna(), NOW + 60).unwrap();
         for at in 0..token.len() {
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A header that names another algorithm, signed with whatever is at hand.
+    /// A token with any header, signed with HS256.
     fn forged(tokens: &Tokens, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
         let signature =
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_does_not_choose_how_it_is_checked() {
+    fn token_cannot_choose_its_algorithm() {
         let tokens = tokens();
         let claims = format!(r#"{{"sub":"anna","exp":{}}}"#, NOW + 60);
         assert!(tokens.verify(&forged(&tokens, r#"{"alg":"HS256"}"#, &claims), NOW).is_ok());
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_verifies_its_own_algorithm_only() {
+    fn public_key_verifies_only_its_own_algorithm() {
         let random = ring::rand::SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
@@ -300,7 +300,7 @@ mod tests {
         std::fs::write(&path, pem).unwrap();
         let config = Config { token_public_keys: vec![path.display().to_string()], ..Config::default() };
         let tokens = Tokens::from_config(&config).unwrap();
-        assert_eq!(tokens.issue(&anna(), NOW + 60), None, "a public key signs nothing");
+        assert_eq!(tokens.issue(&anna(), NOW + 60), None, "a public key cannot sign");
 
         let claims = format!(r#"{{"sub":"anna","exp":{}}}"#, NOW + 60);
         let sign = |header: &str| {
@@ -310,7 +310,7 @@ mod tests {
         };
         assert!(tokens.verify(&sign(r#"{"alg":"ES256"}"#), NOW).is_ok());
         assert_eq!(tokens.verify(&sign(r#"{"alg":"RS256"}"#), NOW), Err(BadToken::Invalid));
-        // The public key as if it were a secret: the classic confusion.
+        // The public key used as a secret: the classic algorithm confusion.
         let confused = Tokens { signing_key: Some(EncodingKey::from_secret(point)), ..tokens };
         let token = forged(&confused, r#"{"alg":"HS256"}"#, &claims);
         assert_eq!(confused.verify(&token, NOW), Err(BadToken::Invalid));
@@ -327,7 +327,7 @@ qPkb5IJZ3SEiD84piebzchTwVoikxLTH
 ";
 
     #[test]
-    fn the_key_decides_the_algorithm_and_other_keys_are_refused() {
+    fn key_decides_the_algorithm_and_other_keys_are_rejected() {
         let algorithm = |pem: &str| parse_public_key(pem).map(|verifier| verifier.algorithm);
         assert_eq!(algorithm(RSA), Some(Algorithm::RS256));
         assert_eq!(algorithm(P256), Some(Algorithm::ES256));
@@ -345,7 +345,7 @@ qPkb5IJZ3SEiD84piebzchTwVoikxLTH
 
     /// A claim of the wrong type is not a claim that is absent.
     #[test]
-    fn claims_of_the_wrong_type_are_refused() {
+    fn claims_of_the_wrong_type_are_rejected() {
         let tokens = tokens();
         for claims in [
             format!(r#"{{"sub":"anna","exp":{},"nbf":"9999999999"}}"#, NOW + 60),

@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use hob_store::Key;
 use hob_store::repair::{self, KeyType};
-use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, Value, cmd};
+use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, Value, cmd};
 
 use crate::Error;
 use crate::keys::{Incarnation, Keys, SocketId, UserId};
@@ -140,12 +141,12 @@ impl PresenceStore {
 
     /// The incarnations that own the sockets of these users, in their order.
     pub(crate) async fn owners(&self, users: &[UserId]) -> Result<Vec<HashSet<Incarnation>>, Error> {
-        let asked = users.iter().map(|user| ("HGETALL", self.keys.presence(user)));
+        let reads = users.iter().map(|user| ("HGETALL", self.keys.presence(user)));
         let owners = |fields: HashMap<String, String>| {
             let sockets = fields.into_iter().filter(|(field, _)| field != "version");
             sockets.filter_map(|(_, owner)| Incarnation::new(owner).ok()).collect()
         };
-        Ok(self.read_each(asked.collect()).await?.into_iter().map(owners).collect())
+        Ok(self.read_each(reads.collect()).await?.into_iter().map(owners).collect())
     }
 
     /// Some users of a node's index. Empty if the index is empty.
@@ -178,9 +179,9 @@ impl PresenceStore {
     pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
         let reads = users.iter().flat_map(|user| self.reads_of(user));
         let (keys, calls): (Vec<Key>, Vec<Call>) = reads.unzip();
-        let mut answers = self.store.batch(&calls).await.into_iter().zip(&keys);
+        let mut replies = self.store.batch(&calls).await.into_iter().zip(&keys);
         let mut next = || -> Result<Option<String>, Error> {
-            let value = answers.next().map(|(answer, key)| repair::or_none(answer, key)).transpose()?;
+            let value = replies.next().map(|(reply, key)| repair::or_none(reply, key)).transpose()?;
             Ok(FromRedisValue::from_redis_value(value.flatten().unwrap_or(Value::Nil)).unwrap_or_default())
         };
         let presence = |user: &UserId| {
@@ -206,23 +207,23 @@ impl PresenceStore {
     }
 
     /// Reads many keys. A key of the wrong type counts as missing, so that it does not fail the others.
-    async fn read_each<T: FromRedisValue + Default>(&self, asked: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
+    async fn read_each<T: FromRedisValue + Default>(&self, reads: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
         let calls: Vec<Call> =
-            asked.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
-        let answers = self.store.batch(&calls).await.into_iter().zip(asked);
-        let read = |(answer, (_, key)): (hob_store::Result<Value>, _)| {
-            let value = repair::or_none(answer, key)?.unwrap_or(Value::Nil);
+            reads.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
+        let replies = self.store.batch(&calls).await.into_iter().zip(reads);
+        let read = |(reply, (_, key)): (hob_store::Result<Value>, _)| {
+            let value = repair::or_none(reply, key)?.unwrap_or(Value::Nil);
             Ok(T::from_redis_value(value).unwrap_or_default())
         };
-        answers.map(read).collect()
+        replies.map(read).collect()
     }
 
     /// The open sockets of these users, in their order.
     pub(crate) async fn sockets(&self, users: &[UserId]) -> Result<Vec<Vec<SocketId>>, Error> {
-        let asked = users.iter().map(|user| ("SMEMBERS", self.keys.sockets(user)));
+        let reads = users.iter().map(|user| ("SMEMBERS", self.keys.sockets(user)));
         let ids =
             |sockets: Vec<String>| sockets.into_iter().filter_map(|id| SocketId::new(id).ok()).collect();
-        Ok(self.read_each(asked.collect()).await?.into_iter().map(ids).collect())
+        Ok(self.read_each(reads.collect()).await?.into_iter().map(ids).collect())
     }
 
     /// Restores a last-seen time from the database, if Redis has none.

@@ -1,5 +1,5 @@
 //! Typing (C4 C5): a flag for each user, and an index for each conversation, so that no client has to scan keys and
-//! nodes can tell when typing stopped.
+//! nodes know when typing stopped.
 
 use std::time::Duration;
 

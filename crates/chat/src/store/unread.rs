@@ -85,46 +85,43 @@ impl UnreadCounters {
         counts: &[UnreadRow],
         scope: CountScope,
     ) -> Result<CounterUpdate, Error> {
-        let write_call = self.write_call(user, counts, scope);
-        read(repair::run(&self.store, write_call, &[(self.keys.unread_held(user), KeyType::Hash)]).await?)
+        let call = self.write_call(user, counts, scope);
+        read(repair::run(&self.store, call, &[(self.keys.unread_held(user), KeyType::Hash)]).await?)
     }
 
     /// Writes each of these counts, in one batch.
     pub(crate) async fn write_each(&self, counts: &[UnreadRow]) -> Result<Vec<CounterUpdate>, Error> {
-        let write_call = |count: &UnreadRow| {
+        let call = |count: &UnreadRow| {
             self.write_call(&count.user_id, std::slice::from_ref(count), CountScope::Partial)
         };
-        let calls: Vec<Call> = counts.iter().map(write_call).collect();
-        self.updates(counts.iter().map(|count| &count.user_id), &calls).await
+        let calls: Vec<Call> = counts.iter().map(call).collect();
+        self.run_each(counts.iter().map(|count| &count.user_id), &calls).await
     }
 
     /// Adds new messages of a conversation to the counters of these members, and notifies their feeds.
     pub(crate) async fn increment_each(
         &self,
         conversation: &ConversationId,
-        advances: &[UnreadIncrement],
+        increments: &[UnreadIncrement],
     ) -> Result<Vec<CounterUpdate>, Error> {
         let name = serde_json::to_string(conversation)?;
-        let write_call = |advance: &UnreadIncrement| {
-            let UnreadIncrement { user_id, version, after, last, count } = advance;
+        let call = |increment: &UnreadIncrement| {
+            let UnreadIncrement { user_id, version, after, last, count } = increment;
             let keys = [
                 self.keys.unread_held(user_id),
                 self.keys.unread_total(user_id),
                 self.keys.unread(user_id, conversation),
             ];
-            let write_call =
+            let call =
                 INCREMENT.on(&keys).arg(conversation.as_str()).arg(version).arg(after).arg(last).arg(count);
-            Ok(write_call
-                .arg(self.keys.feed_channel(user_id))
-                .arg(serde_json::to_string(user_id)?)
-                .arg(&name))
+            Ok(call.arg(self.keys.feed_channel(user_id)).arg(serde_json::to_string(user_id)?).arg(&name))
         };
-        let calls = advances.iter().map(write_call).collect::<Result<Vec<Call>, Error>>()?;
-        self.updates(advances.iter().map(|advance| &advance.user_id), &calls).await
+        let calls = increments.iter().map(call).collect::<Result<Vec<Call>, Error>>()?;
+        self.run_each(increments.iter().map(|increment| &increment.user_id), &calls).await
     }
 
-    /// Runs one call for each of these users.
-    async fn updates<'a>(
+    /// Runs one call for each user.
+    async fn run_each<'a>(
         &self,
         users: impl Iterator<Item = &'a UserId>,
         calls: &[Call],
@@ -149,16 +146,12 @@ impl UnreadCounters {
     fn write_call(&self, user: &UserId, counts: &[UnreadRow], scope: CountScope) -> Call {
         let mut keys = vec![self.keys.unread_held(user), self.keys.unread_total(user)];
         keys.extend(counts.iter().map(|count| self.keys.unread(user, &count.conversation_id)));
-        let write_call = WRITE.on(&keys).arg(match scope {
+        let call = WRITE.on(&keys).arg(match scope {
             CountScope::Partial => "partial",
             CountScope::Full => "full",
         });
-        counts.iter().fold(write_call, |write_call, count| {
-            write_call
-                .arg(count.conversation_id.as_str())
-                .arg(count.stamp)
-                .arg(count.unread)
-                .arg(count.sequence)
+        counts.iter().fold(call, |call, count| {
+            call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread).arg(count.sequence)
         })
     }
 
@@ -182,7 +175,7 @@ fn read(mut reply: Reply) -> Result<CounterUpdate, Error> {
 }
 
 impl From<UnreadRow> for UnreadCount {
-    fn from(counted: UnreadRow) -> Self {
-        Self { conversation_id: counted.conversation_id, unread: counted.unread, stamp: counted.stamp }
+    fn from(row: UnreadRow) -> Self {
+        Self { conversation_id: row.conversation_id, unread: row.unread, stamp: row.stamp }
     }
 }

@@ -79,7 +79,7 @@ every_service! {
         shows("1").await;
     }
 
-    /// C20: nothing is delivered between two users of whom one has blocked the other.
+    /// C20: a block stops delivery between two users in both directions.
     async fn block_hides_users_from_each_other(context: TestContext) {
         let chat = open(&context).await;
         let pair = room(&chat, "pair", &["anna", "bert"]).await;

@@ -168,7 +168,7 @@ fn users_of_a_dead_node_go_offline_even_if_a_master_loses_its_data() {
             killable.kill();
             cluster.masters()[lost].flush_all();
             wait_for(
-                format_args!("nobody to be online after master {lost} lost its data"),
+                format_args!("all users to be offline after master {lost} lost its data"),
                 LIMIT * 2,
                 async || {
                     let online = survivor.presence(&users).await.unwrap_or_default();

@@ -122,18 +122,18 @@ every_service! {
         let picture = anna.subscribe("user:anna").await["subscribe"]["data"].take();
         assert_eq!((&picture["total"], &picture["online"]), (&1.into(), &json!([])), "{picture}");
         let bert = Client::connect(&app, &chat, "bert").await;
-        let news = anna.push_where(|push| push["pub"]["data"]["type"] == "presence").await;
-        assert_eq!((&news["pub"]["data"]["userId"], &news["pub"]["data"]["online"]), (&"bert".into(), &true.into()));
+        let update = anna.push_where(|push| push["pub"]["data"]["type"] == "presence").await;
+        assert_eq!((&update["pub"]["data"]["userId"], &update["pub"]["data"]["online"]), (&"bert".into(), &true.into()));
         say(&chat, &id, "bert", "two").await;
-        let news = anna.push_where(|push| push["pub"]["data"]["total"] == 2).await;
-        assert_eq!((&news["pub"]["data"]["type"], &news["pub"]["data"]["unread"]), (&"unread".into(), &2.into()));
+        let update = anna.push_where(|push| push["pub"]["data"]["total"] == 2).await;
+        assert_eq!((&update["pub"]["data"]["type"], &update["pub"]["data"]["unread"]), (&"unread".into(), &2.into()));
         anna.rpc("read", json!({ "conversationId": "r", "sequence": 4 })).await;
         anna.push_where(|push| push["pub"]["data"]["total"] == 0).await;
         drop(bert);
         anna.push_where(|push| push["pub"]["data"]["online"] == false).await;
         done(chat.remove_member(&id, &user("anna"), None).await);
-        let news = anna.push_where(|push| push["pub"]["data"]["type"] == "membership").await;
-        assert_eq!(news["pub"]["data"]["member"], false);
+        let update = anna.push_where(|push| push["pub"]["data"]["type"] == "membership").await;
+        assert_eq!(update["pub"]["data"]["member"], false);
     }
 
     /// C20: receipts of what was delivered and read.

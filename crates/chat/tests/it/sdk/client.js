@@ -1,4 +1,4 @@
-// The JavaScript SDK against the chat. Says what it sees, a line of JSON each; goes on when it is told to.
+// The JavaScript SDK against the chat. Prints each event as a line of JSON, and exits when its input ends.
 const { Centrifuge } = require("centrifuge");
 const WebSocket = require("ws");
 const readline = require("readline");

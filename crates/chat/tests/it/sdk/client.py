@@ -1,4 +1,4 @@
-"""The Python SDK against the chat. Says what it sees, a line of JSON each; ends with its input."""
+"""The Python SDK against the chat. Prints each event as a line of JSON, and exits when its input ends."""
 
 import asyncio
 import json
