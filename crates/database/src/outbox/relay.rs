@@ -107,7 +107,7 @@ impl Relay {
             let pause = async {
                 match turn {
                     Ok(Turn::Worked { numbered, .. }) if numbered < usize::from(BATCH) => {
-                        sleep(BATCH_PAUSE).await
+                        sleep(BATCH_PAUSE).await;
                     }
                     Ok(Turn::Worked { .. }) => {}
                     Ok(Turn::Idle | Turn::NotMine) => {
