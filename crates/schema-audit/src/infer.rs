@@ -6,7 +6,7 @@ mod shapes;
 use std::time::{Duration, Instant};
 
 use futures_util::{TryStreamExt, pin_mut};
-use hob_schema::Kind;
+use hob_schema::KeyType;
 use hob_schema::check::Sample;
 use hob_store::{Store, Value};
 
@@ -42,7 +42,7 @@ const MAX_STRING_BYTES: u64 = 16 << 10;
 #[derive(Debug, Default)]
 struct PatternStats {
     keys: u64,
-    kinds: Vec<Kind>,
+    kinds: Vec<KeyType>,
     longest_ttl_ms: u64,
     expiring: u64,
     longest: u64,
@@ -51,7 +51,7 @@ struct PatternStats {
 }
 
 impl PatternStats {
-    fn add_kind(&mut self, kind: Kind) {
+    fn add_kind(&mut self, kind: KeyType) {
         if !self.kinds.contains(&kind) {
             self.kinds.push(kind);
         }
@@ -142,7 +142,7 @@ async fn sample_keys(
             stats.longest_ttl_ms = stats.longest_ttl_ms.max(ttl_ms);
         }
         // A schema cannot declare streams and the types of modules.
-        if let Some(kind) = Kind::from_name(&kind) {
+        if let Some(kind) = KeyType::from_name(&kind) {
             stats.add_kind(kind);
             typed.push((key, kind));
         }
@@ -153,16 +153,16 @@ async fn sample_keys(
 async fn sample_values(
     master: &Store,
     tree: &mut PatternTree<PatternStats>,
-    keys: &[(&Vec<u8>, Kind)],
+    keys: &[(&Vec<u8>, KeyType)],
 ) -> Result<(), Error> {
     let mut batch = Batch::with_capacity(keys.len());
     for (key, kind) in keys {
         let command = match kind {
-            Kind::String => "STRLEN",
-            Kind::Hash => "HLEN",
-            Kind::List => "LLEN",
-            Kind::Set => "SCARD",
-            Kind::Zset => "ZCARD",
+            KeyType::String => "STRLEN",
+            KeyType::Hash => "HLEN",
+            KeyType::List => "LLEN",
+            KeyType::Set => "SCARD",
+            KeyType::Zset => "ZCARD",
         };
         batch.cmd(command).arg(key);
     }
@@ -173,7 +173,7 @@ async fn sample_values(
         let length: u64 = length.and_then(decode).unwrap_or(0);
         let stats = tree.entry(key);
         stats.longest = stats.longest.max(length);
-        if stats.samples.len() < MAX_SAMPLES && (*kind != Kind::String || length <= MAX_STRING_BYTES) {
+        if stats.samples.len() < MAX_SAMPLES && (*kind != KeyType::String || length <= MAX_STRING_BYTES) {
             let replies = value_commands_of_type(&mut batch, *kind, key, length);
             pending.push((key, *kind, length, replies));
         }

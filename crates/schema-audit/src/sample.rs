@@ -1,7 +1,7 @@
 //! Commands that read a few values of a key, and the values in their replies.
 
 use hob_schema::check::Sample;
-use hob_schema::{Content, Field, FieldName, Kind, Presence, Value as Declared};
+use hob_schema::{Content, Field, FieldName, KeyType, Presence, Value as Declared};
 use hob_store::Value;
 
 use crate::batch::{Batch, decode};
@@ -46,35 +46,37 @@ pub(crate) fn value_commands(batch: &mut Batch, content: &Content, key: &[u8], l
 }
 
 /// As [`value_commands`], for a key of which only the type is known.
-pub(crate) fn value_commands_of_type(batch: &mut Batch, kind: Kind, key: &[u8], len: u64) -> usize {
+pub(crate) fn value_commands_of_type(batch: &mut Batch, kind: KeyType, key: &[u8], len: u64) -> usize {
     let content = match kind {
-        Kind::String => Content::String(Declared::Text { max_bytes: 0 }),
-        Kind::Hash => {
+        KeyType::String => Content::String(Declared::Text { max_bytes: 0 }),
+        KeyType::Hash => {
             let any = Field { name: FieldName::Any, value: Declared::Any, presence: Presence::Optional };
             Content::Hash(vec![any])
         }
-        Kind::List => Content::List(Declared::Any),
-        Kind::Set => Content::Set(Declared::Any),
-        Kind::Zset => Content::Zset { member: Declared::Any, score: Declared::Any },
+        KeyType::List => Content::List(Declared::Any),
+        KeyType::Set => Content::Set(Declared::Any),
+        KeyType::Zset => Content::Zset { member: Declared::Any, score: Declared::Any },
     };
     value_commands(batch, &content, key, len)
 }
 
 /// The values in the replies to [`value_commands`].
-pub(crate) fn read_sample(kind: Kind, replies: Vec<Value>, len: Option<u64>) -> Option<Sample> {
+pub(crate) fn read_sample(kind: KeyType, replies: Vec<Value>, len: Option<u64>) -> Option<Sample> {
     let mut replies = replies.into_iter();
     Some(match kind {
-        Kind::String => Sample::Text(decode(replies.next()?)?),
-        Kind::Hash if len.is_some_and(|len| len > MAX_WHOLE_HASH) => {
+        KeyType::String => Sample::Text(decode(replies.next()?)?),
+        KeyType::Hash if len.is_some_and(|len| len > MAX_WHOLE_HASH) => {
             let (_, fields): (u64, Pairs) = decode(replies.next()?)?;
             Sample::Hash { fields, whole: false }
         }
-        Kind::Hash => Sample::Hash { fields: decode(replies.next()?)?, whole: true },
-        Kind::Set => {
+        KeyType::Hash => Sample::Hash { fields: decode(replies.next()?)?, whole: true },
+        KeyType::Set => {
             let (_, members): (u64, Vec<Vec<u8>>) = decode(replies.next()?)?;
             Sample::Items(members)
         }
-        Kind::List => Sample::Items(replies.filter_map(decode::<Vec<Vec<u8>>>).flatten().collect()),
-        Kind::Zset => Sample::Scored(replies.filter_map(decode::<Vec<(Vec<u8>, f64)>>).flatten().collect()),
+        KeyType::List => Sample::Items(replies.filter_map(decode::<Vec<Vec<u8>>>).flatten().collect()),
+        KeyType::Zset => {
+            Sample::Scored(replies.filter_map(decode::<Vec<(Vec<u8>, f64)>>).flatten().collect())
+        }
     })
 }

@@ -1,8 +1,8 @@
-//! The code that `keys!` stands for.
+//! The expansion of `keys!`.
 
 use std::path::{Path, PathBuf};
 
-use hob_schema::{Family, Form, IdRule, Limit, Schema, Tag, TtlRule, format_duration};
+use hob_schema::{Family, IdForm, IdRule, Limit, Schema, Tag, TtlRule, format_duration};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{format_ident, quote};
 
@@ -36,16 +36,16 @@ fn read(root: &Path, path: &str) -> Result<(PathBuf, Schema), String> {
     let file =
         found.ok_or_else(|| format!("{path} is neither in {} nor in a folder above it", root.display()))?;
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{path} cannot be read: {error}"))?;
-    let schema = Schema::parse(path, &text).map_err(|mistakes| mistakes.to_string())?;
+    let schema = Schema::parse(path, &text).map_err(|errors| errors.to_string())?;
     Ok((file, schema))
 }
 
 fn expand(path: &Path, schema: &Schema) -> Result<TokenStream, String> {
     if let Some(family) = schema.families.iter().find(|family| TAKEN.contains(&family.name.as_str())) {
-        let place = family.place;
+        let position = family.position;
         return Err(format!(
-            "{}:{}:{}: `{}` is a method of Keys already\n    write instead: another name for the family",
-            schema.file, place.line, place.column, family.name
+            "{}:{}:{}: `{}` is already a method of Keys\n    write instead: another name for the family",
+            schema.file, position.line, position.column, family.name
         ));
     }
     let ids =
@@ -98,12 +98,12 @@ fn keys_type(path: &Path, schema: &Schema) -> TokenStream {
 
         #[allow(dead_code)]
         impl Keys {
-            /// Under the prefix and the limits that the file says.
+            /// With the prefix and the limits of the file.
             pub fn new(layout: ::hob_schema::Layout) -> Self {
                 Self { space: ::std::sync::Arc::new(::hob_schema::Keyspace::new(schema().clone(), layout)) }
             }
 
-            /// Under the prefix, the limits and the channel names that the environment sets.
+            /// With the prefix, limits and channel names that the environment sets.
             pub fn from_env(
                 layout: ::hob_schema::Layout,
                 env: &dyn Fn(&str) -> ::core::option::Option<::std::string::String>,
@@ -121,7 +121,7 @@ fn keys_type(path: &Path, schema: &Schema) -> TokenStream {
     }
 }
 
-/// The constructor of a family, its limits as constants, and as methods where the environment has a say.
+/// The constructor of a family, its limits as constants, and as methods where the environment can change them.
 fn family_items(index: usize, family: &Family, schema: &Schema) -> TokenStream {
     let name = function(&family.name);
     let (mut parameters, values) = arguments(family.pattern.ids(), schema);
@@ -166,7 +166,7 @@ fn limits(index: usize, family: &Family) -> TokenStream {
     if family.ttl.rule.longest().is_some() {
         let name = format_ident!("{}_ttl", family.name);
         items.push(quote! {
-            /// The longest TTL of the family, as the environment may have set it.
+            /// The longest TTL of the family, as set by the environment.
             pub fn #name(&self) -> ::core::time::Duration {
                 self.space.schema().families[#index].ttl.rule.longest().unwrap_or_default()
             }
@@ -195,7 +195,7 @@ fn limits(index: usize, family: &Family) -> TokenStream {
 
 fn limit_doc<T>(value: &str, limit: &Limit<T>) -> String {
     match &limit.env {
-        Some(env) => format!("{value} unless `{}` says otherwise.", env.name),
+        Some(env) => format!("{value} unless `{}` is set.", env.name),
         None => format!("{value}."),
     }
 }
@@ -221,10 +221,10 @@ fn doc(purpose: Option<&str>, pattern: &str, contract: &[String]) -> String {
     format!("{}\n\n`{pattern}`{contract}", purpose.unwrap_or_default())
 }
 
-/// An id: an enum where the file lists all words, else a checked text.
+/// An id: an enum if the file lists all values, else a checked text.
 fn id_type(index: usize, id: &IdRule) -> TokenStream {
     match &id.form {
-        Form::OneOf(words) if words.iter().all(|word| is_variant(word)) => id_enum(id, words),
+        IdForm::OneOf(words) if words.iter().all(|word| is_variant(word)) => id_enum(id, words),
         _ => id_text(index, id),
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_in_the_file_names_its_place() {
+    fn an_error_in_the_file_has_a_position() {
         let folder = std::env::temp_dir().join(format!("hob-schema-macros-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("deep")).unwrap();
         std::fs::write(folder.join("bad.toml"), "[schema]\nname = \"x\"\n").unwrap();

@@ -5,7 +5,7 @@ mod names;
 
 use proc_macro::TokenStream;
 
-/// Makes typed keys from a schema file.
+/// Generates typed keys from a schema file.
 ///
 /// ```
 /// mod keys {
@@ -20,12 +20,12 @@ use proc_macro::TokenStream;
 /// assert_eq!(Keys::RECENT_MAX_LEN, 100);
 /// ```
 ///
-/// The path is looked for beside the crate's `Cargo.toml`, then in each folder above it, so the same line
-/// works in a workspace and in a crate that was taken from one. Each `[key.NAME]` becomes a method of
+/// The path is relative to the folder of the crate's `Cargo.toml` or any folder above it, so the same line works in a
+/// workspace and in a single crate. The crate needs `hob-schema` and `hob-store`. Each `[key.NAME]` becomes a method of
 /// `Keys` whose arguments are the ids of its pattern, each `[channel.NAME]` a method `NAME_channel`. Ids are
-/// types of their own: a value that exists was checked.
+/// newtypes that are checked when they are made.
 ///
-/// A mistake in the file is a compile error that names its line and column:
+/// An error in the file is a compile error with its line and column:
 ///
 /// ```compile_fail
 /// hob_schema_macros::keys!("schemas/no_such_file.toml");

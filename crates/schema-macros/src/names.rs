@@ -1,4 +1,4 @@
-//! From names in a schema file to names in Rust.
+//! Converts names of a schema file to Rust names.
 
 use hob_schema::snake;
 use proc_macro2::{Ident, Span};

@@ -29,7 +29,7 @@ fn a_constructor_takes_the_ids_of_its_pattern() {
 }
 
 #[test]
-fn braces_stand_around_the_entity_only_under_the_tagged_layout() {
+fn only_the_tagged_layout_puts_braces_around_the_entity() {
     let run = pipeline::DagRunId::new("manual_2024-09-17T14:30:00+00:00").unwrap();
     let task = pipeline::TaskId::new("fetch").unwrap();
     let plain = pipeline::Keys::new(Layout::Plain);
@@ -42,7 +42,7 @@ fn braces_stand_around_the_entity_only_under_the_tagged_layout() {
 
 /// U1
 #[test]
-fn a_monitors_keys_carry_the_shard_of_its_schedule() {
+fn the_keys_of_a_monitor_have_the_shard_of_its_schedule() {
     let monitor = uptime::MonitorId::new("m1").unwrap();
     let tagged = uptime::Keys::new(Layout::Tagged);
     let shard = tagged.space().shard_of(monitor.as_str());
@@ -55,7 +55,7 @@ fn a_monitors_keys_carry_the_shard_of_its_schedule() {
 
 /// G18
 #[test]
-fn one_endpoint_is_spelled_in_both_documented_ways() {
+fn an_endpoint_has_both_documented_encodings() {
     let keys = gateway::Keys::new(Layout::Plain);
     let shard = keys.space().shards().next().unwrap();
     let endpoint = gateway::Endpoint::new("GET /api/users").unwrap();
@@ -67,7 +67,7 @@ fn one_endpoint_is_spelled_in_both_documented_ways() {
 }
 
 #[test]
-fn limits_are_constants_and_follow_the_environment_where_the_file_says_so() {
+fn limits_are_constants_and_methods_where_the_environment_sets_them() {
     assert_eq!(chat::Keys::RECENT_MAX_LEN, 100);
     assert_eq!(chat::Keys::MESSAGE_RATE_TTL_MAX, Duration::from_secs(60));
     assert_eq!(uptime::Keys::STATUS_TTL_MIN, Duration::from_secs(300));
@@ -86,7 +86,7 @@ fn limits_are_constants_and_follow_the_environment_where_the_file_says_so() {
 }
 
 #[test]
-fn an_id_that_exists_was_checked() {
+fn ids_are_checked_when_they_are_made() {
     assert!(chat::ConversationId::new("total").is_err());
     assert!(chat::UserId::new("").is_err());
     assert!(gateway::Hour::new(1_672_531_200_001_u64).is_err());

@@ -1,13 +1,14 @@
-//! ACL rules for Redis, from what is declared (C19): the keys and channels that there are, and nothing else.
+//! ACL rules for Redis (C19): access to the declared keys and channels only.
 
 use crate::catalog::Catalog;
 
-/// What programs over a schema do: read, write, run scripts, publish and listen. Not what concerns the server as a whole,
-/// except to look at it.
+/// Programs read, write, run scripts, publish and subscribe. Of the commands that concern the whole server they need only
+/// those that inspect it.
 const COMMANDS: &str = "-@all +@read +@write +@scripting +@pubsub +@transaction +@connection -@dangerous \
                         +info +time +dbsize +memory|stats +cluster|slots +cluster|shards +cluster|nodes";
 
-/// A line of an ACL file: a user that may touch what the schemas declare. It has no password yet, and so lets nobody in.
+/// A line of an ACL file for a user that may access the declared keys and channels. The user has no password yet and cannot
+/// log in.
 #[must_use]
 pub fn acl(catalog: &Catalog, user: &str) -> String {
     let mut words =

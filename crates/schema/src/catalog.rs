@@ -1,13 +1,15 @@
-//! Several schemas together, and from the bytes of a key to its family and ids.
+//! Several schemas together: finds the family and the ids of a key.
+
+pub(crate) mod overlap;
 
 use std::borrow::Cow;
 
-use crate::id::{IdRule, SEPARATOR};
 use crate::keyspace::{Keyspace, Layout, Part, Template};
+use crate::model::id::{IdRule, SEPARATOR};
 use crate::model::{Family, Schema};
-use crate::overlap::{Side, shared_key};
+use overlap::{PatternAutomaton, shared_key};
 
-/// Names one family among several schemas.
+/// Identifies one family of several schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FamilyId {
     pub schema: usize,
@@ -16,16 +18,16 @@ pub struct FamilyId {
 
 /// A key that belongs to a family.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Match<'k> {
+pub struct KeyMatch<'k> {
     pub family: FamilyId,
     /// The ids of the placeholders, decoded, from left to right.
     pub ids: Vec<Cow<'k, str>>,
 }
 
-/// Two schemas that claim one key.
+/// Two families of different schemas that could have the same key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{left} and {right} could both be the key {key:?}")]
-pub struct Clash {
+pub struct KeyConflict {
     pub left: String,
     pub right: String,
     pub key: String,
@@ -35,20 +37,20 @@ pub struct Clash {
 #[derive(Debug)]
 pub struct Catalog {
     spaces: Vec<Keyspace>,
-    heads: Heads,
+    prefixes: PrefixTrie,
 }
 
 impl Catalog {
-    /// Refuses schemas of which two families could share a key.
-    pub fn new(schemas: Vec<Schema>, layout: Layout) -> Result<Catalog, Clash> {
+    /// Fails if two families could have the same key.
+    pub fn new(schemas: Vec<Schema>, layout: Layout) -> Result<Catalog, KeyConflict> {
         let spaces: Vec<Keyspace> = schemas.into_iter().map(|schema| Keyspace::new(schema, layout)).collect();
         for (later, space) in spaces.iter().enumerate() {
             for earlier in &spaces[..later] {
-                check_clash(earlier, space)?;
+                check_conflict(earlier, space)?;
             }
         }
-        let heads = Heads::new(&spaces);
-        Ok(Catalog { spaces, heads })
+        let prefixes = PrefixTrie::new(&spaces);
+        Ok(Catalog { spaces, prefixes })
     }
 
     pub fn spaces(&self) -> &[Keyspace] {
@@ -72,64 +74,64 @@ impl Catalog {
     }
 
     /// The family that a key belongs to, with its ids.
-    pub fn find<'k>(&self, key: &'k [u8]) -> Option<Match<'k>> {
+    pub fn find<'k>(&self, key: &'k [u8]) -> Option<KeyMatch<'k>> {
         let mut found = None;
-        self.heads.visit(key, |id| {
+        self.prefixes.visit(key, |id| {
             if found.is_none() {
                 let space = &self.spaces[id.schema];
                 let ids = space.templates()[id.family].read(key, &space.schema().ids);
-                found = ids.map(|ids| Match { family: id, ids });
+                found = ids.map(|ids| KeyMatch { family: id, ids });
             }
         });
         found
     }
 }
 
-fn check_clash(left: &Keyspace, right: &Keyspace) -> Result<(), Clash> {
+fn check_conflict(left: &Keyspace, right: &Keyspace) -> Result<(), KeyConflict> {
     for (l, left_template) in left.templates().iter().enumerate() {
-        let left_side = Side::new(left_template, &left.schema().ids);
+        let left_side = PatternAutomaton::new(left_template, &left.schema().ids);
         for (r, right_template) in right.templates().iter().enumerate() {
-            let right_side = Side::new(right_template, &right.schema().ids);
+            let right_side = PatternAutomaton::new(right_template, &right.schema().ids);
             if let Some(key) = shared_key(&left_side, &right_side) {
                 let name = |space: &Keyspace, family: usize| {
                     format!("{}.{}", space.schema().name, space.schema().families[family].name)
                 };
-                return Err(Clash { left: name(left, l), right: name(right, r), key });
+                return Err(KeyConflict { left: name(left, l), right: name(right, r), key });
             }
         }
     }
     Ok(())
 }
 
-/// A byte trie over what the keys of each family start with. Only the families on the path of a key are
-/// tried, so a match costs about the length of its head whatever the number of families.
+/// A byte trie of the literal prefixes of all families. Only the families on the path of a key are tried, so the cost of
+/// a match does not depend on the number of families.
 #[derive(Debug)]
-struct Heads {
-    nodes: Vec<HeadNode>,
+struct PrefixTrie {
+    nodes: Vec<PrefixNode>,
 }
 
 #[derive(Debug, Default)]
-struct HeadNode {
+struct PrefixNode {
     next: Vec<(u8, usize)>,
     families: Vec<FamilyId>,
 }
 
-impl Heads {
-    fn new(spaces: &[Keyspace]) -> Heads {
-        let mut heads = Heads { nodes: vec![HeadNode::default()] };
+impl PrefixTrie {
+    fn new(spaces: &[Keyspace]) -> PrefixTrie {
+        let mut prefixes = PrefixTrie { nodes: vec![PrefixNode::default()] };
         for (schema, space) in spaces.iter().enumerate() {
             for (family, template) in space.templates().iter().enumerate() {
-                let node = heads.insert(template.head());
-                heads.nodes[node].families.push(FamilyId { schema, family });
+                let node = prefixes.insert(template.head());
+                prefixes.nodes[node].families.push(FamilyId { schema, family });
             }
         }
-        heads
+        prefixes
     }
 
     fn insert(&mut self, head: &[u8]) -> usize {
         head.iter().fold(0, |at, byte| {
             self.next(at, *byte).unwrap_or_else(|| {
-                self.nodes.push(HeadNode::default());
+                self.nodes.push(PrefixNode::default());
                 let node = self.nodes.len() - 1;
                 self.nodes[at].next.push((*byte, node));
                 node
@@ -155,8 +157,8 @@ impl Heads {
 }
 
 impl Template {
-    /// The ids in a key of this template. Read from the left up to the one placeholder that may hold the
-    /// separator, and from the right down to it.
+    /// The ids in a key of this template, read from the left up to the one placeholder that may contain the separator, and
+    /// from the right down to it.
     fn read<'k>(&self, key: &'k [u8], rules: &[IdRule]) -> Option<Vec<Cow<'k, str>>> {
         let raw =
             self.parts.iter().position(|part| matches!(part, Part::Id(id) if rules[*id].holds_separator()));

@@ -1,18 +1,18 @@
-//! Judging one key: facts that somebody fetched against the family that declares it. No connection, no
+//! Checks one key against the family that declares it. Works on facts that the caller has read, without a connection or a
 //! clock; strict tests and the audit share it.
 
 use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::lint::Severity;
+use crate::model::value::{Mismatch, Value, quoted};
 use crate::model::{Content, Family, Field, FieldName, Presence, Schema, TtlRule};
-use crate::shape::{Misfit, Value, quoted};
 use crate::units::{format_about, format_duration};
 
-/// What is known of a key. Whatever was not asked stays unknown and breaks nothing.
+/// Facts about a key. Unknown facts break no rule.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// What `TYPE` says; a stream or a module's type is told by its name.
+    /// The reply of `TYPE`, also for streams and the types of modules.
     pub kind: Option<String>,
     pub expiry: Expiry,
     /// Items, members or fields; bytes of a string.
@@ -34,7 +34,7 @@ pub enum Sample {
     #[default]
     Unread,
     Text(Vec<u8>),
-    /// Fields with values; `whole` when none was left out, so that a missing one can be told.
+    /// Fields with values; `whole` if all were read, so that missing ones can be reported.
     Hash {
         fields: Vec<(Vec<u8>, Vec<u8>)>,
         whole: bool,
@@ -44,7 +44,7 @@ pub enum Sample {
     Scored(Vec<(Vec<u8>, f64)>),
 }
 
-/// How a key breaks its contract.
+/// The ways in which a key can break its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breach {
@@ -108,7 +108,7 @@ impl Breach {
     }
 }
 
-/// One breach, in words.
+/// One breach with a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     pub breach: Breach,
@@ -119,33 +119,33 @@ fn violation(breach: Breach, message: impl Into<String>) -> Violation {
     Violation { breach, message: message.into() }
 }
 
-/// Everything that is wrong with a key of `family`.
-pub fn judge(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> {
+/// All violations of a key of `family`.
+pub fn check_facts(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> {
     let declared = family.kind().name();
     if let Some(kind) = facts.kind.as_deref().filter(|kind| *kind != declared) {
-        // What it holds was declared for another type.
+        // The other rules are for the declared type.
         return vec![violation(Breach::WrongType, format!("is a {kind}, declared {declared}"))];
     }
-    let mut violations: Vec<Violation> = judge_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
+    let mut violations: Vec<Violation> = check_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
     if let (Some(len), Some(max)) = (facts.len, family.max_len.as_ref())
-        && family.kind() != crate::model::Kind::String
+        && family.kind() != crate::model::KeyType::String
         && len > max.value
     {
         violations.push(violation(Breach::OverLong, format!("has {len} elements, more than {}", max.value)));
     }
-    judge_sample(schema, &family.content, &facts.sample, &mut violations);
+    check_sample(schema, &family.content, &facts.sample, &mut violations);
     violations
 }
 
-/// Everything that is wrong with a key, that no family declares it included.
-pub fn judge_key(catalog: &Catalog, key: &[u8], facts: &Facts) -> Vec<Violation> {
+/// All violations of a key, which may also be undeclared.
+pub fn check_key(catalog: &Catalog, key: &[u8], facts: &Facts) -> Vec<Violation> {
     match catalog.find(key) {
-        Some(found) => judge(catalog.schema(found.family), catalog.family(found.family), facts),
+        Some(found) => check_facts(catalog.schema(found.family), catalog.family(found.family), facts),
         None => vec![violation(Breach::UndeclaredKey, "belongs to no family")],
     }
 }
 
-fn judge_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
+fn check_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
     match expiry {
         Expiry::Unknown => None,
         Expiry::Never if rule.required() => Some(violation(Breach::MissingTtl, "never expires")),
@@ -167,26 +167,26 @@ fn judge_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
     }
 }
 
-fn judge_sample(schema: &Schema, content: &Content, sample: &Sample, violations: &mut Vec<Violation>) {
-    let mut misfit = |what: &str, result: Result<(), Misfit>| {
-        if let Err(misfit) = result {
-            violations.push(violation(Breach::MisfitValue, format!("{what}{misfit}")));
+fn check_sample(schema: &Schema, content: &Content, sample: &Sample, violations: &mut Vec<Violation>) {
+    let mut mismatch = |message: &str, result: Result<(), Mismatch>| {
+        if let Err(mismatch) = result {
+            violations.push(violation(Breach::MisfitValue, format!("{message}{mismatch}")));
             return false;
         }
         true
     };
     match (content, sample) {
         (Content::String(value), Sample::Text(bytes)) => {
-            misfit("", value.fits(bytes, schema));
+            mismatch("", value.fits(bytes, schema));
         }
         (Content::List(value) | Content::Set(value), Sample::Items(items)) => {
-            // One is enough to tell; a thousand equal lines help nobody.
-            let _ = items.iter().all(|item| misfit("an element: ", value.fits(item, schema)));
+            // One mismatch per key is enough.
+            let _ = items.iter().all(|item| mismatch("an element: ", value.fits(item, schema)));
         }
         (Content::Zset { member, score }, Sample::Scored(members)) => {
             let _ = members.iter().all(|(bytes, value)| {
-                misfit("a member: ", member.fits(bytes, schema))
-                    && misfit("a member: ", score.fits_score(*value))
+                mismatch("a member: ", member.fits(bytes, schema))
+                    && mismatch("a member: ", score.fits_score(*value))
             });
         }
         (Content::Hash(declared), Sample::Hash { fields, whole }) => {
@@ -213,8 +213,8 @@ fn judge_fields(
                 violations.push(violation(Breach::UndeclaredField, format!("field {shown} is not declared")));
             }
             Some(shape) => {
-                if let Err(misfit) = shape.fits(value, schema) {
-                    violations.push(violation(Breach::MisfitValue, format!("field {shown}: {misfit}")));
+                if let Err(mismatch) = shape.fits(value, schema) {
+                    violations.push(violation(Breach::MisfitValue, format!("field {shown}: {mismatch}")));
                 }
             }
         }
@@ -228,20 +228,20 @@ fn judge_fields(
     }
 }
 
-/// Whether an example of the file fits its family.
+/// Why an example of the file does not fit its family, if it does not.
 pub(crate) fn fits_example(
     schema: &Schema,
     family: &Family,
     field: Option<&str>,
     text: &str,
-) -> Result<(), Misfit> {
+) -> Result<(), Mismatch> {
     match (&family.content, field) {
         (Content::Hash(fields), Some(name)) => match field_value(schema, fields, name.as_bytes()) {
             Some(value) => value.fits(text.as_bytes(), schema),
-            None => Err(Misfit(format!("field {name:?} is not declared"))),
+            None => Err(Mismatch(format!("field {name:?} is not declared"))),
         },
-        (Content::Hash(_), None) => Err(Misfit("a hash needs its fields: { name = \"value\" }".into())),
-        (_, Some(_)) => Err(Misfit("only a hash has fields".into())),
+        (Content::Hash(_), None) => Err(Mismatch("a hash needs its fields: { name = \"value\" }".into())),
+        (_, Some(_)) => Err(Mismatch("only a hash has fields".into())),
         (Content::String(value) | Content::List(value) | Content::Set(value), None) => {
             value.fits(text.as_bytes(), schema)
         }
@@ -249,7 +249,7 @@ pub(crate) fn fits_example(
     }
 }
 
-/// The rule for a field: its own, else that of the ids it could be, else that of all others.
+/// The rule for a field: the one for its name, else for the ids that it could be, else for all other fields.
 fn field_value<'f>(schema: &Schema, declared: &'f [Field], name: &[u8]) -> Option<&'f Value> {
     let text = std::str::from_utf8(name).ok();
     let exact = declared
@@ -269,25 +269,28 @@ fn field_value<'f>(schema: &Schema, declared: &'f [Field], name: &[u8]) -> Optio
 mod tests {
     use super::*;
 
-    fn judged(family: &str, facts: &Facts) -> Vec<&'static str> {
+    fn violations_of(family: &str, facts: &Facts) -> Vec<&'static str> {
         let text = format!(
             "[schema]\nname = \"t\"\nversion = 1\n[ids]\nx = {{}}\n[key.k]\npattern = \"k:<x>\"\n{family}\n\
              [shape.point]\nx = \"int\"\ny = \"int?\"\n"
         );
-        let schema = Schema::parse("t.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        judge(&schema, &schema.families[0], facts).iter().map(|violation| violation.breach.name()).collect()
+        let schema = Schema::parse("t.toml", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        check_facts(&schema, &schema.families[0], facts)
+            .iter()
+            .map(|violation| violation.breach.name())
+            .collect()
     }
 
     #[test]
-    fn a_type_that_was_not_declared_is_the_only_thing_said() {
+    fn only_the_wrong_type_is_reported() {
         let facts = Facts { kind: Some("stream".into()), expiry: Expiry::Never, ..Facts::default() };
-        assert_eq!(judged("type = \"set\"\nttl = { max = \"1h\" }", &facts), ["wrong-type"]);
+        assert_eq!(violations_of("type = \"set\"\nttl = { max = \"1h\" }", &facts), ["wrong-type"]);
     }
 
     #[test]
-    fn ttls_are_held_to_their_rule() {
+    fn ttls_are_checked() {
         let ttl = |rule: &str, expiry| {
-            judged(&format!("type = \"string\"\nttl = {rule}"), &Facts { expiry, ..Facts::default() })
+            violations_of(&format!("type = \"string\"\nttl = {rule}"), &Facts { expiry, ..Facts::default() })
         };
         assert_eq!(ttl("{ max = \"1s\" }", Expiry::Never), ["missing-ttl"]);
         assert_eq!(ttl("{ max = \"1s\" }", Expiry::InMillis(1_001)), ["long-ttl"]);
@@ -303,51 +306,51 @@ mod tests {
     }
 
     #[test]
-    fn collections_are_held_to_their_length_and_shape() {
+    fn length_and_elements_of_collections_are_checked() {
         let list = "type = \"list\"\nmax_len = 2\nitem = { json = \"point\" }";
         let items = |items: &[&str]| Facts {
             len: Some(items.len() as u64),
             sample: Sample::Items(items.iter().map(|item| item.as_bytes().to_vec()).collect()),
             ..Facts::default()
         };
-        assert_eq!(judged(list, &items(&["{\"x\":1}", "{\"x\":1,\"y\":2}"])), [""; 0]);
-        assert_eq!(judged(list, &items(&["{\"x\":1.5}"])), ["misfit-value"]);
-        assert_eq!(judged(list, &items(&["{\"x\":1,\"z\":1}"])), ["misfit-value"]);
-        assert_eq!(judged(list, &items(&["{\"x\":1}"; 3])), ["over-long"]);
+        assert_eq!(violations_of(list, &items(&["{\"x\":1}", "{\"x\":1,\"y\":2}"])), [""; 0]);
+        assert_eq!(violations_of(list, &items(&["{\"x\":1.5}"])), ["misfit-value"]);
+        assert_eq!(violations_of(list, &items(&["{\"x\":1,\"z\":1}"])), ["misfit-value"]);
+        assert_eq!(violations_of(list, &items(&["{\"x\":1}"; 3])), ["over-long"]);
         let zset = "type = \"zset\"\nmember = \"int\"\nscore = \"unix_ms\"";
         let scored = |member: &str, score| Facts {
             sample: Sample::Scored(vec![(member.as_bytes().to_vec(), score)]),
             ..Facts::default()
         };
-        assert_eq!(judged(zset, &scored("5", 1_672_531_200_123.0)), [""; 0]);
-        assert_eq!(judged(zset, &scored("5", 1_672_531_200.0)), ["misfit-value"]);
-        assert_eq!(judged(zset, &scored("five", 1_672_531_200_123.0)), ["misfit-value"]);
+        assert_eq!(violations_of(zset, &scored("5", 1_672_531_200_123.0)), [""; 0]);
+        assert_eq!(violations_of(zset, &scored("5", 1_672_531_200.0)), ["misfit-value"]);
+        assert_eq!(violations_of(zset, &scored("five", 1_672_531_200_123.0)), ["misfit-value"]);
     }
 
     #[test]
-    fn a_key_of_no_family_is_a_violation_itself() {
+    fn an_undeclared_key_is_a_violation() {
         let text = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
         let schema = Schema::parse("t.toml", text).unwrap();
         let catalog = Catalog::new(vec![schema], crate::keyspace::Layout::Plain).unwrap();
         let list = Facts { kind: Some("list".into()), ..Facts::default() };
         let breaches =
-            |key: &[u8]| judge_key(&catalog, key, &list).iter().map(|v| v.breach).collect::<Vec<_>>();
+            |key: &[u8]| check_key(&catalog, key, &list).iter().map(|v| v.breach).collect::<Vec<_>>();
         assert_eq!(breaches(b"k"), [Breach::WrongType]);
         assert_eq!(breaches(b"other"), [Breach::UndeclaredKey]);
     }
 
     #[test]
-    fn hashes_are_held_to_their_fields() {
+    fn fields_of_hashes_are_checked() {
         let hash = "type = \"hash\"\nfields = { n = \"int\", flag = \"bool?\" }";
         let fields = |fields: &[(&str, &str)], whole| {
             let fields =
                 fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
             Facts { sample: Sample::Hash { fields: fields.collect(), whole }, ..Facts::default() }
         };
-        assert_eq!(judged(hash, &fields(&[("n", "1")], true)), [""; 0]);
-        assert_eq!(judged(hash, &fields(&[("n", "1"), ("flag", "yes")], true)), ["misfit-value"]);
-        assert_eq!(judged(hash, &fields(&[("flag", "1")], true)), ["missing-field"]);
-        assert_eq!(judged(hash, &fields(&[("flag", "1")], false)), [""; 0]);
-        assert_eq!(judged(hash, &fields(&[("n", "1"), ("m", "1")], true)), ["undeclared-field"]);
+        assert_eq!(violations_of(hash, &fields(&[("n", "1")], true)), [""; 0]);
+        assert_eq!(violations_of(hash, &fields(&[("n", "1"), ("flag", "yes")], true)), ["misfit-value"]);
+        assert_eq!(violations_of(hash, &fields(&[("flag", "1")], true)), ["missing-field"]);
+        assert_eq!(violations_of(hash, &fields(&[("flag", "1")], false)), [""; 0]);
+        assert_eq!(violations_of(hash, &fields(&[("n", "1"), ("m", "1")], true)), ["undeclared-field"]);
     }
 }

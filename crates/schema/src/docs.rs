@@ -1,4 +1,4 @@
-//! The page about a schema that people would otherwise write by hand, in Markdown.
+//! The documentation page of a schema, in Markdown.
 
 mod memory;
 pub mod words;
@@ -6,9 +6,9 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::examples::{example_key, example_publish, example_read, example_write, shell_words};
 use crate::keyspace::{Keyspace, Layout};
 use crate::model::{Content, Family, Schema, Tag};
-use crate::sample::{example_key, example_publish, example_read, example_write, shell_words};
 use crate::units::format_size;
 
 /// The whole page.
@@ -31,7 +31,7 @@ pub fn markdown(schema: &Schema) -> String {
     out
 }
 
-/// Rough bytes of one key of a family that holds `items` elements like its example.
+/// The estimated bytes of one key with `items` elements like its example.
 pub fn estimated_bytes(space: &Keyspace, family: usize, items: u64) -> u64 {
     let key_len = example_key(space, family).len();
     memory::key_bytes(space.schema(), &space.schema().families[family], key_len, items)
@@ -51,10 +51,8 @@ impl Page<'_> {
             .file_name()
             .map_or_else(String::new, |name| name.to_string_lossy().into());
         let _ = writeln!(out, "# Keys of `{}`\n", schema.name);
-        let _ = writeln!(
-            out,
-            "<!-- Made from schemas/{file} by `hob schema docs`; edit that file instead. -->\n"
-        );
+        let _ =
+            writeln!(out, "<!-- Generated from schemas/{file} by `hob schema docs`; edit that file. -->\n");
         let paragraph = [schema.purpose.as_deref(), schema.note.as_deref()]
             .into_iter()
             .flatten()
@@ -67,11 +65,12 @@ impl Page<'_> {
         };
         let other = if schema.prefix.value.is_empty() { "one" } else { "another" };
         let env = schema.prefix.env.as_ref().map(|env| format!("; `{env}` sets {other}")).unwrap_or_default();
-        let _ = writeln!(out, "{prefix}{env}. Version {} of the contract.\n", schema.version);
+        let _ = writeln!(out, "{prefix}{env}. Version {} of the schema.\n", schema.version);
     }
 
     fn overview(&self, out: &mut String) {
-        let _ = writeln!(out, "## Overview\n\n| key | type | TTL | bound | promise |\n|---|---|---|---|---|");
+        let _ =
+            writeln!(out, "## Overview\n\n| key | type | TTL | bound | contract |\n|---|---|---|---|---|");
         for family in &self.schema.families {
             let _ = writeln!(
                 out,
@@ -95,15 +94,15 @@ impl Page<'_> {
         if self.schema.ids.is_empty() {
             return;
         }
-        let _ = writeln!(out, "## Ids\n\n| placeholder | holds | example |\n|---|---|---|");
+        let _ = writeln!(out, "## Ids\n\n| placeholder | value | example |\n|---|---|---|");
         for id in &self.schema.ids {
             let note = id.note.as_ref().map(|note| format!(". {note}")).unwrap_or_default();
             let _ = writeln!(out, "| `<{}>` | {}{note} | `{}` |", id.name, words::id(id), id.example);
         }
         let _ = writeln!(
             out,
-            "\nCharacters that could be mistaken (`:` `/` `*` `?` `[` `]` `{{` `}}` `\\` `%`, quotes, spaces, control \
-             characters) are written as `%XX` unless the table says otherwise.\n"
+            "\nCharacters with a meaning of their own (`:` `/` `*` `?` `[` `]` `{{` `}}` `\\` `%`, quotes, spaces, control \
+             characters) are percent-encoded unless the table says otherwise.\n"
         );
     }
 
@@ -139,11 +138,11 @@ impl Page<'_> {
         let slot = slot.trim_end_matches('.');
         let _ = writeln!(out, "- **Slot** under the tagged layout: `{tagged}`, {slot}.");
         if let Some(sums) = &family.sums {
-            let _ = writeln!(out, "- **Adds up**: [`{sums}`](#{sums}).");
+            let _ = writeln!(out, "- **Sum of**: [`{sums}`](#{sums}).");
         }
         let _ = writeln!(
             out,
-            "- **Written by**: {}. **Promise**: {}.",
+            "- **Written by**: {}. **Contract**: {}.",
             none_if_empty(&family.writers),
             none_if_empty(&family.contract)
         );
@@ -174,9 +173,9 @@ impl Page<'_> {
             let _ = writeln!(out, "{}\n", text.join(" "));
             let _ = writeln!(out, "- **Payload**: {}.", words::value(&channel.payload, self.schema));
             if let Some(env) = &channel.env {
-                let _ = writeln!(out, "- **Name**: `{env}` sets another.");
+                let _ = writeln!(out, "- **Name**: set by `{env}`.");
             }
-            let _ = writeln!(out, "- **Promise**: {}.\n", none_if_empty(&channel.contract));
+            let _ = writeln!(out, "- **Contract**: {}.\n", none_if_empty(&channel.contract));
             let _ = writeln!(
                 out,
                 "```sh\nredis-cli {}\n```\n",
@@ -211,14 +210,14 @@ impl Page<'_> {
     fn memory(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "## Memory\n\nRough bytes in Redis 7 for a key like its example, and for one that is full.\n\n\
+            "## Memory\n\nEstimated memory in Redis 7: of a key with one element like the example, and of a key of the greatest length.\n\n\
              | family | one key | full |\n|---|---|---|"
         );
         let mut entities: BTreeMap<String, (u64, u64, usize)> = BTreeMap::new();
         for (index, family) in self.schema.families.iter().enumerate() {
             let one = estimated_bytes(&self.plain, index, 1);
-            let most = family.max_len.as_ref().map_or(1, |limit| limit.value);
-            let full = estimated_bytes(&self.plain, index, most);
+            let max = family.max_len.as_ref().map_or(1, |limit| limit.value);
+            let full = estimated_bytes(&self.plain, index, max);
             let _ = writeln!(
                 out,
                 "| [`{0}`](#{0}) | {1} | {2} |",
@@ -236,7 +235,7 @@ impl Page<'_> {
         }
         let _ = writeln!(
             out,
-            "\nOne of each family that belongs to it:\n\n| entity | families | small | full |\n|---|---|---|---|"
+            "\nOne key of each family that belongs to an entity:\n\n| entity | families | small | full |\n|---|---|---|---|"
         );
         for (entity, (one, full, families)) in entities {
             let _ =
@@ -256,5 +255,5 @@ impl Page<'_> {
 }
 
 fn none_if_empty(words: &[String]) -> String {
-    if words.is_empty() { "nobody said".to_owned() } else { words.join(", ") }
+    if words.is_empty() { "not declared".to_owned() } else { words.join(", ") }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::model::{Kind, Role};
-use crate::read::{FORMS, JSON_WORDS, VALUE_WORDS};
+use crate::model::{KeyType, Role};
+use crate::parse::{FORMS, JSON_WORDS, VALUE_WORDS};
 
 /// The document that `schemas/hob-schema.json` holds.
 pub fn json_schema() -> String {
@@ -13,7 +13,7 @@ pub fn json_schema() -> String {
         &["schema"],
         json!({
             "schema": reference("schema"),
-            "ids": described(named("id"), "What may stand in a placeholder <name>."),
+            "ids": described(named("id"), "The values of placeholders <name>."),
             "key": described(named("family"), "Key families, by name."),
             "channel": described(named("channel"), "Pub/sub channels, by name."),
             "shape": described(named("shape"), "JSON objects, by name."),
@@ -68,17 +68,17 @@ fn schema() -> Json {
 
 fn id() -> Json {
     object(
-        "What one placeholder may hold.",
+        "The values of one placeholder.",
         &[],
         json!({
-            "max": { "type": "integer", "minimum": 1, "description": "Most bytes; 128 if not said." },
+            "max": { "type": "integer", "minimum": 1, "description": "The most bytes; 128 by default." },
             "not": described(reference("texts"), "Words that are never this id."),
-            "raw": text("Which of `:`, `/` and space stay as they are instead of becoming %XX."),
+            "raw": text("Which of `:`, `/` and space are not percent-encoded."),
             "form": { "enum": FORMS },
             "range": { "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2 },
             "step": { "type": ["integer", "string"], "description": "The number is a multiple of this." },
-            "one_of": described(reference("texts"), "All there is."),
-            "of": text("The id of which this is another spelling."),
+            "one_of": described(reference("texts"), "The complete list of values."),
+            "of": text("The id that this one encodes in another way."),
             "space": { "enum": ["_", " "], "description": "How the space of an endpoint is written." },
             "example": text("Used in the documentation."),
             "allow": reference("allow"),
@@ -93,7 +93,7 @@ fn family() -> Json {
         &["pattern", "type"],
         json!({
             "pattern": text("Literal text and <placeholders>; braces are Redis's hash tags."),
-            "type": { "enum": Kind::ALL.map(Kind::name) },
+            "type": { "enum": KeyType::ALL.map(KeyType::name) },
             "value": described(reference("value"), "Of a string."),
             "fields": { "type": "object", "additionalProperties": reference("value"), "description": "Of a hash; \"<id>\" and \"*\" stand for many." },
             "item": described(reference("value"), "Of a list."),
@@ -107,9 +107,9 @@ fn family() -> Json {
             "with": described(reference("texts"), "Families that one script touches together with this one."),
             "sums": text("The family whose values this one adds up."),
             "writers": described(reference("texts"), "Who may write it."),
-            "contract": described(reference("texts"), "Ids of the promises it keeps."),
+            "contract": described(reference("texts"), "Ids of the contracts that it implements."),
             "purpose": text("Why it exists, in a sentence."),
-            "note": text("What a reader should know; where the promise is kept another way."),
+            "note": text("What a reader should know; where the contract is implemented in another way."),
             "example": {
                 "description": "A value, item or member, or some fields of a hash; for the documentation.",
                 "type": ["string", "object"],
@@ -147,7 +147,7 @@ fn ttl() -> Json {
             "why": text(""),
             "after": text("The event after which it is kept for `max`."),
             "backstop": described(reference("duration"), "The TTL that it carries until the event."),
-            "renewed": { "type": "boolean", "description": "Whether each write starts the time anew." },
+            "renewed": { "type": "boolean", "description": "Whether each write restarts the TTL." },
         }),
     )
 }
@@ -253,7 +253,7 @@ fn described(mut schema: Json, description: &str) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::{
+    use crate::parse::{
         ALLOW_KEYS, CHANNEL_KEYS, FAMILY_KEYS, ID_KEYS, JSON_KEYS, LIMIT_KEYS, SCHEMA_KEYS, TOP_KEYS,
         TTL_KEYS, VALUE_KEYS,
     };

@@ -1,16 +1,16 @@
-//! Building keys: a schema under a prefix and a layout.
+//! Builds the keys of a schema under a prefix and a layout.
 
-use crate::id::{IdRule, SEPARATOR};
+use crate::model::id::{IdRule, SEPARATOR};
+use crate::model::pattern::{Pattern, Segment};
 use crate::model::{Schema, Tag};
-use crate::pattern::{Pattern, Segment};
 
-/// How keys are spelled.
+/// Whether keys have hash tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// The documented bytes.
+    /// Keys as documented, without hash tags.
     #[default]
     Plain,
-    /// Literal braces around the entity that a script works on, so that its keys share a Cluster slot.
+    /// Braces around the entity that a script works on, so that its keys share a Cluster slot.
     Tagged,
 }
 
@@ -156,7 +156,7 @@ impl Template {
                         template.shard();
                         template.literal(&[SEPARATOR]);
                     }
-                    // A pattern that already carries its tag keeps it.
+                    // A pattern with a tag of its own keeps it.
                     let own_tag = template.ends_with(b'{');
                     let brace = braced == Some(*id) && !own_tag;
                     template.literal(if brace { b"{" } else { b"" });
@@ -190,7 +190,7 @@ impl Template {
         matches!(self.parts.last(), Some(Part::Literal(text)) if text.ends_with(&[byte]))
     }
 
-    /// What every key of the template starts with.
+    /// The literal prefix of every key of the template.
     pub(crate) fn head(&self) -> &[u8] {
         match self.parts.first() {
             Some(Part::Literal(text)) => text,

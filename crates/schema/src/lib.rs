@@ -1,37 +1,32 @@
-//! Key schemas for Redis: one TOML file declares every key of a system, and code, documentation and
-//! checks come from it.
+//! Key schemas for Redis: one TOML file declares every key of a system. Typed keys, documentation and checks are made
+//! from it.
 //!
-//! A [`Schema`] is read from a file with [`Schema::parse`]; a [`Keyspace`] builds its keys under a prefix and
-//! a layout; a [`Catalog`] of several schemas tells which family a key belongs to.
+//! [`Schema::parse`] reads a file; a [`Keyspace`] builds the keys of a schema under a prefix and a layout; a [`Catalog`]
+//! of several schemas finds the family of a key. `hob-schema-audit` checks a live Redis with it.
 
 mod acl;
 mod catalog;
 pub mod check;
 pub mod docs;
-mod id;
+pub mod examples;
 mod json_schema;
 mod keyspace;
 pub mod lint;
 mod model;
-mod overlap;
-mod pattern;
-mod read;
-pub mod sample;
-mod shape;
-mod source;
+mod parse;
 mod units;
 
 pub use acl::acl;
-pub use catalog::{Catalog, Clash, FamilyId, Match};
-pub use id::{Form, IdError, IdRule, LAST_UNIX_MS, Raw, SEPARATOR};
+pub use catalog::{Catalog, FamilyId, KeyConflict, KeyMatch};
 pub use json_schema::json_schema;
 pub use keyspace::{Keyspace, Layout, Shard};
+pub use model::id::{IdError, IdForm, IdRule, LAST_UNIX_MS, RawChars, SEPARATOR};
+pub use model::pattern::{Pattern, Segment};
+pub use model::value::{JsonForm, Member, Mismatch, Shape, Value, is_iso8601, is_rfc3339, quoted};
 pub use model::{
-    Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, Kind, Limit, Prefix,
+    Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, KeyType, Limit, Prefix,
     Presence, Renewal, Role, Schema, Tag, Ttl, TtlRule,
 };
-pub use pattern::{Pattern, Segment};
-pub use read::snake;
-pub use shape::{JsonForm, Member, Misfit, Shape, Value, is_iso8601, is_rfc3339, quoted};
-pub use source::{Mistake, Mistakes, Place};
+pub use parse::snake;
+pub use parse::source::{ParseError, ParseErrors, Position};
 pub use units::{format_count, format_duration, format_size, parse_duration, parse_size};

@@ -1,4 +1,4 @@
-//! Reading a schema as a reviewer would: what is allowed by the language and still a mistake.
+//! Lint: reports what the language allows but is likely a mistake.
 
 mod families;
 mod keys;
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::model::{Allow, Schema};
-use crate::source::Place;
+use crate::parse::source::Position;
 
 /// One finding of the linter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,32 +20,32 @@ pub struct Finding {
     pub severity: Severity,
     pub file: String,
     #[serde(flatten)]
-    pub place: Place,
-    /// What it is about: `key.recent`, `ids.endpoint`, `schema`.
+    pub position: Position,
+    /// `key.recent`, `ids.endpoint` or `schema`.
     pub subject: String,
     pub message: String,
 }
 
-/// Everything that the rules find in a schema and no `allow` excuses.
+/// All findings in a schema that no `allow` covers.
 pub fn lint(schema: &Schema) -> Vec<Finding> {
-    let mut linter = Linter { schema, findings: Vec::new(), excused: Vec::new() };
+    let mut linter = Linter { schema, findings: Vec::new(), used_allows: Vec::new() };
     keys::check(&mut linter);
     families::check(&mut linter);
     linter.check_allows();
     let mut findings = linter.findings;
-    findings.sort_by_key(|finding| (finding.place, finding.rule));
+    findings.sort_by_key(|finding| (finding.position, finding.rule));
     findings
 }
 
-/// The findings as text for people, with a last line that counts them.
+/// The findings as text; the last line counts them.
 pub fn report_text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        let (place, severity) = (finding.place, finding.severity.name());
+        let (position, severity) = (finding.position, finding.severity.name());
         let _ = writeln!(
             text,
             "{}:{}:{}: {severity}[{}] {}: {}",
-            finding.file, place.line, place.column, finding.rule, finding.subject, finding.message
+            finding.file, position.line, position.column, finding.rule, finding.subject, finding.message
         );
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
@@ -61,8 +61,9 @@ pub fn report_json(findings: &[Finding]) -> String {
 
 /// All rules with their explanations, as a page.
 pub fn rules_markdown() -> String {
-    let mut page =
-        String::from("# Lint rules\n\n<!-- Made from the rules themselves; edit them instead. -->\n");
+    let mut page = String::from(
+        "# Lint rules\n\n<!-- Generated from crates/schema/src/lint/rules.rs; edit that file. -->\n",
+    );
     for rule in RULES {
         let _ = write!(
             page,
@@ -76,27 +77,27 @@ pub fn rules_markdown() -> String {
     page
 }
 
-/// What the rules write into.
+/// Collects the findings of the rules.
 struct Linter<'s> {
     schema: &'s Schema,
     findings: Vec<Finding>,
-    /// The places of the `allow` entries that excused something.
-    excused: Vec<Place>,
+    /// The positions of the `allow` entries that covered a finding.
+    used_allows: Vec<Position>,
 }
 
-/// Something that a rule can be about.
+/// The subject of a finding.
 #[derive(Clone, Copy)]
 struct Subject<'s> {
     kind: &'static str,
     name: &'s str,
-    place: Place,
+    position: Position,
     allow: &'s [Allow],
 }
 
 impl Linter<'_> {
     fn find(&mut self, rule: &'static str, subject: Subject<'_>, message: impl Into<String>) {
         if let Some(allow) = subject.allow.iter().find(|allow| allow.rule == rule) {
-            self.excused.push(allow.place);
+            self.used_allows.push(allow.position);
             return;
         }
         let severity = explain(rule).map_or(Severity::Warning, |rule| rule.severity);
@@ -105,7 +106,7 @@ impl Linter<'_> {
             rule,
             severity,
             file: self.schema.file.clone(),
-            place: subject.place,
+            position: subject.position,
             subject: format!("{}{name}", subject.kind),
             message: message.into(),
         });
@@ -117,13 +118,17 @@ impl Linter<'_> {
         let ids = schema.ids.iter().map(|id| ("ids", id.name.as_str(), &id.allow));
         for (kind, name, allows) in family.chain(ids).chain([("schema", "", &schema.allow)]) {
             for allow in
-                allows.iter().filter(|allow| !self.excused.contains(&allow.place)).collect::<Vec<_>>()
+                allows.iter().filter(|allow| !self.used_allows.contains(&allow.position)).collect::<Vec<_>>()
             {
                 let message = match explain(&allow.rule) {
-                    Some(_) => format!("nothing here breaks `{}`", allow.rule),
-                    None => format!("no rule is called `{}`", allow.rule),
+                    Some(_) => format!("`{}` is not broken here", allow.rule),
+                    None => format!("unknown rule `{}`", allow.rule),
                 };
-                self.find("idle-allow", Subject { kind, name, place: allow.place, allow: &[] }, message);
+                self.find(
+                    "idle-allow",
+                    Subject { kind, name, position: allow.position, allow: &[] },
+                    message,
+                );
             }
         }
     }

@@ -1,11 +1,15 @@
-//! What a schema file says, typed. Built only by [`Schema::parse`], so every reference in it resolves.
+//! A schema file as typed values. Built only by [`Schema::parse`], so every reference in it resolves.
+
+pub(crate) mod id;
+pub(crate) mod pattern;
+pub(crate) mod value;
 
 use std::time::Duration;
 
-use crate::id::IdRule;
-use crate::pattern::Pattern;
-use crate::shape::{Shape, Value};
-use crate::source::Place;
+use crate::model::id::IdRule;
+use crate::model::pattern::Pattern;
+use crate::model::value::{Shape, Value};
+use crate::parse::source::Position;
 use crate::units::{parse_duration, parse_size};
 
 /// One schema file.
@@ -25,11 +29,11 @@ pub struct Schema {
     pub channels: Vec<Channel>,
     pub shapes: Vec<Shape>,
     pub allow: Vec<Allow>,
-    /// Where `[schema]` stands.
-    pub place: Place,
+    /// The position of `[schema]`.
+    pub position: Position,
 }
 
-/// What every key of a schema starts with.
+/// The prefix of every key of a schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefix {
     pub env: Option<String>,
@@ -37,17 +41,17 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether a text may stand before every key: nothing in it has a meaning of its own.
+    /// Whether a text can be a prefix: none of its characters has a meaning of its own.
     pub fn accepts(text: &str) -> bool {
-        let strange = |char: char| char.is_control() || " {}<>*?[]\\%\"'".contains(char);
-        !text.contains(strange)
+        let special = |char: char| char.is_control() || " {}<>*?[]\\%\"'".contains(char);
+        !text.contains(special)
     }
 }
 
-/// A number of the contract that an environment variable may change.
+/// A limit that an environment variable may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit<T> {
-    /// What holds now: the default of the file until [`Schema::apply_env`].
+    /// The current value: the default of the file until [`Schema::apply_env`].
     pub value: T,
     pub env: Option<EnvVar>,
 }
@@ -67,7 +71,7 @@ pub struct EnvVar {
 
 /// The five types of Redis that a family may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum KeyType {
     String,
     Hash,
     List,
@@ -75,26 +79,27 @@ pub enum Kind {
     Zset,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 5] = [Kind::String, Kind::Hash, Kind::List, Kind::Set, Kind::Zset];
+impl KeyType {
+    pub const ALL: [KeyType; 5] =
+        [KeyType::String, KeyType::Hash, KeyType::List, KeyType::Set, KeyType::Zset];
 
-    /// The name that `TYPE` answers with.
+    /// The name in the reply of `TYPE`.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::String => "string",
-            Kind::Hash => "hash",
-            Kind::List => "list",
-            Kind::Set => "set",
-            Kind::Zset => "zset",
+            KeyType::String => "string",
+            KeyType::Hash => "hash",
+            KeyType::List => "list",
+            KeyType::Set => "set",
+            KeyType::Zset => "zset",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub fn from_name(name: &str) -> Option<KeyType> {
+        KeyType::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// All keys of one pattern: what they hold, how long, how much, and why.
+/// All keys of one pattern, with their type, values, TTL, bounds and purpose.
 #[derive(Clone, Debug)]
 pub struct Family {
     pub name: String,
@@ -105,9 +110,9 @@ pub struct Family {
     pub ttl: Ttl,
     pub tag: Tag,
     pub role: Option<Role>,
-    /// Families that one script touches together with this one.
+    /// Families that a script uses together with this one.
     pub with: Vec<String>,
-    /// The family whose values this one's value is the sum of.
+    /// The family whose values add up to the values of this one.
     pub sums: Option<String>,
     pub writers: Vec<String>,
     pub contract: Vec<String>,
@@ -115,24 +120,24 @@ pub struct Family {
     pub note: Option<String>,
     pub example: Option<Example>,
     pub allow: Vec<Allow>,
-    pub place: Place,
+    pub position: Position,
 }
 
-/// What a key may hold, shown in the documentation: a value, an item or a member, or some fields of a hash.
+/// An example for the documentation: a value, an item or a member, or some fields of a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
     pub values: Vec<(Option<String>, String)>,
-    pub place: Place,
+    pub position: Position,
 }
 
 impl Family {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> KeyType {
         match self.content {
-            Content::String(_) => Kind::String,
-            Content::Hash(_) => Kind::Hash,
-            Content::List(_) => Kind::List,
-            Content::Set(_) => Kind::Set,
-            Content::Zset { .. } => Kind::Zset,
+            Content::String(_) => KeyType::String,
+            Content::Hash(_) => KeyType::Hash,
+            Content::List(_) => KeyType::List,
+            Content::Set(_) => KeyType::Set,
+            Content::Zset { .. } => KeyType::Zset,
         }
     }
 }
@@ -175,37 +180,37 @@ pub enum Presence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ttl {
     pub rule: TtlRule,
-    /// Whether each write starts the time anew.
+    /// Whether each write restarts the TTL.
     pub renewal: Renewal,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TtlRule {
-    /// The file says nothing, which the linter does not let pass.
+    /// Not declared, which lint reports.
     Undeclared,
-    /// Has a TTL, never above this.
+    /// Always set, at most this.
     Max(Limit<Duration>),
-    /// Written with exactly this TTL.
+    /// Set to exactly this.
     Exact(Limit<Duration>),
-    /// Written with a TTL between the two.
+    /// Set to a TTL between the two.
     Range(Limit<Duration>, Limit<Duration>),
     /// Never expires, for this reason.
     None { why: String },
     /// Has no TTL at first, for this reason, and at most this one later.
     Late { max: Limit<Duration>, why: String },
-    /// Kept for some time after an event; the backstop is what it carries until then.
+    /// Kept for this long after an event; the backstop is the TTL until then.
     After { event: String, keep: Limit<Duration>, backstop: Option<Limit<Duration>> },
 }
 
 impl TtlRule {
-    /// The longest TTL that a key may show, if it may show one.
+    /// The longest TTL that a key may have, if it may have one.
     pub fn longest(&self) -> Option<Duration> {
         match self {
             TtlRule::Undeclared | TtlRule::None { .. } => None,
             TtlRule::Max(limit) | TtlRule::Exact(limit) | TtlRule::Late { max: limit, .. } => {
                 Some(limit.value)
             }
-            TtlRule::Range(_, most) => Some(most.value),
+            TtlRule::Range(_, max) => Some(max.value),
             TtlRule::After { keep, backstop, .. } => {
                 Some(backstop.as_ref().map_or(keep.value, |backstop| backstop.value.max(keep.value)))
             }
@@ -224,12 +229,12 @@ impl TtlRule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    Unsaid,
+    Unspecified,
     EachWrite,
     Never,
 }
 
-/// What shares a Cluster slot under the tagged layout.
+/// Which keys share a Cluster slot under the tagged layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tag {
     Undeclared,
@@ -239,13 +244,13 @@ pub enum Tag {
     Shard {
         by: Option<usize>,
     },
-    /// One key, touched alone, for this reason.
+    /// One key in a slot of its own, for this reason.
     Single {
         why: String,
     },
 }
 
-/// What a family is for, where the linter has to know.
+/// The use of a family, for lint rules that depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Counter,
@@ -286,13 +291,13 @@ pub struct Channel {
     pub pattern: Pattern,
     /// The variable that replaces the whole name, prefix included.
     pub env: Option<String>,
-    /// What that variable says, after [`Schema::apply_env`].
+    /// The value of that variable, after [`Schema::apply_env`].
     pub renamed: Option<String>,
     pub payload: Value,
     pub contract: Vec<String>,
     pub purpose: Option<String>,
     pub note: Option<String>,
-    pub place: Place,
+    pub position: Position,
 }
 
 /// A lint rule that a documented family breaks on purpose.
@@ -300,10 +305,10 @@ pub struct Channel {
 pub struct Allow {
     pub rule: String,
     pub reason: String,
-    pub place: Place,
+    pub position: Position,
 }
 
-/// An environment variable whose text is no value for its limit.
+/// An environment variable with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={text:?} is not {expected}")]
 pub struct BadEnv {
@@ -329,7 +334,7 @@ impl Schema {
         self.ids.iter().find(|id| id.name == name)
     }
 
-    /// Takes the prefix, the limits and the channel names that the environment sets.
+    /// Applies the prefix, limits and channel names that the environment sets.
     pub fn apply_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), BadEnv> {
         if let Some((variable, text)) = self.prefix.env.as_ref().and_then(|name| Some((name, env(name)?))) {
             if !Prefix::accepts(&text) {
@@ -351,9 +356,9 @@ impl Schema {
                 TtlRule::Max(limit) | TtlRule::Exact(limit) | TtlRule::Late { max: limit, .. } => {
                     read_duration(limit, env)?;
                 }
-                TtlRule::Range(least, most) => {
-                    read_duration(least, env)?;
-                    read_duration(most, env)?;
+                TtlRule::Range(min, max) => {
+                    read_duration(min, env)?;
+                    read_duration(max, env)?;
                 }
                 TtlRule::After { keep, backstop, .. } => {
                     read_duration(keep, env)?;

@@ -1,4 +1,4 @@
-//! Durations (`"1h"`, `"1h 30m"`, `"250ms"`) and sizes (`"4 KiB"`) as people write them.
+//! Parses and formats durations (`"1h"`, `"1h 30m"`, `"250ms"`) and sizes (`"4 KiB"`).
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("m", 1 << 20),
 ];
 
-/// A hundred years: longer than any TTL that means something, and far from overflow.
-const LONGEST_MS: u64 = 100 * 366 * 86_400_000;
+/// A hundred years: longer than any useful TTL, and far from overflow.
+const MAX_DURATION_MS: u64 = 100 * 366 * 86_400_000;
 
 /// Reads `"90s"`, `"1h 30m"`, `"2 d"`; `None` when it is not a positive duration.
 pub fn parse_duration(text: &str) -> Option<Duration> {
@@ -27,7 +27,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         let (_, unit_ms) = DURATION_UNITS.iter().find(|(name, _)| *name == unit)?;
         total_ms = total_ms.checked_add(number.checked_mul(*unit_ms)?)?;
     }
-    (1..=LONGEST_MS).contains(&total_ms).then(|| Duration::from_millis(total_ms))
+    (1..=MAX_DURATION_MS).contains(&total_ms).then(|| Duration::from_millis(total_ms))
 }
 
 /// Reads `"4096"`, `"4 KiB"`, `"1MB"`.
@@ -43,7 +43,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(*unit_bytes)
 }
 
-/// The shortest spelling that [`parse_duration`] reads back: `1h 30m`, `5s`, `250ms`.
+/// The shortest form that [`parse_duration`] reads back: `1h 30m`, `5s`, `250ms`.
 pub fn format_duration(duration: Duration) -> String {
     let mut left_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if left_ms == 0 {
@@ -57,20 +57,20 @@ pub fn format_duration(duration: Duration) -> String {
             words.push(format!("{count}{unit}"));
         }
     }
-    // 25h and 36h are said so, not as days and hours.
+    // 25h and 36h, not days and hours.
     if words.len() == 2 && words[0] == "1d" && words[1].ends_with('h') {
         return format!("{}h", duration.as_secs() / 3_600);
     }
     words.join(" ")
 }
 
-/// About how long, in at most two units: `13h 49m`.
+/// A rounded duration in at most two units: `13h 49m`.
 pub(crate) fn format_about(duration: Duration) -> String {
     let text = format_duration(duration);
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Bytes for people: `512 B`, `1.5 KiB`, `12 MiB`.
+/// `512 B`, `1.5 KiB`, `12 MiB`.
 pub fn format_size(bytes: u64) -> String {
     let mut value = bytes;
     let mut tenths = 0;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, ms) in [("1h", 3_600_000), ("1h 30m", 5_400_000), ("250ms", 250), ("2 d", 172_800_000)] {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(ms)), "{text}");
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formatted_duration_reads_back_as_itself() {
+    fn a_formatted_duration_parses_to_itself() {
         for ms in [1, 999, 5_000, 60_000, 5_400_000, 86_400_000, 90_000_000, 90_061_001] {
             let duration = Duration::from_millis(ms);
             assert_eq!(parse_duration(&format_duration(duration)), Some(duration));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_know_both_kinds_of_kilo() {
+    fn sizes_have_binary_and_decimal_units() {
         assert_eq!(parse_size("4 KiB"), Some(4096));
         assert_eq!(parse_size("4kb"), Some(4000));
         assert_eq!(parse_size("17"), Some(17));

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-use hob_schema::check::{Breach, Sample, judge};
+use hob_schema::check::{Breach, Sample, check_facts};
 use hob_schema::{Catalog, Family, FamilyId, Tag, format_count};
 
 use super::probe::ProbedKey;
@@ -119,7 +119,7 @@ impl<'c> Findings<'c> {
         };
         self.families.entry(id).or_default().add(probed.bytes, probed.facts.len);
         let mut last = None;
-        for violation in judge(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
+        for violation in check_facts(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
             // Two wrong fields are two examples, but one key.
             let keys = u64::from(last.replace(violation.breach) != Some(violation.breach));
             self.add_violation(id, violation.breach, &probed.key, violation.message, keys);

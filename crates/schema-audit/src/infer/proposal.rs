@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hob_schema::{Kind, Schema, format_count, format_duration, snake};
+use hob_schema::{KeyType, Schema, format_count, format_duration, snake};
 
 use super::shapes::{ShapeGuesser, toml_text};
 use super::{InferOptions, PatternStats};
@@ -45,8 +45,8 @@ pub(super) fn propose(
     proposal.ids(&mut text);
     text += &body;
     proposal.shapes.shapes(&mut text);
-    if let Err(mistakes) = Schema::parse("proposal", &text) {
-        let remarks: String = mistakes.0.iter().map(|mistake| format!("# {}\n", mistake.what)).collect();
+    if let Err(errors) = Schema::parse("proposal", &text) {
+        let remarks: String = errors.0.iter().map(|error| format!("# {}\n", error.message)).collect();
         text = format!("# To fix by hand:\n{remarks}\n{text}");
     }
     text
@@ -183,7 +183,7 @@ impl Proposal {
         }
         let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.name());
         self.shapes.content(&name, kind, stats, out);
-        if kind != Kind::String {
+        if kind != KeyType::String {
             let _ = writeln!(out, "max_len  = {}", round_up(stats.longest * 2));
         }
         if self.names[index].is_empty() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hob_schema::check::Sample;
-use hob_schema::{Kind, LAST_UNIX_MS, is_iso8601, is_rfc3339, snake};
+use hob_schema::{KeyType, LAST_UNIX_MS, is_iso8601, is_rfc3339, snake};
 use serde_json::Value as Json;
 
 use super::PatternStats;
@@ -20,16 +20,16 @@ pub(super) struct ShapeGuesser {
 
 impl ShapeGuesser {
     /// Writes the line that declares the content of a family.
-    pub(super) fn content(&mut self, family: &str, kind: Kind, stats: &PatternStats, out: &mut String) {
+    pub(super) fn content(&mut self, family: &str, kind: KeyType, stats: &PatternStats, out: &mut String) {
         let mut values: Vec<&[u8]> = Vec::new();
         let mut scores = Vec::new();
         for sample in &stats.samples {
             match sample {
-                Sample::Text(value) if kind == Kind::String => values.push(value),
-                Sample::Items(items) if matches!(kind, Kind::List | Kind::Set) => {
+                Sample::Text(value) if kind == KeyType::String => values.push(value),
+                Sample::Items(items) if matches!(kind, KeyType::List | KeyType::Set) => {
                     values.extend(items.iter().map(Vec::as_slice));
                 }
-                Sample::Scored(members) if kind == Kind::Zset => {
+                Sample::Scored(members) if kind == KeyType::Zset => {
                     values.extend(members.iter().map(|(member, _)| member.as_slice()));
                     scores.extend(members.iter().map(|(_, score)| *score));
                 }
@@ -38,11 +38,11 @@ impl ShapeGuesser {
         }
         let value = self.value(family, &values);
         let _ = match kind {
-            Kind::String => writeln!(out, "value    = {value}"),
-            Kind::List => writeln!(out, "item     = {value}"),
-            Kind::Set => writeln!(out, "member   = {value}"),
-            Kind::Zset => writeln!(out, "member   = {value}\nscore    = {}", score(&scores)),
-            Kind::Hash => writeln!(out, "fields   = {}", self.fields(family, stats)),
+            KeyType::String => writeln!(out, "value    = {value}"),
+            KeyType::List => writeln!(out, "item     = {value}"),
+            KeyType::Set => writeln!(out, "member   = {value}"),
+            KeyType::Zset => writeln!(out, "member   = {value}\nscore    = {}", score(&scores)),
+            KeyType::Hash => writeln!(out, "fields   = {}", self.fields(family, stats)),
         };
     }
 

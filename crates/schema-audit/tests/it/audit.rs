@@ -2,8 +2,8 @@
 
 use hob_engine::Engine;
 use hob_schema::docs::estimated_bytes;
+use hob_schema::examples::{example_key, example_publish, example_write};
 use hob_schema::lint::Severity;
-use hob_schema::sample::{example_key, example_publish, example_write};
 use hob_schema::{Catalog, Keyspace, Layout, Schema};
 use hob_schema_audit::{
     AuditOptions, AuditReport, Baseline, Error, InferOptions, Pace, Progress, audit, infer,
@@ -14,7 +14,7 @@ use hob_testkit::{RedisCluster, RedisServer};
 use crate::{open, run_audit, services_catalog};
 
 fn parse_catalog(text: &str, layout: Layout) -> Catalog {
-    Catalog::new(vec![Schema::parse("t.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))], layout)
+    Catalog::new(vec![Schema::parse("t.toml", text).unwrap_or_else(|errors| panic!("{errors}"))], layout)
         .unwrap()
 }
 
@@ -321,6 +321,7 @@ async fn a_restart_during_an_audit_is_an_error() {
     let mut restarted = false;
     let mut restart_once = |_: &Progress| {
         if !std::mem::replace(&mut restarted, true) {
+            server.kill();
             server.restart();
         }
     };

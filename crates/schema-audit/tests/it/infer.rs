@@ -1,7 +1,7 @@
 //! A schema proposed for a server that has none.
 
-use hob_schema::sample::example_write;
-use hob_schema::{Catalog, Keyspace, Kind, Layout, Schema, TtlRule};
+use hob_schema::examples::example_write;
+use hob_schema::{Catalog, KeyType, Keyspace, Layout, Schema, TtlRule};
 use hob_schema_audit::{InferOptions, infer};
 use hob_testkit::{RedisCluster, RedisServer};
 
@@ -13,7 +13,7 @@ fn send(server: &RedisServer, command: &str) {
 
 async fn proposed(url: &str) -> (Schema, String) {
     let text = infer(&open(url).await, &InferOptions::default()).await.unwrap();
-    (Schema::parse("proposal", &text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}")), text)
+    (Schema::parse("proposal", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}")), text)
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
         "user:<user_id>:profile",
     ];
     assert_eq!(patterns, expected, "{text}");
-    assert_eq!(schema.family("user_profile").unwrap().kind(), Kind::Hash);
+    assert_eq!(schema.family("user_profile").unwrap().kind(), KeyType::Hash);
     let TtlRule::Max(ttl) = &schema.family("user_online").unwrap().ttl.rule else { panic!("{text}") };
     assert_eq!(ttl.value.as_secs(), 60);
     assert!(text.contains("n = \"number?\""), "{text}");
@@ -138,8 +138,8 @@ async fn unusual_key_names_are_audited_and_inferred() {
     let store = open(&server.url()).await;
     let options = InferOptions { name: "1 \"odd\" name".into(), ..InferOptions::default() };
     let text = infer(&store, &options).await.unwrap();
-    if let Err(mistakes) = Schema::parse("proposal", &text) {
-        panic!("{mistakes}\n{text}");
+    if let Err(errors) = Schema::parse("proposal", &text) {
+        panic!("{errors}\n{text}");
     }
     let report = run_audit(&store, &chat_catalog(Layout::Plain)).await;
     assert_eq!(report.keys, server.command::<u64>(&["DBSIZE"]));

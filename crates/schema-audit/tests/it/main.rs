@@ -20,7 +20,7 @@ fn root() -> PathBuf {
 
 fn load_schema(name: &str) -> Schema {
     let path = root().join(format!("schemas/{name}.toml"));
-    Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    Schema::load(&path).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn services_catalog(layout: Layout) -> Catalog {

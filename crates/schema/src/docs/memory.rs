@@ -1,18 +1,18 @@
-//! What a key weighs in Redis 7, roughly: the structures around the bytes count for more than the bytes.
+//! Estimates the memory of a key in Redis 7, where the structures around the bytes count for more than the bytes.
 
+use crate::examples::example_value;
+use crate::model::value::Value;
 use crate::model::{Content, Family, FieldName, Schema};
-use crate::sample::example_value;
-use crate::shape::Value;
 
 /// An entry of the keyspace table with its slot, and the header of the value.
 const ENTRY: u64 = 24 + 8 + 16;
 /// The same again in the table of expiry times, without a key of its own.
 const EXPIRY: u64 = 24 + 8;
-/// Up to here a collection is one packed block.
+/// A collection within these limits is one packed block.
 const PACKED_ITEMS: u64 = 128;
 const PACKED_BYTES: u64 = 64;
 
-/// Bytes of one key of a family that holds `items` elements like its example.
+/// The bytes of one key with `items` elements like its example.
 pub(super) fn key_bytes(schema: &Schema, family: &Family, key_len: usize, items: u64) -> u64 {
     let expiry = if family.ttl.rule.longest().is_some() { EXPIRY } else { 0 };
     ENTRY + expiry + text_bytes(key_len as u64) + content_bytes(schema, &family.content, items)
@@ -53,7 +53,7 @@ fn field_bytes(name: &FieldName, value: &Value, schema: &Schema) -> u64 {
     (name + example_value(value, schema).len() + 4) as u64
 }
 
-/// Packed while it is small, a table with an entry for each element afterwards.
+/// One packed block if it is small, else a table with an entry for each element.
 fn collection(items: u64, each: u64, entry: u64) -> u64 {
     if items <= PACKED_ITEMS && each <= PACKED_BYTES {
         (16 + items * each).next_multiple_of(16)

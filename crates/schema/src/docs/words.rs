@@ -1,8 +1,8 @@
-//! A contract in words: TTLs, bounds and values as a page shows them. What is code stands between backticks.
+//! TTLs, bounds and values as pages describe them; code stands between backticks.
 
-use crate::id::{Form, IdRule};
+use crate::model::id::{IdForm, IdRule};
+use crate::model::value::{JsonForm, Value};
 use crate::model::{Content, EnvVar, Family, FieldName, Limit, Presence, Renewal, Schema, Tag, TtlRule};
-use crate::shape::{JsonForm, Value};
 use crate::units::{format_count, format_duration, format_size};
 
 /// Short enough for a table.
@@ -11,8 +11,8 @@ pub fn ttl(rule: &TtlRule) -> String {
         TtlRule::Undeclared => "?".into(),
         TtlRule::Max(limit) => format!("≤ {}", format_duration(limit.value)),
         TtlRule::Exact(limit) => format_duration(limit.value),
-        TtlRule::Range(least, most) => {
-            format!("{} – {}", format_duration(least.value), format_duration(most.value))
+        TtlRule::Range(min, max) => {
+            format!("{} – {}", format_duration(min.value), format_duration(max.value))
         }
         TtlRule::None { .. } => "none".into(),
         TtlRule::Late { max, .. } => format!("none, later ≤ {}", format_duration(max.value)),
@@ -26,7 +26,7 @@ pub fn ttl_sentence(family: &Family) -> String {
         TtlRule::Undeclared => "not declared.".to_owned(),
         TtlRule::Max(limit) => format!("always set, at most {}.", duration(limit)),
         TtlRule::Exact(limit) => format!("always set, to {}.", duration(limit)),
-        TtlRule::Range(least, most) => format!("always set, from {} to {}.", duration(least), duration(most)),
+        TtlRule::Range(min, max) => format!("always set, from {} to {}.", duration(min), duration(max)),
         TtlRule::None { why } => format!("none. {why}"),
         TtlRule::Late { max, why } => format!("none at first, at most {} later. {why}", duration(max)),
         TtlRule::After { event, keep, backstop } => {
@@ -35,7 +35,7 @@ pub fn ttl_sentence(family: &Family) -> String {
         }
     };
     match family.ttl.renewal {
-        Renewal::Unsaid => {}
+        Renewal::Unspecified => {}
         Renewal::EachWrite => text += " Each write renews it.",
         Renewal::Never => text += " Writes do not renew it.",
     }
@@ -69,7 +69,7 @@ pub fn bound(family: &Family) -> String {
 pub fn content(content: &Content, schema: &Schema) -> String {
     match content {
         Content::String(shape) => format!("string, {}", value(shape, schema)),
-        Content::Hash(_) => "hash, its fields below".into(),
+        Content::Hash(_) => "hash with the fields below".into(),
         Content::List(item) => format!("list of {}", each(item, schema)),
         Content::Set(member) => format!("set of {}", each(member, schema)),
         Content::Zset { member, score } => {
@@ -78,7 +78,7 @@ pub fn content(content: &Content, schema: &Schema) -> String {
     }
 }
 
-/// A value that there are many of.
+/// A value of which a key has many.
 fn each(shape: &Value, schema: &Schema) -> String {
     match shape {
         Value::Id(id) => format!("`{}`", schema.ids[*id].name),
@@ -118,8 +118,8 @@ pub fn value(value: &Value, schema: &Schema) -> String {
         Value::Text { max_bytes } => format!("text of at most {}", format_size(*max_bytes)),
         Value::Rfc3339 => "an RFC 3339 time".into(),
         Value::Iso8601 => "an ISO 8601 time".into(),
-        Value::UnixSeconds => "unix seconds".into(),
-        Value::UnixMillis => "unix milliseconds".into(),
+        Value::UnixSeconds => "Unix seconds".into(),
+        Value::UnixMillis => "Unix milliseconds".into(),
         Value::Id(id) => format!("a `{}`", schema.ids[*id].name),
         Value::Json { form, max_bytes } => {
             format!("JSON {}, at most {}", json(form), format_size(*max_bytes))
@@ -136,8 +136,8 @@ pub fn json(form: &JsonForm) -> String {
         JsonForm::Bool => "true or false".into(),
         JsonForm::Rfc3339 => "RFC 3339 time".into(),
         JsonForm::Iso8601 => "ISO 8601 time".into(),
-        JsonForm::UnixSeconds => "unix seconds".into(),
-        JsonForm::UnixMillis => "unix milliseconds".into(),
+        JsonForm::UnixSeconds => "Unix seconds".into(),
+        JsonForm::UnixMillis => "Unix milliseconds".into(),
         JsonForm::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         JsonForm::List(item) => format!("list of {}", json(item)),
         JsonForm::Shape(name) => format!("[`{name}`](#shape-{name})"),
@@ -146,10 +146,10 @@ pub fn json(form: &JsonForm) -> String {
 
 pub fn id(rule: &IdRule) -> String {
     let mut words = vec![match &rule.form {
-        Form::OneOf(all) => {
+        IdForm::OneOf(all) => {
             format!("one of {}", all.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
         }
-        Form::Text(_) => format!("text, at most {} bytes", rule.max),
+        IdForm::Text(_) => format!("text, at most {} bytes", rule.max),
         form => form.describe(),
     }];
     if !rule.not.is_empty() {
@@ -159,10 +159,10 @@ pub fn id(rule: &IdRule) -> String {
         ));
     }
     if let Some(of) = &rule.of {
-        words.push(format!("another spelling of `{of}`"));
+        words.push(format!("another encoding of `{of}`"));
     }
     if rule.holds_separator() {
-        words.push("may hold the colon as it is".into());
+        words.push("may contain colons".into());
     }
     words.join("; ")
 }

@@ -1,23 +1,24 @@
-//! Rules about what families hold: TTLs, bounds, values, tags, words.
+//! Rules about TTLs, bounds, values, tags and purposes.
 
 use std::collections::BTreeSet;
 
 use super::{Linter, Subject};
-use crate::model::{Content, Family, Kind, Renewal, Role, Schema, Tag, TtlRule};
-use crate::shape::Value;
+use crate::model::value::Value;
+use crate::model::{Content, Family, KeyType, Renewal, Role, Schema, Tag, TtlRule};
 
 pub(super) fn check(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     for family in &schema.families {
-        let subject = Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
+        let subject =
+            Subject { kind: "key", name: &family.name, position: family.position, allow: &family.allow };
         check_ttl(linter, family, subject);
         check_bounds(linter, family, subject);
         check_tags(linter, family, subject);
         if samples_collapse(family) {
-            linter.find("sample-as-member", subject, "equal samples are one member, which only moves");
+            linter.find("sample-as-member", subject, "equal samples become one member");
         }
         if family.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
-            linter.find("no-purpose", subject, "nobody says why it exists");
+            linter.find("no-purpose", subject, "has no `purpose`");
         }
     }
     check_channels(linter);
@@ -28,7 +29,7 @@ fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
     match &family.ttl.rule {
         TtlRule::Undeclared => linter.find("ttl-missing", subject, "has no `ttl`"),
         TtlRule::None { why } if why.trim().is_empty() => {
-            linter.find("ttl-missing", subject, "never expires and does not say why");
+            linter.find("ttl-missing", subject, "never expires and gives no reason");
         }
         TtlRule::After { event, backstop: None, .. } => {
             linter.find("no-backstop", subject, format!("has a TTL only after {event}"));
@@ -37,10 +38,10 @@ fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
     }
     let expires = family.ttl.rule.longest().is_some();
     if expires && family.role == Some(Role::Window) && family.ttl.renewal == Renewal::EachWrite {
-        linter.find("renewed-window", subject, "each write starts the window anew");
+        linter.find("renewed-window", subject, "each write restarts the window");
     }
     if expires && is_buffer(family) {
-        linter.find("expiring-buffer", subject, "what waits in it is lost when the reader is away");
+        linter.find("expiring-buffer", subject, "entries are lost when no reader comes before they expire");
     }
 }
 
@@ -57,11 +58,11 @@ fn is_buffer(family: &Family) -> bool {
 }
 
 fn check_bounds(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
-    if family.kind() != Kind::String && family.max_len.is_none() && !has_only_exact_fields(family) {
+    if family.kind() != KeyType::String && family.max_len.is_none() && !has_only_exact_fields(family) {
         linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().name()));
     }
     if family.max_keys.is_none() && family.pattern.ids().next().is_some() {
-        linter.find("no-max-keys", subject, "as many keys as there are ids");
+        linter.find("no-max-keys", subject, "has placeholders but no `max_keys`");
     }
 }
 
@@ -111,8 +112,9 @@ fn check_channels(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     for channel in &schema.channels {
         if channel.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
-            let subject = Subject { kind: "channel", name: &channel.name, place: channel.place, allow: &[] };
-            linter.find("no-purpose", subject, "nobody says why it exists");
+            let subject =
+                Subject { kind: "channel", name: &channel.name, position: channel.position, allow: &[] };
+            linter.find("no-purpose", subject, "has no `purpose`");
         }
     }
 }
@@ -121,17 +123,25 @@ fn check_purposes(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     for (later, family) in schema.families.iter().enumerate() {
         for earlier in &schema.families[..later] {
-            if say_the_same(earlier, family) {
-                let subject =
-                    Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
-                linter.find("same-purpose", subject, format!("`{}` says the same", earlier.name));
+            if have_similar_purpose(earlier, family) {
+                let subject = Subject {
+                    kind: "key",
+                    name: &family.name,
+                    position: family.position,
+                    allow: &family.allow,
+                };
+                linter.find(
+                    "same-purpose",
+                    subject,
+                    format!("`{}` has nearly the same purpose", earlier.name),
+                );
             }
         }
     }
 }
 
 /// Whether two purposes use nearly the same words.
-fn say_the_same(left: &Family, right: &Family) -> bool {
+fn have_similar_purpose(left: &Family, right: &Family) -> bool {
     let words = |family: &Family| -> BTreeSet<String> {
         let text = family.purpose.as_deref().unwrap_or_default().to_lowercase();
         text.split(|char: char| !char.is_alphanumeric())

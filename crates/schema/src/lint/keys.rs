@@ -1,22 +1,23 @@
 //! Rules about the names of keys: prefix, ids, braces, spaces.
 
 use super::{Linter, Subject};
-use crate::id::{Form, IdRule, Raw};
+use crate::model::id::{IdForm, IdRule, RawChars};
+use crate::model::pattern::Segment;
+use crate::model::value::Value;
 use crate::model::{Content, FieldName, Schema};
-use crate::pattern::Segment;
-use crate::shape::Value;
 
 pub(super) fn check(linter: &mut Linter<'_>) {
     let schema = linter.schema;
     if schema.prefix.value.is_empty() {
-        let subject = Subject { kind: "schema", name: "", place: schema.place, allow: &schema.allow };
-        linter.find("no-prefix", subject, "keys start with no name of the system");
+        let subject = Subject { kind: "schema", name: "", position: schema.position, allow: &schema.allow };
+        linter.find("no-prefix", subject, "keys have no prefix");
     }
     for (index, id) in schema.ids.iter().enumerate() {
         check_id(linter, index, id);
     }
     for family in &schema.families {
-        let subject = Subject { kind: "key", name: &family.name, place: family.place, allow: &family.allow };
+        let subject =
+            Subject { kind: "key", name: &family.name, position: family.position, allow: &family.allow };
         if has_loose_braces(&family.pattern.segments) {
             let message = format!("the braces in {:?} enclose no placeholder", family.pattern.text);
             linter.find("accidental-tag", subject, message);
@@ -38,31 +39,31 @@ pub(super) fn check(linter: &mut Linter<'_>) {
 
 fn check_id(linter: &mut Linter<'_>, index: usize, id: &IdRule) {
     let schema = linter.schema;
-    let subject = Subject { kind: "ids", name: &id.name, place: id.place, allow: &id.allow };
+    let subject = Subject { kind: "ids", name: &id.name, position: id.position, allow: &id.allow };
     if !is_used(schema, index, id) {
         linter.find("unused-id", subject, "no pattern, field or value uses it");
         return;
     }
     if id.holds_separator() {
-        linter.find("separator-in-id", subject, "may hold the separator raw");
+        linter.find("separator-in-id", subject, "may contain the separator");
     }
     if let Some(of) = &id.of {
-        linter.find("two-encodings", subject, format!("spells `{of}` in another way"));
+        linter.find("two-encodings", subject, format!("is another encoding of `{of}`"));
     }
     let (slash, space) = match id.form {
-        Form::Text(Raw { slash, space, .. }) => (slash, space),
-        Form::Endpoint { space } => (true, space == b' '),
+        IdForm::Text(RawChars { slash, space, .. }) => (slash, space),
+        IdForm::Endpoint { space } => (true, space == b' '),
         _ => (false, false),
     };
     if slash {
-        linter.find("raw-path", subject, "may hold a path as it is");
+        linter.find("raw-path", subject, "may contain a path");
     }
     if space {
-        linter.find("space-in-key", subject, "may hold a space as it is");
+        linter.find("space-in-key", subject, "may contain a space");
     }
 }
 
-/// Whether a brace stands anywhere but around one placeholder.
+/// Whether there are braces other than around one placeholder.
 fn has_loose_braces(segments: &[Segment]) -> bool {
     let mut open = false;
     for (position, segment) in segments.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The rules of the linter: an id, how bad it is, and the words of `explain`.
+//! The lint rules: id, severity, explanation.
 
 use serde::Serialize;
 
-/// How bad a finding is; the exit code of a command follows the worst.
+/// The severity of a finding; the exit code of a command follows the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -19,7 +19,7 @@ impl Severity {
     }
 }
 
-/// One thing that the linter knows about.
+/// One lint rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
     pub id: &'static str,
@@ -36,39 +36,39 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "overlapping-patterns",
         severity: Error,
-        title: "two families could be one key",
-        explanation: "A key must belong to one family, or nobody can say what type, TTL and owner it has: \
-            `unread:<user>:<conversation>` also matches `unread:<user>:total` when a conversation is called \
+        title: "two families share a key",
+        explanation: "A key must belong to one family, or its type, TTL and owner are unclear: \
+            `unread:<user>:<conversation>` also matches `unread:<user>:total` when a conversation is named \
             \"total\". Give one of the two another literal, or exclude the word with `not = [\"total\"]`. This is \
-            a mistake of the file: it cannot be allowed.",
+            an error of the file and cannot be allowed.",
     },
     Rule {
         id: "separator-in-id",
         severity: Warning,
-        title: "a placeholder may hold the separator",
+        title: "a placeholder may contain the separator",
         explanation: "An id that keeps its colons makes a key whose segments cannot be counted: globs match too \
-            much, and a reader has to know which placeholder to parse last. Leave `raw = \":\"` out and the \
-            colon is written as %3A. Where a document fixed the raw form, keep it and say why.",
+            much, and a reader has to know which placeholder to parse last. Remove `raw = \":\"` and the \
+            colon is encoded as %3A. If the raw form is documented, keep it and give the reason.",
     },
     Rule {
         id: "two-encodings",
         severity: Warning,
-        title: "one id has two spellings",
-        explanation: "When `GET /users` and `GET_/users` name the same endpoint in two families, somebody will \
-            join them wrongly or look for a key that does not exist. Use one spelling in all patterns.",
+        title: "one id has two encodings",
+        explanation: "When `GET /users` and `GET_/users` name the same endpoint in two families, readers \
+            join them wrongly or read a key that does not exist. Use one encoding in all patterns.",
     },
     Rule {
         id: "raw-path",
         severity: Warning,
-        title: "a raw path stands in a key",
-        explanation: "Paths come from strangers: they hold ids, so each one makes keys of its own without end, \
-            and they hold characters that mean something in globs. Use route templates, bound the family with \
-            `max_keys`, or leave `raw = \"/\"` out.",
+        title: "a raw path in a key",
+        explanation: "Clients choose paths: paths contain ids, so the number of keys is unbounded, and they contain \
+            characters with a meaning in globs. Use route templates, bound the family with \
+            `max_keys`, or remove `raw = \"/\"`.",
     },
     Rule {
         id: "space-in-key",
         severity: Warning,
-        title: "keys hold spaces",
+        title: "spaces in keys",
         explanation: "A key with a space must be quoted in redis-cli, breaks scripts that split lines, and looks \
             like two words in MONITOR and in logs. Use `_` or let the space be encoded.",
     },
@@ -77,14 +77,14 @@ pub const RULES: &[Rule] = &[
         severity: Warning,
         title: "keys have no prefix",
         explanation: "Without a prefix two systems, or two stages of one, cannot share a server, ACL rules \
-            cannot tell their keys apart, and `user:1` belongs to whoever came first. Set `prefix` under \
+            cannot tell their keys apart, and `user:1` is claimed by both. Set `prefix` under \
             [schema], with `env` to change it for each deployment.",
     },
     Rule {
         id: "accidental-tag",
         severity: Error,
-        title: "braces that are no placeholder",
-        explanation: "In a key braces are Redis's hash tag: only what stands inside decides the slot. \
+        title: "braces without a placeholder",
+        explanation: "Braces are Redis's hash tag: only the text inside decides the slot. \
             `requests:{endpoint}` written literally puts every key into one slot. A placeholder is written \
             <endpoint>; a tag is written {<userId>}.",
     },
@@ -92,38 +92,38 @@ pub const RULES: &[Rule] = &[
         id: "same-purpose",
         severity: Warning,
         title: "two families have one purpose",
-        explanation: "Two keys for one fact drift apart, and then nobody knows which is right. Keep one, or say \
+        explanation: "Two keys for one fact drift apart, and it is unclear which is right. Keep one, or state \
             in `purpose` what each of them is for.",
     },
     Rule {
         id: "ttl-missing",
         severity: Error,
         title: "no TTL and no reason",
-        explanation: "A key without a TTL stays until somebody deletes it, and nobody does. Give a rule (`ttl = { \
-            max = \"1h\" }`), or say why it may stay: `ttl = { none = \"…\" }`.",
+        explanation: "A key without a TTL stays until it is deleted, and usually it never is. Give a rule (`ttl = { \
+            max = \"1h\" }`), or the reason why it may stay: `ttl = { none = \"…\" }`.",
     },
     Rule {
         id: "no-backstop",
         severity: Error,
         title: "a TTL that starts only after an event",
-        explanation: "\"Until one hour after it ends\" means for ever when the process that would end it dies. \
-            Write a TTL with every write and renew it while the thing lives: add `backstop`.",
+        explanation: "\"Until one hour after it ends\" means forever if the process that would end it dies. \
+            Set a TTL with every write and renew it while the entity lives: add `backstop`.",
     },
     Rule {
         id: "renewed-window",
         severity: Error,
         title: "writes renew the TTL of a window",
-        explanation: "When each request pushes the end of a fixed window out, a caller that never pauses is \
-            counted for ever and stays blocked for ever. Set the TTL only when the window begins: `renewed = \
+        explanation: "If each request extends a fixed window, a caller that never pauses is \
+            counted forever and stays blocked. Set the TTL only when the window begins: `renewed = \
             false`.",
     },
     Rule {
         id: "expiring-buffer",
         severity: Error,
         title: "a buffer can expire before it is drained",
-        explanation: "Work or data that waits in a key with a TTL is lost when the reader is away for longer \
-            than that. Bound the buffer by length and let the writer hold back, or keep the data elsewhere until \
-            it is safe.",
+        explanation: "Entries in a key with a TTL are lost if no reader comes before it expires. \
+            Bound the buffer by length and apply backpressure to the writer, or keep the data elsewhere until it is \
+            processed.",
     },
     Rule {
         id: "no-cap",
@@ -136,8 +136,8 @@ pub const RULES: &[Rule] = &[
         id: "no-max-keys",
         severity: Warning,
         title: "a family without a bound",
-        explanation: "A pattern with a placeholder has as many keys as somebody finds ids. `max_keys` says how \
-            many are normal, so that the audit can tell when they are not.",
+        explanation: "A pattern with a placeholder has as many keys as there are ids. `max_keys` declares how \
+            many are normal, so that the audit reports when there are more.",
     },
     Rule {
         id: "sample-as-member",
@@ -157,15 +157,15 @@ pub const RULES: &[Rule] = &[
         id: "no-purpose",
         severity: Warning,
         title: "no purpose",
-        explanation: "A key whose purpose nobody wrote down cannot be deleted, since nobody knows who would miss \
-            it. Say in one sentence why it exists.",
+        explanation: "A key without a documented purpose cannot be deleted safely. State in one sentence why it \
+            exists.",
     },
     Rule {
         id: "unused-id",
         severity: Warning,
         title: "an id that no pattern uses",
         explanation: "A rule under [ids] that no pattern, field or value names checks nothing. Remove it, or \
-            correct the name of the placeholder that was meant.",
+            correct the name of the placeholder.",
     },
     Rule {
         id: "idle-allow",

@@ -1,70 +1,70 @@
-//! Whether one key could belong to two families: the intersection of two small automata.
+//! Finds keys that could belong to two families: the intersection of two small automata.
 //!
-//! Numbers and escapes are taken a little wider than they are (`007` counts as a number here), so an
-//! overlap may be reported that no real id makes; one that exists is never missed.
+//! Numbers and escapes are accepted a little too widely (`007` counts as a number here). So a reported overlap may need an
+//! id that is not valid, but a real overlap is never missed.
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::id::{Form, IdRule};
 use crate::keyspace::{Keyspace, Layout, Part, Template};
 use crate::model::Schema;
-use crate::source::{Mistake, Source};
+use crate::model::id::{IdForm, IdRule};
+use crate::parse::source::{ParseError, Source};
 
 /// Reports every pair of families of a schema that could share a key, under either layout.
-pub(crate) fn check_schema(schema: &Schema, source: &Source<'_>, mistakes: &mut Vec<Mistake>) {
+pub(crate) fn check_schema(schema: &Schema, source: &Source<'_>, errors: &mut Vec<ParseError>) {
     let spaces = [Layout::Plain, Layout::Tagged].map(|layout| Keyspace::new(schema.clone(), layout));
     for (later, family) in schema.families.iter().enumerate() {
         for (earlier, other) in schema.families[..later].iter().enumerate() {
             let shared = spaces.iter().find_map(|space| {
-                let side = |index: usize| Side::new(&space.templates()[index], &schema.ids);
+                let side = |index: usize| PatternAutomaton::new(&space.templates()[index], &schema.ids);
                 shared_key(&side(earlier), &side(later))
             });
             if let Some(key) = shared {
-                mistakes.push(Mistake {
+                errors.push(ParseError {
                     file: source.file.clone(),
-                    place: family.place,
-                    what: format!("`{}` and `{}` could both be the key {key:?}", other.name, family.name),
-                    instead: Some("another literal, or `not = [\"…\"]` for the id that reads as it".into()),
+                    position: family.position,
+                    message: format!("`{}` and `{}` could both be the key {key:?}", other.name, family.name),
+                    suggestion: Some("another literal, or `not = [\"…\"]` for the id".into()),
                 });
             }
         }
     }
 }
 
-/// One of the two patterns.
-pub(crate) struct Side<'t> {
+/// A pattern as an automaton over bytes.
+pub(crate) struct PatternAutomaton<'t> {
     template: &'t Template,
     ids: &'t [IdRule],
     tries: HashMap<usize, Trie>,
 }
 
-/// A part, and how far into it.
+/// A part and the position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     part: usize,
     inner: usize,
 }
 
-/// The inner state of a placeholder that has left all reserved words.
+/// The inner state of a placeholder that can no longer become a reserved word.
 const FREE: usize = usize::MAX;
 
-impl<'t> Side<'t> {
-    pub(crate) fn new(template: &'t Template, ids: &'t [IdRule]) -> Side<'t> {
+impl<'t> PatternAutomaton<'t> {
+    pub(crate) fn new(template: &'t Template, ids: &'t [IdRule]) -> PatternAutomaton<'t> {
         let mut tries = HashMap::new();
         for part in &template.parts {
             if let Part::Id(id) = part {
-                let words = if let Form::OneOf(words) = &ids[*id].form { words } else { &ids[*id].not };
+                let words = if let IdForm::OneOf(words) = &ids[*id].form { words } else { &ids[*id].not };
                 tries.insert(*id, Trie::new(&ids[*id], words));
             }
         }
-        Side { template, ids, tries }
+        PatternAutomaton { template, ids, tries }
     }
 
     fn at_end(&self, state: State) -> bool {
         state.part == self.template.parts.len()
     }
 
-    /// Where one more byte leads.
+    /// The states after one more byte.
     fn step(&self, state: State, byte: u8) -> Vec<State> {
         let next_part = State { part: state.part + 1, inner: 0 };
         let Some(part) = self.template.parts.get(state.part) else {
@@ -90,8 +90,8 @@ impl<'t> Side<'t> {
         const HOUR: &[u8; 13] = b"dddd-dd-dd_dd";
         let (form, trie) = (&self.ids[id].form, &self.tries[&id]);
         match form {
-            Form::OneOf(_) => trie.next(inner, byte).map(|node| (node, trie.nodes[node].terminal)),
-            Form::Hour => {
+            IdForm::OneOf(_) => trie.next(inner, byte).map(|node| (node, trie.nodes[node].terminal)),
+            IdForm::Hour => {
                 let fits = match HOUR.get(inner)? {
                     b'd' => byte.is_ascii_digit(),
                     literal => byte == *literal,
@@ -123,16 +123,16 @@ impl<'t> Side<'t> {
     }
 }
 
-fn allowed(form: &Form, byte: u8) -> bool {
+fn allowed(form: &IdForm, byte: u8) -> bool {
     match form {
-        Form::Int { .. } => byte.is_ascii_digit(),
-        Form::Endpoint { space } => byte == *space || byte == b'%' || form.stays_raw(byte),
+        IdForm::Int { .. } => byte.is_ascii_digit(),
+        IdForm::Endpoint { space } => byte == *space || byte == b'%' || form.stays_raw(byte),
         _ => byte == b'%' || form.stays_raw(byte),
     }
 }
 
-/// A key that both could be, if there is one.
-pub(crate) fn shared_key(left: &Side<'_>, right: &Side<'_>) -> Option<String> {
+/// A key that both accept, if there is one.
+pub(crate) fn shared_key(left: &PatternAutomaton<'_>, right: &PatternAutomaton<'_>) -> Option<String> {
     // One byte of each class, and every byte that some literal or reserved word distinguishes.
     let mut alphabet: Vec<u8> = b"x0A_-/ :%~\xc3".to_vec();
     alphabet.extend(left.bytes().chain(right.bytes()));
@@ -173,7 +173,7 @@ fn trace(came_from: &HashMap<Pair, Option<(Pair, u8)>>, mut at: Pair) -> String 
     String::from_utf8_lossy(&key).into_owned()
 }
 
-/// The reserved or allowed words of an id, as they are spelled in a key.
+/// The reserved or allowed words of an id, as encoded in a key.
 struct Trie {
     nodes: Vec<Node>,
 }
@@ -213,7 +213,7 @@ impl Trie {
 mod tests {
     use super::*;
 
-    fn mistakes(keys: &str) -> Vec<String> {
+    fn errors(keys: &str) -> Vec<String> {
         let text = format!(
             "[schema]\nname = \"t\"\nversion = 1\n[ids]\na = {{}}\nb = {{ not = [\"total\"] }}\n\
              n = {{ form = \"int\" }}\nr = {{ raw = \":\" }}\nh = {{ form = \"hour\" }}\n\
@@ -221,13 +221,13 @@ mod tests {
         );
         match Schema::parse("t.toml", &text) {
             Ok(_) => Vec::new(),
-            Err(mistakes) => mistakes.0.into_iter().map(|mistake| mistake.what).collect(),
+            Err(errors) => errors.0.into_iter().map(|error| error.message).collect(),
         }
     }
 
     fn pair(first: &str, second: &str) -> Vec<String> {
         let key = |name, pattern| format!("[key.{name}]\npattern = \"{pattern}\"\ntype = \"string\"\n");
-        mistakes(&(key("one", first) + &key("two", second)))
+        errors(&(key("one", first) + &key("two", second)))
     }
 
     #[test]

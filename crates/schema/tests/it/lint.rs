@@ -1,14 +1,15 @@
-//! One small schema for each rule of the linter, and the five files that pass them all.
+//! One small schema for each lint rule, and the schemas of the services, which break none.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use hob_schema::Schema;
 use hob_schema::lint::{RULES, Severity, explain, lint, report_json, report_text};
 
+use crate::{SERVICES, load_schema};
+
 /// The rules that a schema breaks.
 fn broken(text: &str) -> Vec<&'static str> {
-    let schema = Schema::parse("t.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let schema = Schema::parse("t.toml", text).unwrap_or_else(|errors| panic!("{errors}"));
     lint(&schema).into_iter().map(|finding| finding.rule).collect()
 }
 
@@ -33,7 +34,7 @@ fn family(name: &str, line: &str) -> String {
 }
 
 #[test]
-fn each_rule_finds_its_offence_and_nothing_else() {
+fn each_rule_reports_its_own_case_only() {
     let one = |line: &str| format!("{HEAD}{}", family("one", line));
     let with_id = |id: &str, line: &str| {
         format!(
@@ -81,7 +82,7 @@ fn each_rule_finds_its_offence_and_nothing_else() {
 }
 
 #[test]
-fn a_second_spelling_of_an_id_is_found() {
+fn a_second_encoding_of_an_id_is_reported() {
     let text = format!(
         "{HEAD}[ids]\nx = {{ form = \"endpoint\" }}\ny = {{ of = \"x\", space = \"_\" }}\n{}{}",
         family("one", "pattern = \"one:<x>\"\nmax_keys = 9"),
@@ -91,7 +92,7 @@ fn a_second_spelling_of_an_id_is_found() {
 }
 
 #[test]
-fn an_exception_with_a_reason_silences_its_rule() {
+fn an_allow_with_a_reason_silences_its_rule() {
     let text = format!(
         "{HEAD}{}",
         family("one", "type = \"list\"\nallow = { rule = \"no-cap\", reason = \"small\" }")
@@ -100,24 +101,21 @@ fn an_exception_with_a_reason_silences_its_rule() {
 }
 
 #[test]
-fn the_five_files_lint_clean() {
-    for name in ["gateway", "uptime", "chat", "load", "pipeline"] {
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
-        let schema = Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let findings = lint(&schema);
+fn the_service_schemas_have_no_findings() {
+    for name in SERVICES {
+        let findings = lint(&load_schema(name));
         assert!(findings.is_empty(), "{}", report_text(&findings));
     }
 }
 
 #[test]
-fn findings_are_reported_for_people_and_for_machines() {
+fn findings_are_reported_as_text_and_as_json() {
     let schema =
         Schema::parse("t.toml", &format!("{HEAD}{}", family("one", "ttl = { none = \"\" }"))).unwrap();
     let findings = lint(&schema);
     let text = report_text(&findings);
     let line =
-        "t.toml:5:6: error[ttl-missing] key.one: never expires and does not say why\n1 errors, 0 warnings\n";
+        "t.toml:5:6: error[ttl-missing] key.one: never expires and gives no reason\n1 errors, 0 warnings\n";
     assert_eq!(text, line);
     let json: serde_json::Value = serde_json::from_str(&report_json(&findings)).unwrap();
     assert_eq!(json[0]["rule"], "ttl-missing");

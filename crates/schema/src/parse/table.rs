@@ -1,50 +1,50 @@
-//! Walking a TOML table: unknown keys, wrong types and missing keys become mistakes with their place, and
+//! Reads TOML tables: unknown keys, wrong types and missing keys become errors with their position, and
 //! reading goes on, so that one run shows them all.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::source::{Mistake, Source, Span, nearest};
+use crate::parse::source::{ParseError, Source, Span, nearest};
 
-/// The most mistakes that are reported of one file. Finding the line of each takes a look through the file.
+/// The most errors that are reported of one file: to find the line of each, the file is read again.
 const MAX_MISTAKES: usize = 100;
 
-/// Collects mistakes while a file is read.
+/// Collects errors while a file is read.
 pub(crate) struct Reader<'t> {
     source: Source<'t>,
-    mistakes: Vec<Mistake>,
+    errors: Vec<ParseError>,
 }
 
 impl<'t> Reader<'t> {
     pub(crate) fn new(source: Source<'t>) -> Self {
-        Reader { source, mistakes: Vec::new() }
+        Reader { source, errors: Vec::new() }
     }
 
     pub(crate) fn source(&self) -> &Source<'t> {
         &self.source
     }
 
-    pub(crate) fn wrong(&mut self, at: usize, what: impl Into<String>, instead: impl Into<String>) {
-        self.add(at, what, Some(instead.into()));
+    pub(crate) fn report(&mut self, at: usize, message: impl Into<String>, suggestion: impl Into<String>) {
+        self.add(at, message, Some(suggestion.into()));
     }
 
-    pub(crate) fn wrong_without_remedy(&mut self, at: usize, what: impl Into<String>) {
-        self.add(at, what, None);
+    pub(crate) fn report_without_suggestion(&mut self, at: usize, message: impl Into<String>) {
+        self.add(at, message, None);
     }
 
-    fn add(&mut self, at: usize, what: impl Into<String>, instead: Option<String>) {
-        if self.mistakes.len() < MAX_MISTAKES {
-            self.mistakes.push(self.source.mistake(at, what, instead));
+    fn add(&mut self, at: usize, message: impl Into<String>, suggestion: Option<String>) {
+        if self.errors.len() < MAX_MISTAKES {
+            self.errors.push(self.source.error(at, message, suggestion));
         }
     }
 
-    pub(crate) fn into_mistakes(mut self) -> Vec<Mistake> {
-        self.mistakes.sort_by_key(|mistake| mistake.place);
-        self.mistakes
+    pub(crate) fn into_errors(mut self) -> Vec<ParseError> {
+        self.errors.sort_by_key(|error| error.position);
+        self.errors
     }
 }
 
-/// A value in the file and where it stands.
+/// A value in the file and its offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
     pub(crate) value: &'a DeValue<'a>,
@@ -53,7 +53,7 @@ pub(crate) struct Item<'a> {
 
 /// A table of the file in the order of its text.
 pub(crate) struct Table<'a> {
-    /// What it is, for messages: `[key.recent]`.
+    /// The title for messages: `[key.recent]`.
     pub(crate) title: String,
     pub(crate) at: usize,
     pub(crate) entries: Vec<Entry<'a>>,
@@ -75,15 +75,15 @@ impl<'a> Table<'a> {
         Table { title: title.into(), at, entries }
     }
 
-    /// Reports the keys that do not belong here.
+    /// Reports unknown keys.
     pub(crate) fn only(&self, known: &[&str], reader: &mut Reader<'_>) {
         for entry in &self.entries {
             if known.contains(&entry.name) {
                 continue;
             }
-            let instead = nearest(entry.name, known.iter().copied())
+            let suggestion = nearest(entry.name, known.iter().copied())
                 .map_or_else(|| format!("one of {}", known.join(", ")), ToOwned::to_owned);
-            reader.wrong(entry.at, format!("{} has no `{}`", self.title, entry.name), instead);
+            reader.report(entry.at, format!("{} has no `{}`", self.title, entry.name), suggestion);
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
     pub(crate) fn need(&self, name: &str, example: &str, reader: &mut Reader<'_>) -> Option<Item<'a>> {
         let item = self.get(name);
         if item.is_none() {
-            reader.wrong(self.at, format!("{} has no `{name}`", self.title), format!("{name} = {example}"));
+            reader.report(self.at, format!("{} has no `{name}`", self.title), format!("{name} = {example}"));
         }
         item
     }
@@ -112,7 +112,7 @@ fn item<'a>(value: &'a Spanned<DeValue<'a>>) -> Item<'a> {
 impl<'a> Item<'a> {
     fn not(&self, expected: &str, example: &str, reader: &mut Reader<'_>) {
         let found = self.value.type_str();
-        reader.wrong(self.at, format!("expected {expected}, found {found}"), example);
+        reader.report(self.at, format!("expected {expected}, found {found}"), example);
     }
 
     pub(crate) fn as_text(&self) -> Option<&'a str> {
@@ -137,12 +137,11 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A whole number from `least` on.
-    pub(crate) fn count(&self, least: u64, reader: &mut Reader<'_>) -> Option<u64> {
-        let count =
-            self.as_int().and_then(|number| u64::try_from(number).ok()).filter(|count| *count >= least);
+    /// A whole number of at least `min`.
+    pub(crate) fn count(&self, min: u64, reader: &mut Reader<'_>) -> Option<u64> {
+        let count = self.as_int().and_then(|number| u64::try_from(number).ok()).filter(|count| *count >= min);
         if count.is_none() {
-            self.not(&format!("a whole number from {least}"), "100", reader);
+            self.not(&format!("a whole number from {min}"), "100", reader);
         }
         count
     }

@@ -1,19 +1,17 @@
-//! For any ids: a key comes back as the family and the ids it was built from, the matcher agrees with a
-//! naive one, and no text makes the parser panic.
+//! For any ids, a key parses to the family and the ids that it was built from; the matcher agrees with a naive one; no text
+//! makes the parser panic.
 
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use hob_schema::{Catalog, Family, Form, Keyspace, Layout, Schema, Segment};
+use hob_schema::{Catalog, Family, IdForm, Keyspace, Layout, Schema, Segment};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-const FILES: [&str; 5] = ["gateway", "uptime", "chat", "load", "pipeline"];
+use crate::{SERVICES, schema_path};
 
 fn text_of(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
-    std::fs::read_to_string(path).unwrap()
+    std::fs::read_to_string(schema_path(name)).unwrap()
 }
 
 /// Patterns that none of the five files has.
@@ -55,7 +53,7 @@ tag = "shard"
 "#;
 
 static TEXTS: LazyLock<Vec<String>> =
-    LazyLock::new(|| FILES.iter().map(|name| text_of(name)).chain([ODD.to_owned()]).collect());
+    LazyLock::new(|| SERVICES.iter().map(|name| text_of(name)).chain([ODD.to_owned()]).collect());
 
 fn catalog(layout: Layout) -> &'static Catalog {
     static PLAIN: LazyLock<Catalog> = LazyLock::new(|| build(Layout::Plain));
@@ -82,18 +80,18 @@ fn nasty_text() -> impl Strategy<Value = String> {
 }
 
 /// An id that the rule accepts.
-fn id_text(form: &Form) -> BoxedStrategy<String> {
+fn id_text(form: &IdForm) -> BoxedStrategy<String> {
     match form {
-        Form::Text(_) => nasty_text().boxed(),
-        Form::OneOf(words) => select(words.clone()).boxed(),
-        Form::Int { min, max, step } => {
+        IdForm::Text(_) => nasty_text().boxed(),
+        IdForm::OneOf(words) => select(words.clone()).boxed(),
+        IdForm::Int { min, max, step } => {
             let (min, max, step) = (min / step, max / step, *step);
             (min..=max).prop_map(move |n| (n * step).to_string()).boxed()
         }
-        Form::Hour => (2000..2100u32, 1..13u32, 1..29u32, 0..24u32)
+        IdForm::Hour => (2000..2100u32, 1..13u32, 1..29u32, 0..24u32)
             .prop_map(|(y, m, d, h)| format!("{y}-{m:02}-{d:02}_{h:02}"))
             .boxed(),
-        Form::Endpoint { .. } => prop_oneof![
+        IdForm::Endpoint { .. } => prop_oneof![
             ("[A-Z]{1,7}", nasty_text())
                 .prop_map(|(method, path)| format!("{method} /{}", path.replace(' ', ""))),
             "[a-z]{1,8}",
@@ -205,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: hob_testkit::budget(2_000, 100_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_key_is_read_back_as_what_it_was_built_from(built in built()) {
+    fn a_key_parses_to_the_ids_that_it_was_built_from(built in built()) {
         let catalog = catalog(built.layout);
         if let Some(key) = key_of(&catalog.spaces()[built.schema], &built) {
             let found = catalog.find(&key).expect("the key of a family belongs to it");
@@ -255,10 +253,10 @@ proptest! {
             }
             text.replace_range(start..end, &insert);
         }
-        if let Err(mistakes) = Schema::parse("t.toml", &text) {
+        if let Err(errors) = Schema::parse("t.toml", &text) {
             let lines = text.lines().count() as u32 + 1;
-            prop_assert!(!mistakes.0.is_empty());
-            prop_assert!(mistakes.0.iter().all(|mistake| (1..=lines).contains(&mistake.place.line)));
+            prop_assert!(!errors.0.is_empty());
+            prop_assert!(errors.0.iter().all(|error| (1..=lines).contains(&error.position.line)));
         }
     }
 }
@@ -322,7 +320,7 @@ proptest! {
 
     /// A schema that was accepted has no key of two readings, and every key of a naive reading is found.
     #[test]
-    fn what_is_accepted_has_no_key_of_two_families(text in random_schema(), keys in vec(short_key(), 20)) {
+    fn a_valid_schema_has_no_key_of_two_families(text in random_schema(), keys in vec(short_key(), 20)) {
         let Ok(schema) = Schema::parse("t.toml", &text) else { return Ok(()) };
         let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
         for key in keys {
@@ -336,10 +334,10 @@ proptest! {
     /// they are, so for them it may not be.)
     #[test]
     fn a_reported_overlap_shows_a_key_of_two_families(text in random_schema()) {
-        let Err(mistakes) = Schema::parse("t.toml", &text) else { return Ok(()) };
-        for mistake in mistakes.0.iter().filter(|mistake| mistake.what.contains(" could both be the key ")) {
-            let words: Vec<&str> = mistake.what.split(['`', '"']).collect();
-            let [_, left, _, right, _, key, _] = words[..] else { panic!("{}", mistake.what) };
+        let Err(errors) = Schema::parse("t.toml", &text) else { return Ok(()) };
+        for error in errors.0.iter().filter(|error| error.message.contains(" could both be the key ")) {
+            let words: Vec<&str> = error.message.split(['`', '"']).collect();
+            let [_, left, _, right, _, key, _] = words[..] else { panic!("{}", error.message) };
             for name in [left, right] {
                 let family = text.split("[key.").find(|block| block.starts_with(&format!("{name}]"))).unwrap();
                 let alone = Schema::parse("t.toml", &format!("{PIECES}[key.{family}")).unwrap();

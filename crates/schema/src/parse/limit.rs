@@ -1,4 +1,4 @@
-//! Numbers and durations of the contract, which an environment variable may change.
+//! Counts and durations that an environment variable may change.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) fn read_count(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Limi
         None => item.as_int().and_then(|number| u64::try_from(number).ok()).filter(|count| *count > 0),
     })
     .or_else(|| {
-        reader.wrong(item.at, "expected a positive number", "100, or { env = \"MAX_LEN\", default = 100 }");
+        reader.report(item.at, "expected a positive number", "100, or { env = \"MAX_LEN\", default = 100 }");
         None
     })
 }
@@ -24,7 +24,7 @@ pub(super) fn read_count(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Limi
 /// `"1h"` or `{ env = "NAME", unit = "h", default = "1h" }`.
 pub(super) fn read_duration(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Limit<Duration>> {
     read_limit(item, reader, duration_text).or_else(|| {
-        reader.wrong(
+        reader.report(
             item.at,
             "expected a duration",
             "\"90s\", or { env = \"TTL_HOURS\", unit = \"h\", default = \"2h\" }",
@@ -50,7 +50,7 @@ fn read_limit<T>(
     let unit = table.get("unit").and_then(|item| {
         let unit = item.text(reader)?;
         if !UNITS.contains(&unit.as_str()) {
-            reader.wrong(
+            reader.report(
                 item.at,
                 format!("no unit is called {unit:?}"),
                 format!("one of {}", UNITS.join(", ")),

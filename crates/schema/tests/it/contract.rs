@@ -1,23 +1,15 @@
-//! The five schema files: they read, they name every promised key and channel, and their keys have the
-//! documented bytes.
-
-use std::path::PathBuf;
+//! The schemas of the services declare every key and channel of the contract, byte for byte.
 
 use hob_schema::{Catalog, Layout, Schema};
 
-const FILES: [&str; 5] = ["gateway", "uptime", "chat", "load", "pipeline"];
-
-fn load(name: &str) -> Schema {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
-    Schema::load(&path).unwrap_or_else(|mistakes| panic!("{mistakes}"))
-}
+use crate::{SERVICES, load_schema};
 
 /// Every line of `tests/data/contract.txt` is a contract id and the keys or channels that it names.
 #[test]
 fn every_contract_id_that_names_a_key_or_channel_is_declared() {
-    let schemas: Vec<Schema> = FILES.iter().map(|name| load(name)).collect();
+    let schemas: Vec<Schema> = SERVICES.iter().map(|name| load_schema(name)).collect();
     let mut missing = Vec::new();
-    for line in include_str!("data/contract.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../data/contract.txt").lines().filter(|line| !line.starts_with('#')) {
         let (id, patterns) = line.split_once(' ').unwrap();
         for pattern in patterns.split(", ") {
             let found = schemas.iter().any(|schema| {
@@ -36,19 +28,20 @@ fn every_contract_id_that_names_a_key_or_channel_is_declared() {
 }
 
 #[test]
-fn all_five_share_one_server_under_either_layout() {
+fn the_service_schemas_can_share_a_server() {
     for layout in [Layout::Plain, Layout::Tagged] {
-        let schemas = FILES.iter().map(|name| load(name)).collect();
+        let schemas = SERVICES.iter().map(|name| load_schema(name)).collect();
         Catalog::new(schemas, layout).unwrap();
     }
 }
 
 /// Keys as the documents spell them belong to the right family, with the right ids.
 #[test]
-fn documented_keys_are_found_byte_for_byte() {
-    let catalog = Catalog::new(FILES.iter().map(|name| load(name)).collect(), Layout::Plain).unwrap();
+fn documented_keys_match_byte_for_byte() {
+    let catalog =
+        Catalog::new(SERVICES.iter().map(|name| load_schema(name)).collect(), Layout::Plain).unwrap();
     let mut keys = 0;
-    for line in include_str!("data/keys.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../data/keys.txt").lines().filter(|line| !line.starts_with('#')) {
         let mut columns = line.split('\t');
         let (family, key) = (columns.next().unwrap(), columns.next().unwrap());
         let ids: Vec<&str> = columns.collect();
@@ -67,8 +60,8 @@ fn documented_keys_are_found_byte_for_byte() {
 
 /// C9: a conversation called "total" would be the badge count.
 #[test]
-fn a_conversation_cannot_be_called_total() {
-    let chat = load("chat");
+fn total_is_not_a_conversation_id() {
+    let chat = load_schema("chat");
     assert!(chat.id("conversationId").unwrap().check("total").is_err());
     let catalog = Catalog::new(vec![chat], Layout::Plain).unwrap();
     let found = catalog.find(b"unread:user1:total").unwrap();
@@ -77,7 +70,7 @@ fn a_conversation_cannot_be_called_total() {
 
 #[test]
 fn the_keys_of_one_monitor_share_a_slot_with_its_schedule() {
-    let space = hob_schema::Keyspace::new(load("uptime"), Layout::Tagged);
+    let space = hob_schema::Keyspace::new(load_schema("uptime"), Layout::Tagged);
     let shard = space.shard_of("monitor_123");
     let family = |name: &str| space.schema().families.iter().position(|family| family.name == name).unwrap();
     let number = shard.number();

@@ -3,9 +3,9 @@
 use super::limit::{read_count, read_duration};
 use super::table::{Item, Reader, Table};
 use super::value::{Names, read_fields, read_value};
-use crate::model::{Allow, Channel, Content, Example, Family, Kind, Renewal, Role, Tag, Ttl, TtlRule};
-use crate::pattern::Pattern;
-use crate::shape::Value;
+use crate::model::pattern::Pattern;
+use crate::model::value::Value;
+use crate::model::{Allow, Channel, Content, Example, Family, KeyType, Renewal, Role, Tag, Ttl, TtlRule};
 
 pub(crate) const FAMILY_KEYS: [&str; 20] = [
     "pattern", "type", "value", "fields", "item", "member", "score", "max_len", "max_keys", "ttl", "tag",
@@ -29,7 +29,7 @@ pub(super) fn read_family(
     let content = read_content(table, names, reader);
     let max_len = table.get("max_len").and_then(|item| read_count(item, reader));
     if let (Some(Content::String(_)), Some(item)) = (&content, table.get("max_len")) {
-        reader.wrong(item.at, "a string has no `max_len`", "value = { text = 4096 }");
+        reader.report(item.at, "a string has no `max_len`", "value = { text = 4096 }");
     }
     let (pattern, content) = (pattern?, content?);
     Some(Family {
@@ -48,7 +48,7 @@ pub(super) fn read_family(
         note: table.text("note", reader),
         example: table.get("example").map(|item| read_example(item, reader)),
         allow: read_allow(table.get("allow"), reader),
-        place: reader.source().place(table.at),
+        position: reader.source().position(table.at),
         pattern,
     })
 }
@@ -82,7 +82,7 @@ pub(super) fn read_channel(
         contract: texts(table, "contract", reader),
         purpose: table.text("purpose", reader),
         note: table.text("note", reader),
-        place: reader.source().place(table.at),
+        position: reader.source().position(table.at),
     })
 }
 
@@ -94,9 +94,9 @@ fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Op
     match Pattern::parse(&item.text(reader)?, names.ids) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
-            // One further for the quote; escapes in a pattern would shift it, and nobody writes them.
+            // One more for the quote. Escapes in a pattern would shift it, but have no use there.
             let at = item.at + 1 + error.offset;
-            reader.wrong(at, error.what, error.instead);
+            reader.report(at, error.message, error.suggestion);
             None
         }
     }
@@ -105,24 +105,24 @@ fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Op
 fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<Content> {
     let item = table.need("type", "\"string\"", reader)?;
     let text = item.text(reader)?;
-    let Some(kind) = Kind::from_name(&text) else {
-        let all = Kind::ALL.map(Kind::name).join(", ");
-        reader.wrong(item.at, format!("no type is called {text:?}"), format!("one of {all}"));
+    let Some(kind) = KeyType::from_name(&text) else {
+        let all = KeyType::ALL.map(KeyType::name).join(", ");
+        reader.report(item.at, format!("unknown type {text:?}"), format!("one of {all}"));
         return None;
     };
     let belongs: &[&str] = match kind {
-        Kind::String => &["value"],
-        Kind::Hash => &["fields"],
-        Kind::List => &["item"],
-        Kind::Set => &["member"],
-        Kind::Zset => &["member", "score"],
+        KeyType::String => &["value"],
+        KeyType::Hash => &["fields"],
+        KeyType::List => &["item"],
+        KeyType::Set => &["member"],
+        KeyType::Zset => &["member", "score"],
     };
     for key in ["value", "fields", "item", "member", "score"] {
         if let Some(item) = table.get(key)
             && !belongs.contains(&key)
         {
-            let what = format!("a {} has no `{key}`", kind.name());
-            reader.wrong(item.at, what, format!("`{}`", belongs.join("` and `")));
+            let message = format!("a {} has no `{key}`", kind.name());
+            reader.report(item.at, message, format!("`{}`", belongs.join("` and `")));
         }
     }
     let value = |key: &str, reader: &mut Reader<'_>| match table.get(key) {
@@ -130,18 +130,18 @@ fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) ->
         None => Some(Value::Any),
     };
     Some(match kind {
-        Kind::String => Content::String(value("value", reader)?),
-        Kind::Hash => Content::Hash(
+        KeyType::String => Content::String(value("value", reader)?),
+        KeyType::Hash => Content::Hash(
             table.get("fields").map(|item| read_fields(item, names, reader)).unwrap_or_default(),
         ),
-        Kind::List => Content::List(value("item", reader)?),
-        Kind::Set => Content::Set(value("member", reader)?),
-        Kind::Zset => Content::Zset { member: value("member", reader)?, score: value("score", reader)? },
+        KeyType::List => Content::List(value("item", reader)?),
+        KeyType::Set => Content::Set(value("member", reader)?),
+        KeyType::Zset => Content::Zset { member: value("member", reader)?, score: value("score", reader)? },
     })
 }
 
 fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {
-    let undeclared = Ttl { rule: TtlRule::Undeclared, renewal: Renewal::Unsaid };
+    let undeclared = Ttl { rule: TtlRule::Undeclared, renewal: Renewal::Unspecified };
     let example = "{ max = \"1h\" }, { exact = \"1h\" }, { range = [\"5m\", \"1d\"] } or { none = \"why\" }";
     let Some(item) = item else { return undeclared };
     let Some(table) = item.table("ttl", example, reader) else {
@@ -149,7 +149,7 @@ fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {
     };
     table.only(&TTL_KEYS, reader);
     let renewal = match table.get("renewed").and_then(|item| item.flag(reader)) {
-        None => Renewal::Unsaid,
+        None => Renewal::Unspecified,
         Some(true) => Renewal::EachWrite,
         Some(false) => Renewal::Never,
     };
@@ -165,7 +165,7 @@ fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {
         ["late"] => read_late(&table, reader),
         ["max" | "exact", "after"] => read_after(&table, rules[0], reader),
         _ => {
-            reader.wrong(item.at, "the TTL needs exactly one rule", example);
+            reader.report(item.at, "the TTL needs exactly one rule", example);
             None
         }
     };
@@ -183,16 +183,16 @@ fn limit(
 fn read_range(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
     let item = table.get("range")?;
     let ends = item.as_list().unwrap_or_default();
-    let [least, most] = ends.as_slice() else {
-        reader.wrong(item.at, "a range has two ends", "[\"5m\", \"1d\"]");
+    let [min, max] = ends.as_slice() else {
+        reader.report(item.at, "a range has two ends", "[\"5m\", \"1d\"]");
         return None;
     };
-    let (least, most) = (read_duration(*least, reader)?, read_duration(*most, reader)?);
-    if least.value > most.value {
-        reader.wrong(item.at, "the range ends before it starts", "the shorter duration first");
+    let (min, max) = (read_duration(*min, reader)?, read_duration(*max, reader)?);
+    if min.value > max.value {
+        reader.report(item.at, "the range ends before it starts", "the shorter duration first");
         return None;
     }
-    Some(TtlRule::Range(least, most))
+    Some(TtlRule::Range(min, max))
 }
 
 fn read_late(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
@@ -214,8 +214,8 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
     let mut placeholder = |item: Item<'_>, name: &str| {
         let id = pattern.ids().find(|id| names.ids[*id].name == name);
         if id.is_none() {
-            let what = format!("{:?} has no placeholder <{name}>", pattern.text);
-            reader.wrong(item.at, what, "a placeholder of the pattern, \"shard\", or { none = \"why\" }");
+            let message = format!("{:?} has no placeholder <{name}>", pattern.text);
+            reader.report(item.at, message, "a placeholder of the pattern, \"shard\", or { none = \"why\" }");
         }
         id
     };
@@ -226,7 +226,7 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
     }
     let example = "\"userId\", \"shard\", { shard_by = \"monitor_id\" } or { none = \"why\" }";
     let Some(table) = item.as_table("tag") else {
-        reader.wrong(item.at, "the tag is no table", example);
+        reader.report(item.at, "the tag is not a table", example);
         return Tag::Undeclared;
     };
     match table.entries.as_slice() {
@@ -238,7 +238,7 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
             entry.item.text(reader).map_or(Tag::Undeclared, |why| Tag::Single { why })
         }
         _ => {
-            reader.wrong(item.at, "the tag says nothing known", example);
+            reader.report(item.at, "unknown tag", example);
             Tag::Undeclared
         }
     }
@@ -246,7 +246,7 @@ fn read_tag(item: Option<Item<'_>>, pattern: &Pattern, names: Names<'_>, reader:
 
 /// A text, or the fields of a hash with their texts.
 fn read_example(item: Item<'_>, reader: &mut Reader<'_>) -> Example {
-    let place = reader.source().place(item.at);
+    let position = reader.source().position(item.at);
     let values = match item.as_table("example") {
         None => item.text(reader).into_iter().map(|text| (None, text)).collect(),
         Some(table) => table
@@ -255,7 +255,7 @@ fn read_example(item: Item<'_>, reader: &mut Reader<'_>) -> Example {
             .filter_map(|entry| Some((Some(entry.name.to_owned()), entry.item.text(reader)?)))
             .collect(),
     };
-    Example { values, place }
+    Example { values, position }
 }
 
 fn read_role(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Role> {
@@ -263,7 +263,7 @@ fn read_role(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Role> {
     let role = Role::ALL.iter().find(|(name, _)| *name == text).map(|(_, role)| *role);
     if role.is_none() {
         let all = Role::ALL.map(|(name, _)| name).join(", ");
-        reader.wrong(item.at, format!("no role is called {text:?}"), format!("one of {all}"));
+        reader.report(item.at, format!("unknown role {text:?}"), format!("one of {all}"));
     }
     role
 }
@@ -281,7 +281,7 @@ pub(super) fn read_allow(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Vec
         let rule = table.need("rule", "\"no-prefix\"", reader).and_then(|item| item.text(reader));
         let reason = table.need("reason", "\"…\"", reader).and_then(|item| item.text(reader));
         if let (Some(rule), Some(reason)) = (rule, reason) {
-            allows.push(Allow { rule, reason, place: reader.source().place(item.at) });
+            allows.push(Allow { rule, reason, position: reader.source().position(item.at) });
         }
     }
     allows

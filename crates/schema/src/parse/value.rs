@@ -2,9 +2,9 @@
 
 use super::limit::read_count;
 use super::table::{Item, Reader, Table};
-use crate::id::IdRule;
+use crate::model::id::IdRule;
+use crate::model::value::{JsonForm, Member, Shape, Value};
 use crate::model::{Field, FieldName, Presence};
-use crate::shape::{JsonForm, Member, Shape, Value};
 
 pub(crate) const VALUE_WORDS: [&str; 9] =
     ["any", "int", "float", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms", "json"];
@@ -14,10 +14,10 @@ pub(crate) const JSON_WORDS: [&str; 9] =
     ["any", "string", "int", "number", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms"];
 pub(crate) const JSON_KEYS: [&str; 4] = ["enum", "list", "shape", "optional"];
 
-/// What a JSON value may weigh when the file does not say.
+/// The default limit of a JSON value.
 const DEFAULT_JSON_BYTES: u64 = 64 << 10;
 
-/// The names that values refer to.
+/// The names that values can refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'n> {
     pub(super) ids: &'n [IdRule],
@@ -34,7 +34,11 @@ pub(super) fn read_value(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'
     if value.is_none() {
         let said = VALUE_KEYS.iter().take(6).any(|key| table.get(key).is_some()) || table.get("is").is_some();
         if !said {
-            reader.wrong(item.at, "the value does not say what it is", "{ text = 128 }, { int = [0, 9] }, …");
+            reader.report(
+                item.at,
+                "the value does not say what it is",
+                "{ text = 128 }, { int = [0, 9] }, …",
+            );
         }
     }
     value
@@ -43,12 +47,12 @@ pub(super) fn read_value(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'
 fn read_word(word: &str, at: usize, reader: &mut Reader<'_>) -> Option<Value> {
     let value = value_word(word);
     if value.is_none() {
-        let near = crate::source::nearest(word, VALUE_WORDS);
-        let instead = near.map_or_else(
+        let near = crate::parse::source::nearest(word, VALUE_WORDS);
+        let suggestion = near.map_or_else(
             || format!("one of {}, or a table such as {{ text = 128 }}", VALUE_WORDS.join(", ")),
             |near| format!("{near:?}"),
         );
-        reader.wrong(at, format!("no value is called {word:?}"), instead);
+        reader.report(at, format!("no value is called {word:?}"), suggestion);
     }
     value
 }
@@ -93,7 +97,7 @@ fn read_value_table(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>
         let name = item.text(reader)?;
         let id = names.ids.iter().position(|id| id.name == name);
         if id.is_none() {
-            reader.wrong(item.at, format!("`{name}` is not declared under [ids]"), declared(names.ids));
+            reader.report(item.at, format!("`{name}` is not declared under [ids]"), declared(names.ids));
         }
         return id.map(Value::Id);
     }
@@ -121,14 +125,18 @@ fn bounds<'a, T: Copy + PartialOrd>(
         Some([min, max]) => return Some((*min, *max)),
         _ => {}
     }
-    reader.wrong(item.at, "expected the least and the greatest number", "[0, 100], or [0, \"-\"] for no end");
+    reader.report(
+        item.at,
+        "expected the least and the greatest number",
+        "[0, 100], or [0, \"-\"] for no end",
+    );
     None
 }
 
 fn some_words(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> {
     let words = item.texts(reader);
     if words.is_empty() {
-        reader.wrong(item.at, "the list of words is empty", "[\"true\", \"false\"]");
+        reader.report(item.at, "the list of words is empty", "[\"true\", \"false\"]");
         return None;
     }
     Some(words)
@@ -152,7 +160,7 @@ pub(super) fn read_fields(item: Item<'_>, names: Names<'_>, reader: &mut Reader<
             Some(id) => match names.ids.iter().position(|rule| rule.name == id) {
                 Some(id) => FieldName::Id(id),
                 None => {
-                    reader.wrong(
+                    reader.report(
                         entry.at,
                         format!("<{id}> is not declared under [ids]"),
                         declared(names.ids),
@@ -197,7 +205,7 @@ fn presence(item: Item<'_>) -> Presence {
 fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<JsonForm> {
     if let Some(items) = item.as_list() {
         let [inner] = items.as_slice() else {
-            reader.wrong(item.at, "a list names the one form of its items", "[\"string\"]");
+            reader.report(item.at, "a list names the one form of its items", "[\"string\"]");
             return None;
         };
         return Some(JsonForm::List(Box::new(read_json(*inner, names, reader)?)));
@@ -207,9 +215,9 @@ fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Optio
         return json_word(word, names).or_else(|| {
             let known: Vec<&str> =
                 JSON_WORDS.iter().copied().chain(names.shapes.iter().map(String::as_str)).collect();
-            let instead = crate::source::nearest(word, known.iter().copied())
+            let suggestion = crate::parse::source::nearest(word, known.iter().copied())
                 .map_or_else(|| format!("one of {}", known.join(", ")), |near| format!("{near:?}"));
-            reader.wrong(item.at, format!("no form or shape is called {word:?}"), instead);
+            reader.report(item.at, format!("no form or shape is called {word:?}"), suggestion);
             None
         });
     }

@@ -1,11 +1,11 @@
-//! The shapes of values: what a string, a field, an item, a member or a score may be.
+//! Values: what a string, a field, an item, a member or a score may be.
 
 use serde_json::Value as Json;
 
-use crate::id::IdRule;
 use crate::model::Schema;
+use crate::model::id::IdRule;
 
-/// What one value of a key may be.
+/// The declared form of one value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Any,
@@ -37,7 +37,7 @@ pub enum Value {
     },
 }
 
-/// What a part of a JSON value may be.
+/// The declared form of a part of a JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonForm {
     Any,
@@ -60,7 +60,7 @@ pub enum JsonForm {
 pub struct Shape {
     pub name: String,
     pub members: Vec<Member>,
-    /// What members that are not listed may be; `None` refuses them.
+    /// The form of members that are not listed; `None` forbids them.
     pub others: Option<JsonForm>,
 }
 
@@ -71,13 +71,13 @@ pub struct Member {
     pub presence: crate::model::Presence,
 }
 
-/// Why a value does not fit its shape.
+/// Why a value does not have its declared form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Misfit(pub String);
+pub struct Mismatch(pub String);
 
-fn misfit<T>(what: impl Into<String>) -> Result<T, Misfit> {
-    Err(Misfit(what.into()))
+fn mismatch<T>(message: impl Into<String>) -> Result<T, Mismatch> {
+    Err(Mismatch(message.into()))
 }
 
 impl Value {
@@ -90,27 +90,27 @@ impl Value {
     }
 
     /// Whether the bytes are such a value; `schema` resolves shapes and ids.
-    pub fn fits(&self, bytes: &[u8], schema: &Schema) -> Result<(), Misfit> {
+    pub fn fits(&self, bytes: &[u8], schema: &Schema) -> Result<(), Mismatch> {
         if matches!(self, Value::Any) {
             return Ok(());
         }
         let Ok(text) = std::str::from_utf8(bytes) else {
-            return misfit("is not UTF-8");
+            return mismatch("is not UTF-8");
         };
         match self {
             Value::Any => Ok(()),
             Value::Int { min, max } => match text.parse::<i64>() {
-                Ok(number) if number < *min => misfit(format!("{number} is below {min}")),
-                Ok(number) if number > *max => misfit(format!("{number} is above {max}")),
+                Ok(number) if number < *min => mismatch(format!("{number} is below {min}")),
+                Ok(number) if number > *max => mismatch(format!("{number} is above {max}")),
                 Ok(_) => Ok(()),
-                Err(_) => misfit(format!("{} is no whole number", quoted(text))),
+                Err(_) => mismatch(format!("{} is not a whole number", quoted(text))),
             },
             Value::Float { min, max } => match text.parse::<f64>() {
                 Ok(number) => within(number, *min, *max),
-                Err(_) => misfit(format!("{} is no number", quoted(text))),
+                Err(_) => mismatch(format!("{} is not a number", quoted(text))),
             },
             Value::Bool if matches!(text, "0" | "1") => Ok(()),
-            Value::Bool => misfit(format!("{} is neither 0 nor 1", quoted(text))),
+            Value::Bool => mismatch(format!("{} is neither 0 nor 1", quoted(text))),
             Value::OneOf(words) => one_of(text, words),
             Value::Text { max_bytes } => at_most(bytes.len(), *max_bytes),
             Value::Rfc3339 => rfc3339(text),
@@ -122,18 +122,18 @@ impl Value {
                 at_most(bytes.len(), *max_bytes)?;
                 match serde_json::from_str::<Json>(text) {
                     Ok(json) => form.fits(&json, schema, ""),
-                    Err(error) => misfit(format!("is no JSON: {error}")),
+                    Err(error) => mismatch(format!("is not JSON: {error}")),
                 }
             }
         }
     }
 
     /// Whether a score is such a value; scores are doubles.
-    pub fn fits_score(&self, score: f64) -> Result<(), Misfit> {
+    pub fn fits_score(&self, score: f64) -> Result<(), Mismatch> {
         match self {
             Value::Int { min, max } => {
                 if score.fract() != 0.0 {
-                    return misfit(format!("score {score} is no whole number"));
+                    return mismatch(format!("score {score} is not a whole number"));
                 }
                 within(score, *min as f64, *max as f64)
             }
@@ -146,10 +146,10 @@ impl Value {
 }
 
 impl JsonForm {
-    /// `path` is where in the value this stands, for the message.
-    fn fits(&self, json: &Json, schema: &Schema, path: &str) -> Result<(), Misfit> {
+    /// `path` is the position in the value, for messages.
+    fn fits(&self, json: &Json, schema: &Schema, path: &str) -> Result<(), Mismatch> {
         let at = if path.is_empty() { "the value" } else { path };
-        let not = |expected: &str| misfit(format!("{at} is {}, not {expected}", describe(json)));
+        let not = |expected: &str| mismatch(format!("{at} is {}, not {expected}", describe(json)));
         match self {
             JsonForm::Any => Ok(()),
             JsonForm::Text => {
@@ -198,16 +198,16 @@ impl JsonForm {
             }
             JsonForm::Shape(name) => match schema.shape(name) {
                 Some(shape) => shape.fits(json, schema, path),
-                None => misfit(format!("no shape is called {name}")),
+                None => mismatch(format!("unknown shape {name}")),
             },
         }
     }
 }
 
 impl Shape {
-    fn fits(&self, json: &Json, schema: &Schema, path: &str) -> Result<(), Misfit> {
+    fn fits(&self, json: &Json, schema: &Schema, path: &str) -> Result<(), Mismatch> {
         let Some(object) = json.as_object() else {
-            return misfit(format!("{} is no {} object", describe(json), self.name));
+            return mismatch(format!("{} is not a {} object", describe(json), self.name));
         };
         let inside = |name: &str| {
             if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
@@ -216,7 +216,7 @@ impl Shape {
             match object.get(&member.name) {
                 Some(json) => member.form.fits(json, schema, &inside(&member.name))?,
                 None if member.presence == crate::model::Presence::Optional => {}
-                None => return misfit(format!("{} is missing", inside(&member.name))),
+                None => return mismatch(format!("{} is missing", inside(&member.name))),
             }
         }
         for (name, json) in object {
@@ -225,7 +225,7 @@ impl Shape {
             }
             match &self.others {
                 Some(form) => form.fits(json, schema, &inside(name))?,
-                None => return misfit(format!("{} is not declared", inside(name))),
+                None => return mismatch(format!("{} is not declared", inside(name))),
             }
         }
         Ok(())
@@ -236,11 +236,11 @@ fn text_form(
     json: &Json,
     at: &str,
     expected: &str,
-    fits: impl Fn(&str) -> Result<(), Misfit>,
-) -> Result<(), Misfit> {
+    fits: impl Fn(&str) -> Result<(), Mismatch>,
+) -> Result<(), Mismatch> {
     match json.as_str() {
-        Some(text) => fits(text).map_err(|misfit| Misfit(format!("{at}: {misfit}"))),
-        None => misfit(format!("{at} is {}, not {expected}", describe(json))),
+        Some(text) => fits(text).map_err(|mismatch| Mismatch(format!("{at}: {mismatch}"))),
+        None => mismatch(format!("{at} is {}, not {expected}", describe(json))),
     }
 }
 
@@ -255,7 +255,7 @@ fn describe(json: &Json) -> String {
     }
 }
 
-/// The start of a text in quotes; values may be long and may hold anything.
+/// The start of a text in quotes, for messages: values may be long and contain control characters.
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 40;
     if text.chars().count() <= SHOWN {
@@ -264,29 +264,29 @@ pub fn quoted(text: &str) -> String {
     format!("{:?}…", text.chars().take(SHOWN).collect::<String>())
 }
 
-fn at_most(bytes: usize, max: u64) -> Result<(), Misfit> {
-    if bytes as u64 <= max { Ok(()) } else { misfit(format!("has {bytes} bytes, more than {max}")) }
+fn at_most(bytes: usize, max: u64) -> Result<(), Mismatch> {
+    if bytes as u64 <= max { Ok(()) } else { mismatch(format!("has {bytes} bytes, more than {max}")) }
 }
 
-fn within(number: f64, min: f64, max: f64) -> Result<(), Misfit> {
+fn within(number: f64, min: f64, max: f64) -> Result<(), Mismatch> {
     if number.is_nan() {
-        return misfit("is not a number");
+        return mismatch("is not a number");
     }
     if number < min {
-        return misfit(format!("{number} is below {min}"));
+        return mismatch(format!("{number} is below {min}"));
     }
-    if number > max { misfit(format!("{number} is above {max}")) } else { Ok(()) }
+    if number > max { mismatch(format!("{number} is above {max}")) } else { Ok(()) }
 }
 
-fn one_of(text: &str, words: &[String]) -> Result<(), Misfit> {
+fn one_of(text: &str, words: &[String]) -> Result<(), Mismatch> {
     if words.iter().any(|word| word == text) {
         return Ok(());
     }
-    misfit(format!("{} is none of {}", quoted(text), words.join(", ")))
+    mismatch(format!("{} is not one of {}", quoted(text), words.join(", ")))
 }
 
-fn is_id(rule: &IdRule, text: &str) -> Result<(), Misfit> {
-    rule.check(text).map_err(|error| Misfit(error.to_string()))
+fn is_id(rule: &IdRule, text: &str) -> Result<(), Mismatch> {
+    rule.check(text).map_err(|error| Mismatch(error.to_string()))
 }
 
 /// Whether a text is a time such as `2025-11-16T10:00:00Z`.
@@ -304,32 +304,31 @@ fn has_time_form(text: &str) -> bool {
     text.as_bytes().get(10) == Some(&b'T') && !text.contains('[')
 }
 
-fn rfc3339(text: &str) -> Result<(), Misfit> {
+fn rfc3339(text: &str) -> Result<(), Mismatch> {
     if is_rfc3339(text) {
         return Ok(());
     }
-    misfit(format!("{} is no RFC 3339 time such as 2025-11-16T10:00:00Z", quoted(text)))
+    mismatch(format!("{} is not an RFC 3339 time such as 2025-11-16T10:00:00Z", quoted(text)))
 }
 
-fn iso8601(text: &str) -> Result<(), Misfit> {
+fn iso8601(text: &str) -> Result<(), Mismatch> {
     if is_iso8601(text) {
         return Ok(());
     }
-    misfit(format!("{} is no ISO 8601 time such as 2025-11-16T10:00:00", quoted(text)))
+    mismatch(format!("{} is not an ISO 8601 time such as 2025-11-16T10:00:00", quoted(text)))
 }
 
-fn unix_time(text: &str, per_second: i64) -> Result<(), Misfit> {
+fn unix_time(text: &str, per_second: i64) -> Result<(), Mismatch> {
     match text.parse::<i64>() {
         Ok(number) => in_era((number / per_second) as f64),
-        Err(_) => misfit(format!("{} is no unix time", quoted(text))),
+        Err(_) => mismatch(format!("{} is not a Unix time", quoted(text))),
     }
 }
 
-/// Between 2001 and 2286 a unix time has ten digits, so seconds and milliseconds cannot be taken for
-/// each other.
-fn in_era(seconds: f64) -> Result<(), Misfit> {
+/// Between 2001 and 2286 a Unix time has ten digits, so seconds and milliseconds cannot be confused.
+fn in_era(seconds: f64) -> Result<(), Mismatch> {
     if (1e9..1e10).contains(&seconds) {
         return Ok(());
     }
-    misfit(format!("{seconds} seconds is no time between 2001 and 2286: is the unit right?"))
+    mismatch(format!("{seconds} seconds is not a time between 2001 and 2286; check the unit"))
 }

@@ -1,10 +1,10 @@
-//! The JSON Schema of the format accepts the five files and refuses what the parser refuses. A validator of
-//! the few keywords that it uses is enough to tell.
-
-use std::path::PathBuf;
+//! The JSON Schema of the format accepts the schemas of the services and rejects what the parser rejects. The validator
+//! here knows only the few keywords that it uses.
 
 use hob_schema::json_schema;
 use serde_json::Value as Json;
+
+use crate::{SERVICES, schema_path};
 
 /// Why `value` does not fit `schema`, at which path.
 fn check(root: &Json, schema: &Json, value: &Json, path: &str) -> Result<(), String> {
@@ -98,16 +98,14 @@ fn validate(toml_text: &str) -> Result<(), String> {
 }
 
 #[test]
-fn the_five_files_are_valid() {
-    for name in ["gateway", "uptime", "chat", "load", "pipeline"] {
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas").join(format!("{name}.toml"));
-        assert_eq!(validate(&std::fs::read_to_string(path).unwrap()), Ok(()), "{name}");
+fn the_service_schemas_are_valid() {
+    for name in SERVICES {
+        assert_eq!(validate(&std::fs::read_to_string(schema_path(name)).unwrap()), Ok(()), "{name}");
     }
 }
 
 #[test]
-fn what_the_parser_refuses_an_editor_marks() {
+fn the_json_schema_rejects_what_the_parser_rejects() {
     let head = "[schema]\nname = \"t\"\nversion = 1\n";
     for (body, path) in [
         ("[schema]\nname = \"t\"\n", "file.schema"),

@@ -1,6 +1,6 @@
 //! A key pattern: literal text and placeholders, `messages:<conversationId>:recent`.
 
-use crate::id::{IdRule, SEPARATOR};
+use crate::model::id::{IdRule, SEPARATOR};
 
 /// The literal and placeholder segments of a family's keys, without the schema's prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub enum Segment {
 #[derive(Debug)]
 pub(crate) struct PatternError {
     pub(crate) offset: usize,
-    pub(crate) what: String,
-    pub(crate) instead: String,
+    pub(crate) message: String,
+    pub(crate) suggestion: String,
 }
 
 impl Pattern {
@@ -55,7 +55,7 @@ impl Pattern {
         glob
     }
 
-    /// A placeholder fills the room between two separators (or braces), so that it has one end.
+    /// A placeholder fills the space between two separators (or braces), so that its end is clear.
     fn check_boundaries(&self) -> Result<(), PatternError> {
         for pair in self.segments.windows(2) {
             let problem = match pair {
@@ -68,13 +68,13 @@ impl Pattern {
                 }
                 _ => continue,
             };
-            let what = format!("{problem} in {:?}", self.text);
-            return Err(error(0, what, "a colon on both sides: \"user:<userId>:online\""));
+            let message = format!("{problem} in {:?}", self.text);
+            return Err(error(0, message, "a colon on both sides: \"user:<userId>:online\""));
         }
         Ok(())
     }
 
-    /// At most one placeholder may hold the separator: then a key is parsed from both ends.
+    /// At most one placeholder may contain the separator: then a key is parsed from both ends.
     fn check_separators(&self, ids: &[IdRule]) -> Result<(), PatternError> {
         let raw: Vec<&str> = self
             .ids()
@@ -85,10 +85,10 @@ impl Pattern {
         if raw.len() < 2 {
             return Ok(());
         }
-        let what = format!("<{}> and <{}> may both hold the separator", raw[0], raw[1]);
+        let message = format!("<{}> and <{}> may both contain the separator", raw[0], raw[1]);
         let encoded =
             format!("no `raw = \":\"` for one of them; its colons are then encoded as %{SEPARATOR:X}");
-        Err(error(0, what, encoded))
+        Err(error(0, message, encoded))
     }
 }
 
@@ -127,12 +127,12 @@ fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, 
     match ids.iter().position(|id| id.name == name) {
         Some(id) => Ok((Segment::Id(id), name.len() + 2)),
         None => {
-            let near = crate::source::nearest(name, ids.iter().map(|id| id.name.as_str()));
-            let instead = near.map_or_else(
+            let near = crate::parse::source::nearest(name, ids.iter().map(|id| id.name.as_str()));
+            let suggestion = near.map_or_else(
                 || format!("`{name} = {{ max = 128 }}` under [ids]"),
                 |near| format!("<{near}>"),
             );
-            Err(error(offset, format!("<{name}> is not declared under [ids]"), instead))
+            Err(error(offset, format!("<{name}> is not declared under [ids]"), suggestion))
         }
     }
 }
@@ -141,32 +141,32 @@ fn literal(text: &str, offset: usize) -> Result<(Segment, usize), PatternError> 
     match text.char_indices().find(|(_, char)| *char == '>' || char.is_control()) {
         None => Ok((Segment::Literal(text.to_owned()), text.len())),
         Some((at, char)) => {
-            let what = format!("{char:?} cannot stand in a pattern");
-            Err(error(offset + at, what, "a placeholder is written <name>"))
+            let message = format!("{char:?} is not allowed in a pattern");
+            Err(error(offset + at, message, "a placeholder is written <name>"))
         }
     }
 }
 
-fn error(offset: usize, what: impl Into<String>, instead: impl Into<String>) -> PatternError {
-    PatternError { offset, what: what.into(), instead: instead.into() }
+fn error(offset: usize, message: impl Into<String>, suggestion: impl Into<String>) -> PatternError {
+    PatternError { offset, message: message.into(), suggestion: suggestion.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Form, Raw};
+    use crate::model::id::{IdForm, RawChars};
 
     fn ids() -> Vec<IdRule> {
         let id = |name: &str, separator| IdRule {
             name: name.into(),
-            form: Form::Text(Raw { separator, ..Raw::default() }),
+            form: IdForm::Text(RawChars { separator, ..RawChars::default() }),
             max: 64,
             not: vec![],
             of: None,
             example: "x".into(),
             note: None,
             allow: vec![],
-            place: crate::source::Place { line: 1, column: 1 },
+            position: crate::parse::source::Position { line: 1, column: 1 },
         };
         vec![id("userId", false), id("run", true), id("task", false), id("path", true)]
     }
@@ -182,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_to_write() {
-        for (text, instead) in [
+    fn errors_suggest_what_to_write() {
+        for (text, suggestion) in [
             ("user:<userid>", "<userId>"),
             ("user:<userId", "<userId>"),
             ("user:<color>", "`color = { max = 128 }` under [ids]"),
@@ -191,7 +191,7 @@ mod tests {
             ("", "\"user:<userId>:online\""),
         ] {
             let error = Pattern::parse(text, &ids()).unwrap_err();
-            assert_eq!(error.instead, instead, "{text}");
+            assert_eq!(error.suggestion, suggestion, "{text}");
         }
     }
 

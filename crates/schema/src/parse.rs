@@ -1,8 +1,9 @@
-//! From the text of a schema file to a [`Schema`], or to every mistake in it.
+//! Parses the text of a schema file into a [`Schema`], or reports every error in it.
 
 mod family;
 mod ids;
 mod limit;
+pub(crate) mod source;
 mod table;
 mod value;
 
@@ -21,7 +22,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use crate::model::{Limit, Prefix, Schema};
-use crate::source::{Mistake, Mistakes, Place, Source};
+use crate::parse::source::{ParseError, ParseErrors, Position, Source};
 use family::{read_allow, read_channel, read_family};
 use ids::read_ids;
 use table::{Reader, Table};
@@ -30,45 +31,46 @@ use value::{Names, read_shape};
 pub(crate) const TOP_KEYS: [&str; 5] = ["schema", "ids", "key", "channel", "shape"];
 pub(crate) const SCHEMA_KEYS: [&str; 7] = ["name", "version", "prefix", "shards", "purpose", "note", "allow"];
 
-/// A file above this is no schema that somebody wrote; the limit keeps a mistaken path from eating memory.
-const LONGEST_FILE: usize = 4 << 20;
+/// Larger files are not schemas; the limit keeps a wrong path from using much memory.
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 impl Schema {
     /// Reads the text of a schema file; `file` is its name in messages.
-    pub fn parse(file: &str, text: &str) -> Result<Schema, Mistakes> {
+    pub fn parse(file: &str, text: &str) -> Result<Schema, ParseErrors> {
         let mut reader = Reader::new(Source::new(file, text));
-        if text.len() > LONGEST_FILE {
-            reader.wrong_without_remedy(0, format!("the file has {} bytes, more than 4 MiB", text.len()));
-            return Err(Mistakes(reader.into_mistakes()));
+        if text.len() > MAX_FILE_BYTES {
+            reader
+                .report_without_suggestion(0, format!("the file has {} bytes, more than 4 MiB", text.len()));
+            return Err(ParseErrors(reader.into_errors()));
         }
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
             let at = error.span().map_or(0, |span| span.start);
-            reader.wrong_without_remedy(at, format!("not TOML: {}", error.message()));
+            reader.report_without_suggestion(at, format!("not TOML: {}", error.message()));
         }
         let root = Table::new("the file", 0, root.get_ref());
         let schema = read_schema(file, &root, &mut reader);
-        let mut mistakes = reader.into_mistakes();
+        let mut errors = reader.into_errors();
         match schema {
-            Some(schema) if mistakes.is_empty() => {
-                crate::overlap::check_schema(&schema, &Source::new(file, text), &mut mistakes);
-                check_examples(&schema, &mut mistakes);
-                if mistakes.is_empty() { Ok(schema) } else { Err(Mistakes(mistakes)) }
+            Some(schema) if errors.is_empty() => {
+                crate::catalog::overlap::check_schema(&schema, &Source::new(file, text), &mut errors);
+                check_examples(&schema, &mut errors);
+                if errors.is_empty() { Ok(schema) } else { Err(ParseErrors(errors)) }
             }
-            _ => Err(Mistakes(mistakes)),
+            _ => Err(ParseErrors(errors)),
         }
     }
 
     /// Reads a schema file from disk.
-    pub fn load(path: &Path) -> Result<Schema, Mistakes> {
+    pub fn load(path: &Path) -> Result<Schema, ParseErrors> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => Schema::parse(&file, &text),
-            Err(error) => Err(Mistakes(vec![Mistake {
+            Err(error) => Err(ParseErrors(vec![ParseError {
                 file,
-                place: Place { line: 1, column: 1 },
-                what: format!("cannot be read: {error}"),
-                instead: None,
+                position: Position { line: 1, column: 1 },
+                message: format!("cannot be read: {error}"),
+                suggestion: None,
             }])),
         }
     }
@@ -104,7 +106,7 @@ fn read_head(file: &str, head: &Table<'_>, reader: &mut Reader<'_>) -> Option<Sc
     let name = head.need("name", "\"chat\"", reader).and_then(|item| {
         let name = item.text(reader)?;
         if !is_name(&name) {
-            reader.wrong(
+            reader.report(
                 item.at,
                 format!("{name:?} cannot name a schema"),
                 "lowercase letters, digits and _",
@@ -128,7 +130,7 @@ fn read_head(file: &str, head: &Table<'_>, reader: &mut Reader<'_>) -> Option<Sc
         channels: Vec::new(),
         shapes: Vec::new(),
         allow: read_allow(head.get("allow"), reader),
-        place: reader.source().place(head.at),
+        position: reader.source().position(head.at),
     })
 }
 
@@ -144,9 +146,9 @@ fn read_prefix(head: &Table<'_>, reader: &mut Reader<'_>) -> Prefix {
         }
     };
     if !Prefix::accepts(&value) {
-        reader.wrong(
+        reader.report(
             item.at,
-            format!("the prefix {value:?} holds a character of its own meaning"),
+            format!("the prefix {value:?} contains a character with a meaning of its own"),
             "\"chat:\"",
         );
     }
@@ -165,7 +167,7 @@ fn tables<'a>(root: &Table<'a>, kind: &str, reader: &mut Reader<'_>) -> Vec<(Str
     let mut tables = Vec::new();
     for entry in &section.entries {
         if !is_name(entry.name) || entry.name.contains(char::is_uppercase) {
-            reader.wrong(entry.at, format!("`{}` cannot name a {kind}", entry.name), snake(entry.name));
+            reader.report(entry.at, format!("`{}` cannot name a {kind}", entry.name), snake(entry.name));
         }
         let title = format!("[{kind}.{}]", entry.name);
         if let Some(mut table) = entry.item.table(&title, "a table", reader) {
@@ -192,8 +194,9 @@ fn check_references(families: &[crate::model::Family], root: &Table<'_>, reader:
                 continue;
             }
             let at = table.get(key).map_or(table.at, |item| item.at);
-            let near = crate::source::nearest(name, families.iter().map(|family| family.name.as_str()));
-            reader.wrong(
+            let near =
+                crate::parse::source::nearest(name, families.iter().map(|family| family.name.as_str()));
+            reader.report(
                 at,
                 format!("`{key}` names no family {name:?}"),
                 near.unwrap_or("a family of this file"),
@@ -202,17 +205,17 @@ fn check_references(families: &[crate::model::Family], root: &Table<'_>, reader:
     }
 }
 
-/// An example that does not fit is worse than none.
-fn check_examples(schema: &Schema, mistakes: &mut Vec<Mistake>) {
+/// Examples must fit their families.
+fn check_examples(schema: &Schema, errors: &mut Vec<ParseError>) {
     for family in &schema.families {
         let Some(example) = &family.example else { continue };
         for (field, text) in &example.values {
-            if let Err(misfit) = crate::check::fits_example(schema, family, field.as_deref(), text) {
-                mistakes.push(Mistake {
+            if let Err(mismatch) = crate::check::fits_example(schema, family, field.as_deref(), text) {
+                errors.push(ParseError {
                     file: schema.file.clone(),
-                    place: example.place,
-                    what: format!("the example does not fit: {misfit}"),
-                    instead: Some("a value that the family may hold".into()),
+                    position: example.position,
+                    message: format!("the example does not fit: {mismatch}"),
+                    suggestion: Some("a value that the family allows".into()),
                 });
             }
         }

@@ -1,26 +1,26 @@
-//! `[ids]`: what may stand in a placeholder.
+//! `[ids]`: the values of placeholders.
 
 use super::limit::duration_text;
 use super::table::{Item, Reader, Table};
-use crate::id::{Form, IdRule, LAST_UNIX_MS, Raw};
+use crate::model::id::{IdForm, IdRule, LAST_UNIX_MS, RawChars};
 
 pub(crate) const ID_KEYS: [&str; 12] =
     ["max", "not", "raw", "form", "range", "step", "one_of", "of", "space", "example", "note", "allow"];
 pub(crate) const FORMS: [&str; 5] = ["text", "int", "unix_ms", "hour", "endpoint"];
 
-/// Longer ids make longer keys than anybody wants to read, in memory twice.
-const LONGEST_ID: u64 = 1024;
+/// Redis keeps long keys in memory, and people have to read them.
+const MAX_ID_BYTES: u64 = 1024;
 
 pub(super) fn read_ids(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<IdRule> {
     let mut ids: Vec<IdRule> = Vec::new();
     for entry in &table.entries {
         if !super::is_name(entry.name) || entry.name == "shard" {
-            reader.wrong(entry.at, format!("`{}` cannot name an id", entry.name), "letters, digits and _");
+            reader.report(entry.at, format!("`{}` cannot name an id", entry.name), "letters, digits and _");
             continue;
         }
         if let Some(clash) = ids.iter().find(|id| super::snake(&id.name) == super::snake(entry.name)) {
-            let what = format!("`{}` and `{}` are the same name in code", clash.name, entry.name);
-            reader.wrong(entry.at, what, "a name of its own");
+            let message = format!("`{}` and `{}` are the same name in code", clash.name, entry.name);
+            reader.report(entry.at, message, "a name of its own");
             continue;
         }
         let title = format!("id {}", entry.name);
@@ -38,13 +38,13 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
     let of = table.get("of").and_then(|item| Some((item, item.text(reader)?)));
     let base = of.as_ref().and_then(|(_, of)| earlier.iter().find(|id| id.name == *of)).cloned();
     if let (Some((item, of)), None) = (&of, &base) {
-        reader.wrong(item.at, format!("`{of}` is not declared before `{name}`"), "an id that stands above");
+        reader.report(item.at, format!("`{of}` is not declared before `{name}`"), "an id that stands above");
     }
     let form = read_form(table, base.as_ref(), reader)?;
     let default_max = base.as_ref().map_or(128, |base| base.max);
     let max = match table.get("max") {
         None => default_max,
-        Some(item) => usize::try_from(item.count(1, reader)?.min(LONGEST_ID)).unwrap_or(default_max),
+        Some(item) => usize::try_from(item.count(1, reader)?.min(MAX_ID_BYTES)).unwrap_or(default_max),
     };
     let not = table.get("not").map(|item| item.texts(reader)).unwrap_or_default();
     let mut id = IdRule {
@@ -60,42 +60,43 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
         example: String::new(),
         note: table.text("note", reader),
         allow: super::family::read_allow(table.get("allow"), reader),
-        place: reader.source().place(table.at),
+        position: reader.source().position(table.at),
     };
     let example = table.text("example", reader);
     id.example = example.or_else(|| base.map(|base| base.example)).unwrap_or_else(|| default_example(&id));
     if let Err(error) = id.check(&id.example) {
         let at = table.get("example").map_or(table.at, |item| item.at);
-        reader.wrong(at, format!("the example of `{name}`: {error}"), "an id that the rule accepts");
+        reader.report(at, format!("the example of `{name}`: {error}"), "an id that the rule accepts");
     }
     Some(id)
 }
 
 fn default_example(id: &IdRule) -> String {
     match &id.form {
-        Form::Text(_) => super::snake(&id.name).trim_end_matches("_id").to_owned() + "1",
-        Form::Int { min, step, .. } => (min.div_ceil(*step).max(1) * step).to_string(),
-        Form::OneOf(words) => words.first().cloned().unwrap_or_default(),
-        Form::Hour => "2024-09-17_14".to_owned(),
-        Form::Endpoint { .. } => "GET /api/users".to_owned(),
+        IdForm::Text(_) => super::snake(&id.name).trim_end_matches("_id").to_owned() + "1",
+        IdForm::Int { min, step, .. } => (min.div_ceil(*step).max(1) * step).to_string(),
+        IdForm::OneOf(words) => words.first().cloned().unwrap_or_default(),
+        IdForm::Hour => "2024-09-17_14".to_owned(),
+        IdForm::Endpoint { .. } => "GET /api/users".to_owned(),
     }
 }
 
-fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) -> Option<Form> {
+fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) -> Option<IdForm> {
     if let Some(item) = table.get("one_of") {
         let words = item.texts(reader);
         for word in &words {
-            if word.is_empty() || !word.bytes().all(|byte| Form::Text(Raw::default()).stays_raw(byte)) {
-                reader.wrong(item.at, format!("{word:?} cannot stand in a key as it is"), "plain words");
+            if word.is_empty() || !word.bytes().all(|byte| IdForm::Text(RawChars::default()).stays_raw(byte))
+            {
+                reader.report(item.at, format!("{word:?} would be encoded in a key"), "plain words");
             }
         }
-        return (!words.is_empty()).then_some(Form::OneOf(words));
+        return (!words.is_empty()).then_some(IdForm::OneOf(words));
     }
     let form = match table.get("form") {
         Some(item) => {
             let form = item.text(reader)?;
             if !FORMS.contains(&form.as_str()) {
-                reader.wrong(
+                reader.report(
                     item.at,
                     format!("no form is called {form:?}"),
                     format!("one of {}", FORMS.join(", ")),
@@ -105,7 +106,7 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
             form
         }
         None => match base.map(|base| &base.form) {
-            Some(Form::Endpoint { .. }) => "endpoint".to_owned(),
+            Some(IdForm::Endpoint { .. }) => "endpoint".to_owned(),
             Some(other) if table.get("raw").is_none() => return Some(other.clone()),
             _ => "text".to_owned(),
         },
@@ -113,11 +114,11 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
     Some(match form.as_str() {
         "int" => read_int(table, u64::MAX, reader),
         "unix_ms" => read_int(table, LAST_UNIX_MS, reader),
-        "hour" => Form::Hour,
+        "hour" => IdForm::Hour,
         "endpoint" => {
-            Form::Endpoint { space: table.get("space").map_or(b' ', |item| read_space(item, reader)) }
+            IdForm::Endpoint { space: table.get("space").map_or(b' ', |item| read_space(item, reader)) }
         }
-        _ => Form::Text(table.get("raw").map(|item| read_raw(item, reader)).unwrap_or_default()),
+        _ => IdForm::Text(table.get("raw").map(|item| read_raw(item, reader)).unwrap_or_default()),
     })
 }
 
@@ -126,34 +127,34 @@ fn read_space(item: Item<'_>, reader: &mut Reader<'_>) -> u8 {
         Some("_") => b'_',
         Some(" ") => b' ',
         _ => {
-            reader.wrong(item.at, "`space` is how the space of an endpoint is written", "\"_\" or \" \"");
+            reader.report(item.at, "`space` is how the space of an endpoint is written", "\"_\" or \" \"");
             b' '
         }
     }
 }
 
-fn read_raw(item: Item<'_>, reader: &mut Reader<'_>) -> Raw {
-    let mut raw = Raw::default();
+fn read_raw(item: Item<'_>, reader: &mut Reader<'_>) -> RawChars {
+    let mut raw = RawChars::default();
     for char in item.text(reader).unwrap_or_default().chars() {
         match char {
             ':' => raw.separator = true,
             '/' => raw.slash = true,
             ' ' => raw.space = true,
-            _ => reader.wrong(item.at, format!("{char:?} is never raw in a key"), "any of \": /\""),
+            _ => reader.report(item.at, format!("{char:?} is never raw in a key"), "any of \": /\""),
         }
     }
     raw
 }
 
-fn read_int(table: &Table<'_>, most: u64, reader: &mut Reader<'_>) -> Form {
-    let mut range = (0, most);
+fn read_int(table: &Table<'_>, max: u64, reader: &mut Reader<'_>) -> IdForm {
+    let mut range = (0, max);
     if let Some(item) = table.get("range") {
         let bounds: Option<Vec<u64>> = item
             .as_list()
             .and_then(|items| items.iter().map(|item| u64::try_from(item.as_int()?).ok()).collect());
         match bounds.as_deref() {
             Some([min, max]) if min <= max => range = (*min, *max),
-            _ => reader.wrong(item.at, "`range` is the least and the greatest number", "[400, 599]"),
+            _ => reader.report(item.at, "`range` is the least and the greatest number", "[400, 599]"),
         }
     }
     let step = match table.get("step") {
@@ -162,10 +163,10 @@ fn read_int(table: &Table<'_>, most: u64, reader: &mut Reader<'_>) -> Form {
             (Some(step), _) if step > 0 => step.unsigned_abs(),
             (_, Some(duration)) => u64::try_from(duration.as_millis()).unwrap_or(1).max(1),
             _ => {
-                reader.wrong(item.at, "`step` is a number or, for times, a duration", "\"1h\"");
+                reader.report(item.at, "`step` is a number or, for times, a duration", "\"1h\"");
                 1
             }
         },
     };
-    Form::Int { min: range.0, max: range.1, step }
+    IdForm::Int { min: range.0, max: range.1, step }
 }

@@ -1,16 +1,16 @@
 //! One valid example of every family, as commands: for the documentation, and for tests that seed a server.
 
 use crate::keyspace::{Keyspace, Shard};
+use crate::model::value::{JsonForm, Value};
 use crate::model::{Content, Family, FieldName, Presence, Role, Schema, Tag, TtlRule};
-use crate::shape::{JsonForm, Value};
 
 /// A command and its arguments.
 pub type Command = Vec<String>;
 
-/// The moment of all examples: 2025-11-16T10:00:00Z.
+/// The time in all examples: 2025-11-16T10:00:00Z.
 const NOW_S: u64 = 1_763_287_200;
 
-/// The commands that make one key of a family as it should be, TTL included.
+/// The commands that create one valid key of a family, with its TTL.
 pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
     let schema = space.schema();
     let declared = &schema.families[family];
@@ -29,7 +29,7 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
         }
         Content::Hash(fields) => {
             let mut hset = command(&["HSET", &key]);
-            // A hash may have none of its fields for sure; an example shows what it may have.
+            // If all fields are optional, the example shows them.
             let all = !fields.iter().any(|field| shown(field.presence, &field.name));
             for field in fields.iter().filter(|field| all || shown(field.presence, &field.name)) {
                 let name = field_name(&field.name, schema);
@@ -42,7 +42,7 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
             hset
         }
         Content::List(item) => {
-            // Work is taken from the left, so it joins on the right.
+            // Entries are taken from the left, so they are added on the right.
             let queued = matches!(declared.role, Some(Role::Queue | Role::Buffer));
             command(&[if queued { "RPUSH" } else { "LPUSH" }, &key, &value(item)])
         }
@@ -55,7 +55,7 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
     commands
 }
 
-/// The command that shows a key of a family.
+/// The command that reads a key of a family.
 pub fn example_read(space: &Keyspace, family: usize) -> Command {
     let key = example_key(space, family);
     match space.schema().families[family].content {
@@ -84,7 +84,7 @@ pub fn example_key(space: &Keyspace, family: usize) -> String {
     space.key(family, &ids, shard).to_string()
 }
 
-/// A command as one types it into a shell after `redis-cli`.
+/// A command quoted for a shell, to follow `redis-cli`.
 pub fn shell_words(command: &[String]) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "_-.:/+@%,=".contains(char);
     let word = |word: &String| {
@@ -153,8 +153,8 @@ pub fn example_value(value: &Value, schema: &Schema) -> String {
     }
 }
 
-/// Deeper than this a shape can only contain itself.
-const DEEPEST: usize = 8;
+/// A shape may contain itself.
+const MAX_DEPTH: usize = 8;
 
 fn example_json(form: &JsonForm, schema: &Schema, depth: usize) -> String {
     match form {
@@ -170,13 +170,13 @@ fn example_json(form: &JsonForm, schema: &Schema, depth: usize) -> String {
         JsonForm::OneOf(words) => serde_json::to_string(&words.first()).unwrap_or_default(),
         JsonForm::List(item) => format!("[{}]", example_json(item, schema, depth + 1)),
         JsonForm::Shape(name) => {
-            let Some(shape) = schema.shape(name).filter(|_| depth < DEEPEST) else {
+            let Some(shape) = schema.shape(name).filter(|_| depth < MAX_DEPTH) else {
                 return "{}".to_owned();
             };
             let members =
                 shape.members.iter().filter(|member| member.presence == Presence::Required).map(|member| {
-                    // A name says more than "text".
-                    let name = crate::read::snake(&member.name);
+                    // The name is more informative than "text".
+                    let name = crate::parse::snake(&member.name);
                     let value = match &member.form {
                         JsonForm::Text => format!("{name:?}"),
                         JsonForm::List(item) if **item == JsonForm::Text => {

@@ -1,59 +1,59 @@
-//! What may stand in a placeholder, and how it is written into a key so that it can never become
-//! another key.
+//! Ids: the values of placeholders, and their encoding in a key.
 //!
-//! A byte that could be mistaken (the separator, braces, glob characters, quotes, spaces, control
-//! characters and the percent sign itself) becomes `%XX`. Plain ids stay as they are, so documented keys
-//! keep their bytes. Each id has exactly one spelling: decoding refuses any other, so two keys never mean
-//! the same thing.
+//! A byte with a meaning of its own (the separator, braces, glob characters, quotes, spaces, control characters and the
+//! percent sign) is percent-encoded. All others keep their bytes. Each id has exactly one encoding and decoding rejects any
+//! other, so two keys never contain the same ids.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
+use percent_encoding::{percent_decode, percent_encode_byte};
+
 use crate::model::Allow;
-use crate::source::Place;
+use crate::parse::source::Position;
 use crate::units::format_duration;
 
 /// The colon between the segments of a key.
 pub const SEPARATOR: u8 = b':';
 
-/// The last millisecond whose unix time has thirteen digits, in 2286.
+/// The last Unix time in milliseconds with thirteen digits, in 2286.
 pub const LAST_UNIX_MS: u64 = 9_999_999_999_999;
 
 /// One entry of `[ids]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdRule {
     pub name: String,
-    pub form: Form,
-    /// Most bytes of the id, before it is encoded.
+    pub form: IdForm,
+    /// The most bytes of the id, before encoding.
     pub max: usize,
     /// Words that are never this id.
     pub not: Vec<String>,
-    /// The id of which this is another spelling.
+    /// The id that this one encodes in another way.
     pub of: Option<String>,
     pub example: String,
     pub note: Option<String>,
     pub allow: Vec<Allow>,
-    pub place: Place,
+    pub position: Position,
 }
 
-/// What an id looks like.
+/// The form of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum IdForm {
     /// Any text.
-    Text(Raw),
+    Text(RawChars),
     /// A whole number without leading zeros, a multiple of `step`.
     Int { min: u64, max: u64, step: u64 },
     /// One of these words.
     OneOf(Vec<String>),
     /// `2024-09-17_14`, UTC.
     Hour,
-    /// `GET /api/users`, the space written as given; a bare word such as `other` has none.
+    /// `GET /api/users`, with the space replaced by the given byte; or one word such as `other`.
     Endpoint { space: u8 },
 }
 
-/// Which of the characters that are encoded by default stay raw in this id.
+/// Which of the characters that are encoded by default this id keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Raw {
+pub struct RawChars {
     pub separator: bool,
     pub slash: bool,
     pub space: bool,
@@ -68,12 +68,12 @@ pub enum IdError {
     TooLong { id: String, bytes: usize, max: usize },
     #[error("{word:?} is reserved and cannot be a {id}")]
     Reserved { id: String, word: String },
-    #[error("{text:?} is no {id}: expected {expected}")]
+    #[error("{text:?} is not a {id}: expected {expected}")]
     Malformed { id: String, text: String, expected: String },
 }
 
 impl IdRule {
-    /// Whether `text` may be this id, and if not, why.
+    /// Why `text` cannot be this id, if it cannot.
     pub fn check(&self, text: &str) -> Result<(), IdError> {
         if text.is_empty() {
             return Err(IdError::Empty { id: self.name.clone() });
@@ -94,26 +94,25 @@ impl IdRule {
         })
     }
 
-    /// Writes a checked id as it stands in a key.
+    /// Appends the encoding of a checked id to a key.
     pub fn encode_into(&self, text: &str, key: &mut Vec<u8>) {
         let mut space_left = true;
         for byte in text.bytes() {
             match &self.form {
-                Form::Endpoint { space } if byte == b' ' && space_left => {
+                IdForm::Endpoint { space } if byte == b' ' && space_left => {
                     space_left = false;
                     key.push(*space);
                 }
                 form if form.stays_raw(byte) => key.push(byte),
-                _ => key.extend_from_slice(&escape(byte)),
+                _ => key.extend_from_slice(percent_encode_byte(byte).as_bytes()),
             }
         }
     }
 
-    /// Reads an id out of a key. `None` unless these bytes are the one spelling of an id that
-    /// [`IdRule::check`] accepts.
+    /// Decodes an id of a key. `None` unless these bytes are the one encoding of an id that [`IdRule::check`] accepts.
     pub fn decode<'k>(&self, bytes: &'k [u8]) -> Option<Cow<'k, str>> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let decoded = if text.contains('%') || matches!(self.form, Form::Endpoint { .. }) {
+        let decoded = if text.contains('%') || matches!(self.form, IdForm::Endpoint { .. }) {
             Cow::Owned(self.unescape(bytes)?)
         } else if bytes.iter().all(|byte| self.form.stays_raw(*byte)) {
             Cow::Borrowed(text)
@@ -131,78 +130,67 @@ impl IdRule {
         Some(decoded)
     }
 
-    /// Whether this placeholder may hold the separator as it is.
+    /// Whether the encoded id may contain the separator.
     pub fn holds_separator(&self) -> bool {
         match self.form {
-            Form::Text(raw) => raw.separator,
-            Form::Endpoint { .. } => true,
-            Form::Int { .. } | Form::OneOf(_) | Form::Hour => false,
+            IdForm::Text(raw) => raw.separator,
+            IdForm::Endpoint { .. } => true,
+            IdForm::Int { .. } | IdForm::OneOf(_) | IdForm::Hour => false,
         }
     }
 
+    /// Undoes [`encode_into`](Self::encode_into). Takes more spellings than that writes; [`decode`](Self::decode) compares.
     fn unescape(&self, bytes: &[u8]) -> Option<String> {
-        let mut out = Vec::with_capacity(bytes.len());
-        let mut rest = bytes;
-        let mut space_left = true;
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            match (&self.form, byte) {
-                (Form::Endpoint { space }, byte) if byte == *space && space_left => {
-                    space_left = false;
-                    out.push(b' ');
-                }
-                (_, b'%') => {
-                    let (hex, after) = after.split_at_checked(2)?;
-                    rest = after;
-                    out.push(unhex(hex[0])? << 4 | unhex(hex[1])?);
-                }
-                (_, byte) => out.push(byte),
-            }
+        let mut spelled = bytes.to_vec();
+        if let IdForm::Endpoint { space } = self.form
+            && let Some(byte) = spelled.iter_mut().find(|byte| **byte == space)
+        {
+            *byte = b' ';
         }
-        String::from_utf8(out).ok()
+        String::from_utf8(percent_decode(&spelled).collect()).ok()
     }
 }
 
-impl Form {
+impl IdForm {
     fn accepts(&self, text: &str) -> bool {
         match self {
-            Form::Text(_) => true,
-            Form::Int { min, max, step } => canonical_int(text)
+            IdForm::Text(_) => true,
+            IdForm::Int { min, max, step } => canonical_int(text)
                 .is_some_and(|number| (*min..=*max).contains(&number) && number.is_multiple_of(*step)),
-            Form::OneOf(words) => words.iter().any(|word| word == text),
-            Form::Hour => is_hour(text),
-            Form::Endpoint { .. } => is_endpoint(text),
+            IdForm::OneOf(words) => words.iter().any(|word| word == text),
+            IdForm::Hour => is_hour(text),
+            IdForm::Endpoint { .. } => is_endpoint(text),
         }
     }
 
-    /// In words, for a message.
+    /// A description for messages.
     pub fn describe(&self) -> String {
         match self {
-            Form::Text(_) => "text".to_owned(),
-            Form::Int { min: 0, max: u64::MAX, step: 1 } => "a whole number".to_owned(),
-            Form::Int { min, max: u64::MAX, step } => format!("a multiple of {step} from {min}"),
-            Form::Int { min: 0, max: LAST_UNIX_MS, step: 1 } => "unix milliseconds".to_owned(),
-            Form::Int { min: 0, max: LAST_UNIX_MS, step } => {
+            IdForm::Text(_) => "text".to_owned(),
+            IdForm::Int { min: 0, max: u64::MAX, step: 1 } => "a whole number".to_owned(),
+            IdForm::Int { min, max: u64::MAX, step } => format!("a multiple of {step} from {min}"),
+            IdForm::Int { min: 0, max: LAST_UNIX_MS, step: 1 } => "unix milliseconds".to_owned(),
+            IdForm::Int { min: 0, max: LAST_UNIX_MS, step } => {
                 format!("unix milliseconds, a multiple of {}", format_duration(Duration::from_millis(*step)))
             }
-            Form::Int { min, max, step: 1 } => format!("a whole number from {min} to {max}"),
-            Form::Int { min, max, step } => format!("a multiple of {step} from {min} to {max}"),
-            Form::OneOf(words) => format!("one of {}", words.join(", ")),
-            Form::Hour => "an hour such as 2024-09-17_14".to_owned(),
-            Form::Endpoint { .. } => "METHOD /path, or one lowercase word".to_owned(),
+            IdForm::Int { min, max, step: 1 } => format!("a whole number from {min} to {max}"),
+            IdForm::Int { min, max, step } => format!("a multiple of {step} from {min} to {max}"),
+            IdForm::OneOf(words) => format!("one of {}", words.join(", ")),
+            IdForm::Hour => "an hour such as 2024-09-17_14".to_owned(),
+            IdForm::Endpoint { .. } => "METHOD /path, or one lowercase word".to_owned(),
         }
     }
 
-    /// Whether the byte stands in a key as it is.
+    /// Whether the byte is not encoded.
     pub(crate) fn stays_raw(&self, byte: u8) -> bool {
         match byte {
             SEPARATOR => match self {
-                Form::Text(raw) => raw.separator,
-                Form::Endpoint { .. } => true,
-                Form::Int { .. } | Form::OneOf(_) | Form::Hour => false,
+                IdForm::Text(raw) => raw.separator,
+                IdForm::Endpoint { .. } => true,
+                IdForm::Int { .. } | IdForm::OneOf(_) | IdForm::Hour => false,
             },
-            b'/' => matches!(self, Form::Text(Raw { slash: true, .. }) | Form::Endpoint { .. }),
-            b' ' => matches!(self, Form::Text(Raw { space: true, .. })),
+            b'/' => matches!(self, IdForm::Text(RawChars { slash: true, .. }) | IdForm::Endpoint { .. }),
+            b' ' => matches!(self, IdForm::Text(RawChars { space: true, .. })),
             b'%' | b'*' | b'?' | b'[' | b']' | b'{' | b'}' | b'\\' | b'"' | b'\'' => false,
             byte => byte > b' ' && byte != 0x7f,
         }
@@ -233,24 +221,11 @@ fn canonical_int(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok())?
 }
 
-fn escape(byte: u8) -> [u8; 3] {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
-}
-
-fn unhex(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rule(form: Form) -> IdRule {
+    fn rule(form: IdForm) -> IdRule {
         IdRule {
             name: "id".into(),
             form,
@@ -260,7 +235,7 @@ mod tests {
             example: "x".into(),
             note: None,
             allow: vec![],
-            place: Place { line: 1, column: 1 },
+            position: Position { line: 1, column: 1 },
         }
     }
 
@@ -272,7 +247,7 @@ mod tests {
 
     #[test]
     fn plain_ids_keep_their_bytes() {
-        let text = rule(Form::Text(Raw::default()));
+        let text = rule(IdForm::Text(RawChars::default()));
         for id in ["507f1f77bcf86cd799439011", "monitor_123", "a.b-c~d@e+f", "사용자"] {
             assert_eq!(encode(&text, id), id);
             assert_eq!(text.decode(id.as_bytes()).as_deref(), Some(id));
@@ -280,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_mistaken_is_encoded_and_comes_back() {
-        let text = rule(Form::Text(Raw::default()));
+    fn special_characters_are_encoded_and_decoded() {
+        let text = rule(IdForm::Text(RawChars::default()));
         assert_eq!(encode(&text, "a:b"), "a%3Ab");
         assert_eq!(encode(&text, "{x}*\n%"), "%7Bx%7D%2A%0A%25");
         for id in ["a:b", "{x}*\n%", "%3A", "a b/c"] {
@@ -290,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn a_second_spelling_of_an_id_is_not_that_id() {
-        let text = rule(Form::Text(Raw::default()));
+    fn only_the_canonical_encoding_is_decoded() {
+        let text = rule(IdForm::Text(RawChars::default()));
         for spelled in ["%61", "a%3a", "a%", "a%4", "a:b", "a b", "%FF", "", "total"] {
             assert_eq!(text.decode(spelled.as_bytes()), None, "{spelled:?}");
         }
@@ -300,9 +275,9 @@ mod tests {
 
     /// G18
     #[test]
-    fn an_endpoint_has_two_spellings_and_one_meaning() {
-        let spaced = rule(Form::Endpoint { space: b' ' });
-        let joined = rule(Form::Endpoint { space: b'_' });
+    fn an_endpoint_has_two_encodings() {
+        let spaced = rule(IdForm::Endpoint { space: b' ' });
+        let joined = rule(IdForm::Endpoint { space: b'_' });
         for (id, plain, under) in [
             ("GET /api/users", "GET /api/users", "GET_/api/users"),
             ("PUT /a_b/:id", "PUT /a_b/:id", "PUT_/a_b/:id"),
@@ -320,16 +295,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_hours_have_one_spelling() {
-        let status = rule(Form::Int { min: 400, max: 599, step: 1 });
+    fn numbers_and_hours_have_one_form() {
+        let status = rule(IdForm::Int { min: 400, max: 599, step: 1 });
         assert!(status.check("404").is_ok());
         assert!(status.check("0404").is_err());
         assert!(status.check("200").is_err());
-        let hour = rule(Form::Hour);
+        let hour = rule(IdForm::Hour);
         assert!(hour.check("2024-09-17_14").is_ok());
         for text in ["2024-09-17_24", "2024-02-30_01", "2024-9-17_14", "2024-09-17 14"] {
             assert!(hour.check(text).is_err(), "{text}");
         }
-        assert!(matches!(rule(Form::Hour).check("total"), Err(IdError::Reserved { .. })));
+        assert!(matches!(rule(IdForm::Hour).check("total"), Err(IdError::Reserved { .. })));
     }
 }

@@ -1,23 +1,23 @@
-//! Mistakes in a schema file are all reported, each with its place and what to write instead.
+//! All errors in a schema file are reported, each with its position and a suggestion.
 
-use hob_schema::{Content, FieldName, Keyspace, Kind, Layout, Schema, TtlRule};
+use hob_schema::{Content, FieldName, KeyType, Keyspace, Layout, Schema, TtlRule};
 
-fn mistakes(text: &str) -> Vec<String> {
+fn errors(text: &str) -> Vec<String> {
     match Schema::parse("t.toml", text) {
         Ok(_) => Vec::new(),
-        Err(mistakes) => mistakes.0.iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
     }
 }
 
 const HEAD: &str = "[schema]\nname = \"t\"\nversion = 1\n[ids]\nuserId = { max = 9 }\n";
 
 fn family(body: &str) -> Vec<String> {
-    mistakes(&format!("{HEAD}[key.one]\n{body}"))
+    errors(&format!("{HEAD}[key.one]\n{body}"))
 }
 
 #[test]
-fn several_mistakes_are_reported_at_once_in_the_order_of_the_text() {
-    let found = mistakes(
+fn all_errors_are_reported_in_the_order_of_the_text() {
+    let found = errors(
         r#"[schema]
 name = "t"
 version = 0
@@ -30,7 +30,7 @@ type = "sting"
 ttl = { max = "soon" }
 "#,
     );
-    let lines: Vec<&str> = found.iter().map(|mistake| mistake.lines().next().unwrap()).collect();
+    let lines: Vec<&str> = found.iter().map(|error| error.lines().next().unwrap()).collect();
     assert_eq!(
         lines,
         [
@@ -39,21 +39,21 @@ ttl = { max = "soon" }
             "t.toml:6:18: expected a whole number from 1, found string",
             "t.toml:7:6: [key.one] has no `pattern`",
             "t.toml:8:1: [key.one] has no `patern`",
-            "t.toml:9:8: no type is called \"sting\"",
+            "t.toml:9:8: unknown type \"sting\"",
         ]
     );
     assert!(found[4].contains("write instead: pattern"), "{}", found[4]);
 }
 
 #[test]
-fn each_mistake_says_what_to_write_instead() {
+fn each_error_suggests_what_to_write() {
     for (body, expected) in [
         ("pattern = \"u:<userid>\"\ntype = \"set\"", "write instead: <userId>"),
         ("pattern = \"u:<userId>\"\ntype = \"set\"\nvalue = \"int\"", "write instead: `member`"),
         ("pattern = \"u\"\ntype = \"string\"\nvalue = \"intt\"", "write instead: \"int\""),
         (
             "pattern = \"u\"\ntype = \"string\"\nvalue = \"int\"\nexample = \"many\"",
-            "t.toml:10:11: the example does not fit: \"many\" is no whole number",
+            "t.toml:10:11: the example does not fit: \"many\" is not a whole number",
         ),
         (
             "pattern = \"u\"\ntype = \"hash\"\nfields = { n = \"int\" }\nexample = { m = \"1\" }",
@@ -65,28 +65,28 @@ fn each_mistake_says_what_to_write_instead() {
         ("pattern = \"u\"\ntype = \"string\"\ntag = \"userId\"", "has no placeholder <userId>"),
         ("pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]", "`with` names no family \"two\""),
         ("pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }", "no form or shape is called"),
-        ("pattern = \"u\"\ntype = \"string\"\nrole = \"king\"", "no role is called \"king\""),
+        ("pattern = \"u\"\ntype = \"string\"\nrole = \"king\"", "unknown role \"king\""),
     ] {
         let found = family(body);
-        assert!(found.iter().any(|mistake| mistake.contains(expected)), "{body}\n{found:#?}");
+        assert!(found.iter().any(|error| error.contains(expected)), "{body}\n{found:#?}");
     }
 }
 
 #[test]
-fn broken_toml_is_reported_with_its_place() {
-    let found = mistakes("[schema]\nname = \"t\nversion = 1\n");
+fn invalid_toml_is_reported_with_its_position() {
+    let found = errors("[schema]\nname = \"t\nversion = 1\n");
     assert!(found[0].starts_with("t.toml:2:"), "{found:#?}");
     assert!(found[0].contains("not TOML"), "{found:#?}");
 }
 
 #[test]
-fn a_place_inside_a_pattern_is_exact() {
+fn the_position_of_an_error_in_a_pattern_is_exact() {
     let found = family("pattern = \"user:<nobody>\"\ntype = \"set\"");
     assert!(found[0].starts_with("t.toml:7:17: <nobody> is not declared"), "{found:#?}");
 }
 
 #[test]
-fn the_whole_language_reads_into_the_model() {
+fn every_feature_of_the_language_is_parsed() {
     let text = r#"
 [schema]
 name = "t"
@@ -110,7 +110,7 @@ ttl = { none = "small" }
 "#;
     let mut schema = Schema::parse("t.toml", text).unwrap();
     let profile = schema.family("profile").unwrap();
-    assert_eq!(profile.kind(), Kind::Hash);
+    assert_eq!(profile.kind(), KeyType::Hash);
     let Content::Hash(fields) = &profile.content else { panic!("{:?}", profile.content) };
     assert_eq!(fields[0].name, FieldName::Exact("name".into()));
     assert_eq!(fields[2].name, FieldName::Id(0));
@@ -139,7 +139,7 @@ ttl = { none = "small" }
 }
 
 #[test]
-fn an_environment_that_is_no_number_is_refused() {
+fn an_invalid_limit_in_the_environment_is_an_error() {
     let text =
         format!("{HEAD}[key.a]\npattern = \"a\"\ntype = \"set\"\nmax_len = {{ env = \"N\", default = 3 }}");
     let mut schema = Schema::parse("t.toml", &text).unwrap();
@@ -148,9 +148,9 @@ fn an_environment_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn a_pattern_that_carries_its_tag_keeps_it_under_both_layouts() {
+fn a_pattern_with_a_tag_keeps_it_under_both_layouts() {
     let text = format!("{HEAD}[key.a]\npattern = \"a:{{<userId>}}:b\"\ntype = \"set\"\ntag = \"userId\"");
-    let schema = Schema::parse("t.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let schema = Schema::parse("t.toml", &text).unwrap_or_else(|errors| panic!("{errors}"));
     for layout in [Layout::Plain, Layout::Tagged] {
         let space = Keyspace::new(schema.clone(), layout);
         assert_eq!(space.key(0, &["7"], None).to_string(), "a:{7}:b");
