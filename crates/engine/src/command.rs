@@ -49,7 +49,7 @@ pub(crate) enum Run {
 pub(crate) enum Keys {
     None,
     /// From `first` to `last` (negative: from the end), every `step` words.
-    Span {
+    Range {
         first: usize,
         last: i32,
         step: usize,
@@ -61,15 +61,15 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    const ONE: Keys = Keys::Span { first: 1, last: 1, step: 1 };
-    const TWO: Keys = Keys::Span { first: 1, last: 2, step: 1 };
-    const REST: Keys = Keys::Span { first: 1, last: -1, step: 1 };
+    const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+    const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+    const REST: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 
     /// The keys among these words.
     pub(crate) fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
         let (range, step) = match self {
             Keys::None => (0..0, 1),
-            Keys::Span { first, last, step } => {
+            Keys::Range { first, last, step } => {
                 let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
                 let end = usize::try_from(last + 1).unwrap_or(0).min(args.len());
                 (first..end.max(first), step)
@@ -255,7 +255,7 @@ fn unknown_command(args: Args<'_>) -> Failure {
 }
 
 /// Bytes as they may stand in an error line. A NUL ends them, as in Redis, whose texts are C strings.
-pub(crate) fn printable(bytes: &[u8], most: usize) -> String {
-    let bytes = bytes[..bytes.len().min(most)].split(|byte| *byte == 0).next().unwrap_or_default();
+pub(crate) fn printable(bytes: &[u8], max_bytes: usize) -> String {
+    let bytes = bytes[..bytes.len().min(max_bytes)].split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ")
 }

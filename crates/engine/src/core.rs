@@ -68,11 +68,11 @@ impl Core {
 
     /// Whether the store holds more than it may. Keys whose time is over are not held against it.
     pub(crate) fn is_full(&mut self) -> bool {
-        const SWEEP: usize = 10_000;
+        const MAX_KEYS: usize = 10_000;
         let limit = self.settings.max_memory_bytes;
         let over = |core: &Core| limit > 0 && core.keys.memory() > limit;
         if over(self) {
-            self.keys.sweep(SWEEP);
+            self.keys.sweep(MAX_KEYS);
         }
         over(self)
     }
@@ -94,7 +94,7 @@ impl Core {
     }
 
     pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> CommandResult<()> {
-        self.settings.strict.admit(keys)?;
+        self.settings.strict.check_keys(keys)?;
         let began_full = self.is_full();
         // Only a strict store asks again which keys a script was given.
         let keys = if self.settings.strict == Strict::Off { &[] } else { keys };
@@ -131,7 +131,7 @@ impl Core {
         };
         let frame = self.script.as_mut().ok_or(Failure::new("ERR no script is running"))?;
         for key in command.keys.of(args) {
-            self.settings.strict.allow(&frame.keys, key)?;
+            self.settings.strict.check_key(&frame.keys, key)?;
         }
         if frame.began_full && !frame.wrote && command.flags.has(Flags::DENYOOM) {
             return Err(Failure::OUT_OF_MEMORY);

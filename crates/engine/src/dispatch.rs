@@ -164,7 +164,7 @@ impl<'a> CommandContext<'a> {
         let words: Vec<String> = words.collect();
         let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
         let line = format!("{seconds}.{micros:06} [0 {address}] {}", words.join(" "));
-        core.hub.show(&line.into());
+        core.hub.send_to_monitors(&line.into());
     }
 }
 

@@ -12,7 +12,7 @@ use crate::command::Args;
 use crate::config::Config;
 use crate::core::Core;
 use crate::dispatch::CommandContext;
-use crate::door::{Connection, Subscriber};
+use crate::interface::{Connection, Subscriber};
 use crate::lock::{StoreLock, StoreLockGuard};
 use crate::reply::Reply;
 use crate::script::{Scripts, Watchdog};

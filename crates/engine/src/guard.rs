@@ -22,7 +22,7 @@ pub enum Strict {
 
 impl Strict {
     /// Judges a script's KEYS before it runs.
-    pub(crate) fn admit(self, keys: &[&[u8]]) -> CommandResult<()> {
+    pub(crate) fn check_keys(self, keys: &[&[u8]]) -> CommandResult<()> {
         let mut slots = keys.iter().map(|key| key_slot(key));
         let first = slots.next();
         if self == Strict::KeysOfOneSlot && slots.any(|slot| Some(slot) != first) {
@@ -32,7 +32,7 @@ impl Strict {
     }
 
     /// Judges a key that a running script is about to touch.
-    pub(crate) fn allow(self, declared: &[Vec<u8>], key: &[u8]) -> CommandResult<()> {
+    pub(crate) fn check_key(self, declared: &[Vec<u8>], key: &[u8]) -> CommandResult<()> {
         if self == Strict::Off || declared.iter().any(|allowed| allowed == key) {
             return Ok(());
         }

@@ -19,12 +19,12 @@ pub(crate) enum Delivery {
         payload: Bytes,
     },
     /// A command, as `MONITOR` shows it.
-    Line(Bytes),
+    MonitorLine(Bytes),
 }
 
 /// The sending end of one subscriber's bounded queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Mailbox {
+pub(crate) struct MessageSender {
     sender: mpsc::Sender<Delivery>,
     missed: Arc<AtomicU64>,
     /// Woken when a delivery is lost: a socket's task may be stuck in a write, and must end all the same.
@@ -33,18 +33,24 @@ pub(crate) struct Mailbox {
 
 /// The receiving end, with the number of deliveries that found the queue full.
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    pub(crate) receiver: mpsc::Receiver<Delivery>,
+pub(crate) struct MessageReceiver {
+    pub(crate) queue: mpsc::Receiver<Delivery>,
     pub(crate) missed: Arc<AtomicU64>,
 }
 
-pub(crate) fn mailbox(capacity: usize, on_loss: Option<Arc<Notify>>) -> (Mailbox, Inbox) {
+pub(crate) fn message_queue(
+    capacity: usize,
+    on_loss: Option<Arc<Notify>>,
+) -> (MessageSender, MessageReceiver) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
     let missed = Arc::new(AtomicU64::new(0));
-    (Mailbox { sender, missed: Arc::clone(&missed), on_loss }, Inbox { receiver, missed })
+    (
+        MessageSender { sender, missed: Arc::clone(&missed), on_loss },
+        MessageReceiver { queue: receiver, missed },
+    )
 }
 
-impl Mailbox {
+impl MessageSender {
     pub(crate) fn deliver(&self, delivery: Delivery) {
         if let Err(TrySendError::Full(_)) = self.sender.try_send(delivery) {
             self.missed.fetch_add(1, Ordering::Relaxed);
@@ -57,38 +63,44 @@ impl Mailbox {
 
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    channels: Listeners,
-    patterns: Listeners,
-    monitors: HashMap<u64, Mailbox>,
+    channels: SubscriberTable,
+    patterns: SubscriberTable,
+    monitors: HashMap<u64, MessageSender>,
 }
 
-type Listeners = HashMap<Bytes, HashMap<u64, Mailbox>>;
+type SubscriberTable = HashMap<Bytes, HashMap<u64, MessageSender>>;
 
 /// Whether a subscription names a channel or a pattern of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
+pub(crate) enum SubscriptionKind {
     Channel,
     Pattern,
 }
 
 impl Hub {
-    fn listeners(&mut self, topic: Topic) -> &mut Listeners {
-        match topic {
-            Topic::Channel => &mut self.channels,
-            Topic::Pattern => &mut self.patterns,
+    fn table(&mut self, kind: SubscriptionKind) -> &mut SubscriberTable {
+        match kind {
+            SubscriptionKind::Channel => &mut self.channels,
+            SubscriptionKind::Pattern => &mut self.patterns,
         }
     }
 
-    pub(crate) fn subscribe(&mut self, topic: Topic, name: Bytes, subscriber: u64, mailbox: Mailbox) {
-        self.listeners(topic).entry(name).or_default().insert(subscriber, mailbox);
+    pub(crate) fn subscribe(
+        &mut self,
+        kind: SubscriptionKind,
+        name: Bytes,
+        subscriber: u64,
+        sender: MessageSender,
+    ) {
+        self.table(kind).entry(name).or_default().insert(subscriber, sender);
     }
 
-    pub(crate) fn unsubscribe(&mut self, topic: Topic, name: &[u8], subscriber: u64) {
-        let listeners = self.listeners(topic);
-        if let Some(subscribers) = listeners.get_mut(name) {
+    pub(crate) fn unsubscribe(&mut self, kind: SubscriptionKind, name: &[u8], subscriber: u64) {
+        let table = self.table(kind);
+        if let Some(subscribers) = table.get_mut(name) {
             subscribers.remove(&subscriber);
             if subscribers.is_empty() {
-                listeners.remove(name);
+                table.remove(name);
             }
         }
     }
@@ -101,10 +113,10 @@ impl Hub {
         let mut count = 0;
         let all = direct.map(|to| (None, to)).into_iter().chain(by_pattern.map(|(p, to)| (Some(p), to)));
         for (pattern, subscribers) in all {
-            for mailbox in subscribers.values() {
+            for sender in subscribers.values() {
                 let copy = || (Bytes::copy_from_slice(channel), Bytes::copy_from_slice(payload));
                 let (channel, payload) = shared.get_or_insert_with(copy).clone();
-                mailbox.deliver(Delivery::Message { channel, pattern: pattern.cloned(), payload });
+                sender.deliver(Delivery::Message { channel, pattern: pattern.cloned(), payload });
                 count += 1;
             }
         }
@@ -123,11 +135,11 @@ impl Hub {
         self.patterns.len()
     }
 
-    pub(crate) fn monitor(&mut self, subscriber: u64, mailbox: Mailbox) {
-        self.monitors.insert(subscriber, mailbox);
+    pub(crate) fn add_monitor(&mut self, subscriber: u64, sender: MessageSender) {
+        self.monitors.insert(subscriber, sender);
     }
 
-    pub(crate) fn end_monitor(&mut self, subscriber: u64) {
+    pub(crate) fn remove_monitor(&mut self, subscriber: u64) {
         self.monitors.remove(&subscriber);
     }
 
@@ -135,9 +147,9 @@ impl Hub {
         !self.monitors.is_empty()
     }
 
-    pub(crate) fn show(&self, line: &Bytes) {
-        for mailbox in self.monitors.values() {
-            mailbox.deliver(Delivery::Line(line.clone()));
+    pub(crate) fn send_to_monitors(&self, line: &Bytes) {
+        for sender in self.monitors.values() {
+            sender.deliver(Delivery::MonitorLine(line.clone()));
         }
     }
 }

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use tokio::sync::Notify;
 
 use crate::core::Core;
-use crate::hub::{Mailbox, Topic};
+use crate::hub::{MessageSender, SubscriptionKind};
 use crate::store::Watch;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub(crate) channels: BTreeSet<Bytes>,
     pub(crate) patterns: BTreeSet<Bytes>,
     /// Where messages for this connection go; only sockets have one.
-    pub(crate) mailbox: Option<Mailbox>,
+    pub(crate) sender: Option<MessageSender>,
     pub(crate) closing: bool,
 }
 
@@ -57,7 +57,7 @@ impl Session {
         id: u64,
         origin: SessionOrigin,
         authenticated: bool,
-        mailbox: Option<Mailbox>,
+        sender: Option<MessageSender>,
     ) -> Session {
         Session {
             id,
@@ -68,24 +68,24 @@ impl Session {
             watches: Vec::new(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
-            mailbox,
+            sender,
             closing: false,
         }
     }
 
     /// Drops everything that was left on the connection: transaction, watches, subscriptions, name.
-    pub(crate) fn forget(&mut self, core: &mut Core) {
+    pub(crate) fn reset(&mut self, core: &mut Core) {
         self.transaction = None;
         for watch in self.watches.drain(..) {
             core.keys.unwatch(&watch);
         }
-        for topic in [Topic::Channel, Topic::Pattern] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern] {
             let id = self.id;
-            for name in std::mem::take(self.topics(topic)) {
-                core.hub.unsubscribe(topic, &name, id);
+            for name in std::mem::take(self.names_of(kind)) {
+                core.hub.unsubscribe(kind, &name, id);
             }
         }
-        core.hub.end_monitor(self.id);
+        core.hub.remove_monitor(self.id);
         if let Some(client) = core.clients.connected.get_mut(&self.id) {
             client.name.clear();
             client.subscribed = false;
@@ -96,10 +96,10 @@ impl Session {
         self.channels.len() + self.patterns.len()
     }
 
-    pub(crate) fn topics(&mut self, topic: Topic) -> &mut BTreeSet<Bytes> {
-        match topic {
-            Topic::Channel => &mut self.channels,
-            Topic::Pattern => &mut self.patterns,
+    pub(crate) fn names_of(&mut self, kind: SubscriptionKind) -> &mut BTreeSet<Bytes> {
+        match kind {
+            SubscriptionKind::Channel => &mut self.channels,
+            SubscriptionKind::Pattern => &mut self.patterns,
         }
     }
 
@@ -137,12 +137,12 @@ impl Clients {
         self.next_id
     }
 
-    pub(crate) fn join(&mut self, id: u64, client: Client) {
+    pub(crate) fn add(&mut self, id: u64, client: Client) {
         self.accepted += 1;
         self.connected.insert(id, client);
     }
 
-    pub(crate) fn leave(&mut self, id: u64) {
+    pub(crate) fn remove(&mut self, id: u64) {
         self.connected.swap_remove(&id);
     }
 }

@@ -1,7 +1,7 @@
 //! The data: the keyspace and the five types of value.
 
 pub(crate) mod keyspace;
-mod ranks;
+mod ranked_list;
 pub(crate) mod sorted_set;
 pub(crate) mod value;
 mod watch;

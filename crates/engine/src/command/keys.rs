@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
     container(
         "memory",
         &[
-            data("usage", -3, READ, Keys::Span { first: 2, last: 2, step: 1 }, memory_usage),
+            data("usage", -3, READ, Keys::Range { first: 2, last: 2, step: 1 }, memory_usage),
             data("stats", 2, Flags::NONE, Keys::None, memory_stats),
         ],
     ),

@@ -1,6 +1,6 @@
 //! Lists.
 
-use super::options::places;
+use super::options::index_range;
 use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
 use crate::core::Core;
 use crate::number::{int, positive};
@@ -66,13 +66,13 @@ fn lrange(core: &mut Core, args: Args<'_>) -> CommandResult {
     let Some(list) = core.keys.read::<List>(args[1])? else {
         return Ok(Reply::Array(vec![]));
     };
-    Ok(Reply::bulks(list.range(places(start, stop, list.len()))))
+    Ok(Reply::bulks(list.range(index_range(start, stop, list.len()))))
 }
 
 fn ltrim(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
     let trimmed = core.keys.update(args[1], |list: &mut List| {
-        list.keep(places(start, stop, list.len()));
+        list.keep(index_range(start, stop, list.len()));
     })?;
     if trimmed.is_some() {
         core.keys.touch(args[1]);
@@ -85,22 +85,22 @@ fn llen(core: &mut Core, args: Args<'_>) -> CommandResult {
 }
 
 /// The place of an index that may count from the end.
-fn place(index: i64, len: usize) -> Option<usize> {
+fn position(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add_unsigned(len as u64)? } else { index };
-    usize::try_from(index).ok().filter(|place| *place < len)
+    usize::try_from(index).ok().filter(|position| *position < len)
 }
 
 fn lindex(core: &mut Core, args: Args<'_>) -> CommandResult {
     let list = core.keys.read::<List>(args[1])?;
     let Some(list) = list else { return Ok(Reply::Null) };
-    let item = place(int(args[2])?, list.len()).and_then(|place| list.get(place));
+    let item = position(int(args[2])?, list.len()).and_then(|position| list.get(position));
     Ok(item.map_or(Reply::Null, Reply::bulk))
 }
 
 fn lset(core: &mut Core, args: Args<'_>) -> CommandResult {
     let length = core.keys.read::<List>(args[1])?.ok_or(Failure::NO_SUCH_KEY)?.len();
-    let place = place(int(args[2])?, length).ok_or(Failure::new("ERR index out of range"))?;
-    core.keys.update(args[1], |list: &mut List| list.set(place, args[3]))?;
+    let position = position(int(args[2])?, length).ok_or(Failure::new("ERR index out of range"))?;
+    core.keys.update(args[1], |list: &mut List| list.set(position, args[3]))?;
     core.keys.touch(args[1]);
     Ok(Reply::OK)
 }

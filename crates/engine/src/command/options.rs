@@ -62,7 +62,7 @@ impl<'a> Deadline<'a> {
     }
 
     /// Whether `word` may follow: the same kind of deadline again is allowed and replaces it.
-    pub(super) fn agrees(before: Option<Deadline<'_>>, word: &str) -> bool {
+    pub(super) fn is_compatible(before: Option<Deadline<'_>>, word: &str) -> bool {
         let kind = |deadline: Deadline<'_>| (deadline.unit_ms, deadline.absolute);
         before.is_none_or(|before| Deadline::from_option(word, b"").map(kind) == Some(kind(before)))
     }
@@ -82,7 +82,7 @@ impl<'a> Deadline<'a> {
 }
 
 /// Turns Redis's inclusive, possibly negative indexes into a range of places.
-pub(super) fn places(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
+pub(super) fn index_range(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
     let len = len.cast_signed() as i64;
     let from_end = |index: i64| if index < 0 { index + len } else { index };
     let start = from_end(start).clamp(0, len);
@@ -93,16 +93,16 @@ pub(super) fn places(start: i64, stop: i64, len: usize) -> std::ops::Range<usize
 
 #[cfg(test)]
 mod tests {
-    use super::places;
+    use super::index_range;
 
     #[test]
     fn indexes_count_from_either_end() {
-        assert_eq!(places(0, -1, 5), 0..5);
-        assert_eq!(places(-3, -2, 5), 2..4);
-        assert_eq!(places(3, 1, 5), 3..3);
-        assert_eq!(places(-100, 100, 5), 0..5);
-        assert_eq!(places(5, 9, 5), 5..5);
-        assert_eq!(places(0, -1, 0), 0..0);
-        assert_eq!(places(i64::MIN, i64::MAX, 3), 0..3);
+        assert_eq!(index_range(0, -1, 5), 0..5);
+        assert_eq!(index_range(-3, -2, 5), 2..4);
+        assert_eq!(index_range(3, 1, 5), 3..3);
+        assert_eq!(index_range(-100, 100, 5), 0..5);
+        assert_eq!(index_range(5, 9, 5), 5..5);
+        assert_eq!(index_range(0, -1, 0), 0..0);
+        assert_eq!(index_range(i64::MIN, i64::MAX, 3), 0..3);
     }
 }

@@ -6,21 +6,25 @@ use super::{Args, CONTROL, Command, Flags, Keys, container, data, session};
 use crate::core::Core;
 use crate::dispatch::CommandContext;
 use crate::glob;
-use crate::hub::Topic;
+use crate::hub::SubscriptionKind;
 use crate::reply::{CommandResult, Failure, Reply};
 
-const LISTEN: Flags = CONTROL.and(Flags::PUBSUB);
-const TELL: Flags = Flags::PUBSUB.and(Flags::FAST);
+const SUBSCRIBE: Flags = CONTROL.and(Flags::PUBSUB);
+const PUBLISH: Flags = Flags::PUBSUB.and(Flags::FAST);
 
 pub(super) const COMMANDS: &[Command] = &[
-    data("publish", 3, TELL, Keys::None, publish),
-    session("subscribe", -2, LISTEN, Keys::None, |context, args| subscribe(context, args, Topic::Channel)),
-    session("unsubscribe", -1, LISTEN, Keys::None, |context, args| {
-        unsubscribe(context, args, Topic::Channel)
+    data("publish", 3, PUBLISH, Keys::None, publish),
+    session("subscribe", -2, SUBSCRIBE, Keys::None, |context, args| {
+        subscribe(context, args, SubscriptionKind::Channel)
     }),
-    session("psubscribe", -2, LISTEN, Keys::None, |context, args| subscribe(context, args, Topic::Pattern)),
-    session("punsubscribe", -1, LISTEN, Keys::None, |context, args| {
-        unsubscribe(context, args, Topic::Pattern)
+    session("unsubscribe", -1, SUBSCRIBE, Keys::None, |context, args| {
+        unsubscribe(context, args, SubscriptionKind::Channel)
+    }),
+    session("psubscribe", -2, SUBSCRIBE, Keys::None, |context, args| {
+        subscribe(context, args, SubscriptionKind::Pattern)
+    }),
+    session("punsubscribe", -1, SUBSCRIBE, Keys::None, |context, args| {
+        unsubscribe(context, args, SubscriptionKind::Pattern)
     }),
     container(
         "pubsub",
@@ -36,42 +40,42 @@ fn publish(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.hub.publish(args[1], args[2])))
 }
 
-fn subscribe(context: &mut CommandContext<'_>, args: Args<'_>, topic: Topic) -> CommandResult {
-    let kind = if topic == Topic::Channel { "subscribe" } else { "psubscribe" };
-    let mailbox = context.session.mailbox.clone();
-    let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot subscribe"))?;
+fn subscribe(context: &mut CommandContext<'_>, args: Args<'_>, kind: SubscriptionKind) -> CommandResult {
+    let message = if kind == SubscriptionKind::Channel { "subscribe" } else { "psubscribe" };
+    let sender = context.session.sender.clone();
+    let sender = sender.ok_or(Failure::new("ERR this connection cannot subscribe"))?;
     if context.session.subscriptions() + args.len() - 1 > context.core().settings.max_subscriptions {
         return Err(Failure::new("ERR too many subscriptions on this connection"));
     }
     let mut replies = Vec::new();
     for name in &args[1..] {
         let name = Bytes::copy_from_slice(name);
-        if context.session.topics(topic).insert(name.clone()) {
+        if context.session.names_of(kind).insert(name.clone()) {
             let id = context.session.id;
-            context.core().hub.subscribe(topic, name.clone(), id, mailbox.clone());
+            context.core().hub.subscribe(kind, name.clone(), id, sender.clone());
         }
-        replies.push(confirmation(kind, Reply::bulk(&name), context.session.subscriptions()));
+        replies.push(confirmation(message, Reply::bulk(&name), context.session.subscriptions()));
     }
     mark_subscribed(context);
     Ok(Reply::Several(replies))
 }
 
-fn unsubscribe(context: &mut CommandContext<'_>, args: Args<'_>, topic: Topic) -> CommandResult {
-    let kind = if topic == Topic::Channel { "unsubscribe" } else { "punsubscribe" };
+fn unsubscribe(context: &mut CommandContext<'_>, args: Args<'_>, kind: SubscriptionKind) -> CommandResult {
+    let message = if kind == SubscriptionKind::Channel { "unsubscribe" } else { "punsubscribe" };
     let names: Vec<Bytes> = match &args[1..] {
-        [] => context.session.topics(topic).iter().cloned().collect(),
+        [] => context.session.names_of(kind).iter().cloned().collect(),
         names => names.iter().map(|name| Bytes::copy_from_slice(name)).collect(),
     };
     let mut replies = Vec::new();
     for name in &names {
-        if context.session.topics(topic).remove(name) {
+        if context.session.names_of(kind).remove(name) {
             let id = context.session.id;
-            context.core().hub.unsubscribe(topic, name, id);
+            context.core().hub.unsubscribe(kind, name, id);
         }
-        replies.push(confirmation(kind, Reply::bulk(name), context.session.subscriptions()));
+        replies.push(confirmation(message, Reply::bulk(name), context.session.subscriptions()));
     }
     if names.is_empty() {
-        replies.push(confirmation(kind, Reply::Null, context.session.subscriptions()));
+        replies.push(confirmation(message, Reply::Null, context.session.subscriptions()));
     }
     mark_subscribed(context);
     Ok(Reply::Several(replies))
@@ -84,8 +88,8 @@ fn mark_subscribed(context: &mut CommandContext<'_>) {
     }
 }
 
-fn confirmation(kind: &str, name: Reply, count: usize) -> Reply {
-    Reply::Push(vec![Reply::bulk(kind), name, Reply::len(count)])
+fn confirmation(message: &str, name: Reply, count: usize) -> Reply {
+    Reply::Push(vec![Reply::bulk(message), name, Reply::len(count)])
 }
 
 fn channels(core: &mut Core, args: Args<'_>) -> CommandResult {

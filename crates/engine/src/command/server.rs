@@ -77,10 +77,10 @@ fn same_secret(given: &[u8], expected: &[u8]) -> bool {
     given.iter().zip(expected).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
 
-fn sign_in(context: &mut CommandContext<'_>, user: &[u8], password: &[u8]) -> CommandResult<()> {
+fn authenticate(context: &mut CommandContext<'_>, user: &[u8], password: &[u8]) -> CommandResult<()> {
     let expected = context.core().settings.password.clone();
-    let right = expected.is_none_or(|expected| same_secret(password, expected.as_bytes()));
-    if user != b"default" || !right {
+    let matches = expected.is_none_or(|expected| same_secret(password, expected.as_bytes()));
+    if user != b"default" || !matches {
         return Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."));
     }
     context.session.authenticated = true;
@@ -96,9 +96,9 @@ fn auth(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
                      you sure your configuration is correct?",
                 ));
             }
-            sign_in(context, b"default", password)?;
+            authenticate(context, b"default", password)?;
         }
-        [_, user, password] => sign_in(context, user, password)?,
+        [_, user, password] => authenticate(context, user, password)?,
         _ => return Err(Failure::SYNTAX),
     }
     Ok(Reply::OK)
@@ -111,7 +111,7 @@ fn hello(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
     while let Some((word, values)) = rest.split_first() {
         rest = match (word.to_ascii_lowercase().as_slice(), values) {
             (b"auth", [user, password, rest @ ..]) => {
-                sign_in(context, user, password)?;
+                authenticate(context, user, password)?;
                 rest
             }
             (b"setname", [value, rest @ ..]) => {
@@ -171,7 +171,7 @@ fn select(_: &mut Core, args: Args<'_>) -> CommandResult {
 
 fn reset(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     let mut core = context.core();
-    context.session.forget(&mut core);
+    context.session.reset(&mut core);
     context.session.protocol = Protocol::Resp2;
     context.session.authenticated = core.settings.password.is_none();
     Ok(Reply::Simple("RESET".into()))
@@ -383,7 +383,7 @@ fn command(_: &mut Core, args: Args<'_>) -> CommandResult {
 
 fn describe(command: &Command) -> Reply {
     let (first, last, step) = match command.keys {
-        Keys::Span { first, last, step } => (first as i64, i64::from(last), step as i64),
+        Keys::Range { first, last, step } => (first as i64, i64::from(last), step as i64),
         Keys::None | Keys::Counted { .. } => (0, 0, 0),
     };
     let subcommands = match command.run {
@@ -410,9 +410,9 @@ fn time(core: &mut Core, _: Args<'_>) -> CommandResult {
 }
 
 fn monitor(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
-    let mailbox = context.session.mailbox.clone();
-    let mailbox = mailbox.ok_or(Failure::new("ERR this connection cannot monitor"))?;
+    let sender = context.session.sender.clone();
+    let sender = sender.ok_or(Failure::new("ERR this connection cannot monitor"))?;
     let id = context.session.id;
-    context.core().hub.monitor(id, mailbox);
+    context.core().hub.add_monitor(id, sender);
     Ok(Reply::OK)
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::keys::ScanOptions;
-use super::options::{Options, places};
+use super::options::{Options, index_range};
 use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
 use crate::core::Core;
 use crate::number::{float, int, parse_decimal, positive, write_float};
@@ -18,12 +18,16 @@ pub(super) const COMMANDS: &[Command] = &[
     data("zincrby", 4, GROW_FAST, Keys::ONE, zincrby),
     data("zcard", 2, READ_FAST, Keys::ONE, zcard),
     data("zcount", 4, READ_FAST, Keys::ONE, zcount),
-    data("zrange", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Nothing)),
-    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Scores(Direction::Up))),
-    data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, Named::Scores(Direction::Down))
+    data("zrange", -4, READ, Keys::ONE, |core, args| range(core, args, RangeCommand::ByOptions)),
+    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| {
+        range(core, args, RangeCommand::Scores(Direction::Up))
     }),
-    data("zrevrange", -4, READ, Keys::ONE, |core, args| range(core, args, Named::Ranks(Direction::Down))),
+    data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
+        range(core, args, RangeCommand::Scores(Direction::Down))
+    }),
+    data("zrevrange", -4, READ, Keys::ONE, |core, args| {
+        range(core, args, RangeCommand::RankedList(Direction::Down))
+    }),
     data("zrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Up)),
     data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Down)),
     data("zremrangebyrank", 4, WRITE, Keys::ONE, zremrangebyrank),
@@ -193,19 +197,19 @@ fn bound(text: &[u8]) -> CommandResult<Bound> {
 fn zcount(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (min, max) = (bound(args[2])?, bound(args[3])?);
     let set = core.keys.read::<SortedSet>(args[1])?;
-    Ok(Reply::len(set.map_or(0, |set| set.places(min, max).len())))
+    Ok(Reply::len(set.map_or(0, |set| set.ranks(min, max).len())))
 }
 
 /// What a range command asks for, whichever way it is spelt.
 struct RangeQuery {
-    span: Span,
+    bounds: RangeBounds,
     direction: Direction,
     limit: Option<(i64, i64)>,
     with_scores: bool,
 }
 
-enum Span {
-    Ranks(i64, i64),
+enum RangeBounds {
+    RankedList(i64, i64),
     Scores(Bound, Bound),
 }
 
@@ -214,19 +218,19 @@ impl RangeQuery {
         let Some(set) = set else {
             return self.reply(std::iter::empty());
         };
-        let places = self.limited(self.places(set));
-        let items = set.range(places).map(|ranked| (&*ranked.member, ranked.score));
+        let ranks = self.limited(self.ranks(set));
+        let items = set.range(ranks).map(|ranked| (&*ranked.member, ranked.score));
         match self.direction {
             Direction::Up => self.reply(items),
             Direction::Down => self.reply(items.rev()),
         }
     }
 
-    fn places(&self, set: &SortedSet) -> Range<usize> {
-        match self.span {
-            Span::Scores(min, max) => set.places(min, max),
-            Span::Ranks(start, stop) => {
-                let chosen = places(start, stop, set.len());
+    fn ranks(&self, set: &SortedSet) -> Range<usize> {
+        match self.bounds {
+            RangeBounds::Scores(min, max) => set.ranks(min, max),
+            RangeBounds::RankedList(start, stop) => {
+                let chosen = index_range(start, stop, set.len());
                 match self.direction {
                     Direction::Up => chosen,
                     Direction::Down => set.len() - chosen.end..set.len() - chosen.start,
@@ -235,18 +239,18 @@ impl RangeQuery {
         }
     }
 
-    fn limited(&self, places: Range<usize>) -> Range<usize> {
+    fn limited(&self, ranks: Range<usize>) -> Range<usize> {
         let Some((offset, count)) = self.limit else {
-            return places;
+            return ranks;
         };
         let Ok(offset) = usize::try_from(offset) else {
-            return places.start..places.start;
+            return ranks.start..ranks.start;
         };
-        let offset = offset.min(places.len());
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(places.len() - offset);
+        let offset = offset.min(ranks.len());
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(ranks.len() - offset);
         match self.direction {
-            Direction::Up => places.start + offset..places.start + offset + count,
-            Direction::Down => places.end - offset - count..places.end - offset,
+            Direction::Up => ranks.start + offset..ranks.start + offset + count,
+            Direction::Down => ranks.end - offset - count..ranks.end - offset,
         }
     }
 
@@ -261,17 +265,17 @@ impl RangeQuery {
 
 /// What a command's name says of the range; `ZRANGE` leaves it to its options.
 #[derive(Clone, Copy)]
-enum Named {
-    Nothing,
-    Ranks(Direction),
+enum RangeCommand {
+    ByOptions,
+    RankedList(Direction),
     Scores(Direction),
 }
 
-fn range(core: &mut Core, args: Args<'_>, named: Named) -> CommandResult {
-    let (mut by_score, mut direction) = match named {
-        Named::Nothing => (None, None),
-        Named::Ranks(direction) => (Some(false), Some(direction)),
-        Named::Scores(direction) => (Some(true), Some(direction)),
+fn range(core: &mut Core, args: Args<'_>, command: RangeCommand) -> CommandResult {
+    let (mut by_score, mut direction) = match command {
+        RangeCommand::ByOptions => (None, None),
+        RangeCommand::RankedList(direction) => (Some(false), Some(direction)),
+        RangeCommand::Scores(direction) => (Some(true), Some(direction)),
     };
     let (mut limit, mut with_scores) = (None, false);
     let mut options = Options::after(args, 4);
@@ -293,12 +297,12 @@ fn range(core: &mut Core, args: Args<'_>, named: Named) -> CommandResult {
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         ));
     }
-    let span = match (by_score, direction) {
-        (false, _) => Span::Ranks(int(args[2])?, int(args[3])?),
-        (true, Direction::Up) => Span::Scores(bound(args[2])?, bound(args[3])?),
-        (true, Direction::Down) => Span::Scores(bound(args[3])?, bound(args[2])?),
+    let bounds = match (by_score, direction) {
+        (false, _) => RangeBounds::RankedList(int(args[2])?, int(args[3])?),
+        (true, Direction::Up) => RangeBounds::Scores(bound(args[2])?, bound(args[3])?),
+        (true, Direction::Down) => RangeBounds::Scores(bound(args[3])?, bound(args[2])?),
     };
-    let query = RangeQuery { span, direction, limit, with_scores };
+    let query = RangeQuery { bounds, direction, limit, with_scores };
     Ok(query.answer(core.keys.read(args[1])?))
 }
 
@@ -313,15 +317,15 @@ fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> CommandResult 
     Ok(rank.map_or(Reply::Null, Reply::len))
 }
 
-fn remove_places(
+fn remove_ranks(
     core: &mut Core,
     key: &[u8],
-    places: impl FnOnce(&SortedSet) -> Range<usize>,
+    ranks: impl FnOnce(&SortedSet) -> Range<usize>,
 ) -> CommandResult {
     let removed = core.keys.update(key, |set: &mut SortedSet| {
-        let places = places(set);
-        places.clone().rev().for_each(|place| drop(set.take(place)));
-        places.len()
+        let ranks = ranks(set);
+        ranks.clone().rev().for_each(|place| drop(set.take(place)));
+        ranks.len()
     })?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
@@ -332,12 +336,12 @@ fn remove_places(
 
 fn zremrangebyrank(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
-    remove_places(core, args[1], |set| places(start, stop, set.len()))
+    remove_ranks(core, args[1], |set| index_range(start, stop, set.len()))
 }
 
 fn zremrangebyscore(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (min, max) = (bound(args[2])?, bound(args[3])?);
-    remove_places(core, args[1], |set| set.places(min, max))
+    remove_ranks(core, args[1], |set| set.ranks(min, max))
 }
 
 fn pop(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
@@ -380,8 +384,8 @@ fn zscan(core: &mut Core, args: Args<'_>) -> CommandResult {
 
 /// A score in `ZSCAN`'s answer, where Redis spells whole numbers out as long as the set is small.
 fn scanned_score(score: f64) -> String {
-    const SPELT_OUT: f64 = (1u64 << 62) as f64;
-    if score.fract() == 0.0 && score.abs() <= SPELT_OUT {
+    const MAX_PLAIN_INTEGER: f64 = (1u64 << 62) as f64;
+    if score.fract() == 0.0 && score.abs() <= MAX_PLAIN_INTEGER {
         return (score as i64).to_string();
     }
     write_float(score)

@@ -1,6 +1,6 @@
 //! Strings and counters.
 
-use super::options::{Deadline, Options, places};
+use super::options::{Deadline, Options, index_range};
 use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
 use crate::core::Core;
 use crate::long_double::LongDouble;
@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
     data("getdel", 2, WRITE_FAST, Keys::ONE, getdel),
     data("getex", -2, WRITE_FAST, Keys::ONE, getex),
     data("mget", -2, READ_FAST, Keys::REST, mget),
-    data("mset", -3, GROW, Keys::Span { first: 1, last: -1, step: 2 }, mset),
+    data("mset", -3, GROW, Keys::Range { first: 1, last: -1, step: 2 }, mset),
     data("append", 3, GROW_FAST, Keys::ONE, append),
     data("strlen", 2, READ_FAST, Keys::ONE, strlen),
     data("getrange", 4, READ, Keys::ONE, getrange),
@@ -71,7 +71,7 @@ impl<'a> SetOptions<'a> {
                 "get" => parsed.get = true,
                 "keepttl" if parsed.deadline.is_none() => parsed.keep_ttl = true,
                 "ex" | "px" | "exat" | "pxat"
-                    if !parsed.keep_ttl && Deadline::agrees(parsed.deadline, &word) =>
+                    if !parsed.keep_ttl && Deadline::is_compatible(parsed.deadline, &word) =>
                 {
                     parsed.deadline = Deadline::from_option(&word, options.value()?);
                 }
@@ -144,7 +144,7 @@ fn getex(core: &mut Core, args: Args<'_>) -> CommandResult {
     while let Some(word) = options.next_word() {
         match word.as_str() {
             "persist" if deadline.is_none() => persist = true,
-            "ex" | "px" | "exat" | "pxat" if !persist && Deadline::agrees(deadline, &word) => {
+            "ex" | "px" | "exat" | "pxat" if !persist && Deadline::is_compatible(deadline, &word) => {
                 deadline = Deadline::from_option(&word, options.value()?);
             }
             _ => return Err(Failure::SYNTAX),
@@ -214,7 +214,7 @@ fn getrange(core: &mut Core, args: Args<'_>) -> CommandResult {
     let empty = start < 0 && stop < 0 && start > stop;
     let before_all = stop < 0 && stop.unsigned_abs() > bytes.len() as u64;
     let stop = if before_all { 0 } else { stop };
-    let range = if empty { 0..0 } else { places(start, stop, bytes.len()) };
+    let range = if empty { 0..0 } else { index_range(start, stop, bytes.len()) };
     Ok(Reply::bulk(&bytes[range]))
 }
 

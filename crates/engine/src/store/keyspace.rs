@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 
-use super::value::{Bytes, Kind, Value, allocation, table};
+use super::value::{Bytes, Value, ValueType, allocation, table};
 use super::watch::{Watch, Watches};
 use crate::reply::{CommandResult, Failure};
 
@@ -83,12 +83,12 @@ impl Keyspace {
     }
 
     /// The value of a key as a `T`, or the refusal if it is something else.
-    pub(crate) fn read<T: Kind>(&mut self, key: &[u8]) -> CommandResult<Option<&T>> {
+    pub(crate) fn read<T: ValueType>(&mut self, key: &[u8]) -> CommandResult<Option<&T>> {
         self.get(key).map(|entry| T::of(&entry.value).ok_or(Failure::WRONG_TYPE)).transpose()
     }
 
     /// Changes the value of a key that exists. A collection that ends up empty is removed.
-    pub(crate) fn update<T: Kind, R>(
+    pub(crate) fn update<T: ValueType, R>(
         &mut self,
         key: &[u8],
         change: impl FnOnce(&mut T) -> R,
@@ -110,7 +110,7 @@ impl Keyspace {
     }
 
     /// Changes the value of a key, starting from an empty one where there is none.
-    pub(crate) fn upsert<T: Kind, R>(
+    pub(crate) fn upsert<T: ValueType, R>(
         &mut self,
         key: &[u8],
         change: impl FnOnce(&mut T) -> R,
@@ -214,13 +214,13 @@ impl Keyspace {
         })
     }
 
-    /// Looks at the next `most` keys and removes those whose time is over; says how many it removed.
-    pub(crate) fn sweep(&mut self, most: usize) -> usize {
+    /// Looks at the next `max_keys` keys and removes those whose time is over; says how many it removed.
+    pub(crate) fn sweep(&mut self, max_keys: usize) -> usize {
         if self.volatile == 0 {
             return 0;
         }
         let page = self.sweep_at;
-        let due = Scan::page(page, most, self.entries.len(), |index| {
+        let due = Scan::page(page, max_keys, self.entries.len(), |index| {
             let (key, entry) = self.entries.get_index(index)?;
             self.is_due(entry).then(|| key.clone())
         });

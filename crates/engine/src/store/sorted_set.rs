@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::ranks::Ranks;
+use super::ranked_list::RankedList;
 use super::value::{allocation, table};
 
 #[derive(Debug, Default)]
 pub(crate) struct SortedSet {
     scores: IndexMap<Arc<[u8]>, f64>,
-    order: Ranks<Ranked>,
+    order: RankedList<RankedMember>,
     payload: usize,
 }
 
 /// A member at its place. Scores are never NaN, so the order is total.
 #[derive(Clone, Debug)]
-pub(crate) struct Ranked {
+pub(crate) struct RankedMember {
     pub(crate) score: f64,
     pub(crate) member: Arc<[u8]>,
 }
 
-impl Ranked {
+impl RankedMember {
     fn compare(&self, score: f64, member: &[u8]) -> Ordering {
         // `partial_cmp`, not `total_cmp`: -0 and 0 are the same score.
         self.score.partial_cmp(&score).unwrap_or(Ordering::Equal).then_with(|| (*self.member).cmp(member))
@@ -48,7 +48,7 @@ impl SortedSet {
             Some((_, shared, old)) => {
                 let shared = Arc::clone(shared);
                 let before = std::mem::replace(old, score);
-                self.take_out_of_order(before, member);
+                self.remove_from_order(before, member);
                 shared
             }
             None => {
@@ -58,26 +58,26 @@ impl SortedSet {
                 shared
             }
         };
-        self.order.insert(Ranked { score, member: shared }, |other| other.compare(score, member));
+        self.order.insert(RankedMember { score, member: shared }, |other| other.compare(score, member));
     }
 
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
         let Some(score) = self.scores.swap_remove(member) else {
             return false;
         };
-        self.take_out_of_order(score, member);
+        self.remove_from_order(score, member);
         self.payload -= shared_allocation(member);
         true
     }
 
-    fn take_out_of_order(&mut self, score: f64, member: &[u8]) {
-        let place = self.order.partition(|other| other.compare(score, member) == Ordering::Less);
-        self.order.remove(place);
+    fn remove_from_order(&mut self, score: f64, member: &[u8]) {
+        let rank = self.order.partition(|other| other.compare(score, member) == Ordering::Less);
+        self.order.remove(rank);
     }
 
-    /// Takes the member at `place` out.
-    pub(crate) fn take(&mut self, place: usize) -> Ranked {
-        let taken = self.order.remove(place);
+    /// Takes the member at `rank` out.
+    pub(crate) fn take(&mut self, rank: usize) -> RankedMember {
+        let taken = self.order.remove(rank);
         self.scores.swap_remove(&taken.member);
         self.payload -= shared_allocation(&taken.member);
         taken
@@ -89,7 +89,7 @@ impl SortedSet {
     }
 
     /// The places whose scores lie between the bounds.
-    pub(crate) fn places(&self, min: Bound, max: Bound) -> std::ops::Range<usize> {
+    pub(crate) fn ranks(&self, min: Bound, max: Bound) -> std::ops::Range<usize> {
         let below = |bound: Bound, score: f64, inclusive_side: bool| {
             if bound.exclusive == inclusive_side { score <= bound.score } else { score < bound.score }
         };
@@ -98,8 +98,11 @@ impl SortedSet {
         start..end.max(start)
     }
 
-    pub(crate) fn range(&self, places: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = &Ranked> {
-        self.order.range(places)
+    pub(crate) fn range(
+        &self,
+        ranks: std::ops::Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = &RankedMember> {
+        self.order.range(ranks)
     }
 
     /// A member by its place in the order that `SCAN` walks.

@@ -64,7 +64,7 @@ impl Value {
 }
 
 /// A type of value, so that one accessor of the keyspace serves all five.
-pub(crate) trait Kind: Sized {
+pub(crate) trait ValueType: Sized {
     const NAME: &'static str;
     fn empty() -> Value;
     fn of(value: &Value) -> Option<&Self>;
@@ -73,7 +73,7 @@ pub(crate) trait Kind: Sized {
 
 macro_rules! kind {
     ($type:ty, $variant:ident, $name:literal, $empty:expr) => {
-        impl Kind for $type {
+        impl ValueType for $type {
             const NAME: &'static str = $name;
             fn empty() -> Value {
                 Value::$variant($empty)
@@ -240,14 +240,14 @@ impl List {
         self.payload -= gone;
     }
 
-    /// Removes up to `most` items equal to `item`, looking from one end; says how many.
-    pub(crate) fn remove(&mut self, item: &[u8], end: End, most: usize) -> usize {
+    /// Removes up to `max_items` items equal to `item`, looking from one end; says how many.
+    pub(crate) fn remove(&mut self, item: &[u8], end: End, max_items: usize) -> usize {
         let mut found = Vec::new();
         let fits = |&(_, candidate): &(usize, &Bytes)| candidate.as_ref() == item;
         let items = self.items.iter().enumerate();
         match end {
-            End::Left => found.extend(items.filter(fits).take(most).map(|(index, _)| index)),
-            End::Right => found.extend(items.rev().filter(fits).take(most).map(|(index, _)| index)),
+            End::Left => found.extend(items.filter(fits).take(max_items).map(|(index, _)| index)),
+            End::Right => found.extend(items.rev().filter(fits).take(max_items).map(|(index, _)| index)),
         }
         found.sort_unstable();
         let mut index = 0;

@@ -3,9 +3,9 @@
 mod busy;
 mod clients;
 mod documentation;
-mod door;
 mod expiry;
 mod hostile;
+mod interface;
 mod limits;
 mod script;
 mod server;

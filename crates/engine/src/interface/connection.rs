@@ -108,17 +108,17 @@ fn owned_words(command: &Cmd) -> Vec<Vec<u8>> {
 
 /// Lends a command's words. Commands have few, so they stand on the stack.
 fn with_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
-    const FEW: usize = 16;
-    let mut few: [&[u8]; FEW] = [b""; FEW];
+    const MAX_ON_STACK: usize = 16;
+    let mut on_stack: [&[u8]; MAX_ON_STACK] = [b""; MAX_ON_STACK];
     let mut count = 0;
     for word in command.args_iter() {
         match word {
-            Arg::Simple(word) if count < FEW => few[count] = word,
+            Arg::Simple(word) if count < MAX_ON_STACK => on_stack[count] = word,
             _ => return with_packed_words(command, run),
         }
         count += 1;
     }
-    run(&few[..count])
+    run(&on_stack[..count])
 }
 
 /// The long way, for commands with many words, or with a cursor, which only the packed form shows.

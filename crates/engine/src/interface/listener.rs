@@ -14,17 +14,17 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::client_session::ClientSession;
 use super::encode::encode;
-use super::member::Member;
 use super::request::RequestParser;
 use crate::engine::Engine;
-use crate::hub::{Delivery, Inbox, mailbox};
+use crate::hub::{Delivery, MessageReceiver, message_queue};
 use crate::reply::Reply;
 use crate::session::{Client, Protocol, Session, SessionOrigin};
 
 /// Replies are sent once they are this long, so that a long pipeline's do not pile up.
-const FLUSH_AT: usize = 64 * 1024;
-const READ_AT_ONCE: usize = 16 * 1024;
+const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 
 /// Accepts clients of an engine.
 #[derive(Debug)]
@@ -114,18 +114,18 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let kill = Arc::new(Notify::new());
-    let Some((session, inbox)) = register(&engine, &kill, address, local_address) else {
+    let Some((session, incoming)) = register(&engine, &kill, address, local_address) else {
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         return;
     };
     let parser = engine
         .with_core(|core| RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes));
-    let member = Member { engine, session };
-    let mut client =
-        Conversation { stream, member, inbox, parser, input: BytesMut::new(), output: Vec::new() };
+    let client = ClientSession { engine, session };
+    let mut connection =
+        ClientConnection { stream, client, incoming, parser, input: BytesMut::new(), output: Vec::new() };
     tokio::select! {
         () = kill.notified() => {}
-        ended = client.run() => if let Err(error) = ended {
+        ended = connection.run() => if let Err(error) = ended {
             tracing::debug!(%error, "a client is gone");
         },
     }
@@ -136,7 +136,7 @@ fn register(
     kill: &Arc<Notify>,
     address: String,
     local_address: String,
-) -> Option<(Session, Inbox)> {
+) -> Option<(Session, MessageReceiver)> {
     engine.with_core(|core| {
         if core.clients.connected.len() >= core.settings.max_clients {
             core.clients.rejected += 1;
@@ -154,39 +154,39 @@ fn register(
             subscribed: false,
             kill: Arc::clone(kill),
         };
-        core.clients.join(id, client);
-        let (mailbox, inbox) = mailbox(core.settings.subscriber_queue, Some(Arc::clone(kill)));
+        core.clients.add(id, client);
+        let (sender, incoming) = message_queue(core.settings.subscriber_queue, Some(Arc::clone(kill)));
         let open = core.settings.password.is_none();
-        Some((Session::new(id, SessionOrigin::Socket, open, Some(mailbox)), inbox))
+        Some((Session::new(id, SessionOrigin::Socket, open, Some(sender)), incoming))
     })
 }
 
-struct Conversation<S> {
+struct ClientConnection<S> {
     stream: S,
-    member: Member,
-    inbox: Inbox,
+    client: ClientSession,
+    incoming: MessageReceiver,
     parser: RequestParser,
     input: BytesMut,
     output: Vec<u8>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     async fn run(&mut self) -> io::Result<()> {
         loop {
-            self.answer_all().await?;
+            self.execute_requests().await?;
             self.flush().await?;
-            if self.member.session.closing {
+            if self.client.session.closing {
                 return self.close().await;
             }
-            if self.input.is_empty() && self.input.capacity() > FLUSH_AT {
+            if self.input.is_empty() && self.input.capacity() > MAX_OUTPUT_BYTES {
                 // A client that once sent something large must not hold that memory while it is idle.
                 self.input = BytesMut::new();
             }
-            self.input.reserve(READ_AT_ONCE);
+            self.input.reserve(READ_BYTES);
             tokio::select! {
                 read = self.stream.read_buf(&mut self.input) => if read? == 0 { return Ok(()) },
-                delivery = self.inbox.receiver.recv() => match delivery {
-                    Some(delivery) => self.pass_on(delivery),
+                delivery = self.incoming.queue.recv() => match delivery {
+                    Some(delivery) => self.push_deliveries(delivery),
                     None => return Ok(()),
                 },
             }
@@ -194,27 +194,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Answers every whole request that has arrived.
-    async fn answer_all(&mut self) -> io::Result<()> {
-        while !self.member.session.closing {
-            self.parser.set_trusted(self.member.session.authenticated);
+    async fn execute_requests(&mut self) -> io::Result<()> {
+        while !self.client.session.closing {
+            self.parser.set_trusted(self.client.session.authenticated);
             let length = match self.parser.parse(&self.input) {
                 Ok(Some(length)) => length,
                 Ok(None) => break,
                 Err(error) => {
                     encode(&Reply::Error(error.to_string().into()), Protocol::Resp2, &mut self.output);
-                    self.member.session.closing = true;
+                    self.client.session.closing = true;
                     break;
                 }
             };
             let words = self.parser.words(&self.input);
             if !words.is_empty() {
-                let reply = self.member.answer(&words).await;
+                let reply = self.client.execute(&words).await;
                 let reply = reply.ok_or_else(|| io::Error::other("the command panicked"))?;
-                encode(&reply, self.member.session.protocol, &mut self.output);
+                encode(&reply, self.client.session.protocol, &mut self.output);
             }
             self.parser.done();
             self.input.advance(length);
-            if self.output.len() >= FLUSH_AT {
+            if self.output.len() >= MAX_OUTPUT_BYTES {
                 self.flush().await?;
             }
         }
@@ -223,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Leaves the store first: a client that sees its connection closed finds itself gone from there.
     async fn close(&mut self) -> io::Result<()> {
-        self.member.leave();
+        self.client.disconnect();
         self.stream.shutdown().await
     }
 
@@ -231,12 +231,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         if !self.output.is_empty() {
             self.stream.write_all(&self.output).await?;
             self.output.clear();
-            self.output.shrink_to(FLUSH_AT);
+            self.output.shrink_to(MAX_OUTPUT_BYTES);
         }
         Ok(())
     }
 
-    fn pass_on(&mut self, delivery: Delivery) {
+    fn push_deliveries(&mut self, delivery: Delivery) {
         let mut next = Some(delivery);
         while let Some(delivery) = next {
             let reply = match delivery {
@@ -246,13 +246,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Delivery::Message { channel, pattern: Some(pattern), payload } => {
                     push([b"pmessage".as_slice(), &pattern, &channel, &payload])
                 }
-                Delivery::Line(line) => Reply::Simple(String::from_utf8_lossy(&line).into_owned().into()),
+                Delivery::MonitorLine(line) => {
+                    Reply::Simple(String::from_utf8_lossy(&line).into_owned().into())
+                }
             };
-            encode(&reply, self.member.session.protocol, &mut self.output);
-            next = if self.output.len() < FLUSH_AT { self.inbox.receiver.try_recv().ok() } else { None };
+            encode(&reply, self.client.session.protocol, &mut self.output);
+            next =
+                if self.output.len() < MAX_OUTPUT_BYTES { self.incoming.queue.try_recv().ok() } else { None };
         }
         // As in Redis, a subscriber that cannot keep up is let go: it learns of its loss by that.
-        self.member.session.closing |= self.inbox.missed.load(Ordering::Relaxed) > 0;
+        self.client.session.closing |= self.incoming.missed.load(Ordering::Relaxed) > 0;
     }
 }
 

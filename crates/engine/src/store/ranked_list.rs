@@ -8,53 +8,53 @@ use std::ops::Range;
 
 use super::value::allocation;
 
-const CHUNK: usize = 256;
+const MAX_CHUNK: usize = 256;
 
 #[derive(Debug)]
-pub(crate) struct Ranks<T> {
+pub(crate) struct RankedList<T> {
     chunks: Vec<Vec<T>>,
     /// `lengths[i]` sums the chunks `i + 1 - lowbit(i + 1) ..= i`.
     lengths: Vec<usize>,
     len: usize,
 }
 
-impl<T> Default for Ranks<T> {
-    fn default() -> Ranks<T> {
-        Ranks { chunks: Vec::new(), lengths: Vec::new(), len: 0 }
+impl<T> Default for RankedList<T> {
+    fn default() -> RankedList<T> {
+        RankedList { chunks: Vec::new(), lengths: Vec::new(), len: 0 }
     }
 }
 
-impl<T> Ranks<T> {
+impl<T> RankedList<T> {
     /// Puts `item` where `compare` says: `Less` for the items that stand before it.
     pub(crate) fn insert(&mut self, item: T, compare: impl Fn(&T) -> Ordering) {
         self.len += 1;
         if self.chunks.is_empty() {
             self.chunks.push(vec![item]);
-            return self.count_anew();
+            return self.rebuild_lengths();
         }
         let before = |other: &T| compare(other) == Ordering::Less;
         let chunk = self.chunk_of(&before).min(self.chunks.len() - 1);
         let items = &mut self.chunks[chunk];
         let at = items.partition_point(before);
         items.insert(at, item);
-        if items.len() <= CHUNK {
-            return self.count(chunk, 1);
+        if items.len() <= MAX_CHUNK {
+            return self.add_length(chunk, 1);
         }
-        let upper = items.split_off(CHUNK / 2);
+        let upper = items.split_off(MAX_CHUNK / 2);
         self.chunks.insert(chunk + 1, upper);
-        self.count_anew();
+        self.rebuild_lengths();
     }
 
-    /// Takes the item at `place` out.
-    pub(crate) fn remove(&mut self, place: usize) -> T {
-        let (chunk, at) = self.locate(place);
+    /// Takes the item at `rank` out.
+    pub(crate) fn remove(&mut self, rank: usize) -> T {
+        let (chunk, at) = self.locate(rank);
         let item = self.chunks[chunk].remove(at);
         self.len -= 1;
         if self.chunks[chunk].is_empty() {
             self.chunks.remove(chunk);
-            self.count_anew();
+            self.rebuild_lengths();
         } else {
-            self.count(chunk, -1);
+            self.add_length(chunk, -1);
         }
         item
     }
@@ -66,11 +66,11 @@ impl<T> Ranks<T> {
         self.items_before(chunk) + within
     }
 
-    pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &T> {
-        let places = places.start.min(self.len)..places.end.min(self.len);
-        let (first, from) = self.locate(places.start);
-        let (last, to) = if places.is_empty() { (first, from) } else { self.locate(places.end - 1) };
-        let to = if places.is_empty() { from } else { to + 1 };
+    pub(crate) fn range(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = &T> {
+        let ranks = ranks.start.min(self.len)..ranks.end.min(self.len);
+        let (first, from) = self.locate(ranks.start);
+        let (last, to) = if ranks.is_empty() { (first, from) } else { self.locate(ranks.end - 1) };
+        let to = if ranks.is_empty() { from } else { to + 1 };
         (first..=last).flat_map(move |chunk| {
             let items = self.chunks.get(chunk).map_or(&[][..], Vec::as_slice);
             let start = if chunk == first { from } else { 0 };
@@ -103,8 +103,8 @@ impl<T> Ranks<T> {
     }
 
     /// The chunk and the index in it of a place; past the end, the end of the last chunk.
-    fn locate(&self, place: usize) -> (usize, usize) {
-        let (mut chunk, mut rest) = (0, place);
+    fn locate(&self, rank: usize) -> (usize, usize) {
+        let (mut chunk, mut rest) = (0, rank);
         let mut step = self.lengths.len().checked_ilog2().map_or(0, |log| 1 << log);
         while step > 0 {
             if let Some(&length) = self.lengths.get(chunk + step - 1)
@@ -118,7 +118,7 @@ impl<T> Ranks<T> {
         (chunk, rest)
     }
 
-    fn count(&mut self, chunk: usize, by: isize) {
+    fn add_length(&mut self, chunk: usize, by: isize) {
         let mut at = chunk + 1;
         while at <= self.lengths.len() {
             self.lengths[at - 1] = self.lengths[at - 1].wrapping_add_signed(by);
@@ -126,7 +126,7 @@ impl<T> Ranks<T> {
         }
     }
 
-    fn count_anew(&mut self) {
+    fn rebuild_lengths(&mut self) {
         self.lengths.clear();
         self.lengths.extend(self.chunks.iter().map(Vec::len));
         for at in 1..=self.lengths.len() {
@@ -143,16 +143,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_values_agree_with_a_sorted_vector() {
-        let mut ranks = Ranks::default();
+    fn ranks_and_values_agree_with_a_sorted_vector() {
+        let mut ranks = RankedList::default();
         let mut model: Vec<u32> = Vec::new();
         let mut seed = 7u32;
         for round in 0..20_000 {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let value = seed >> 8;
             if round % 5 == 4 || (round > 12_000 && round % 2 == 0) {
-                let place = value as usize % model.len();
-                assert_eq!(ranks.remove(place), model.remove(place));
+                let rank = value as usize % model.len();
+                assert_eq!(ranks.remove(rank), model.remove(rank));
             } else {
                 ranks.insert(value, |other| other.cmp(&value));
                 model.insert(model.partition_point(|&other| other < value), value);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_empty_sequence_answers() {
-        let ranks: Ranks<u32> = Ranks::default();
+        let ranks: RankedList<u32> = RankedList::default();
         assert_eq!(ranks.partition(|_| true), 0);
         assert_eq!(ranks.range(0..10).count(), 0);
     }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 /// Lines longer than this are refused, and nothing is kept of them.
-const MAX_LINE: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 const MAX_WORDS: i64 = 1024 * 1024;
 /// What a client may send before it has signed in.
-const MAX_STRANGER_WORDS: i64 = 10;
-const MAX_STRANGER_WORD: i64 = 16 * 1024;
+const MAX_UNAUTHENTICATED_WORDS: i64 = 10;
+const MAX_UNAUTHENTICATED_WORD_BYTES: i64 = 16 * 1024;
 
 /// Why a connection has to be closed, in Redis's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,15 +32,15 @@ pub struct RequestParser {
     at: usize,
     words_left: usize,
     pending_word: Option<usize>,
-    words: Vec<Word>,
+    words: Vec<Argument>,
 }
 
 #[derive(Debug)]
-enum Word {
+enum Argument {
     /// Stands in the buffer.
-    There(Range<usize>),
+    Buffered(Range<usize>),
     /// Was written with quotes and escapes.
-    Spelt(Vec<u8>),
+    Unescaped(Vec<u8>),
 }
 
 impl RequestParser {
@@ -77,7 +77,7 @@ impl RequestParser {
             let count = count
                 .filter(|count| *count <= MAX_WORDS)
                 .ok_or_else(|| ProtocolError::new("invalid multibulk length"))?;
-            if !self.trusted && count > MAX_STRANGER_WORDS {
+            if !self.trusted && count > MAX_UNAUTHENTICATED_WORDS {
                 return Err(ProtocolError::new("unauthenticated multibulk length"));
             }
             self.at = at;
@@ -92,9 +92,9 @@ impl RequestParser {
     }
 
     pub fn words<'a>(&'a self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
-        let bytes = |word: &'a Word| match word {
-            Word::There(range) => &buffer[range.clone()],
-            Word::Spelt(bytes) => bytes,
+        let bytes = |word: &'a Argument| match word {
+            Argument::Buffered(range) => &buffer[range.clone()],
+            Argument::Unescaped(bytes) => bytes,
         };
         self.words.iter().map(bytes).collect()
     }
@@ -122,7 +122,7 @@ impl RequestParser {
                 };
                 let length = length.filter(|length| (0..=self.max_word as i64).contains(length));
                 let length = length.ok_or_else(|| ProtocolError::new("invalid bulk length"))?;
-                if !self.trusted && length > MAX_STRANGER_WORD {
+                if !self.trusted && length > MAX_UNAUTHENTICATED_WORD_BYTES {
                     return Err(ProtocolError::new("unauthenticated bulk length"));
                 }
                 self.at = at;
@@ -136,7 +136,7 @@ impl RequestParser {
         if buffer.len() < self.at + length + 2 {
             return Ok(false);
         }
-        self.words.push(Word::There(self.at..self.at + length));
+        self.words.push(Argument::Buffered(self.at..self.at + length));
         self.at += length + 2;
         self.words_left -= 1;
         self.pending_word = None;
@@ -151,7 +151,7 @@ impl RequestParser {
         what: &str,
     ) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {
         let Some(length) = memchr::memchr(b'\r', &buffer[start.min(buffer.len())..]) else {
-            if buffer.len() - start.min(buffer.len()) > MAX_LINE {
+            if buffer.len() - start.min(buffer.len()) > MAX_LINE_BYTES {
                 return Err(ProtocolError::new(format!("too big {what} count string")));
             }
             return Ok(None);
@@ -164,15 +164,15 @@ impl RequestParser {
     }
 
     fn parse_inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
-        let Some(end) = memchr::memchr(b'\n', &buffer[..buffer.len().min(MAX_LINE + 1)]) else {
-            if buffer.len() > MAX_LINE {
+        let Some(end) = memchr::memchr(b'\n', &buffer[..buffer.len().min(MAX_LINE_BYTES + 1)]) else {
+            if buffer.len() > MAX_LINE_BYTES {
                 return Err(ProtocolError::new("too big inline request"));
             }
             return Ok(None);
         };
         let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
         let words = split_inline(line).ok_or_else(|| ProtocolError::new("unbalanced quotes in request"))?;
-        self.words = words.into_iter().map(Word::Spelt).collect();
+        self.words = words.into_iter().map(Argument::Unescaped).collect();
         Ok(Some(end + 1))
     }
 }
@@ -294,13 +294,13 @@ mod tests {
         ] {
             assert_eq!(parse(bytes).unwrap_err(), ProtocolError::new(text));
         }
-        assert!(parse(&vec![b'a'; MAX_LINE + 1]).is_err());
-        assert!(parse(&[&b"*"[..], &vec![b'1'; MAX_LINE + 2]].concat()).is_err());
+        assert!(parse(&vec![b'a'; MAX_LINE_BYTES + 1]).is_err());
+        assert!(parse(&[&b"*"[..], &vec![b'1'; MAX_LINE_BYTES + 2]].concat()).is_err());
         assert_eq!(parse(b"*-5\r\n").unwrap(), Some((5, vec![])));
     }
 
     #[test]
-    fn strangers_may_send_little() {
+    fn unauthenticated_clients_may_send_little() {
         let mut parser = RequestParser::new(1 << 20, 1 << 20);
         parser.set_trusted(false);
         assert!(parser.parse(b"*11\r\n").is_err());

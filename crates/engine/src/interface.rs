@@ -1,9 +1,9 @@
 //! The ways in: redis-rs handles and subscriptions within the process, a listener for everybody else.
 
+mod client_session;
 mod connection;
 mod encode;
 mod listener;
-mod member;
 mod request;
 mod subscriber;
 

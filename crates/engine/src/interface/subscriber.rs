@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use crate::engine::Engine;
-use crate::hub::{Delivery, Inbox, Mailbox, Topic, mailbox};
+use crate::hub::{Delivery, MessageReceiver, MessageSender, SubscriptionKind, message_queue};
 
 /// What a subscriber hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,72 +24,75 @@ pub enum Event {
 pub struct Subscriber {
     engine: Engine,
     id: u64,
-    mailbox: Mailbox,
-    inbox: Inbox,
-    topics: Vec<(Topic, Bytes)>,
+    sender: MessageSender,
+    incoming: MessageReceiver,
+    subscriptions: Vec<(SubscriptionKind, Bytes)>,
 }
 
 impl Subscriber {
     pub(crate) fn new(engine: Engine) -> Subscriber {
         let (id, queue) = engine.with_core(|core| (core.clients.next_id(), core.settings.subscriber_queue));
-        let (mailbox, inbox) = mailbox(queue, None);
-        Subscriber { engine, id, mailbox, inbox, topics: Vec::new() }
+        let (sender, incoming) = message_queue(queue, None);
+        Subscriber { engine, id, sender, incoming, subscriptions: Vec::new() }
     }
 
     pub fn subscribe(&mut self, channel: &[u8]) {
-        self.join(Topic::Channel, channel);
+        self.add(SubscriptionKind::Channel, channel);
     }
 
     pub fn psubscribe(&mut self, pattern: &[u8]) {
-        self.join(Topic::Pattern, pattern);
+        self.add(SubscriptionKind::Pattern, pattern);
     }
 
     pub fn unsubscribe(&mut self, channel: &[u8]) {
-        self.leave(Topic::Channel, channel);
+        self.remove(SubscriptionKind::Channel, channel);
     }
 
     pub fn punsubscribe(&mut self, pattern: &[u8]) {
-        self.leave(Topic::Pattern, pattern);
+        self.remove(SubscriptionKind::Pattern, pattern);
     }
 
     /// Waits for the next event. What was lost is told before what comes after it.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            let missed = self.inbox.missed.swap(0, Ordering::Relaxed);
+            let missed = self.incoming.missed.swap(0, Ordering::Relaxed);
             if missed > 0 {
                 return Some(Event::Missed(missed));
             }
-            if let Delivery::Message { channel, pattern, payload } = self.inbox.receiver.recv().await? {
+            if let Delivery::Message { channel, pattern, payload } = self.incoming.queue.recv().await? {
                 return Some(Event::Message { channel, pattern, payload });
             }
         }
     }
 
-    fn join(&mut self, topic: Topic, name: &[u8]) {
+    fn add(&mut self, kind: SubscriptionKind, name: &[u8]) {
         let name = Bytes::copy_from_slice(name);
-        let (id, mailbox) = (self.id, self.mailbox.clone());
-        self.engine.with_core(|core| core.hub.subscribe(topic, name.clone(), id, mailbox));
-        if !self.topics.contains(&(topic, name.clone())) {
-            self.topics.push((topic, name));
+        let (id, sender) = (self.id, self.sender.clone());
+        self.engine.with_core(|core| core.hub.subscribe(kind, name.clone(), id, sender));
+        if !self.subscriptions.contains(&(kind, name.clone())) {
+            self.subscriptions.push((kind, name));
         }
     }
 
-    fn leave(&mut self, topic: Topic, name: &[u8]) {
-        self.engine.with_core(|core| core.hub.unsubscribe(topic, name, self.id));
-        self.topics.retain(|(other, known)| (*other, &**known) != (topic, name));
+    fn remove(&mut self, kind: SubscriptionKind, name: &[u8]) {
+        self.engine.with_core(|core| core.hub.unsubscribe(kind, name, self.id));
+        self.subscriptions.retain(|(other, known)| (*other, &**known) != (kind, name));
     }
 }
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        for (topic, name) in std::mem::take(&mut self.topics) {
-            self.leave(topic, &name);
+        for (kind, name) in std::mem::take(&mut self.subscriptions) {
+            self.remove(kind, &name);
         }
     }
 }
 
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber").field("id", &self.id).field("topics", &self.topics).finish()
+        f.debug_struct("Subscriber")
+            .field("id", &self.id)
+            .field("subscriptions", &self.subscriptions)
+            .finish()
     }
 }
