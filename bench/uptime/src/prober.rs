@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use bench_kit::{Process, cpu};
 use hob_service::config::Secrets;
-use hob_uptime::assertion::Assertion;
-use hob_uptime::check::{Check, CheckSpec, Kind};
+use hob_uptime::monitor::assertion::Assertion;
+use hob_uptime::monitor::check::{Check, CheckSpec, Kind};
 use hob_uptime::probe::{Limits, Probe};
 use tokio::task::JoinSet;
 

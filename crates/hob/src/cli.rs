@@ -218,7 +218,7 @@ pub(crate) struct CheckArgs {
     pub(crate) kind: CheckKind,
     /// What must hold, such as 'status in 200..299', 'latency < 500ms', 'json $.ok == true'
     #[arg(long = "assert", value_name = "EXPRESSION")]
-    pub(crate) assertions: Vec<hob_uptime::assertion::Assertion>,
+    pub(crate) assertions: Vec<hob_uptime::monitor::assertion::Assertion>,
     /// How long it may take
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) timeout: Period,

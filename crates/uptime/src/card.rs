@@ -4,7 +4,7 @@ use hob_web::look::{Quantity, Tone};
 use hob_web::{Card, Figure, Service as _, Trouble};
 
 use crate::pages::{path, tone, word};
-use crate::state::State;
+use crate::schedule::state::State;
 use crate::uptime::Uptime;
 
 pub(crate) async fn card(uptime: &Uptime) -> Card {

@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use crate::check::Kind;
 use crate::error::Result;
-use crate::heartbeat::Signal;
 use crate::keys::MonitorId;
 use crate::monitor::MonitorSpec;
+use crate::monitor::check::Kind;
+use crate::monitor::heartbeat::Signal;
 use crate::uptime::{Added, Uptime};
 
 /// The shop breaks once in so long, for a part of it.

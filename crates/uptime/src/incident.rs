@@ -2,6 +2,7 @@
 //! on the monitor and the fence of the check that found it, and is written together with the event that alerts
 //! follow from.
 
+pub mod alert;
 mod event;
 mod table;
 
@@ -13,8 +14,8 @@ pub use table::{Filter, Incident, Note, Resolution, by_id, newest, notes, open, 
 use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
-use crate::record::{Told, Unsettled};
-use crate::state::Change;
+use crate::schedule::record::{Told, Unsettled};
+use crate::schedule::state::Change;
 use table::open_of;
 
 /// Whether a failure is news.

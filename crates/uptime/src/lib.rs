@@ -1,45 +1,27 @@
 //! Uptime: checks, incidents, alerts, dashboard and status page.
 //!
-//! What is watched is a [`monitor`]; its [`schedule`] says when its turn is and who checks it; a [`check`] is run by a
-//! probe; [`record`] moves how it stands ([`state`]), and what others read of it, in one script; an [`incident`] keeps
-//! its outages. The store is disposable: [`rebuild`](Schedule::rebuild) brings it back from the database.
+//! A [`monitor`] says what is checked and how often. The [`schedule`] says which monitor is due and which worker holds
+//! it; a [`probe`] runs the check; the result changes the monitor's state in one script; an [`incident`] records an
+//! outage and alerts the channels of the monitor. The database is the source of truth: [`Schedule::rebuild`] restores
+//! the store from it.
 
-pub mod alert;
-pub mod apply;
-pub mod assertion;
-mod badge;
-pub mod board;
 mod card;
-pub mod check;
 mod config;
 mod demo;
 mod error;
-mod grid;
-mod heartbeat;
-pub mod history;
 pub mod incident;
 pub mod keys;
-pub mod maintenance;
-mod memory;
 mod metrics;
 pub mod monitor;
-mod network;
 mod pages;
-mod permit;
 pub mod probe;
-mod rebuild;
-pub mod record;
-mod roster;
 mod routes;
 pub mod schedule;
-pub mod state;
-mod tend;
 mod uptime;
-mod worker;
 
 pub use config::Config;
 pub use error::{Error, Result};
-pub use heartbeat::Signal;
+pub use monitor::heartbeat::Signal;
 pub use schedule::Schedule;
 pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
 

@@ -1,5 +1,14 @@
 //! Monitors: what people write, what it means, and their table in the database.
 
+pub mod apply;
+pub mod assertion;
+pub(crate) mod cache;
+pub mod check;
+mod grid;
+pub mod heartbeat;
+pub mod history;
+pub mod maintenance;
+pub(crate) mod secrets;
 mod spec;
 mod table;
 
@@ -11,10 +20,10 @@ pub use crate::keys::MonitorId;
 pub use spec::MonitorSpec;
 pub use table::{Edited, add, all, by_id, by_token, edit, edition, remove};
 
-use crate::assertion::Assertion;
-use crate::check::Check;
-use crate::grid::Grid;
-use crate::state::{Standing, State, Thresholds};
+use crate::schedule::state::{Standing, State, Thresholds};
+use assertion::Assertion;
+use check::Check;
+use grid::Grid;
 
 /// A monitor, whose every part has been looked at.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! The console's pages, and the public status page.
 
+mod badge;
+pub(crate) mod channels;
 mod detail;
 mod form;
 mod incidents;
@@ -14,9 +16,9 @@ use hob_web::look::{Badge, Markup, Quantity, Tone, Unit};
 use hob_web::{Access, Routes, Scope};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::board::{Beat, Row};
 use crate::keys::MonitorId;
-use crate::state::State;
+use crate::schedule::snapshot::{Beat, Row};
+use crate::schedule::state::State;
 use crate::uptime::Uptime;
 
 const READ: Access = Access::read("uptime");
@@ -44,6 +46,7 @@ pub(crate) fn routes() -> Routes<Uptime> {
         .action(WRITE, "/uptime/maintenance/{id}/delete", maintenance::remove)
         .page(Access::Public, "/status", status::page)
         .page(Access::Public, "/status.rss", status::rss)
+        .merge(badge::routes())
 }
 
 pub(crate) fn tone(state: State) -> Tone {

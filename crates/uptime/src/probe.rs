@@ -13,6 +13,7 @@ mod fault;
 mod http;
 mod limits;
 mod names;
+pub(crate) mod network;
 mod post;
 mod redirect;
 mod tls;
@@ -23,8 +24,8 @@ use std::time::{Duration, SystemTime};
 
 use hob_service::config::Secrets;
 
-use crate::assertion::{self, Assertion, Facts};
-use crate::check::{AssertionResult, Check, Failure, FailureClass, Observation, Outcome};
+use crate::monitor::assertion::{self, Assertion, Facts};
+use crate::monitor::check::{AssertionResult, Check, Failure, FailureClass, Observation, Outcome};
 
 use names::Names;
 use tls::Handshakes;

@@ -1,5 +1,6 @@
 //! The API. A handler asks the domain one thing, and chooses words for what it answers.
 
+pub(crate) mod channels;
 mod heartbeats;
 mod incidents;
 mod maintenance;
@@ -11,8 +12,8 @@ pub(crate) use monitors::{Paused, Wanted, added, changed, known, set_paused};
 use hob_web::{Access, Audit, Caller, Problem, Routes};
 use utoipa_axum::routes;
 
-use crate::check::Invalid;
 use crate::keys::MonitorId;
+use crate::monitor::check::Invalid;
 use crate::uptime::Uptime;
 
 const READ: Access = Access::read("uptime");

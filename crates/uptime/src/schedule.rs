@@ -1,5 +1,13 @@
 //! The schedule (U1): who is checked next, and by whom. Claims are leased, fenced and come back by themselves.
 
+pub(crate) mod background;
+mod footprint;
+mod rebuild;
+pub mod record;
+pub mod snapshot;
+pub mod state;
+mod worker;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -11,7 +19,7 @@ use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, cmd};
 
 use crate::error::{Error, Result};
 use crate::keys::{Keys, MonitorId};
-use crate::state::{Settled, Standing};
+use crate::schedule::state::{Settled, Standing};
 
 /// Lua that reads and writes standings; needs [`CLOCK`] and [`MARKER`] before it.
 pub(crate) const STANDING: &str = include_str!("schedule/standing.lua");

@@ -9,24 +9,24 @@ use hob_web::{Card, Changes, Footprint, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
-use crate::alert::Alerts;
-use crate::apply::amend;
-use crate::board::BoardCache;
-use crate::check::{Check, FailureClass, Invalid, Observation};
 use crate::error::{Error, Result};
-use crate::heartbeat::Signal;
-use crate::history::{self, Intake, Waiting};
+use crate::incident::alert::Alerts;
 use crate::keys::MonitorId;
-use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::monitor::apply::amend;
+use crate::monitor::cache::Roster;
+use crate::monitor::check::{Check, FailureClass, Invalid, Observation};
+use crate::monitor::heartbeat::Signal;
+use crate::monitor::history::{self, Intake, Waiting};
+use crate::monitor::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::monitor::secrets;
 use crate::monitor::{self, Edited, Monitor, MonitorSpec};
-use crate::network::Network;
 use crate::pages::StatusCache;
-use crate::permit;
 use crate::probe::Probe;
-use crate::roster::Roster;
+use crate::probe::network::Network;
+use crate::schedule::snapshot::BoardCache;
+use crate::schedule::state::{Standing, State};
 use crate::schedule::{Leaving, Schedule, Turn};
-use crate::state::{Standing, State};
-use crate::{badge, card, demo, metrics, pages, routes};
+use crate::{card, demo, metrics, pages, routes};
 use hob_store::epoch::Outcome;
 
 /// As many monitors as one deployment may have: each takes its place in the store, and in every node's memory.
@@ -135,12 +135,12 @@ impl Service for Uptime {
 
     fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
-        crate::tend::start(self);
+        crate::schedule::background::start(self);
         self.inner.alerts.start(changes);
     }
 
     fn routes(&self) -> Routes {
-        let own = routes::routes().merge(badge::routes()).merge(pages::routes()).with_state(self.clone());
+        let own = routes::routes().merge(pages::routes()).with_state(self.clone());
         own.merge(self.inner.alerts.routes())
     }
 
@@ -186,7 +186,7 @@ impl Uptime {
 
     pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<Added> {
         let secrets = &self.inner.context.secrets;
-        if let Err(wrong) = spec.read().and_then(|(check, _)| permit::check(secrets, &check)) {
+        if let Err(wrong) = spec.read().and_then(|(check, _)| secrets::check(secrets, &check)) {
             return Ok(Added::Invalid(wrong));
         }
         if self.inner.roster.len() >= MOST_MONITORS {
@@ -207,7 +207,7 @@ impl Uptime {
         // What stays as it is may be saved again, or be paused, even if its secret has been withdrawn: it is refused
         // when it is used.
         let is_same = self.monitor(id).await?.is_some_and(|monitor| monitor.check == check);
-        if let Err(wrong) = permit::check(&self.inner.context.secrets, &check)
+        if let Err(wrong) = secrets::check(&self.inner.context.secrets, &check)
             && !is_same
         {
             return Ok(Changed::Invalid(wrong));

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use hob_service::Live;
 use hob_service::config::Secrets;
-use hob_uptime::apply::{Others, Plan};
 use hob_uptime::monitor;
+use hob_uptime::monitor::apply::{Others, Plan};
 
 use crate::cli::ApplyArgs;
 use crate::config;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hob_service::config::Secrets;
-use hob_uptime::check::{Check, CheckSpec, HttpSpec, Kind, Observation, Outcome, Phases};
+use hob_uptime::monitor::check::{Check, CheckSpec, HttpSpec, Kind, Observation, Outcome, Phases};
 use hob_uptime::probe::{Limits, Probe};
 use serde::Serialize;
 

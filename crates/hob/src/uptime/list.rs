@@ -10,10 +10,10 @@ use hob_schema::Layout;
 use hob_service::keys::Keys;
 use hob_service::nodes;
 use hob_store::{Access, Address, Host, Secret, Store};
-use hob_uptime::board::Board;
 use hob_uptime::incident::Incident;
 use hob_uptime::monitor::Monitor;
-use hob_uptime::state::State;
+use hob_uptime::schedule::snapshot::Board;
+use hob_uptime::schedule::state::State;
 use hob_uptime::{Schedule, incident, monitor};
 use hob_web::Time;
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::assertion::{self, Assertion};
-use crate::check::{Check, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec, Invalid, Kind};
+use crate::monitor::assertion::{self, Assertion};
+use crate::monitor::check::{Check, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec, Invalid, Kind};
 
 const MAX_NAME: usize = 128;
 const MAX_LIST: usize = 16;

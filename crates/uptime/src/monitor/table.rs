@@ -4,9 +4,9 @@ use hob_database::{Database, Page, Query, Read, Transaction, UnixMs, column, fro
 use hob_database::{Keyset, Kind as ColumnKind, PageRequest};
 
 use super::{Monitor, MonitorSpec};
-use crate::check::Kind;
 use crate::error::{Error, Result};
 use crate::keys::MonitorId;
+use crate::monitor::check::Kind;
 
 column!(MonitorId as text);
 

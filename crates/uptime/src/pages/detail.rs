@@ -12,12 +12,12 @@ use serde::Deserialize;
 
 use super::incidents::Shown as ShownIncident;
 use super::{MAY_WRITE, badge, beats, millis, path, share};
-use crate::board::{Finding, Row};
-use crate::check::Kind;
-use crate::history::{self, Downtime, Period, Points, ResultRow};
 use crate::monitor::Monitor;
+use crate::monitor::check::Kind;
+use crate::monitor::history::{self, Downtime, Period, Points, ResultRow};
 use crate::routes::{Paused, known, set_paused};
-use crate::state::State as Stands;
+use crate::schedule::snapshot::{Finding, Row};
+use crate::schedule::state::State as Stands;
 use crate::uptime::{Checked, Uptime, now, topic};
 
 #[derive(Template)]

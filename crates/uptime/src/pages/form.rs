@@ -11,8 +11,10 @@ use hob_web::{Caller, Console, Form, Page, Path, Problem};
 use serde::Deserialize;
 
 use super::path;
-use crate::check::{AuthSpec, DnsSpec, HeartbeatSpec, HttpSpec, HttpVersion, Invalid, Kind, RecordType};
 use crate::monitor::MonitorSpec;
+use crate::monitor::check::{
+    AuthSpec, DnsSpec, HeartbeatSpec, HttpSpec, HttpVersion, Invalid, Kind, RecordType,
+};
 use crate::routes::{added, changed, known};
 use crate::uptime::{Added, Changed, Uptime};
 

@@ -9,12 +9,12 @@ use hob_web::look::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, When};
 use hob_web::{Console, Footprint, Page, Problem, Query};
 
 use super::{MAY_WRITE, badge, beats, encoded, millis, share};
-use crate::board::Row;
-use crate::history::{self, Downtime, Period};
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
+use crate::monitor::history::{self, Downtime, Period};
 use crate::routes::Wanted;
-use crate::state::State as Stands;
+use crate::schedule::snapshot::Row;
+use crate::schedule::state::State as Stands;
 use crate::uptime::{Uptime, now};
 use hob_web::Service as _;
 

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 use super::MAY_WRITE;
-use crate::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::monitor::maintenance::{self, Maintenance, MaintenanceSpec};
 use crate::routes::invalid;
 use crate::uptime::{Uptime, now};
 

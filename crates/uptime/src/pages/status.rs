@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{badge, share};
-use crate::board::Board;
-use crate::history::{self, DAY_MS, Downtime, Period};
 use crate::incident::Incident;
 use crate::keys::MonitorId;
-use crate::maintenance::Maintenance;
 use crate::monitor::Monitor;
-use crate::state::State as Stands;
+use crate::monitor::history::{self, DAY_MS, Downtime, Period};
+use crate::monitor::maintenance::Maintenance;
+use crate::schedule::snapshot::Board;
+use crate::schedule::state::State as Stands;
 use crate::uptime::{Uptime, now};
 
 const DAYS: i64 = 90;

@@ -10,7 +10,7 @@ use url::Host;
 use super::Probe;
 use super::fault::plainly;
 use super::trace::{Stage, Trace};
-use crate::check::{Failure, FailureClass};
+use crate::monitor::check::{Failure, FailureClass};
 
 impl Probe {
     /// A connection to the first address that takes one.

@@ -7,7 +7,7 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType as Wire};
 use super::Probe;
 use super::names::{failure, resolver_at};
 use super::trace::{Stage, Trace};
-use crate::check::{DnsCheck, Failure, FailureClass, RecordType};
+use crate::monitor::check::{DnsCheck, Failure, FailureClass, RecordType};
 
 /// The most of the answers that a failure tells of.
 const MOST_TOLD: usize = 4;

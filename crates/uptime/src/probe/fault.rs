@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use crate::check::{Failure, FailureClass};
+use crate::monitor::check::{Failure, FailureClass};
 
 pub(super) fn of_http(error: &hyper::Error) -> Failure {
     let closed = |message: String| Failure::new(FailureClass::Closed, message);

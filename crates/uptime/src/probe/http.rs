@@ -18,9 +18,9 @@ use super::redirect::{Hop, Way};
 use super::tls::Offer;
 use super::trace::{Stage, Trace};
 use super::{Probe, fault};
-use crate::assertion::Assertion;
-use crate::check::{Auth, Failure, FailureClass, HttpCheck, HttpVersion};
-use crate::permit;
+use crate::monitor::assertion::Assertion;
+use crate::monitor::check::{Auth, Failure, FailureClass, HttpCheck, HttpVersion};
+use crate::monitor::secrets;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("hob-uptime/", env!("CARGO_PKG_VERSION")));
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -84,7 +84,7 @@ impl Probe {
         let Some(auth) = &check.auth else { return Ok((headers, mask)) };
         let misconfigured = |message: String| Failure::new(FailureClass::Misconfigured, message);
         let secret = |name| {
-            let secret = permit::for_check(&self.inner.secrets, check, name);
+            let secret = secrets::for_check(&self.inner.secrets, check, name);
             secret.map_err(|refused| misconfigured(refused.to_string()))
         };
         let (scheme, credentials) = match auth {

@@ -13,7 +13,7 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use url::Host;
 
 use super::limits::Targets;
-use crate::check::{Failure, FailureClass};
+use crate::monitor::check::{Failure, FailureClass};
 
 /// A name that moved is followed after this long at most, whatever its records say.
 const LONGEST_REMEMBERED: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use super::Probe;
 use super::http::Body;
 use super::redirect::Hop;
 use super::trace::Trace;
-use crate::check::{Failure, HttpVersion};
+use crate::monitor::check::{Failure, HttpVersion};
 
 #[derive(Debug)]
 pub(crate) struct Post<'a> {

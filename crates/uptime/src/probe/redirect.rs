@@ -5,7 +5,7 @@ use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Bytes;
 use url::Url;
 
-use crate::check::{Failure, FailureClass, HttpCheck};
+use crate::monitor::check::{Failure, FailureClass, HttpCheck};
 
 /// One request on the way.
 #[derive(Clone, Debug)]

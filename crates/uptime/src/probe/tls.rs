@@ -13,7 +13,7 @@ use url::Host;
 
 use super::Probe;
 use super::trace::{Stage, Trace};
-use crate::check::{Endpoint, Failure, FailureClass, HttpVersion};
+use crate::monitor::check::{Endpoint, Failure, FailureClass, HttpVersion};
 
 const DAY_S: i64 = 86_400;
 

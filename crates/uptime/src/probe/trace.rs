@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::check::{Failure, FailureClass, Phases};
+use crate::monitor::check::{Failure, FailureClass, Phases};
 
 #[derive(Debug)]
 pub(super) struct Trace {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use hob_web::{Path, Problem};
 
-use crate::heartbeat::Signal;
+use crate::monitor::heartbeat::Signal;
 use crate::uptime::Uptime;
 
 const LONGEST_TOKEN: usize = 64;

@@ -13,10 +13,10 @@ use utoipa::IntoParams;
 
 use super::view::{CheckView, HistoryView, MonitorView, SummaryView, UptimeView};
 use super::{invalid, monitor_id};
-use crate::board::Board;
-use crate::history::{self, Period};
+use crate::monitor::history::{self, Period};
 use crate::monitor::{Monitor, MonitorSpec};
-use crate::state::State as Stands;
+use crate::schedule::snapshot::Board;
+use crate::schedule::state::State as Stands;
 use crate::uptime::{Added, Changed, Checked, Uptime, now};
 
 /// Which monitors, and how many.

@@ -5,12 +5,14 @@ use hob_web::Time;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::board::Row;
-use crate::check::{AssertionResult, DnsSpec, HeartbeatSpec, HttpSpec, Kind, Observation, Outcome, Phases};
-use crate::history::{Downtime, Period, Point, ResultRow};
 use crate::incident::{Incident, Note, unix_ms};
 use crate::monitor::Monitor;
-use crate::state::State;
+use crate::monitor::check::{
+    AssertionResult, DnsSpec, HeartbeatSpec, HttpSpec, Kind, Observation, Outcome, Phases,
+};
+use crate::monitor::history::{Downtime, Period, Point, ResultRow};
+use crate::schedule::snapshot::Row;
+use crate::schedule::state::State;
 
 /// A monitor, and how it is.
 #[derive(Debug, Serialize, ToSchema)]

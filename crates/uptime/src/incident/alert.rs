@@ -1,0 +1,103 @@
+//! Alerts: who is told of incidents, and that it arrived.
+//!
+//! Incidents say what happened through the outbox. What is taken in from there becomes a [`delivery`] for each channel
+//! of the monitor, a row that is unique, and couriers carry those that are due: some at a time for each channel, so that
+//! one that swallows everything delays no other, and no check. What a channel is told of one incident it is told in its
+//! order: the end waits until the beginning has arrived, or was tried often enough. A delivery that fails is tried again,
+//! a bounded number of times and with growing pauses, and every attempt is kept to be looked at.
+//!
+//! Any node may take in and carry. A node that dies in the middle holds a delivery until its lease runs out; then
+//! another carries it, perhaps for the second time, under the same idempotency key.
+
+pub mod channel;
+mod courier;
+pub mod delivery;
+mod intake;
+mod mail;
+mod message;
+mod notice;
+mod send;
+pub mod signature;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hob_database::Database;
+use hob_service::{Live, ServiceContext};
+use hob_web::{Changes, Routes};
+use tokio::sync::Notify;
+
+pub use channel::{Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Means};
+pub use delivery::{Attempt, Delivery, DeliveryState};
+pub use notice::{Notice, NoticeKind};
+
+use crate::Config;
+use crate::error::Result;
+use crate::incident::INCIDENTS;
+use crate::probe::Probe;
+use crate::{pages, routes};
+use delivery::Patience;
+
+/// What tells people. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Alerts {
+    pub(crate) context: ServiceContext,
+    probe: Probe,
+    config: Live<Config>,
+    /// Told when there are new deliveries.
+    entered: Arc<Notify>,
+}
+
+impl Alerts {
+    /// Webhooks go the same guarded way as the probe's checks.
+    #[must_use]
+    pub fn new(context: &ServiceContext, probe: &Probe, config: Live<Config>) -> Self {
+        Self { context: context.clone(), probe: probe.clone(), config, entered: Arc::default() }
+    }
+
+    /// Takes in and carries from now on; `changes` tell when there is something to take in.
+    pub fn start(&self, changes: &Changes) {
+        let (alerts, changes) = (self.clone(), changes.clone());
+        self.context.tasks.spawn("uptime alerts intake", move |task| {
+            intake::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
+        });
+        let alerts = self.clone();
+        self.context.tasks.spawn("uptime alerts couriers", move |task| courier::run(alerts.clone(), task));
+    }
+
+    #[must_use]
+    pub fn routes<S>(&self) -> Routes<S> {
+        routes::channels::routes().merge(pages::channels::routes()).with_state(self.clone())
+    }
+
+    /// Tells a channel that this is a test, once and now. `None`: there is no such channel.
+    pub async fn test(&self, id: &ChannelId) -> Result<Option<Attempt>> {
+        if channel::by_id(self.database(), id).await?.is_none() {
+            return Ok(None);
+        }
+        let held = delivery::add_test(self.database(), id, self.lease()).await?;
+        let once = Patience { most_attempts: 1, ..self.patience() };
+        courier::carry(self, &held, once).await?;
+        let tried = delivery::attempts(self.database(), &[held.id.as_str()]).await?;
+        Ok(tried.into_iter().next())
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.context.database
+    }
+
+    fn patience(&self) -> Patience {
+        let config = self.config.now();
+        Patience { most_attempts: config.alert_attempts.max(1), first_pause: config.alert_pause.get() }
+    }
+
+    /// How long one attempt may take.
+    fn timeout(&self) -> Duration {
+        self.config.now().alert_timeout.get()
+    }
+
+    /// How long a delivery is held: what it may take, and what the database may take to hear of it.
+    fn lease(&self) -> Duration {
+        self.timeout() + self.config.now().grace.get()
+    }
+}

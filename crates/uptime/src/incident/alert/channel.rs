@@ -1,0 +1,273 @@
+//! Channels: who is told, and by what means.
+
+mod table;
+
+use std::fmt;
+
+use hob_database::{UnixMs, column};
+use hob_service::config::SecretName;
+use lettre::message::Mailbox;
+use serde::{Deserialize, Serialize};
+use url::Url;
+use utoipa::ToSchema;
+
+use crate::monitor::check::Invalid;
+
+pub(super) use table::named;
+pub use table::{Written, add, all, by_id, edit, remove};
+
+const LONGEST_NAME: usize = 64;
+const LONGEST_URL: usize = 2048;
+const MOST_RECIPIENTS: usize = 16;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct ChannelId(String);
+
+column!(ChannelId(String));
+
+/// A channel, whose every part has been looked at.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub id: ChannelId,
+    pub spec: ChannelSpec,
+    pub means: Means,
+    pub created_at: UnixMs,
+    pub changed_at: UnixMs,
+}
+
+/// How a message gets there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Means {
+    /// A `POST`, signed if there is a secret to sign it with.
+    Webhook {
+        url: Url,
+        secret: Option<SecretName>,
+    },
+    /// The URL is itself the secret: who knows it may post.
+    Slack {
+        url: SecretName,
+    },
+    Discord {
+        url: SecretName,
+    },
+    Email {
+        to: Vec<Mailbox>,
+    },
+}
+
+/// A channel as people write it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSpec {
+    /// Unique. Monitors name their channels by this or by the id.
+    #[schema(min_length = 1, max_length = 64, example = "Operations")]
+    pub name: String,
+    pub kind: ChannelKind,
+    /// For a webhook: where it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 2048, example = "https://example.com/hooks/hob")]
+    pub url: String,
+    /// The name of a secret of `[secrets]` in `hob.toml`. For a webhook: what signs messages. For Slack and Discord:
+    /// the URL to post to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(max_length = 64, example = "ops_hook")]
+    pub secret: String,
+    /// For e-mail: the recipients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16, example = json!(["Ops <ops@example.com>"]))]
+    pub to: Vec<String>,
+}
+
+/// What is to be different about a channel; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChannelPatch {
+    pub name: Option<String>,
+    pub kind: Option<ChannelKind>,
+    pub url: Option<String>,
+    pub secret: Option<String>,
+    pub to: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    Webhook,
+    Slack,
+    Discord,
+    Email,
+}
+
+impl ChannelSpec {
+    /// What it means, or everything that is wrong with it.
+    pub fn read(&self) -> Result<Means, Vec<Invalid>> {
+        let mut wrong = Vec::new();
+        let name = self.name.trim();
+        if name.is_empty()
+            || self.name.len() > LONGEST_NAME
+            || self.name.contains(|c: char| c.is_control() || c == ',')
+        {
+            let message = format!("has 1 to {LONGEST_NAME} bytes, without commas and control characters");
+            wrong.push(Invalid::new("name", message));
+        }
+        self.refuse_fields_of_others(&mut wrong);
+        let means = match self.kind {
+            ChannelKind::Webhook => self.webhook(&mut wrong),
+            ChannelKind::Slack => self.secret(&mut wrong).map(|url| Means::Slack { url }),
+            ChannelKind::Discord => self.secret(&mut wrong).map(|url| Means::Discord { url }),
+            ChannelKind::Email => self.recipients(&mut wrong).map(|to| Means::Email { to }),
+        };
+        match means {
+            Some(means) if wrong.is_empty() => Ok(means),
+            _ => Err(wrong),
+        }
+    }
+
+    #[must_use]
+    pub fn patched(self, patch: ChannelPatch) -> Self {
+        Self {
+            name: patch.name.unwrap_or(self.name),
+            kind: patch.kind.unwrap_or(self.kind),
+            url: patch.url.unwrap_or(self.url),
+            secret: patch.secret.unwrap_or(self.secret),
+            to: patch.to.unwrap_or(self.to),
+        }
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|error| unreachable!("a spec is plain data: {error}"))
+    }
+
+    fn refuse_fields_of_others(&self, wrong: &mut Vec<Invalid>) {
+        let kind = self.kind;
+        let given = [
+            ("url", !self.url.is_empty(), kind == ChannelKind::Webhook),
+            ("secret", !self.secret.is_empty(), kind != ChannelKind::Email),
+            ("to", !self.to.is_empty(), kind == ChannelKind::Email),
+        ];
+        for (field, is_given, is_known) in given {
+            if is_given && !is_known {
+                wrong.push(Invalid::new(field, format!("is not for channels of the kind {kind}")));
+            }
+        }
+    }
+
+    fn webhook(&self, wrong: &mut Vec<Invalid>) -> Option<Means> {
+        let url = Url::parse(&self.url).ok().filter(|url| {
+            let plain = url.username().is_empty() && url.password().is_none();
+            matches!(url.scheme(), "http" | "https") && plain && self.url.len() <= LONGEST_URL
+        });
+        if url.is_none() {
+            wrong.push(Invalid::new("url", "is no http or https URL, or has credentials in it"));
+        }
+        let secret = if self.secret.is_empty() { None } else { Some(self.secret(wrong)?) };
+        Some(Means::Webhook { url: url?, secret })
+    }
+
+    fn secret(&self, wrong: &mut Vec<Invalid>) -> Option<SecretName> {
+        self.secret.parse().map_err(|error| wrong.push(Invalid::new("secret", format!("{error}")))).ok()
+    }
+
+    fn recipients(&self, wrong: &mut Vec<Invalid>) -> Option<Vec<Mailbox>> {
+        let parsed: Option<Vec<Mailbox>> = self.to.iter().map(|address| address.parse().ok()).collect();
+        let recipients = parsed.filter(|list| (1..=MOST_RECIPIENTS).contains(&list.len()));
+        if recipients.is_none() {
+            wrong.push(Invalid::new("to", format!("has 1 to {MOST_RECIPIENTS} e-mail addresses")));
+        }
+        recipients
+    }
+}
+
+impl ChannelId {
+    #[must_use]
+    pub fn random() -> Self {
+        Self(format!("ch_{:016x}", rand::random::<u64>()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ChannelId {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl ChannelKind {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Slack => "slack",
+            Self::Discord => "discord",
+            Self::Email => "email",
+        }
+    }
+}
+
+impl fmt::Display for ChannelKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong_fields(json: &str) -> Vec<String> {
+        let spec: ChannelSpec = serde_json::from_str(json).unwrap();
+        spec.read().err().unwrap_or_default().into_iter().map(|wrong| wrong.field).collect()
+    }
+
+    #[test]
+    fn every_kind_is_understood() {
+        for json in [
+            r#"{"name":"a","kind":"webhook","url":"https://example.com/hook"}"#,
+            r#"{"name":"a","kind":"webhook","url":"http://127.0.0.1:1/","secret":"hook"}"#,
+            r#"{"name":"a","kind":"slack","secret":"slack_url"}"#,
+            r#"{"name":"a","kind":"discord","secret":"discord_url"}"#,
+            r#"{"name":"a","kind":"email","to":["Ops <ops@example.com>","b@example.com"]}"#,
+        ] {
+            assert_eq!(wrong_fields(json), [""; 0], "{json}");
+        }
+    }
+
+    #[test]
+    fn every_wrong_field_is_named() {
+        for (json, fields) in [
+            (
+                r#"{"name":"","kind":"webhook","url":"ftp://x","to":["a@b.example"]}"#,
+                vec!["name", "to", "url"],
+            ),
+            (r#"{"name":"a","kind":"webhook","url":"https://u:p@x.example/"}"#, vec!["url"]),
+            (
+                r#"{"name":"a,b","kind":"slack","url":"https://hooks.example/T0"}"#,
+                vec!["name", "url", "secret"],
+            ),
+            (r#"{"name":"a","kind":"slack","secret":"https://hooks.example/T0"}"#, vec!["secret"]),
+            (r#"{"name":"a","kind":"email"}"#, vec!["to"]),
+            (r#"{"name":"a","kind":"email","to":["not an address"]}"#, vec!["to"]),
+        ] {
+            assert_eq!(wrong_fields(json), fields, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_was_written_out_is_not_repeated() {
+        let spec: ChannelSpec =
+            serde_json::from_str(r#"{"name":"a","kind":"slack","secret":"https://hooks.example/T0"}"#)
+                .unwrap();
+        assert!(!format!("{:?}", spec.read().unwrap_err()).contains("hooks.example"));
+    }
+}

@@ -1,0 +1,72 @@
+//! One message to one channel.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hob_service::config::{SecretName, SecretRefused};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue};
+use url::Url;
+
+use super::delivery::{Arrival, Held};
+use super::mail::email;
+use super::{Alerts, Channel, Means, message, signature};
+use crate::monitor::secrets;
+use crate::probe::Post;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const EVENT: HeaderName = HeaderName::from_static("x-hob-event");
+const SIGNATURE: HeaderName = HeaderName::from_static(signature::HEADER);
+
+/// Why a message was not even sent. It is tried again: a person may mend the configuration meanwhile.
+pub(super) struct Unsent(pub(super) String);
+
+pub(super) async fn send(alerts: &Alerts, channel: &Channel, held: &Held) -> Arrival {
+    let sent = match &channel.means {
+        Means::Webhook { url, secret } => webhook(alerts, url, secret.as_ref(), held).await,
+        Means::Slack { url } => chat(alerts, url, message::slack(&held.notice)).await,
+        Means::Discord { url } => chat(alerts, url, message::discord(&held.notice)).await,
+        Means::Email { to } => email(alerts, to, held).await,
+    };
+    sent.unwrap_or_else(|Unsent(reason)| Arrival::Failed(reason))
+}
+
+async fn webhook(
+    alerts: &Alerts,
+    url: &Url,
+    secret: Option<&SecretName>,
+    held: &Held,
+) -> Result<Arrival, Unsent> {
+    let body = message::webhook(&held.id, &held.notice);
+    let unfit = |_| Unsent("the message cannot stand in a header".to_owned());
+    let mut headers = vec![
+        (CONTENT_TYPE, JSON),
+        (IDEMPOTENCY_KEY, HeaderValue::from_str(&held.id).map_err(unfit)?),
+        (EVENT, HeaderValue::from_static(held.notice.kind().as_str())),
+    ];
+    if let Some(name) = secret {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let secret = secrets::for_url(&alerts.context.secrets, name, url).map_err(refused)?;
+        let signed = signature::sign(&secret, now, &body);
+        headers.push((SIGNATURE, HeaderValue::from_str(&signed).map_err(unfit)?));
+    }
+    Ok(post(alerts, url, &headers, body).await)
+}
+
+async fn chat(alerts: &Alerts, url: &SecretName, body: Vec<u8>) -> Result<Arrival, Unsent> {
+    let url = secrets::webhook_url(&alerts.context.secrets, url).map_err(refused)?;
+    Ok(post(alerts, &url, &[(CONTENT_TYPE, JSON)], body).await)
+}
+
+async fn post(alerts: &Alerts, url: &Url, headers: &[(HeaderName, HeaderValue)], body: Vec<u8>) -> Arrival {
+    match alerts.probe.post(Post { url, headers, body: body.into() }, alerts.timeout()).await {
+        Ok(status) if status.is_success() => Arrival::Delivered(format!("status {}", status.as_u16())),
+        Ok(status) => Arrival::Failed(format!("status {}", status.as_u16())),
+        Err(failure) => Arrival::Failed(failure.to_string()),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+fn refused(refused: SecretRefused) -> Unsent {
+    Unsent(refused.to_string())
+}

@@ -1,0 +1,263 @@
+//! Configuration as code: a file says what monitors there are, a plan says what would change, and carrying it out
+//! twice changes nothing the second time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hob_database::{Database, Transaction};
+use hob_document::{Document, Format, Mistake};
+use hob_service::config::Secrets;
+use serde::Deserialize;
+
+use crate::error::Result;
+use crate::incident::{self, Resolution};
+use crate::keys::MonitorId;
+use crate::monitor::check::Invalid;
+use crate::monitor::secrets;
+use crate::monitor::{self, Edited, Monitor, MonitorSpec};
+
+/// The largest file. It has room for as many monitors as there may be.
+const MAX_FILE_BYTES: usize = 32 << 20;
+
+/// What a file says: monitors by their ids.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    monitors: BTreeMap<String, MonitorSpec>,
+}
+
+/// Whether monitors that the file does not name are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    Keep,
+    Remove,
+}
+
+/// What it takes to make the monitors what a file says.
+#[derive(Debug)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    /// Monitors that are as the file says already.
+    pub same: usize,
+    /// Monitors that the file does not name, and that stay.
+    pub kept: usize,
+}
+
+#[derive(Debug)]
+pub enum Step {
+    Add {
+        id: MonitorId,
+        spec: Box<MonitorSpec>,
+    },
+    /// With the names of the fields that change.
+    Change {
+        id: MonitorId,
+        spec: Box<MonitorSpec>,
+        fields: Vec<String>,
+    },
+    Remove {
+        id: MonitorId,
+        name: String,
+    },
+}
+
+/// All mistakes in a file, a line each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct BadFile(pub Vec<Mistake>);
+
+impl Plan {
+    /// Compares what a YAML file says with the monitors that there are.
+    pub fn make(
+        yaml: &str,
+        monitors: &[Monitor],
+        others: Others,
+        secrets: &Secrets,
+    ) -> Result<Self, BadFile> {
+        let document = Document::parse(yaml, Format::Yaml, MAX_FILE_BYTES)?;
+        let mut wanted = read(&document, secrets)?;
+        let mut plan = Self { steps: Vec::new(), same: 0, kept: 0 };
+        for monitor in monitors {
+            match (wanted.remove(&monitor.id), others) {
+                (Some(spec), _) if spec == monitor.spec => plan.same += 1,
+                (Some(spec), _) => {
+                    let fields = differing(&monitor.spec, &spec);
+                    plan.steps.push(Step::Change { id: monitor.id.clone(), spec: Box::new(spec), fields });
+                }
+                (None, Others::Keep) => plan.kept += 1,
+                (None, Others::Remove) => {
+                    plan.steps.push(Step::Remove { id: monitor.id.clone(), name: monitor.spec.name.clone() });
+                }
+            }
+        }
+        plan.steps.extend(wanted.into_iter().map(|(id, spec)| Step::Add { id, spec: Box::new(spec) }));
+        Ok(plan)
+    }
+
+    /// Carries the plan out in the database. Nodes that run see it within seconds.
+    pub async fn carry_out(&self, database: &Database) -> Result<()> {
+        for step in &self.steps {
+            match step {
+                Step::Add { id, spec } => drop(monitor::add(database, id, spec).await?),
+                Step::Change { id, spec, .. } => drop(amend(database, id, spec).await?),
+                Step::Remove { id, .. } => drop(monitor::remove(database, id).await?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a monitor, and which secrets it may not use.
+fn wrong_with(spec: &MonitorSpec, secrets: &Secrets) -> Vec<Invalid> {
+    spec.read().and_then(|(check, _)| secrets::check(secrets, &check)).err().unwrap_or_default()
+}
+
+fn read(document: &Document<'_>, secrets: &Secrets) -> Result<BTreeMap<MonitorId, MonitorSpec>, BadFile> {
+    let file: File = document.read()?;
+    let mut wrong = Vec::new();
+    let mut wanted = BTreeMap::new();
+    for (id, spec) in file.monitors {
+        for Invalid { field, message } in wrong_with(&spec, secrets) {
+            wrong.push(document.mistake(&format!("monitors.{id}.{field}"), message));
+        }
+        match MonitorId::new(&id) {
+            Ok(id) => drop(wanted.insert(id, spec)),
+            Err(error) => wrong.push(document.mistake(&format!("monitors.{id}"), error.to_string())),
+        }
+    }
+    if wrong.is_empty() { Ok(wanted) } else { Err(BadFile(wrong)) }
+}
+
+impl From<Mistake> for BadFile {
+    fn from(mistake: Mistake) -> Self {
+        Self(vec![mistake])
+    }
+}
+
+/// Names of the fields that two specs differ in.
+fn differing(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
+    let fields = |spec: &MonitorSpec| match serde_json::to_value(spec) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (fields(old), fields(new));
+    let mut names: Vec<String> =
+        old.keys().chain(new.keys()).filter(|name| old.get(*name) != new.get(*name)).cloned().collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Edits a monitor; one that is paused by it has no open incident any more.
+pub(crate) async fn amend(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
+    let work = |tx: Transaction| async move {
+        let edited = monitor::edit(&tx, id, spec).await?;
+        if let Edited::Edited(monitor) = &edited
+            && monitor.spec.paused
+        {
+            incident::resolve(&tx, monitor, tx.now(), Resolution::Paused, None).await?;
+        }
+        Ok(edited)
+    };
+    database.write(work).await
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        let count = |wanted: fn(&Step) -> bool| self.steps.iter().filter(|step| wanted(step)).count();
+        write!(
+            f,
+            "{} to add, {} to change, {} to remove; {} as they should be, {} not in the file",
+            count(|step| matches!(step, Step::Add { .. })),
+            count(|step| matches!(step, Step::Change { .. })),
+            count(|step| matches!(step, Step::Remove { .. })),
+            self.same,
+            self.kept
+        )
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add { id, spec } => write!(f, "+ {id}  {} {} {}", spec.name, spec.kind, spec.target),
+            Self::Change { id, spec, fields } => write!(f, "~ {id}  {}: {}", spec.name, fields.join(", ")),
+            Self::Remove { id, name } => write!(f, "- {id}  {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn monitor(id: &str, yaml: &str) -> Monitor {
+        let spec: MonitorSpec = Document::parse(yaml, Format::Yaml, 1000).unwrap().read().unwrap();
+        let (check, assertions) = spec.read().unwrap();
+        let id = MonitorId::new(id).unwrap();
+        let created_at = hob_database::UnixMs(0);
+        Monitor { id, generation: 1, spec, check, assertions, token: None, created_at }
+    }
+
+    const FILE: &str = "
+monitors:
+  shop:
+    name: Shop
+    kind: http
+    target: https://shop.example/
+    assertions: ['status in 200..299']
+  db:
+    name: Database
+    kind: tcp
+    target: db.example:5432
+";
+
+    #[test]
+    fn a_plan_names_what_is_added_changed_and_left_alone() {
+        let there = [
+            monitor("db", "{name: Database, kind: tcp, target: 'db.example:5432', interval_s: 30}"),
+            monitor("old", "{name: Old, kind: tcp, target: 'x:1'}"),
+        ];
+        let plan = Plan::make(FILE, &there, Others::Keep, &Secrets::none()).unwrap();
+        let expected = "~ db  Database: interval_s\n+ shop  Shop http https://shop.example/\n\
+                        1 to add, 1 to change, 0 to remove; 0 as they should be, 1 not in the file";
+        assert_eq!(plan.to_string(), expected);
+        let plan = Plan::make(FILE, &there, Others::Remove, &Secrets::none()).unwrap();
+        assert!(plan.to_string().contains("- old  Old"), "{plan}");
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_with_its_place() {
+        let wrong = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
+        let lines = Plan::make(wrong, &[], Others::Keep, &Secrets::none()).unwrap_err().to_string();
+        assert!(lines.starts_with("line 2, column 35: monitors.a.target: "), "{lines}");
+        assert!(lines.contains("\nline 3, column 13: monitors.b.name: "), "{lines}");
+        for (file, mistake) in [
+            (
+                "monitors:\n  a: {name: A, kind: http, target: 'https://x.example/',\n      http: {auth: {bearer: {token: t}}}}",
+                "line 3, column 37: monitors.a.http.auth.bearer.token: there is no secret t under [secrets]",
+            ),
+            (
+                "monitors:\n  a: {name: A, kind: tcp, intervall: 3}",
+                "line 2, column 38: monitors.a.intervall: unknown field",
+            ),
+            ("monitors:\n  a: {name: A, kind: ftp}", "line 2, column 22: monitors.a.kind: unknown variant"),
+            ("monitor: {}", "line 1, column 10: monitor: unknown field"),
+            ("{", "line 1, column 1: unclosed bracket"),
+            ("[1]", "line 1, column 2: [0]: invalid type"),
+        ] {
+            let error = Plan::make(file, &[], Others::Keep, &Secrets::none()).unwrap_err().to_string();
+            assert!(error.starts_with(mistake), "{file}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_may_have_tens_of_thousands_of_monitors() {
+        let monitor = |n: usize| format!("  m{n}: {{name: M{n}, kind: tcp, target: 'x:1'}}\n");
+        let yaml = format!("monitors:\n{}", (0..40_000).map(monitor).collect::<String>());
+        assert_eq!(Plan::make(&yaml, &[], Others::Keep, &Secrets::none()).unwrap().steps.len(), 40_000);
+    }
+}

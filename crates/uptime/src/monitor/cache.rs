@@ -1,0 +1,118 @@
+//! What this node knows of the monitors and maintenance windows: a copy of the database that is read again when it is
+//! found old. Whoever claims a monitor compares generations, so an old copy decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hob_database::{Database, UnixMs};
+use parking_lot::RwLock;
+
+use crate::error::Result;
+use crate::incident::News;
+use crate::keys::MonitorId;
+use crate::monitor::maintenance::{self, Maintenance};
+use crate::monitor::{self, Monitor};
+
+#[derive(Debug)]
+pub(crate) struct Roster {
+    database: Database,
+    monitors: RwLock<HashMap<MonitorId, Arc<Monitor>>>,
+    /// The same in the order in which they are shown, until one changes.
+    sorted: RwLock<Option<Arc<[Arc<Monitor>]>>>,
+    windows: RwLock<Arc<[Maintenance]>>,
+}
+
+impl Roster {
+    pub(crate) async fn open(database: &Database) -> Result<Self> {
+        let roster = Self {
+            database: database.clone(),
+            monitors: RwLock::default(),
+            sorted: RwLock::default(),
+            windows: RwLock::default(),
+        };
+        roster.refresh().await?;
+        Ok(roster)
+    }
+
+    /// Reads everything again.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        let monitors = monitor::all(&self.database).await?;
+        let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), Arc::new(monitor))).collect();
+        *self.monitors.write() = monitors;
+        *self.sorted.write() = None;
+        self.refresh_windows().await
+    }
+
+    pub(crate) async fn refresh_windows(&self) -> Result<()> {
+        *self.windows.write() = maintenance::all(&self.database).await?.into();
+        Ok(())
+    }
+
+    /// Reads one monitor again.
+    pub(crate) async fn refresh_one(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
+        match monitor::by_id(&self.database, id).await? {
+            Some(monitor) => Ok(Some(self.put(monitor))),
+            None => {
+                self.monitors.write().remove(id);
+                *self.sorted.write() = None;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes a monitor in, unless this generation or a later one is known.
+    pub(crate) fn put(&self, monitor: Monitor) -> Arc<Monitor> {
+        let mut monitors = self.monitors.write();
+        match monitors.get(&monitor.id) {
+            Some(known) if known.generation >= monitor.generation => Arc::clone(known),
+            _ => {
+                let monitor = Arc::new(monitor);
+                monitors.insert(monitor.id.clone(), Arc::clone(&monitor));
+                *self.sorted.write() = None;
+                monitor
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, id: &MonitorId) -> Option<Arc<Monitor>> {
+        self.monitors.read().get(id).map(Arc::clone)
+    }
+
+    /// The monitor in this generation or a later one, from the database if it must be.
+    pub(crate) async fn at(&self, id: &MonitorId, generation: u64) -> Result<Option<Arc<Monitor>>> {
+        match self.get(id) {
+            Some(monitor) if monitor.generation >= generation => Ok(Some(monitor)),
+            _ => self.refresh_one(id).await,
+        }
+    }
+
+    /// All monitors, by group and name.
+    pub(crate) fn all(&self) -> Arc<[Arc<Monitor>]> {
+        if let Some(sorted) = &*self.sorted.read() {
+            return Arc::clone(sorted);
+        }
+        // Held while sorting, so that no change comes between the list and what is kept of it.
+        let monitors = self.monitors.read();
+        let mut all: Vec<Arc<Monitor>> = monitors.values().map(Arc::clone).collect();
+        all.sort_by_cached_key(|monitor| {
+            (monitor.spec.group.clone(), monitor.spec.name.to_lowercase(), monitor.id.clone())
+        });
+        let all: Arc<[Arc<Monitor>]> = all.into();
+        *self.sorted.write() = Some(Arc::clone(&all));
+        all
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.monitors.read().len()
+    }
+
+    pub(crate) fn windows(&self) -> Arc<[Maintenance]> {
+        Arc::clone(&self.windows.read())
+    }
+
+    /// Whether a failure of the monitor at that time is news.
+    pub(crate) fn news(&self, monitor: &Monitor, at: UnixMs) -> News {
+        let covered = self.windows.read().iter().any(|window| window.covers(monitor, at));
+        if covered { News::Maintenance } else { News::Yes }
+    }
+}

@@ -1,0 +1,70 @@
+//! Heartbeats: jobs that call us. A call is a result like any other; silence past the deadline is one too.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::monitor::check::Heartbeat;
+use crate::schedule::millis;
+
+/// What a job says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Began,
+    Done,
+    Failed,
+}
+
+impl Heartbeat {
+    /// When a job that was heard of (or found silent) at `now_ms` must have called again.
+    #[must_use]
+    pub fn deadline_ms(&self, interval: Duration, now_ms: u64) -> u64 {
+        self.expected_ms(now_ms).unwrap_or(now_ms + millis(interval)) + u64::from(self.grace_s) * 1000
+    }
+
+    /// The longest time between two calls of a job that is well, as far as the next call tells.
+    #[must_use]
+    pub fn longest_silence(&self, interval: Duration) -> Duration {
+        let Some(_) = &self.cron else { return interval + self.grace() };
+        let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+        let next_ms = self.expected_ms(now_ms).unwrap_or(now_ms);
+        let after_ms = self.expected_ms(next_ms).unwrap_or(next_ms);
+        Duration::from_millis(after_ms.saturating_sub(now_ms)) + self.grace()
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_s.into())
+    }
+
+    /// The next time of the cron pattern, in UTC.
+    fn expected_ms(&self, now_ms: u64) -> Option<u64> {
+        let now = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?.to_zoned(TimeZone::UTC);
+        let next = self.cron.as_ref()?.find_next_occurrence(&now, false).ok()?;
+        u64::try_from(next.timestamp().as_millisecond()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2024-01-15T08:00:00Z
+    const EIGHT_MS: u64 = 1_705_305_600_000;
+    const HOUR_MS: u64 = 3_600_000;
+
+    #[test]
+    fn a_job_by_interval_is_due_an_interval_and_its_grace_after_its_last_call() {
+        let heartbeat = Heartbeat { cron: None, grace_s: 30 };
+        assert_eq!(heartbeat.deadline_ms(Duration::from_secs(60), EIGHT_MS), EIGHT_MS + 90_000);
+    }
+
+    #[test]
+    fn a_job_by_cron_is_due_at_its_next_time() {
+        let heartbeat = Heartbeat { cron: Some("0 9 * * *".parse().unwrap()), grace_s: 60 };
+        let interval = Duration::from_secs(60);
+        assert_eq!(heartbeat.deadline_ms(interval, EIGHT_MS), EIGHT_MS + HOUR_MS + 60_000);
+        let nine = EIGHT_MS + HOUR_MS;
+        assert_eq!(heartbeat.deadline_ms(interval, nine), nine + 24 * HOUR_MS + 60_000);
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether a monitor or a channel may use the secrets that it names: asked when it is saved, so that the mistake is seen
+//! by whoever makes it, and again whenever a secret is used, since `hob.toml` may have changed in between.
+
+use hob_service::Section as _;
+use hob_service::config::{Destination, Secret, SecretName, SecretRefused, Secrets};
+use http::header::HOST;
+use url::Url;
+
+use crate::Config;
+use crate::incident::alert::Means;
+use crate::monitor::check::{Auth, Check, HttpCheck, Invalid};
+
+const SYSTEM: &str = Config::NAME;
+
+/// What is wrong with the secrets of a check.
+pub(crate) fn check(secrets: &Secrets, check: &Check) -> Result<(), Vec<Invalid>> {
+    let Check::Http(http) = check else { return Ok(()) };
+    let (field, name) = match &http.auth {
+        None => return Ok(()),
+        Some(Auth::Basic { password, .. }) => ("http.auth.basic.password", password),
+        Some(Auth::Bearer { token }) => ("http.auth.bearer.token", token),
+    };
+    destinations(secrets, http, name).map_err(|refused| invalid(field, &refused))
+}
+
+/// What is wrong with the secret of a channel.
+pub(crate) fn channel(secrets: &Secrets, means: &Means) -> Result<(), Vec<Invalid>> {
+    let permitted = match means {
+        Means::Webhook { url, secret: Some(name) } => secrets.check_url(name, SYSTEM, url).map(drop),
+        Means::Slack { url } | Means::Discord { url } => webhook_url(secrets, url).map(drop),
+        Means::Webhook { secret: None, .. } | Means::Email { .. } => Ok(()),
+    };
+    permitted.map_err(|refused| invalid("secret", &refused))
+}
+
+/// Reads a secret that a check sends.
+pub(crate) fn for_check(
+    secrets: &Secrets,
+    http: &HttpCheck,
+    name: &SecretName,
+) -> Result<Secret, SecretRefused> {
+    destinations(secrets, http, name)?;
+    for_url(secrets, name, &http.url)
+}
+
+/// Reads a secret that is used for a request to this URL.
+pub(crate) fn for_url(secrets: &Secrets, name: &SecretName, url: &Url) -> Result<Secret, SecretRefused> {
+    let to = secrets.check_url(name, SYSTEM, url)?;
+    secrets.read(name, SYSTEM, &to)
+}
+
+/// Reads a secret that is the URL of a webhook.
+pub(crate) fn webhook_url(secrets: &Secrets, name: &SecretName) -> Result<Url, SecretRefused> {
+    let parse = |secret: &Secret| {
+        Url::parse(secret.reveal()).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+    };
+    let secret = secrets.read_address(name, SYSTEM, |secret| Destination::of_url(&parse(secret)?))?;
+    parse(&secret).ok_or_else(|| SecretRefused::NotAnAddress(name.clone()))
+}
+
+/// Whether the request of a check may carry a secret. Its `Host` header counts as well.
+fn destinations(secrets: &Secrets, http: &HttpCheck, name: &SecretName) -> Result<(), SecretRefused> {
+    let to = secrets.check_url(name, SYSTEM, &http.url)?;
+    for (_, value) in http.headers.iter().filter(|(header, _)| header == HOST) {
+        secrets.check_host_header(name, SYSTEM, &to, value.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn invalid(field: &str, refused: &SecretRefused) -> Vec<Invalid> {
+    vec![Invalid::new(field, refused.to_string())]
+}

@@ -1,0 +1,147 @@
+//! Badges: one fact about a monitor in a small picture, for readmes and dashboards of others.
+
+use axum::extract::State as Shared;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use hob_database::UnixMs;
+use hob_web::{Access, Caller, Path, Problem, Routes, Scope};
+use serde::Deserialize;
+
+use crate::monitor::Monitor;
+use crate::monitor::history::{self, Period};
+use crate::routes::monitor_id;
+use crate::schedule::state::State;
+use crate::uptime::Uptime;
+
+/// What an average character of the font takes, and the space on both sides.
+const CHARACTER_PX: usize = 7;
+const MARGIN_PX: usize = 5;
+
+const GOOD: &str = "#2da44e";
+const FAIR: &str = "#9a6700";
+const BAD: &str = "#cf222e";
+const UNKNOWN: &str = "#656d76";
+
+/// Browsers and proxies may show it again for so long.
+const PUBLIC: &str = "public, max-age=30";
+const PRIVATE: &str = "private, max-age=30";
+
+/// Which fact.
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum Fact {
+    #[serde(rename = "status.svg")]
+    Status,
+    #[serde(rename = "uptime.svg")]
+    Uptime,
+    #[serde(rename = "latency.svg")]
+    Latency,
+}
+
+struct Badge {
+    label: &'static str,
+    text: String,
+    color: &'static str,
+}
+
+pub(super) fn routes() -> Routes<Uptime> {
+    Routes::new().page(Access::Public, "/badge/{id}/{fact}", show)
+}
+
+/// Monitors that are not published are shown to those who may see them anyway, and do not exist for others.
+async fn show(
+    Shared(uptime): Shared<Uptime>,
+    caller: Option<Caller>,
+    Path((id, fact)): Path<(String, Fact)>,
+) -> Result<Response, Problem> {
+    let monitor = uptime.monitor(&monitor_id(&id)?).await?.ok_or_else(|| Problem::not_found("monitor"))?;
+    let may = caller.is_some_and(|caller| caller.may(&Scope::read("uptime")));
+    if !monitor.spec.published && !may {
+        return Err(Problem::not_found("monitor"));
+    }
+    let badge = match fact {
+        Fact::Status => status(uptime.board().await?.state(&monitor)),
+        Fact::Latency => latency(uptime.row(&monitor).await?.status.latency_ms),
+        Fact::Uptime => availability(&uptime, &monitor).await?,
+    };
+    let cache = if monitor.spec.published { PUBLIC } else { PRIVATE };
+    let headers = [(CONTENT_TYPE, "image/svg+xml; charset=utf-8"), (CACHE_CONTROL, cache)];
+    Ok((headers, badge.draw()).into_response())
+}
+
+fn status(state: State) -> Badge {
+    // What is being looked into is not news yet: it is still up, or still down.
+    let (text, color) = match state {
+        State::Up | State::Suspect => ("up", GOOD),
+        State::Down | State::Recovering => ("down", BAD),
+        State::Paused => ("paused", UNKNOWN),
+        State::Pending | State::Stale => ("unknown", UNKNOWN),
+    };
+    Badge { label: "status", text: text.to_owned(), color }
+}
+
+fn latency(last_ms: Option<u64>) -> Badge {
+    let (text, color) = match last_ms {
+        Some(ms @ ..1000) => (format!("{ms} ms"), GOOD),
+        Some(ms) => (format!("{:.1} s", ms as f64 / 1000.0), FAIR),
+        None => ("unknown".to_owned(), UNKNOWN),
+    };
+    Badge { label: "latency", text, color }
+}
+
+async fn availability(uptime: &Uptime, monitor: &Monitor) -> Result<Badge, Problem> {
+    let now =
+        uptime.database().read(|snapshot| async move { Ok::<UnixMs, crate::Error>(snapshot.now()) }).await?;
+    let downtime = history::availability(uptime.database(), std::slice::from_ref(&monitor.id), now).await?;
+    Ok(share(downtime.uptime(monitor, Period::Month)))
+}
+
+fn share(percent: f64) -> Badge {
+    // Cut, not rounded: 100 % is for those who were never down.
+    let text = format!("{:.2} %", (percent * 100.0).floor() / 100.0);
+    let color = match percent {
+        99.0.. => GOOD,
+        95.0.. => FAIR,
+        _ => BAD,
+    };
+    Badge { label: "uptime 30 d", text, color }
+}
+
+impl Badge {
+    /// All of its text is ours, and has nothing in it that XML would take for more than text.
+    fn draw(&self) -> String {
+        let Self { label, text, color } = self;
+        let width = |text: &str| text.chars().count() * CHARACTER_PX + 2 * MARGIN_PX;
+        let (left, right) = (width(label), width(text));
+        let whole = left + right;
+        let (label_at, text_at) = (left / 2, left + right / 2);
+        format!(
+            r##"<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="20" role="img" aria-label="{label}: {text}"><title>{label}: {text}</title><clipPath id="r"><rect width="{whole}" height="20" rx="3"/></clipPath><g clip-path="url(#r)"><rect width="{left}" height="20" fill="#424a53"/><rect x="{left}" width="{right}" height="20" fill="{color}"/></g><g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"><text x="{label_at}" y="14">{label}</text><text x="{text_at}" y="14">{text}</text></g></svg>"##
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_never_down_has_all_of_it() {
+        assert_eq!(share(100.0).text, "100.00 %");
+        assert_eq!(share(99.9999).text, "99.99 %");
+        assert_eq!((share(98.0).color, share(50.0).color), (FAIR, BAD));
+    }
+
+    #[test]
+    fn nobody_is_up_who_was_not_seen() {
+        for state in State::ALL {
+            let is_up = matches!(state, State::Up | State::Suspect);
+            assert_eq!(status(state).text == "up", is_up, "{state}");
+        }
+    }
+
+    #[test]
+    fn both_halves_have_room_for_their_text() {
+        let drawn = latency(Some(12_345)).draw();
+        assert!(drawn.contains("latency: 12.3 s") && drawn.contains(r#"width="111""#), "{drawn}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The console's pages about channels: who is told, and whether it arrived.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Redirect;
+use hob_web::look::{Badge, Choice, Empty, Field, Pager, Tone, When};
+use hob_web::{Caller, Console, Form, Page, Paging, Path, Problem, Query, Routes};
+use serde::Deserialize;
+
+use super::{MAY_WRITE, READ, WRITE};
+use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelSpec, Means};
+use crate::incident::alert::delivery::{self, Attempt, Delivery, DeliveryState};
+use crate::incident::alert::{Alerts, ChannelId, NoticeKind};
+use crate::routes::channels::{note, unknown, view};
+
+pub(crate) fn routes() -> Routes<Alerts> {
+    Routes::new()
+        .page(READ, "/uptime/channels", list)
+        .action(WRITE, "/uptime/channels", add)
+        .page(READ, "/uptime/channels/{id}", show)
+        .action(WRITE, "/uptime/channels/{id}/test", test)
+        .action(WRITE, "/uptime/channels/{id}/delete", remove)
+}
+
+#[derive(Template)]
+#[template(path = "uptime/channels.html")]
+struct Channels {
+    here: &'static str,
+    channels: Vec<Shown>,
+    empty: Empty,
+    fields: Vec<Field>,
+    may_write: bool,
+}
+
+struct Shown {
+    id: ChannelId,
+    name: String,
+    kind: ChannelKind,
+    goes_to: String,
+}
+
+#[derive(Template)]
+#[template(path = "uptime/channel.html")]
+struct OneChannel {
+    channel: Shown,
+    deliveries: Vec<ShownDelivery>,
+    pager: Pager,
+    may_write: bool,
+}
+
+struct ShownDelivery {
+    badge: Badge,
+    kind: &'static str,
+    incident: Option<String>,
+    created: When,
+    due: Option<When>,
+    attempts: Vec<ShownAttempt>,
+}
+
+struct ShownAttempt {
+    when: When,
+    took_ms: u64,
+    message: String,
+}
+
+async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Problem> {
+    let channels = channel::all(alerts.database()).await?;
+    let kinds = [ChannelKind::Webhook, ChannelKind::Slack, ChannelKind::Discord, ChannelKind::Email];
+    let body = Channels {
+        here: "channels",
+        channels: channels.into_iter().map(Shown::new).collect(),
+        empty: Empty::new(
+            "No channels yet",
+            "Add one, and name it in the monitors whose incidents it should hear of.",
+        ),
+        fields: vec![
+            Field::text("name", "Name").required().most(64),
+            Field::choice(
+                "kind",
+                "Kind",
+                kinds.map(|kind| Choice { value: kind.to_string(), label: kind.to_string() }).to_vec(),
+            ),
+            Field::text("url", "URL").hint("Of a webhook"),
+            Field::text("secret", "Secret").hint(
+                "Its name under [secrets] in hob.toml: what signs a webhook, or the URL of Slack and Discord",
+            ),
+            Field::text("to", "Recipients").hint("Of e-mail, with commas between"),
+        ],
+        may_write: console.may(&MAY_WRITE),
+    };
+    console.page("Channels", &body)
+}
+
+async fn show(
+    console: Console,
+    State(alerts): State<Alerts>,
+    Path(id): Path<ChannelId>,
+    Query(paging): Query<Paging>,
+) -> Result<Page, Problem> {
+    let channel = channel::by_id(alerts.database(), &id).await?.ok_or_else(unknown)?;
+    let page = delivery::page(alerts.database(), &id, &paging.request()?).await?;
+    let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
+    let mut attempts = delivery::attempts(alerts.database(), &ids).await?;
+    let own = format!("/uptime/channels/{id}");
+    let next = page.next.as_ref().map(|cursor| format!("{own}?after={cursor}"));
+    let deliveries = page.rows.into_iter().map(|delivery| {
+        let tried = attempts.extract_if(.., |attempt| attempt.delivery_id == delivery.id).collect();
+        ShownDelivery::new(delivery, tried)
+    });
+    let body = OneChannel {
+        deliveries: deliveries.collect(),
+        pager: Pager { first: paging.after.is_some().then_some(own), next },
+        may_write: console.may(&MAY_WRITE),
+        channel: Shown::new(channel),
+    };
+    console.page(&body.channel.name.clone(), &body)
+}
+
+#[derive(Debug, Deserialize)]
+struct NewChannel {
+    name: String,
+    kind: ChannelKind,
+    #[serde(default)]
+    url: String,
+    #[serde(default)]
+    secret: String,
+    #[serde(default)]
+    to: String,
+}
+
+async fn add(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Form(form): Form<NewChannel>,
+) -> Result<Redirect, Problem> {
+    let to =
+        form.to.split(',').map(|address| address.trim().to_owned()).filter(|address| !address.is_empty());
+    let spec = ChannelSpec {
+        name: form.name.trim().to_owned(),
+        kind: form.kind,
+        url: form.url.trim().to_owned(),
+        secret: form.secret.trim().to_owned(),
+        to: to.collect(),
+    };
+    let added = view(channel::add(&alerts.context, &spec).await?)?;
+    note(&alerts, &caller, "uptime.channel.add", &added.id).await;
+    Ok(Redirect::to(&format!("/uptime/channels/{}", added.id)))
+}
+
+/// How it went stands among the deliveries.
+async fn test(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Path(id): Path<ChannelId>,
+) -> Result<Redirect, Problem> {
+    alerts.test(&id).await?.ok_or_else(unknown)?;
+    note(&alerts, &caller, "uptime.channel.test", &id).await;
+    Ok(Redirect::to(&format!("/uptime/channels/{id}")))
+}
+
+async fn remove(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Path(id): Path<ChannelId>,
+) -> Result<Redirect, Problem> {
+    if !channel::remove(alerts.database(), &id).await? {
+        return Err(unknown());
+    }
+    note(&alerts, &caller, "uptime.channel.remove", &id).await;
+    Ok(Redirect::to("/uptime/channels"))
+}
+
+impl Shown {
+    fn new(channel: Channel) -> Self {
+        let goes_to = match &channel.means {
+            Means::Webhook { url, secret: None } => format!("{url}, unsigned"),
+            Means::Webhook { url, secret: Some(_) } => url.to_string(),
+            Means::Slack { url } | Means::Discord { url } => {
+                format!("where the secret {} says", url.as_str())
+            }
+            Means::Email { .. } => channel.spec.to.join(", "),
+        };
+        Self { id: channel.id, name: channel.spec.name, kind: channel.spec.kind, goes_to }
+    }
+}
+
+impl ShownDelivery {
+    fn new(delivery: Delivery, attempts: Vec<Attempt>) -> Self {
+        let (badge, due) = match delivery.state {
+            DeliveryState::Waiting => (Tone::Busy.badge("waiting"), Some(When::at(delivery.due_at.0))),
+            DeliveryState::Delivered => (Tone::Good.badge("delivered"), None),
+            DeliveryState::Failed => (Tone::Bad.badge("failed"), None),
+        };
+        let is_test = delivery.kind == NoticeKind::Test;
+        let attempt = |attempt: Attempt| ShownAttempt {
+            when: When::at(attempt.at.0),
+            took_ms: attempt.took_ms,
+            message: attempt.message,
+        };
+        Self {
+            badge,
+            kind: delivery.kind.as_str(),
+            incident: (!is_test).then_some(delivery.incident_id),
+            created: When::at(delivery.created_at.0),
+            due,
+            attempts: attempts.into_iter().map(attempt).collect(),
+        }
+    }
+}

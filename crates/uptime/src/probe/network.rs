@@ -1,0 +1,95 @@
+//! Whether this node's own network is there. While it is not, the node judges nobody.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+use crate::monitor::check::{FailureClass, Observation};
+
+/// How long an answer counts, so that a thousand failing checks ask once.
+const FRESH: Duration = Duration::from_secs(2);
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Any address far away. Nothing is ever sent there: connecting a datagram socket only asks for a route.
+const FAR_AWAY: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    seen: Mutex<Option<(Instant, Health)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    Gone,
+}
+
+impl Network {
+    /// Asks the anchors, or where there are none whether there is a route at all.
+    pub(crate) async fn health(&self, anchors: &[String]) -> Health {
+        let mut seen = self.seen.lock().await;
+        if let Some((at, health)) = *seen
+            && at.elapsed() < FRESH
+        {
+            return health;
+        }
+        let health = if anchors.is_empty() { route() } else { reach_any(anchors).await };
+        if health == Health::Gone && seen.is_none_or(|(_, before)| before == Health::Well) {
+            tracing::warn!("this node's own network is gone: its failed checks do not count");
+        }
+        *seen = Some((Instant::now(), health));
+        health
+    }
+}
+
+/// Whether a failure may be the fault of this node's own network. What was reached, and who answered on this very
+/// machine, was not.
+pub(crate) fn may_be_ours(observation: &Observation) -> bool {
+    let loopback = observation.address.is_some_and(|address| address.ip().is_loopback());
+    let class = observation.failure().map(|failure| failure.class);
+    !loopback && matches!(class, Some(FailureClass::Name | FailureClass::Connect | FailureClass::Timeout))
+}
+
+fn route() -> Health {
+    let connected = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(FAR_AWAY));
+    if connected.is_ok() { Health::Well } else { Health::Gone }
+}
+
+async fn reach_any(anchors: &[String]) -> Health {
+    let connect = |anchor: String| async move {
+        let connected = tokio::time::timeout(ANSWER_WITHIN, TcpStream::connect(anchor)).await;
+        matches!(connected, Ok(Ok(_)))
+    };
+    let mut all: tokio::task::JoinSet<bool> = anchors.iter().cloned().map(connect).collect();
+    while let Some(reached) = all.join_next().await {
+        if matches!(reached, Ok(true)) {
+            return Health::Well;
+        }
+    }
+    Health::Gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_anchor_that_answers_is_enough() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let anchors = [free.to_string(), listener.local_addr().unwrap().to_string()];
+        assert_eq!(Network::default().health(&anchors).await, Health::Well);
+        assert_eq!(Network::default().health(&anchors[..1]).await, Health::Gone);
+    }
+
+    #[test]
+    fn what_happens_on_this_machine_is_no_matter_of_the_network() {
+        let mut failed = Observation::failed(FailureClass::Connect, "refused");
+        assert!(may_be_ours(&failed));
+        failed.address = Some("127.0.0.1:80".parse().unwrap());
+        assert!(!may_be_ours(&failed));
+        assert!(!may_be_ours(&Observation::failed(FailureClass::Assertion, "status")));
+    }
+}

@@ -1,0 +1,221 @@
+//! The API of channels: `/api/v1/uptime/channels`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use hob_web::{Audit, Caller, Json, List, Paging, Path, Problem, Query, Routes, Time};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::{READ, WRITE, invalid};
+use crate::incident::alert::channel::{self, Written};
+use crate::incident::alert::delivery::{self, DeliveryState};
+use crate::incident::alert::{
+    Alerts, Attempt, Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Delivery, NoticeKind,
+};
+
+pub(crate) fn routes() -> Routes<Alerts> {
+    Routes::new()
+        .api(READ, routes!(list))
+        .api(WRITE, routes!(add))
+        .api(READ, routes!(show))
+        .api(WRITE, routes!(edit))
+        .api(WRITE, routes!(remove))
+        .api(WRITE, routes!(test))
+        .api(READ, routes!(deliveries))
+}
+
+/// A channel. Secrets are only named.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AlertChannel)]
+pub(crate) struct ChannelView {
+    pub(crate) id: ChannelId,
+    name: String,
+    kind: ChannelKind,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    url: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    secret: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    to: Vec<String>,
+    created_at: Time,
+    changed_at: Time,
+}
+
+/// A message to a channel, with all its attempts.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AlertDelivery)]
+struct DeliveryView {
+    /// Sent along as the idempotency key.
+    id: String,
+    incident_id: String,
+    kind: NoticeKind,
+    number: u32,
+    state: DeliveryState,
+    /// When it is tried next, while it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<Time>,
+    created_at: Time,
+    attempts: Vec<AttemptView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AlertAttempt)]
+struct AttemptView {
+    number: u32,
+    at: Time,
+    took_ms: u64,
+    delivered: bool,
+    /// What the other side said, or why it did not.
+    message: String,
+}
+
+/// All channels.
+#[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = List<ChannelView>)))]
+async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
+    // There are so few that they are one page.
+    let channels = channel::all(alerts.database()).await?;
+    Ok(Json(List { items: channels.into_iter().map(ChannelView::from).collect(), next: None }))
+}
+
+/// Adds a channel.
+#[utoipa::path(post, path = "/api/v1/uptime/channels", request_body = ChannelSpec,
+    responses((status = 201, body = ChannelView)))]
+async fn add(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Json(spec): Json<ChannelSpec>,
+) -> Result<(StatusCode, Json<ChannelView>), Problem> {
+    let added = view(channel::add(&alerts.context, &spec).await?)?;
+    note(&alerts, &caller, "uptime.channel.add", &added.id).await;
+    Ok((StatusCode::CREATED, Json(added)))
+}
+
+/// One channel.
+#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
+    responses((status = 200, body = ChannelView)))]
+async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<ChannelView>, Problem> {
+    let found = channel::by_id(alerts.database(), &id).await?;
+    found.map(|channel| Json(channel.into())).ok_or_else(unknown)
+}
+
+/// Changes a channel; what is left out stays.
+#[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
+    request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
+async fn edit(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Path(id): Path<ChannelId>,
+    Json(patch): Json<ChannelPatch>,
+) -> Result<Json<ChannelView>, Problem> {
+    let edited = view(channel::edit(&alerts.context, &id, &patch).await?)?;
+    note(&alerts, &caller, "uptime.channel.edit", &id).await;
+    Ok(Json(edited))
+}
+
+/// Removes a channel. What was still to be told through it is given up.
+#[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
+    responses((status = 204)))]
+async fn remove(
+    State(alerts): State<Alerts>,
+    caller: Caller,
+    Path(id): Path<ChannelId>,
+) -> Result<StatusCode, Problem> {
+    if !channel::remove(alerts.database(), &id).await? {
+        return Err(unknown());
+    }
+    note(&alerts, &caller, "uptime.channel.remove", &id).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sends a test message now, and says how it went.
+#[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", params(("id" = String, Path, max_length = 64)),
+    responses((status = 200, body = AttemptView)))]
+async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<AttemptView>, Problem> {
+    let attempt = alerts.test(&id).await?.ok_or_else(unknown)?;
+    Ok(Json(attempt.into()))
+}
+
+/// What was told through a channel, the newest first.
+#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}/deliveries",
+    params(("id" = String, Path, max_length = 64)), responses((status = 200, body = List<DeliveryView>)))]
+async fn deliveries(
+    State(alerts): State<Alerts>,
+    Path(id): Path<ChannelId>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<List<DeliveryView>>, Problem> {
+    let page = delivery::page(alerts.database(), &id, &paging.request()?).await?;
+    let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
+    let mut attempts = delivery::attempts(alerts.database(), &ids).await?;
+    let page = page.map(|delivery| {
+        let own = attempts.extract_if(.., |attempt| attempt.delivery_id == delivery.id);
+        let own = own.map(AttemptView::from).collect();
+        DeliveryView::new(delivery, own)
+    });
+    Ok(Json(page.into()))
+}
+
+pub(crate) fn view(written: Written) -> Result<ChannelView, Problem> {
+    match written {
+        Written::Written(channel) => Ok((*channel).into()),
+        Written::Invalid(wrong) => Err(invalid(wrong)),
+        Written::NameTaken => Err(Problem::conflict("Another channel has this name.")),
+        Written::TooMany => Err(Problem::conflict("There are as many channels as there may be.")),
+        Written::Unknown => Err(unknown()),
+    }
+}
+
+/// Writes down who did what. That it was done is not undone when this fails.
+pub(crate) async fn note(alerts: &Alerts, caller: &Caller, what: &str, id: &ChannelId) {
+    if let Err(error) = Audit::new(alerts.database()).record(caller.name(), what, id.as_str()).await {
+        tracing::warn!(%error, what, %id, "not in the audit trail");
+    }
+}
+
+pub(crate) fn unknown() -> Problem {
+    Problem::not_found("channel")
+}
+
+impl From<Channel> for ChannelView {
+    fn from(channel: Channel) -> Self {
+        let ChannelSpec { name, kind, url, secret, to } = channel.spec;
+        Self {
+            id: channel.id,
+            name,
+            kind,
+            url,
+            secret,
+            to,
+            created_at: channel.created_at.into(),
+            changed_at: channel.changed_at.into(),
+        }
+    }
+}
+
+impl From<Attempt> for AttemptView {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            number: attempt.number,
+            at: attempt.at.into(),
+            took_ms: attempt.took_ms,
+            delivered: attempt.delivered,
+            message: attempt.message,
+        }
+    }
+}
+
+impl DeliveryView {
+    fn new(delivery: Delivery, attempts: Vec<AttemptView>) -> Self {
+        let waits = delivery.state == DeliveryState::Waiting;
+        Self {
+            id: delivery.id,
+            incident_id: delivery.incident_id,
+            kind: delivery.kind,
+            number: delivery.number,
+            state: delivery.state,
+            due_at: waits.then(|| delivery.due_at.into()),
+            created_at: delivery.created_at.into(),
+            attempts,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The store that was lost comes back from the database, shard by shard: everybody who was down is down, nobody is up
+//! before a check says so, and the first checks are spread over one interval by the monitors' own grids.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hob_database::Database;
+use hob_schema::Shard;
+use hob_store::epoch::{Epoch, MARKER};
+use hob_store::{CLOCK, Reply, Script};
+
+use crate::error::Result;
+use crate::incident::{self, Incident};
+use crate::keys::MonitorId;
+use crate::monitor::{self, Monitor};
+use crate::schedule::state::{Standing, State};
+use crate::schedule::{STANDING, Schedule, millis};
+
+static PREPARE: Script = Script::with(&[CLOCK], include_str!("rebuild/prepare.lua"));
+static RESTORE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("rebuild/restore.lua"));
+static FINISH: Script = Script::new(include_str!("rebuild/finish.lua"));
+
+/// When others rebuild the same shard they may be in each other's way, but not for long.
+const ATTEMPTS: usize = 5;
+/// Monitors of one call: a script that takes long keeps everybody else waiting.
+const BATCH: usize = 200;
+
+/// How far the rebuilding of a shard is.
+enum Prepared {
+    /// It is done, in this epoch.
+    Done(Epoch),
+    /// It goes on, in this epoch.
+    Going(Epoch),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Restored {
+    All,
+    /// It is done in another epoch, or was lost again.
+    Over,
+}
+
+impl Schedule {
+    /// Takes up the shards as they are in the store, and rebuilds those that are not there.
+    pub async fn open(&self, database: &Database, grace: Duration) -> Result<()> {
+        for shard in self.shards() {
+            self.rebuild(database, shard, grace).await?;
+        }
+        Ok(())
+    }
+
+    /// Rebuilds a shard that was found lost, helps another node that does, or takes up what was rebuilt since.
+    pub async fn rebuild(&self, database: &Database, shard: Shard, grace: Duration) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let epoch = match self.prepare(database, shard).await? {
+                Prepared::Done(epoch) => {
+                    self.set_epoch(shard, epoch);
+                    return Ok(());
+                }
+                Prepared::Going(epoch) => epoch,
+            };
+            if self.restore(database, shard, epoch, grace).await? == Restored::All
+                && self.finish_rebuild(shard, epoch).await? == Restored::All
+            {
+                self.set_epoch(shard, epoch);
+                tracing::info!(shard = shard.number(), %epoch, "rebuilt a part of the store");
+                return Ok(());
+            }
+        }
+        // Whoever needs the shard finds it lost again.
+        Ok(())
+    }
+
+    /// Joins a rebuild, or begins one in an epoch that no shard has had: so no fence is given out twice.
+    async fn prepare(&self, database: &Database, shard: Shard) -> Result<Prepared> {
+        if let Some(prepared) = self.try_prepare(shard, None).await? {
+            return Ok(prepared);
+        }
+        let known = database.epoch().await?.max(self.epoch(shard));
+        let raised = Epoch::new(database.raise_epoch(known, Epoch::MAX.get()).await?)?;
+        let prepared = self.try_prepare(shard, Some(raised)).await?;
+        Ok(prepared.unwrap_or(Prepared::Going(raised)))
+    }
+
+    async fn try_prepare(&self, shard: Shard, epoch: Option<Epoch>) -> Result<Option<Prepared>> {
+        let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
+        let call = PREPARE.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard));
+        let epoch = epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
+        let mut reply: Reply = self.run(shard, call.arg(epoch)).await?;
+        match reply.word() {
+            "done" => Ok(Some(Prepared::Done(Epoch::new(reply.next()?)?))),
+            "going" => Ok(Some(Prepared::Going(Epoch::new(reply.next()?)?))),
+            "gone" => Ok(None),
+            _ => Err(reply.unexpected().into()),
+        }
+    }
+
+    async fn finish_rebuild(&self, shard: Shard, epoch: Epoch) -> Result<Restored> {
+        let call = FINISH.on(&[self.keys.marker(shard)]).arg(epoch.get());
+        let reply: Reply = self.run(shard, call).await?;
+        Ok(if reply.word() == "finished" { Restored::All } else { Restored::Over })
+    }
+
+    async fn restore(
+        &self,
+        database: &Database,
+        shard: Shard,
+        epoch: Epoch,
+        grace: Duration,
+    ) -> Result<Restored> {
+        let monitors = monitor::all(database).await?;
+        let down = incident::open(database).await?;
+        let down: HashMap<&MonitorId, &Incident> = down.iter().map(|open| (&open.monitor_id, open)).collect();
+        let mine = |monitor: &&Monitor| !monitor.spec.paused && self.shard_of(&monitor.id) == shard;
+        let monitors: Vec<&Monitor> = monitors.iter().filter(mine).collect();
+        let now_ms = self.now_ms(shard).await?;
+        for batch in monitors.chunks(BATCH) {
+            let [schedule, _, marker, standing, _] = self.shard_keys(shard);
+            let incidents = batch.iter().map(|monitor| self.keys.incident(&monitor.id));
+            let keys: Vec<_> = [schedule, marker, standing].into_iter().chain(incidents).collect();
+            let mut call = RESTORE.on(&keys).arg(epoch.get());
+            for monitor in batch {
+                let open = down.get(&monitor.id).copied();
+                let standing = open.map_or(Standing::NEW, standing_of);
+                let (lease_ms, next_ms) =
+                    (millis(monitor.timeout() + grace), monitor.next_ms(&standing, now_ms));
+                let text = format!("{} {lease_ms} 0 {next_ms} {standing}", monitor.generation);
+                let failures = open.map(|open| open.failures.max(1).to_string()).unwrap_or_default();
+                call = call.arg(monitor.id.as_str()).arg(text).arg(next_ms).arg(failures);
+                call = call.arg(standing.first_failure_ms / 1000).arg(standing.last_failure_ms / 1000);
+                call = call.arg(u8::from(open.is_some_and(|open| open.told_at.is_some())));
+            }
+            let reply: Reply = self.run(shard, call).await?;
+            if reply.word() == "over" {
+                return Ok(Restored::Over);
+            }
+        }
+        Ok(Restored::All)
+    }
+}
+
+/// A monitor that the database says is down.
+fn standing_of(open: &Incident) -> Standing {
+    let ms = |time: hob_database::UnixMs| u64::try_from(time.0).unwrap_or(0);
+    Standing {
+        state: State::Down,
+        failures: open.failures.max(1),
+        successes: 0,
+        first_failure_ms: ms(open.opened_at),
+        last_failure_ms: ms(open.confirmed_at),
+        last_ms: ms(open.confirmed_at),
+    }
+}

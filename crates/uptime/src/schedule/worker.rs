@@ -1,0 +1,196 @@
+//! The worker: claims what is due, checks it with bounded concurrency, records what it saw.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hob_service::Task;
+use hob_store::epoch::Outcome;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::Result;
+use crate::incident::{self, News, unix_ms};
+use crate::metrics;
+use crate::monitor::Monitor;
+use crate::monitor::check::{Check, FailureClass, Observation};
+use crate::monitor::history::Finding;
+use crate::probe::network::{Health, may_be_ours};
+use crate::schedule::record::{Entry, Recorded, Unsettled};
+use crate::schedule::state::State;
+use crate::schedule::{Claim, Claims, Leaving};
+use crate::uptime::Uptime;
+
+/// How long a worker sleeps at most: so late, at worst, it sees what another node added or a dead one left.
+const LONGEST_REST: Duration = Duration::from_millis(500);
+const SHORTEST_REST: Duration = Duration::from_millis(2);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// A claim is at most so large, so that several nodes share what is due.
+const MOST_CLAIMS: usize = 100;
+/// When a monitor whose result is not judged is tried again.
+const UNJUDGED_AGAIN_MS: u64 = 5_000;
+/// What runs when the process stops gets this long to be recorded; what does not is claimed again by others.
+const LAST_CHECKS: Duration = Duration::from_secs(3);
+
+/// Claims and checks until the task should stop.
+pub(crate) async fn work(uptime: Uptime, task: Task) {
+    let concurrency = uptime.config().concurrency.min(65_536);
+    if concurrency == 0 {
+        task.stopped().await;
+        return;
+    }
+    let slots = Arc::new(Semaphore::new(concurrency as usize));
+    while !task.stopping() {
+        let rest = match round(&uptime, &slots).await {
+            Ok(rest) => rest,
+            Err(error) => {
+                tracing::warn!(%error, "nothing can be claimed");
+                AFTER_FAILURE
+            }
+        };
+        task.beat();
+        tokio::select! {
+            () = tokio::time::sleep(rest) => {}
+            () = uptime.inner.wake.notified() => {}
+            () = task.stopped() => {}
+        }
+    }
+    let _ = tokio::time::timeout(LAST_CHECKS, slots.acquire_many(concurrency)).await;
+}
+
+/// Claims what is due on every shard, and says how long to rest.
+async fn round(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
+    let mut rest = LONGEST_REST;
+    for shard in uptime.schedule().shards() {
+        let free = slots.available_permits().min(MOST_CLAIMS);
+        if free == 0 {
+            // As soon as one is free there may be something to claim.
+            let _ = slots.acquire().await;
+            return Ok(Duration::ZERO);
+        }
+        match uptime.schedule().claim(shard, u32::try_from(free).unwrap_or(1)).await? {
+            Outcome::Lost { .. } => {
+                uptime.rebuild(shard).await?;
+                rest = Duration::ZERO;
+            }
+            Outcome::Done(claims) => {
+                rest =
+                    if claims.claims.len() == free { Duration::ZERO } else { rest.min(until_next(&claims)) };
+                start(uptime, slots, claims);
+            }
+        }
+    }
+    Ok(rest)
+}
+
+fn until_next(claims: &Claims) -> Duration {
+    claims.rest.map_or(LONGEST_REST, |rest| rest.max(SHORTEST_REST))
+}
+
+fn start(uptime: &Uptime, slots: &Arc<Semaphore>, claims: Claims) {
+    for id in claims.dropped {
+        tracing::warn!(id, "dropped from the schedule: no such monitor");
+    }
+    let claimed = Instant::now();
+    for claim in claims.claims {
+        let Ok(slot) = Arc::clone(slots).try_acquire_owned() else { return };
+        tokio::spawn(check(uptime.clone(), claim, claimed, slot));
+    }
+}
+
+async fn check(uptime: Uptime, claim: Claim, claimed: Instant, _slot: OwnedSemaphorePermit) {
+    if let Err(error) = run(&uptime, &claim, claimed).await {
+        // The lease runs out by itself, and the monitor is claimed again.
+        tracing::warn!(%error, monitor = %claim.id, "a check was not recorded");
+    }
+}
+
+async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
+    let Some(monitor) = uptime.inner.roster.at(&claim.id, claim.generation).await? else {
+        return uptime.schedule().forget(&claim.id, Leaving::Deleted).await;
+    };
+    if monitor.generation < claim.generation {
+        // The database was restored from an older copy, and are the truth all the same.
+        uptime.schedule().forget(&claim.id, Leaving::Deleted).await?;
+    }
+    if monitor.generation != claim.generation || monitor.spec.paused {
+        uptime.take_up(&monitor).await;
+        return Ok(());
+    }
+    let late_ms = now_ms(claim, claimed).saturating_sub(claim.slot_ms);
+    metrics::late(late_ms);
+    let observation = match &monitor.check {
+        Check::Heartbeat(_) => Observation::failed(FailureClass::Silent, "the job did not call in time"),
+        check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
+    };
+    let anchors = &uptime.config().anchors;
+    if may_be_ours(&observation) && uptime.inner.network.health(anchors).await == Health::Gone {
+        metrics::unjudged();
+        let again_ms = now_ms(claim, claimed) + UNJUDGED_AGAIN_MS;
+        return uptime.schedule().release(claim, again_ms).await;
+    }
+    uptime.finish(&monitor, claim, &observation, claimed).await?;
+    Ok(())
+}
+
+/// The store's time, as far as this node can tell without asking.
+fn now_ms(claim: &Claim, claimed: Instant) -> u64 {
+    claim.claimed_ms + u64::try_from(claimed.elapsed().as_millis()).unwrap_or(0)
+}
+
+impl Uptime {
+    /// Records a result, and what follows from it; the state it led to, unless it came too late.
+    pub(crate) async fn finish(
+        &self,
+        monitor: &Monitor,
+        claim: &Claim,
+        observation: &Observation,
+        claimed: Instant,
+    ) -> Result<Option<State>> {
+        let entry = Entry::judge(monitor, claim, observation, now_ms(claim, claimed));
+        match self.schedule().record(&entry).await? {
+            Outcome::Lost { .. } => {
+                self.rebuild(self.schedule().shard_of(&claim.id)).await?;
+                return Ok(None);
+            }
+            Outcome::Done(Recorded::Refused(refusal)) => {
+                tracing::debug!(monitor = %claim.id, ?refusal, "a result came too late");
+                metrics::refused();
+                return Ok(None);
+            }
+            Outcome::Done(Recorded::Recorded) => {}
+        }
+        let outcome = observation.failure().map_or("ok", |failure| failure.class.as_str());
+        metrics::checked(outcome);
+        if entry.standing.state == State::Up {
+            let missed = monitor.missed_turns(claim.slot_ms, entry.next_ms);
+            metrics::missed(missed);
+        }
+        self.inner.intake.put(finding(&entry));
+        if let Some(change) = entry.unsettled() {
+            tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "changed");
+            if let Err(error) = self.settle(monitor, &change).await {
+                tracing::warn!(%error, monitor = %monitor.id, "a change waits for the database");
+            }
+        }
+        self.tell_pages(Some(&monitor.id));
+        Ok(Some(entry.standing.state))
+    }
+
+    /// Brings a change into the database, and then notes that it is there.
+    pub(crate) async fn settle(&self, monitor: &Monitor, change: &Unsettled) -> Result<()> {
+        let news: News = self.inner.roster.news(monitor, unix_ms(change.first_failure_ms));
+        let told = incident::settle(self.database(), monitor, change, news).await?;
+        self.schedule().settle(change, told).await
+    }
+}
+
+fn finding(entry: &Entry<'_>) -> Finding {
+    let total = entry.observation.phases.total.unwrap_or_default();
+    Finding {
+        monitor: entry.claim.id.clone(),
+        at: unix_ms(entry.standing.last_ms),
+        fence: entry.claim.fence.get(),
+        state: entry.standing.state,
+        latency_us: u64::try_from(total.as_micros()).unwrap_or(u64::MAX >> 1),
+        error: entry.observation.failure().map(ToString::to_string),
+    }
+}

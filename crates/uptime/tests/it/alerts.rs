@@ -1,0 +1,473 @@
+//! Channels that are told of incidents: well, badly, and after everything that can happen on the way (U9).
+
+mod channels;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hob_database::outbox::{Event, Relay, Retention};
+use hob_database::{Query, Read as _, sql};
+use hob_service::config::{Live, Secret, Secrets, SecretsConfig};
+use hob_service::{Period, SecretRef, ServiceContext};
+use hob_testkit::{LIMIT, Layout, TestApp, TestContext, TestDatabase, TestStore, every_database, wait_for};
+use hob_uptime::incident::alert::{Alerts, channel, signature};
+use hob_uptime::incident::{INCIDENTS, IncidentEvent, What};
+use hob_uptime::probe::{Limits, Probe};
+use hob_uptime::{Config, Uptime};
+use hob_web::Service as _;
+use hob_web::Web;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+
+use crate::NEEDS;
+use crate::identity::{Authority, Flaw};
+use crate::mail::{MailServer, Security};
+use crate::secrets::entry;
+use crate::target::{Target, answer};
+
+/// Never to be seen anywhere but by the one whom it is for.
+const SECRET: &str = "s3cret-that-nobody-sees";
+
+/// A context with secrets, and a configuration that does not keep a test waiting.
+struct Office {
+    context: ServiceContext,
+    config: Config,
+    folder: tempfile::TempDir,
+    secrets: Vec<(String, SecretRef)>,
+    test: TestContext,
+}
+
+impl Office {
+    async fn new(test_database: TestDatabase) -> Self {
+        let test = TestContext::over(NEEDS, TestStore::embedded(Layout::Plain), test_database).await;
+        let config = Config {
+            alert_pause: Period::from_millis(10),
+            alert_timeout: Period::from_secs(20),
+            grace: Period::from_millis(100),
+            ..Config::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut office = Self { context: test.context().clone(), config, folder, secrets: Vec::new(), test };
+        office.keep("hook", SECRET);
+        office
+    }
+
+    /// Lists a secret.
+    fn keep(&mut self, name: &str, secret: &str) {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, secret).unwrap();
+        self.secrets.push((name.to_owned(), SecretRef::File(path)));
+        let bound = |place: &SecretRef| entry(place.clone(), &["uptime"], &["127.0.0.1"]);
+        let listed = self.secrets.iter().map(|(name, place)| (name.parse().unwrap(), bound(place)));
+        self.context.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
+    }
+
+    /// Sends letters through this server.
+    fn send_through(&mut self, address: &str) {
+        let path = self.folder.path().join("smtp");
+        std::fs::write(&path, address).unwrap();
+        self.config.smtp = Some(SecretRef::File(path));
+    }
+
+    fn alerts(&self) -> Alerts {
+        self.alerts_in(&self.context)
+    }
+
+    fn alerts_in(&self, context: &ServiceContext) -> Alerts {
+        let probe = Probe::new(Limits::default(), self.context.secrets.clone());
+        Alerts::new(context, &probe, Live::fixed(self.config.clone()))
+    }
+
+    /// Takes in and carries from now on.
+    fn start(&self) {
+        let web = Web::open(&self.context, Live::fixed(hob_web::Config::default())).unwrap();
+        self.alerts().start(web.changes());
+    }
+
+    /// Adds a channel, and answers with its id.
+    async fn channel(&self, spec: Value) -> String {
+        let spec = serde_json::from_value(spec).unwrap();
+        match channel::add(&self.context, &spec).await.unwrap() {
+            channel::Written::Written(channel) => channel.id.to_string(),
+            refused => panic!("{refused:?}"),
+        }
+    }
+
+    async fn webhook(&self, name: &str, target: &Target) -> String {
+        self.channel(json!({"name": name, "kind": "webhook", "url": target.url("/hook"), "secret": "hook"}))
+            .await
+    }
+
+    /// Says that an incident was opened, as incidents do, and lets the outbox number it.
+    async fn open(&self, incident: &str, channels: &[&str]) {
+        self.tell(&event(incident, channels)).await;
+    }
+
+    async fn tell(&self, event: &IncidentEvent) {
+        let payload = &serde_json::to_string(event).unwrap();
+        let incident = event.incident.as_str();
+        let emit =
+            |tx: hob_database::Transaction| async move { tx.emit(INCIDENTS, incident, payload.as_str()) };
+        self.context.database.write(emit).await.unwrap();
+        let mut relay = Relay::new(&self.context.database, Retention::default());
+        relay.turn(async |_: Vec<Event>| Ok::<(), String>(())).await.unwrap();
+        relay.release().await.unwrap();
+    }
+
+    /// State and attempts of all deliveries, by id.
+    async fn deliveries(&self) -> Vec<(String, String, u32)> {
+        let all: Query<(String, String, u32)> =
+            sql("SELECT id, state, attempts FROM uptime_delivery ORDER BY id");
+        self.context.database.all(all).await.unwrap()
+    }
+
+    /// Waits until a single delivery stands like this.
+    async fn ends(&self, state: &str, attempts: u32) {
+        wait_for(format!("a delivery that is {state} after {attempts}"), LIMIT, async || {
+            let all = self.deliveries().await;
+            match all.as_slice() {
+                [(_, found, tries)] if found == state && *tries == attempts => Ok(()),
+                _ => Err(all),
+            }
+        })
+        .await;
+    }
+}
+
+fn event(incident: &str, channels: &[&str]) -> IncidentEvent {
+    IncidentEvent {
+        incident: incident.to_owned(),
+        number: 1,
+        what: What::Opened,
+        monitor: "m1".to_owned(),
+        name: "Shop".to_owned(),
+        target: "https://shop.example/".to_owned(),
+        channels: channels.iter().map(|&channel| channel.to_owned()).collect(),
+        at_ms: 1_700_000_030_000,
+        opened_at_ms: 1_700_000_000_000,
+        class: "timeout".to_owned(),
+        message: "there was no answer after 10s".to_owned(),
+        resolution: None,
+    }
+}
+
+fn header<'a>(request: &'a str, name: &str) -> Option<&'a str> {
+    let head = request.split("\r\n\r\n").next()?;
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn body(request: &str) -> &str {
+    request.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+/// Takes connections, and says nothing.
+async fn black_hole() -> Target {
+    Target::raw(|mut stream| async move {
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await
+}
+
+every_database! {
+    /// U9: whatever is said twice is told once, and can be checked to be from us.
+    async fn an_incident_is_told_once_and_signed(test_database: TestDatabase) {
+        let office = Office::new(test_database).await;
+        let target = Target::saying(|_| answer(200, "", "")).await;
+        let id = office.webhook("Operations", &target).await;
+        // By its id and by its name is still one channel.
+        office.open("i1", &[&id, "Operations", "nobody"]).await;
+        office.open("i1", &[&id]).await;
+        office.start();
+        office.ends("delivered", 1).await;
+
+        let heard = target.heard();
+        assert_eq!(heard.len(), 1);
+        assert_eq!(header(&heard[0], "idempotency-key"), Some(format!("i1.{id}.opened.1").as_str()));
+        let signed = header(&heard[0], "x-hob-signature").unwrap();
+        let time = signed.strip_prefix("t=").unwrap().split(',').next().unwrap().parse().unwrap();
+        assert_eq!(signature::sign(&Secret::from(SECRET.to_owned()), time, body(&heard[0]).as_bytes()), signed);
+        let told: Value = serde_json::from_str(body(&heard[0])).unwrap();
+        assert_eq!((&told["kind"], &told["incident"]["monitor"]["name"]), (&json!("opened"), &json!("Shop")));
+        assert_eq!(told["incident"]["opened_at"], "2023-11-14T22:13:20Z");
+    }
+
+    /// U9: failures are tried again, and every attempt is there to be looked at.
+    async fn a_channel_that_recovers_is_told_after_all(test_database: TestDatabase) {
+        let office = Office::new(test_database).await;
+        let tries = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&tries);
+        let target = Target::saying(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => answer(500, "", "oops"),
+            _ => answer(204, "", ""),
+        })
+        .await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+        office.start();
+        office.ends("delivered", 3).await;
+        let tries: Query<(u32, bool, String)> =
+            sql("SELECT number, delivered, message FROM uptime_attempt ORDER BY number");
+        let expected = [(1, false, "status 500"), (2, false, "status 500"), (3, true, "status 204")];
+        let expected = expected.map(|(number, delivered, message)| (number, delivered, message.to_owned()));
+        assert_eq!(office.context.database.all(tries).await.unwrap(), expected);
+        let keys: Vec<_> = target.heard().iter().map(|request| header(request, "idempotency-key").unwrap().to_owned()).collect();
+        assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    }
+
+    /// U9: what a channel is told of an incident has an order, also while the channel does not work.
+    async fn the_end_of_an_incident_does_not_overtake_its_beginning(test_database: TestDatabase) {
+        let office = Office::new(test_database).await;
+        let tries = Arc::new(AtomicUsize::new(0));
+        let target = Target::saying(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => answer(500, "", ""),
+            _ => answer(200, "", ""),
+        })
+        .await;
+        let id = office.webhook("Operations", &target).await;
+        let opened = event("i1", &[&id]);
+        office.tell(&opened).await;
+        office.tell(&IncidentEvent { what: What::Reminded, ..opened.clone() }).await;
+        office.tell(&IncidentEvent { what: What::Resolved, ..opened }).await;
+        office.start();
+        wait_for("all of them to arrive", LIMIT, async || {
+            let all = office.deliveries().await;
+            if all.len() == 3 && all.iter().all(|(_, state, _)| state == "delivered") { Ok(()) } else { Err(all) }
+        })
+        .await;
+        let told: Vec<_> = target.heard().iter().map(|request| header(request, "x-hob-event").unwrap().to_owned()).collect();
+        assert_eq!(told, ["opened", "opened", "opened", "reminded", "resolved"]);
+    }
+
+    /// U9: retries are bounded.
+    async fn a_channel_that_never_works_is_given_up(test_database: TestDatabase) {
+        let mut office = Office::new(test_database).await;
+        office.config.alert_attempts = 3;
+        let target = Target::saying(|_| answer(503, "", "")).await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+        office.start();
+        office.ends("failed", 3).await;
+        assert_eq!(target.visits(), 3);
+    }
+
+    /// U9: a node that dies in the middle is followed by another, under the same key.
+    async fn a_delivery_outlives_the_node_that_carried_it(test_database: TestDatabase) {
+        let mut office = Office::new(test_database).await;
+        office.config.alert_timeout = Period::from_millis(500);
+        let visits = Arc::new(AtomicUsize::new(0));
+        let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (count, noted) = (Arc::clone(&visits), Arc::clone(&keys));
+        let target = Target::raw(move |mut stream| {
+            let (count, noted) = (Arc::clone(&count), Arc::clone(&noted));
+            async move {
+                let request = crate::target::read_head(&mut stream).await;
+                // On a busy machine a node may give up before it has sent its request.
+                let Some(key) = header(&request, "idempotency-key") else { return };
+                noted.lock().unwrap().push(key.to_owned());
+                if count.fetch_add(1, Ordering::SeqCst) == 0 {
+                    // The first one never hears how it went.
+                    std::future::pending::<()>().await;
+                }
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer(200, "", "").as_bytes()).await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        })
+        .await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+
+        let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let first = office.test.another_node().await;
+        let first = ServiceContext { secrets: office.context.secrets.clone(), ..first };
+        let alerts = office.alerts_in(&first);
+        let web = Web::open(&first, Live::fixed(hob_web::Config::default())).unwrap();
+        doomed.spawn(async move {
+            alerts.start(web.changes());
+            std::future::pending::<()>().await;
+        });
+        wait_for("the first visit", LIMIT, async || visits.load(Ordering::SeqCst) > 0).await;
+        doomed.shutdown_background();
+
+        office.start();
+        wait_for("the delivery", LIMIT, async || {
+            let all = office.deliveries().await;
+            if all[0].1 == "delivered" { Ok(()) } else { Err(all) }
+        })
+        .await;
+        let keys = keys.lock().unwrap().clone();
+        assert!(keys.len() >= 2 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+        assert_eq!(office.deliveries().await.len(), 1);
+    }
+
+    /// A channel that is gone is told nothing, and nobody waits for it.
+    async fn what_waits_for_a_removed_channel_ends(test_database: TestDatabase) {
+        let mut office = Office::new(test_database).await;
+        office.config.alert_pause = Period::from_secs(1000);
+        let target = Target::saying(|_| answer(500, "", "")).await;
+        let id = office.webhook("Operations", &target).await;
+        office.open("i1", &[&id]).await;
+        office.start();
+        office.ends("waiting", 1).await;
+        assert!(channel::remove(&office.context.database, &id.as_str().into()).await.unwrap());
+        office.context.database.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
+        office.ends("failed", 2).await;
+        assert_eq!(target.visits(), 1);
+    }
+}
+
+/// U9: a black-holed channel delays no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_black_hole_delays_no_other_channel() {
+    const INCIDENTS: usize = 20;
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    office.config.alert_timeout = Period::from_secs(600);
+    let hole = black_hole().await;
+    let good = Target::saying(|_| answer(200, "", "")).await;
+    let (hole_id, good_id) = (office.webhook("Hole", &hole).await, office.webhook("Good", &good).await);
+    for n in 0..INCIDENTS {
+        office.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
+    }
+    office.start();
+    wait_for("all that can arrive", LIMIT, async || {
+        let all = office.deliveries().await;
+        all.iter().filter(|(id, state, _)| id.contains(&good_id) && state == "delivered").count() == INCIDENTS
+    })
+    .await;
+    // As many as may be on their way at once, and not one more.
+    wait_for("the hole to be full", LIMIT, async || hole.visits() == 4).await;
+    assert_eq!(good.visits(), INCIDENTS);
+}
+
+/// U5 U6 U9: from a target that breaks to the people who hear of it, and that it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_told_and_so_is_its_end() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let status = Arc::new(AtomicUsize::new(503));
+    let now = Arc::clone(&status);
+    let target =
+        Target::saying(move |_| answer(u16::try_from(now.load(Ordering::SeqCst)).unwrap(), "", "")).await;
+    let hook = Target::saying(|_| answer(200, "", "")).await;
+
+    let uptime = Uptime::open(&context, Live::fixed(Config::default())).await.unwrap();
+    let app = TestApp::start(&context, uptime.routes()).await;
+    uptime.start(app.web().changes());
+    let relay = Relay::new(&context.database, Retention::default());
+    tokio::spawn(relay.run(async |_: Vec<Event>| Ok::<(), String>(()), std::future::pending()));
+
+    let channel = json!({"name": "Operations", "kind": "webhook", "url": hook.url("/")});
+    assert_eq!(app.post("/api/v1/uptime/channels", &channel).await.status, 201);
+    let monitor = json!({"name": "Shop", "kind": "http", "target": target.url("/"), "interval_s": 1, "retries": 0,
+                         "channels": ["Operations"]});
+    assert_eq!(app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
+    let told = || {
+        hook.heard()
+            .iter()
+            .map(|request| header(request, "x-hob-event").unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    wait_for("the outage to be told", LIMIT, async || told() == ["opened"]).await;
+    assert!(body(&hook.heard()[0]).contains("Shop is down"), "{:?}", hook.heard());
+
+    status.store(200, Ordering::SeqCst);
+    wait_for("its end to be told", LIMIT, async || told() == ["opened", "resolved"]).await;
+}
+
+#[tokio::test]
+async fn slack_and_discord_are_posted_to_where_a_secret_says() {
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let target = Target::saying(|_| answer(200, "", "ok")).await;
+    office.keep("slack_url", &target.url("/slack/T0/s3cret"));
+    office.keep("discord_url", &target.url("/discord/s3cret"));
+    office.channel(json!({"name": "Slack", "kind": "slack", "secret": "slack_url"})).await;
+    office.channel(json!({"name": "Discord", "kind": "discord", "secret": "discord_url"})).await;
+    office.open("i1", &["Slack", "Discord"]).await;
+    office.start();
+    wait_for("both", LIMIT, async || {
+        office.deliveries().await.iter().filter(|(_, state, _)| state == "delivered").count() == 2
+    })
+    .await;
+    let heard = target.heard();
+    let of = |path: &str| {
+        heard.iter().find(|request| request.starts_with(path)).map(|request| body(request)).unwrap()
+    };
+    assert!(
+        of("POST /slack/T0/s3cret ").starts_with(r#"{"text":"Shop is down\ntimeout: there was no answer"#)
+    );
+    assert!(of("POST /discord/s3cret ").starts_with(r#"{"content":"Shop is down\n"#));
+}
+
+#[tokio::test]
+async fn a_letter_reaches_all_recipients() {
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let server = MailServer::start(Security::None).await;
+    office.send_through(&format!("smtp://{}", server.address));
+    office.config.mail_from = "Hob <hob@status.example>".to_owned();
+    let to = ["Ann <ann@example.com>", "bob@example.com"];
+    let id = office.channel(json!({"name": "Mail", "kind": "email", "to": to})).await;
+    office.open("i1", &[&id]).await;
+    office.start();
+    office.ends("delivered", 1).await;
+    let letters = server.letters();
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].recipients, ["RCPT TO:<ann@example.com>", "RCPT TO:<bob@example.com>"]);
+    for line in [
+        "Subject: Shop is down",
+        &format!("Message-ID: <i1.{id}.opened.1@status.example>"),
+        "https://shop.example/",
+    ] {
+        assert!(letters[0].text.contains(line), "{line} in {}", letters[0].text);
+    }
+}
+
+/// Letters go through TLS where they are asked to, or not at all.
+#[tokio::test]
+async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let authority = Authority::new();
+    let acceptor = || authority.acceptor(Flaw::None, &[]);
+    let roots = office.folder.path().join("roots.pem");
+    std::fs::write(&roots, authority.pem()).unwrap();
+    let id = office.channel(json!({"name": "Mail", "kind": "email", "to": ["ann@example.com"]})).await;
+    let id = &id.as_str().into();
+    for (security, scheme, query) in [
+        (Security::StartTls(acceptor()), "smtp", "?tls=required"),
+        (Security::StartTls(acceptor()), "smtp", "?tls=opportunistic"),
+        (Security::Implicit(acceptor()), "smtps", ""),
+    ] {
+        let server = MailServer::start(security).await;
+        let url = format!("{scheme}://ann:{SECRET}@{}{query}", server.address);
+        office.send_through(&url);
+        office.config.roots = None;
+        let refused = office.alerts().test(id).await.unwrap().unwrap();
+        assert!(!refused.delivered && refused.message.contains("certificate"), "{url}: {refused:?}");
+        assert!(server.letters().is_empty());
+
+        office.config.roots = Some(roots.clone());
+        let attempt = office.alerts().test(id).await.unwrap().unwrap();
+        assert!(attempt.delivered, "{url}: {attempt:?}");
+        let letters = server.letters();
+        assert!(letters.len() == 1 && letters[0].secured, "{letters:?}");
+    }
+
+    let plain = MailServer::start(Security::None).await;
+    office.send_through(&format!("smtp://{}?tls=required", plain.address));
+    let refused = office.alerts().test(id).await.unwrap().unwrap();
+    assert!(!refused.delivered && plain.letters().is_empty(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
+    let mut office = Office::new(TestDatabase::sqlite()).await;
+    for (address, told) in
+        [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is none")]
+    {
+        office.send_through(&address);
+        let to = ["ann@example.com"];
+        let name = told;
+        let id = office.channel(json!({"name": name, "kind": "email", "to": to})).await;
+        let attempt = office.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
+        assert!(!attempt.delivered && attempt.message.contains(told), "{attempt:?}");
+        assert!(!attempt.message.contains(SECRET));
+    }
+}

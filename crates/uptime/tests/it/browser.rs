@@ -1,0 +1,103 @@
+//! A person at a browser: adds a monitor, sees it turn down and up without reloading, takes care, looks at what the
+//! public sees.
+
+use hob_testkit::fantoccini::{Client, Locator};
+use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestContext, Window, wait_for};
+
+use crate::NEEDS;
+use crate::service::{Service, StatusTarget};
+
+async fn text(client: &Client, selector: &str) -> String {
+    match client.find(Locator::Css(selector)).await {
+        Ok(element) => element.text().await.unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+async fn fill(client: &Client, field: &str, value: &str) {
+    let field = client.find(Locator::Css(&format!("#field-{field}"))).await.unwrap();
+    field.clear().await.unwrap();
+    field.send_keys(value).await.unwrap();
+}
+
+async fn press(client: &Client, selector: &str) {
+    client.find(Locator::Css(selector)).await.unwrap().click().await.unwrap();
+}
+
+/// Waits until a part of the page that is open says so, by itself.
+async fn wait_to_see(client: &Client, selector: &str, words: &str) {
+    wait_for(format!("{words:?} in {selector}"), LIMIT, async || {
+        let seen = text(client, selector).await;
+        if seen.to_lowercase().contains(words) { Ok(()) } else { Err(seen) }
+    })
+    .await;
+}
+
+/// U7
+#[tokio::test(flavor = "multi_thread")]
+async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
+    let browser = Browser::start();
+    let client = browser.open(Window::default()).await;
+    client.goto(&service.app.url("/uptime/new")).await.unwrap();
+    fill(&client, "name", "Shop").await;
+    fill(&client, "target", &target.url).await;
+    fill(&client, "interval_s", "1").await;
+    fill(&client, "assertions", "status == 200").await;
+    press(&client, "#field-published").await;
+    press(&client, "form.form > button").await;
+    wait_to_see(&client, "#state", "up").await;
+
+    let list = browser.open(Window::default()).await;
+    list.goto(&service.app.url("/uptime")).await.unwrap();
+    wait_to_see(&list, "#monitors", "up").await;
+    target.answer_with(500);
+    wait_to_see(&client, "#state", "down").await;
+    wait_to_see(&list, "#monitors", "down").await;
+
+    client.goto(&service.app.url("/uptime/incidents")).await.unwrap();
+    wait_to_see(&client, "#incidents", "open").await;
+    press(&client, "#incidents td a").await;
+    press(&client, ".page-head button.primary").await;
+    wait_to_see(&client, "#state", "acknowledged").await;
+    target.answer_with(200);
+    wait_to_see(&client, "#state", "over").await;
+    wait_to_see(&list, "#monitors", "up").await;
+
+    let stranger = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    wait_for("the public to be told", LIMIT, async || {
+        stranger.goto(&service.app.url("/status")).await.unwrap();
+        let seen = text(&stranger, "main").await;
+        if seen.contains("Shop") && seen.contains("was down from") { Ok(()) } else { Err(seen) }
+    })
+    .await;
+    for client in [client, list, stranger] {
+        client.close().await.unwrap();
+    }
+}
+
+/// U9: somebody wants to know whether a channel works, and sees that it does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_is_added_and_its_test_is_seen_to_arrive() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let (hook, service) = (StatusTarget::start().await, Service::start(&context).await);
+    let browser = Browser::start();
+    let client = browser.open(Window::default()).await;
+    client.goto(&service.app.url("/uptime/channels")).await.unwrap();
+    fill(&client, "name", "Operations").await;
+    fill(&client, "url", &hook.url).await;
+    press(&client, "form.form > button").await;
+    wait_to_see(&client, "#deliveries", "nothing yet").await;
+    press(&client, ".page-head button.primary").await;
+    wait_to_see(&client, "#deliveries", "delivered").await;
+    wait_to_see(&client, "#deliveries", "status 200").await;
+    assert_eq!(hook.asked(), 1);
+
+    hook.answer_with(500);
+    press(&client, ".page-head button.primary").await;
+    wait_to_see(&client, "#deliveries", "status 500").await;
+    client.goto(&service.app.url("/uptime/channels")).await.unwrap();
+    wait_to_see(&client, "main", "operations").await;
+    client.close().await.unwrap();
+}

@@ -1,0 +1,198 @@
+//! Names: records that are checked, and addresses that may not be looked at.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, CNAME, MX, TXT};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hob_uptime::probe::{Limits, Targets};
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+use crate::target::{Target, answer, check, get, outcome, probe, run};
+
+/// A name server that knows a few names.
+struct NameServer {
+    address: SocketAddr,
+    questions: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl NameServer {
+    /// Answers the nth question about a name with what `database` says; none at all is a name that does not exist.
+    async fn start(database: impl Fn(usize, &str, RecordType) -> Vec<RData> + Send + 'static) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let questions = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&questions);
+        let task = tokio::spawn(async move {
+            let mut buffer = [0; 1500];
+            while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+                let Ok(question) = Message::from_vec(&buffer[..length]) else { continue };
+                let nth = count.fetch_add(1, Ordering::SeqCst);
+                let reply = reply(&question, |name, kind| database(nth, name, kind));
+                let _ = socket.send_to(&reply.to_vec().unwrap(), from).await;
+            }
+        });
+        Self { address, questions, task }
+    }
+}
+
+fn reply(question: &Message, database: impl Fn(&str, RecordType) -> Vec<RData>) -> Message {
+    let mut reply = Message::response(question.metadata.id, OpCode::Query);
+    let query = question.queries[0].clone();
+    let name = query.name().clone();
+    let found = database(name.to_utf8().trim_end_matches('.'), query.query_type());
+    if found.is_empty() {
+        reply.metadata.response_code = ResponseCode::NXDomain;
+    }
+    reply.add_query(query);
+    reply.add_answers(found.into_iter().map(|data| Record::from_rdata(name.clone(), 0, data)));
+    reply
+}
+
+fn a(address: [u8; 4]) -> RData {
+    RData::A(A(Ipv4Addr::from(address)))
+}
+
+fn dns(
+    server: &NameServer,
+    name: &str,
+    record: &str,
+    expected: &[&str],
+) -> hob_uptime::monitor::check::Check {
+    let expected = serde_json::to_string(expected).unwrap();
+    check(&format!(
+        r#"{{"kind":"dns","target":"{name}","dns":{{"record":"{record}","expected":{expected},"server":"{}"}}}}"#,
+        server.address
+    ))
+}
+
+#[tokio::test]
+async fn records_are_compared_as_people_write_them() {
+    let server = NameServer::start(|_, name, kind| match (name, kind) {
+        ("a.example", RecordType::A) => vec![a([192, 0, 2, 1]), a([192, 0, 2, 2])],
+        ("c.example", RecordType::CNAME) => {
+            vec![RData::CNAME(CNAME(Name::from_ascii("A.Example.").unwrap()))]
+        }
+        ("m.example", RecordType::MX) => {
+            vec![RData::MX(MX::new(10, Name::from_ascii("mail.example.").unwrap()))]
+        }
+        ("t.example", RecordType::TXT) => {
+            vec![RData::TXT(TXT::new(vec!["v=spf1 ".to_owned(), "-all".to_owned()]))]
+        }
+        _ => Vec::new(),
+    })
+    .await;
+    let probe = probe(Limits::default());
+    for (name, record, expected, class) in [
+        ("a.example", "A", vec![], "ok"),
+        ("a.example", "A", vec!["192.0.2.2", "192.0.2.1"], "ok"),
+        ("a.example", "A", vec!["192.0.2.3"], "assertion"),
+        ("c.example", "CNAME", vec!["a.example."], "ok"),
+        ("m.example", "MX", vec!["10 mail.example"], "ok"),
+        ("t.example", "TXT", vec!["v=spf1 -all"], "ok"),
+        ("t.example", "TXT", vec!["V=SPF1 -ALL"], "assertion"),
+        ("nowhere.example", "A", vec![], "name"),
+    ] {
+        let seen = run(&probe, &dns(&server, name, record, &expected), &[]).await;
+        assert_eq!(outcome(&seen).0, class, "{name} {record} {expected:?}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_is_asked_for_anew_by_every_check() {
+    let server = NameServer::start(|_, _, _| vec![a([192, 0, 2, 1])]).await;
+    let probe = probe(Limits::default());
+    for _ in 0..2 {
+        assert_eq!(outcome(&run(&probe, &dns(&server, "a.example", "A", &[]), &[]).await).0, "ok");
+    }
+    assert_eq!(server.questions.load(Ordering::SeqCst), 2);
+}
+
+/// Only 127.0.0.1 may be looked at in these tests, so that all other addresses of the machine are private ones.
+fn guarded(server: &NameServer) -> Limits {
+    let and = vec!["127.0.0.1/32".parse().unwrap()];
+    Limits { targets: Targets::Public { and }, name_server: Some(server.address), ..Limits::default() }
+}
+
+#[tokio::test]
+async fn a_name_is_found_and_its_time_is_told() {
+    let server =
+        NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 1])] } else { vec![] });
+    let server = server.await;
+    let target = Target::saying(|_| answer(200, "", "")).await;
+    let url = format!("http://here.example:{}/", target.address.port());
+    let seen = run(&probe(guarded(&server)), &get(&url), &[]).await;
+    assert_eq!(outcome(&seen).0, "ok", "{seen:?}");
+    assert!(seen.phases.dns.is_some());
+    assert!(target.heard()[0].contains(&format!("host: here.example:{}", target.address.port())));
+}
+
+#[tokio::test]
+async fn a_name_cannot_lead_to_a_private_address() {
+    let server =
+        NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 2])] } else { vec![] });
+    let server = server.await;
+    let private = Target::on(IpAddr::from([127, 0, 0, 2]), |stream| async { drop(stream) }).await;
+    let url = format!("http://inside.example:{}/", private.address.port());
+    let probe = probe(guarded(&server));
+    assert_eq!(outcome(&run(&probe, &get(&url), &[]).await).0, "forbidden");
+    let tcp = check(&format!(r#"{{"kind":"tcp","target":"inside.example:{}"}}"#, private.address.port()));
+    assert_eq!(outcome(&run(&probe, &tcp, &[]).await).0, "forbidden");
+    assert_eq!(private.visits(), 0);
+}
+
+/// The name is public when it is judged and private a moment later. What was judged is what is connected to.
+#[tokio::test]
+async fn a_name_that_changes_between_two_questions_leads_nowhere_else() {
+    let server = NameServer::start(|nth, _, kind| match kind {
+        RecordType::A if nth < 2 => vec![a([127, 0, 0, 1])],
+        RecordType::A => vec![a([127, 0, 0, 2])],
+        _ => Vec::new(),
+    })
+    .await;
+    let private = Target::on(IpAddr::from([127, 0, 0, 2]), |stream| async { drop(stream) }).await;
+    let url = format!("http://rebinding.example:{}/", private.address.port());
+    let probe = probe(guarded(&server));
+    for _ in 0..3 {
+        run(&probe, &get(&url), &[]).await;
+    }
+    assert_eq!(private.visits(), 0);
+}
+
+#[tokio::test]
+async fn a_redirect_cannot_lead_to_a_private_address() {
+    let server =
+        NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 2])] } else { vec![] });
+    let server = server.await;
+    let private = Target::on(IpAddr::from([127, 0, 0, 2]), |stream| async { drop(stream) }).await;
+    let port = private.address.port();
+    let probe = probe(guarded(&server));
+    for inside in
+        [format!("127.0.0.2:{port}"), format!("inside.example:{port}"), format!("[::ffff:127.0.0.2]:{port}")]
+    {
+        let location = format!("location: http://{inside}/\r\n");
+        let target = Target::saying(move |_| answer(302, &location, "")).await;
+        let seen = run(&probe, &get(&target.url("/")), &[]).await;
+        assert_eq!(outcome(&seen).0, "forbidden", "{inside}");
+    }
+    assert_eq!(private.visits(), 0);
+}
+
+#[tokio::test]
+async fn a_private_name_server_may_not_be_asked() {
+    let server = NameServer::start(|_, _, _| vec![a([192, 0, 2, 1])]).await;
+    let limits = Limits { targets: Targets::Public { and: Vec::new() }, ..Limits::default() };
+    let seen = run(&probe(limits), &dns(&server, "a.example", "A", &[]), &[]).await;
+    assert_eq!(outcome(&seen).0, "forbidden");
+    assert_eq!(server.questions.load(Ordering::SeqCst), 0);
+}

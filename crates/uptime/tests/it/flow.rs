@@ -1,0 +1,121 @@
+//! From a target that breaks to an incident that is over.
+
+use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
+use hob_uptime::Config;
+use serde_json::{Value, json};
+
+use crate::NEEDS;
+use crate::service::{Service, StatusTarget};
+
+every_service! {
+    NEEDS;
+
+    /// U1–U8
+    async fn a_target_that_breaks_and_recovers_makes_one_incident(context: TestContext) {
+        let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
+        let id = service.watch(&target, json!({})).await;
+        service.wait_for_state(&id, "UP").await;
+        target.answer_with(500);
+        service.wait_for_state(&id, "DOWN").await;
+        let monitor = service.monitor(&id).await;
+        assert!(monitor["error"].as_str().unwrap().contains("500"), "{monitor}");
+        wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
+
+        target.answer_with(200);
+        service.wait_for_state(&id, "UP").await;
+        wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
+        let incidents = service.incidents().await;
+        assert_eq!((incidents.len(), incidents[0].class.as_str()), (1, "assertion"));
+        assert!(incidents[0].told_at.is_some());
+        wait_for("results in the database", LIMIT, async || {
+            let history: Value = service.app.get(&format!("/api/v1/uptime/monitors/{id}/history")).await.json();
+            history["whole"]["good"].as_u64() > Some(0) && history["whole"]["bad"].as_u64() > Some(0)
+        })
+        .await;
+    }
+
+    /// U9
+    async fn the_store_that_is_lost_while_monitors_are_checked_comes_back(context: TestContext) {
+        let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
+        let up = service.watch(&target, json!({})).await;
+        let down = service.watch(&target, json!({"name": "Down", "assertions": ["status == 418"], "retries": 0})).await;
+        service.wait_for_state(&down, "DOWN").await;
+        service.wait_for_state(&up, "UP").await;
+        wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
+        for _ in 0..3 {
+            context.test_store().flush_all().await;
+            let before = target.asked();
+            wait_for("checks to go on", LIMIT, async || target.asked() > before + 2).await;
+        }
+        service.wait_for_state(&up, "UP").await;
+        service.wait_for_state(&down, "DOWN").await;
+        assert_eq!(service.incidents().await.len(), 1, "no second incident");
+    }
+}
+
+/// U1
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_share_the_work_and_see_each_others_monitors() {
+    let context = TestContext::embedded(NEEDS, Layout::Tagged).await;
+    let other_context = context.another_node().await;
+    let target = StatusTarget::start().await;
+    let (first, second) = (Service::start(&context).await, Service::start(&other_context).await);
+    let id = first.watch(&target, json!({})).await;
+    second.wait_for_state(&id, "UP").await;
+    let renamed = first.app.patch(&format!("/api/v1/uptime/monitors/{id}"), &json!({"name": "Store"})).await;
+    assert_eq!(renamed.status, 200);
+    wait_for("the other node to know", LIMIT, async || {
+        second.uptime.monitors().iter().any(|monitor| monitor.spec.name == "Store")
+    })
+    .await;
+    assert_eq!(first.app.delete(&format!("/api/v1/uptime/monitors/{id}")).await.status, 204);
+    wait_for("it to be gone there", LIMIT, async || second.uptime.monitors().is_empty()).await;
+    other_context.tasks.stop(LIMIT).await;
+}
+
+/// U8
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_that_is_found_while_the_database_is_away_is_in_them_later() {
+    let context = TestContext::redis(NEEDS).await;
+    let hob_testkit::TestDatabase::Postgres(postgres) = context.test_database() else { panic!("PostgreSQL") };
+    let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
+    let id = service.watch(&target, json!({"retries": 0})).await;
+    service.wait_for_state(&id, "UP").await;
+    postgres.freeze();
+    target.answer_with(500);
+    let key = service.uptime.schedule().keys().incident(&hob_uptime::monitor::MonitorId::new(&id).unwrap());
+    wait_for("the incident in the store", LIMIT, async || {
+        let count: Option<String> =
+            context.store.run(hob_store::cmd("HGET").arg(&key).arg("failure_count")).await.unwrap();
+        count.is_some_and(|count| count.parse::<u32>().unwrap() >= 2)
+    })
+    .await;
+    postgres.thaw();
+    wait_for("the incident in the database", LIMIT, async || service.incidents().await.len() == 1).await;
+    target.answer_with(200);
+    wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
+    assert_eq!(service.incidents().await.len(), 1);
+}
+
+/// U5
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_own_network_is_gone_judges_nobody() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    // A port that was free a moment ago: nobody answers there, as nobody does without a network.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let config = Config { anchors: vec![gone], ..Config::default() };
+    let service = Service::configured(&context, config).await;
+    let monitor =
+        json!({"name": "x", "kind": "dns", "target": "nowhere.invalid", "interval_s": 1, "retries": 0});
+    let added = service.app.post("/api/v1/uptime/monitors", &monitor).await.json::<Value>();
+    let id = added["id"].as_str().unwrap().to_owned();
+    let key = service.uptime.schedule().keys().schedule(service.uptime.schedule().shards().next().unwrap());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    wait_for("the claim to be given back", LIMIT, async || {
+        let due: Option<f64> = context.store.run(hob_store::cmd("ZSCORE").arg(&key).arg(&id)).await.unwrap();
+        due.is_some_and(|due| due > now + 3.0)
+    })
+    .await;
+    assert_eq!(service.monitor(&id).await["state"], "PENDING");
+    assert!(service.incidents().await.is_empty());
+}

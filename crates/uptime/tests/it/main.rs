@@ -1,0 +1,34 @@
+//! The uptime service: its contract on every store and database, the probe against good and hostile targets, alerts, and
+//! the API and pages of the running service.
+
+mod alerts;
+mod api;
+mod badges;
+mod browser;
+mod dns;
+mod flow;
+mod fuzz;
+mod harness;
+mod history;
+mod hostile;
+mod http;
+mod identity;
+mod incidents;
+mod mail;
+mod memory;
+mod model;
+mod pages;
+mod rebuild;
+mod record;
+mod schedule;
+mod secrets;
+mod service;
+mod target;
+mod wrong_types;
+
+use hob_testkit::Needs;
+
+pub(crate) const NEEDS: Needs = Needs {
+    schemas: &[("schemas/uptime.toml", include_str!("../../../../schemas/uptime.toml"))],
+    migrations: &[hob_uptime::MIGRATIONS],
+};

@@ -1,0 +1,231 @@
+//! U1 U5 U9: random claims, crashes, late results, edits, pauses, deletions and losses, held against a small model: no
+//! monitor is lost, none has two results for one claim, nothing stale is written, only allowed transitions happen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hob_store::epoch::Outcome;
+use hob_testkit::{Layout, TestContext, budget};
+use hob_uptime::incident::{self, News};
+use hob_uptime::monitor::{self, Edited, Monitor, MonitorSpec};
+use hob_uptime::schedule::record::{Entry, Recorded};
+use hob_uptime::schedule::state::State;
+use hob_uptime::schedule::{Claim, Leaving};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::NEEDS;
+use crate::harness::{GRACE, ScheduleHarness, bad, done, good, hopeless};
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// Somebody claims what is due.
+    Claim,
+    /// A worker records one of the claims it holds, perhaps long after its lease: which, and how it went.
+    Record(usize, u8),
+    /// A worker dies with one of its claims.
+    Crash(usize),
+    Wait(u16),
+    Edit(usize),
+    Pause(usize),
+    Delete(usize),
+    Flush,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => Just(Act::Claim),
+        6 => (any::<usize>(), 0_u8..4).prop_map(|(which, how)| Act::Record(which, how)),
+        1 => any::<usize>().prop_map(Act::Crash),
+        4 => (1_u16..40).prop_map(Act::Wait),
+        1 => any::<usize>().prop_map(Act::Edit),
+        1 => any::<usize>().prop_map(Act::Pause),
+        1 => any::<usize>().prop_map(Act::Delete),
+        1 => Just(Act::Flush),
+    ]
+}
+
+/// What should be true.
+struct Model {
+    harness: ScheduleHarness,
+    monitors: BTreeMap<String, Monitor>,
+    claims: Vec<Claim>,
+    /// The newest fence that was given out for each monitor.
+    newest: BTreeMap<String, u64>,
+    /// The newest fence under which a result was taken.
+    recorded: BTreeMap<String, u64>,
+}
+
+impl Model {
+    async fn new(layout: Layout) -> Self {
+        let harness = ScheduleHarness::new(TestContext::embedded(NEEDS, layout).await).await;
+        let mut monitors = BTreeMap::new();
+        for n in 0..4 {
+            let id = format!("m{n}");
+            let with = |spec: &mut MonitorSpec| {
+                (spec.interval_s, spec.retries, spec.recoveries) = (10, n, 1 + n % 2);
+            };
+            let monitor = harness.add(&id, with).await;
+            monitors.insert(id, monitor);
+        }
+        Self { harness, monitors, claims: Vec::new(), newest: BTreeMap::new(), recorded: BTreeMap::new() }
+    }
+
+    fn pick(&self, which: usize) -> Option<Monitor> {
+        self.monitors.values().nth(which % self.monitors.len().max(1)).cloned()
+    }
+
+    async fn act(&mut self, act: &Act) {
+        match act {
+            Act::Claim => self.claim().await,
+            Act::Record(which, how) if !self.claims.is_empty() => {
+                let claim = self.claims.swap_remove(which % self.claims.len());
+                self.record(&claim, *how).await;
+            }
+            Act::Crash(which) if !self.claims.is_empty() => {
+                self.claims.swap_remove(which % self.claims.len());
+            }
+            Act::Record(..) | Act::Crash(_) => {}
+            Act::Wait(seconds) => self.harness.clock.advance(Duration::from_secs((*seconds).into())),
+            Act::Edit(which) => {
+                if let Some(monitor) = self.pick(*which) {
+                    let mut spec = monitor.spec.clone();
+                    spec.retry_delay_s = spec.retry_delay_s % 50 + 1;
+                    self.edit(&monitor, spec).await;
+                }
+            }
+            Act::Pause(which) => {
+                if let Some(monitor) = self.pick(*which) {
+                    let mut spec = monitor.spec.clone();
+                    spec.paused = !spec.paused;
+                    self.edit(&monitor, spec).await;
+                }
+            }
+            Act::Delete(which) if self.monitors.len() > 2 => {
+                if let Some(monitor) = self.pick(*which) {
+                    monitor::remove(&self.harness.context.database, &monitor.id).await.unwrap();
+                    self.harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
+                    self.monitors.remove(monitor.id.as_str());
+                }
+            }
+            Act::Delete(_) => {}
+            Act::Flush => {
+                self.harness.context.test_store().flush_all().await;
+                self.rebuild().await;
+            }
+        }
+    }
+
+    async fn edit(&mut self, monitor: &Monitor, spec: MonitorSpec) {
+        let (id, spec) = (&monitor.id, &spec);
+        let edited = self.harness.context.database.write(|tx| async move {
+            let edited = monitor::edit(&tx, id, spec).await?;
+            if let Edited::Edited(monitor) = &edited
+                && monitor.spec.paused
+            {
+                incident::resolve(&tx, monitor, tx.now(), incident::Resolution::Paused, None).await?;
+            }
+            Ok::<_, hob_uptime::Error>(edited)
+        });
+        let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        if edited.spec.paused {
+            self.harness.schedule.forget(&edited.id, Leaving::Paused).await.unwrap();
+        } else {
+            self.harness.plan(&edited).await;
+        }
+        self.monitors.insert(edited.id.to_string(), *edited);
+    }
+
+    async fn rebuild(&self) {
+        for shard in self.harness.schedule.shards() {
+            if let Outcome::Lost { .. } = self.harness.schedule.claim(shard, 0).await.unwrap() {
+                let database = &self.harness.context.database;
+                self.harness.schedule.rebuild(database, shard, GRACE).await.unwrap();
+            }
+        }
+    }
+
+    async fn claim(&mut self) {
+        for claim in self.harness.claim().await {
+            let monitor = self.monitors.get(claim.id.as_str()).expect("only monitors that exist are claimed");
+            assert!(!monitor.spec.paused, "a paused monitor is not claimed");
+            assert_eq!(claim.generation, monitor.generation);
+            let before = self.newest.insert(claim.id.to_string(), claim.fence.get());
+            assert!(before.is_none_or(|before| before < claim.fence.get()), "fences only grow");
+            self.claims.push(claim);
+        }
+    }
+
+    async fn record(&mut self, claim: &Claim, how: u8) {
+        let observation = match how {
+            0 | 1 => good(),
+            2 => bad(),
+            _ => hopeless(),
+        };
+        let id = claim.id.as_str();
+        // A worker judges by the edition that it knows, which may be an old one.
+        let Some(monitor) = self.monitors.get(id).cloned() else { return };
+        let entry = Entry::judge(&monitor, claim, &observation, claim.claimed_ms + 20);
+        let recorded = done(self.harness.schedule.record(&entry).await.unwrap());
+        let may = self.newest.get(id) == Some(&claim.fence.get())
+            && self.recorded.get(id) != Some(&claim.fence.get())
+            && claim.generation == monitor.generation
+            && !monitor.spec.paused;
+        if recorded == Recorded::Recorded {
+            assert!(may, "a late, doubled or outdated result was taken");
+            assert!(allowed(claim.standing.state, entry.standing.state), "{claim:?} to {:?}", entry.standing);
+            self.recorded.insert(id.to_owned(), claim.fence.get());
+            if let Some(change) = entry.unsettled() {
+                let told = incident::settle(&self.harness.context.database, &monitor, &change, News::Yes)
+                    .await
+                    .unwrap();
+                self.harness.schedule.settle(&change, told).await.unwrap();
+            }
+        }
+    }
+
+    /// After long enough without accidents every monitor is checked again, and the database says the same as the store.
+    async fn settle(&mut self) {
+        self.rebuild().await;
+        self.harness.clock.advance(Duration::from_secs(120));
+        let claimed: Vec<Claim> = self.harness.claim().await;
+        let mut ids: Vec<String> = claimed.iter().map(|claim| claim.id.to_string()).collect();
+        ids.sort();
+        let active = self.monitors.values().filter(|monitor| !monitor.spec.paused);
+        let active: Vec<String> = active.map(|monitor| monitor.id.to_string()).collect();
+        assert_eq!(ids, active, "nobody is lost, nobody is there twice");
+        let open = incident::open(&self.harness.context.database).await.unwrap();
+        for claim in claimed {
+            let is_open = open.iter().any(|incident| incident.monitor_id == claim.id);
+            assert_eq!(claim.standing.is_down(), is_open, "{claim:?}");
+        }
+    }
+}
+
+fn allowed(from: State, to: State) -> bool {
+    use State::{Down, Pending, Recovering, Suspect, Up};
+    matches!(
+        (from, to),
+        (Pending | Up | Suspect, Up | Suspect | Down) | (Down | Recovering, Down | Recovering | Up)
+    )
+}
+
+#[test]
+fn nothing_that_happens_breaks_the_promises() {
+    let cases = budget(12, 300);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let strategy = (proptest::collection::vec(act(), 20..60), any::<bool>());
+    let outcome = runner.run(&strategy, |(acts, tagged)| {
+        runtime.block_on(async {
+            let layout = if tagged { Layout::Tagged } else { Layout::Plain };
+            let mut model = Model::new(layout).await;
+            for act in &acts {
+                model.act(act).await;
+            }
+            model.settle().await;
+        });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}

@@ -1,0 +1,142 @@
+//! The pages, as they are without JavaScript.
+
+use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
+use serde_json::json;
+
+use crate::NEEDS;
+use crate::service::{Service, StatusTarget};
+
+async fn service() -> (TestContext, Service) {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let service = Service::start(&context).await;
+    (context, service)
+}
+
+/// U7
+#[tokio::test(flavor = "multi_thread")]
+async fn a_monitor_is_added_and_edited_by_form_and_shown() {
+    let (_context, service) = service().await;
+    let (app, target) = (&service.app, StatusTarget::start().await);
+    assert!(app.get("/uptime").await.text().contains("No monitors yet"));
+    let fields = [
+        ("name", "<Shop>"),
+        ("kind", "http"),
+        ("target", &target.url),
+        ("interval_s", "1"),
+        ("assertions", "status == 200"),
+    ];
+    let added = app.submit("/uptime/new", &fields).await;
+    assert_eq!(added.status, 303, "{}", added.text());
+    let page = added.header("location").to_owned();
+    let id = page.rsplit('/').next().unwrap().to_owned();
+    service.wait_for_state(&id, "UP").await;
+    assert!(app.get(&page).await.text().contains("found 200"));
+    let shown = app.get("/uptime?search=shop&tag=&failing=false").await.text();
+    assert!(shown.contains("&#60;Shop&#62;") || shown.contains("&lt;Shop&gt;"), "{shown}");
+    assert!(!shown.contains("<Shop>") && shown.contains("class=\"heartbeat\""), "{shown}");
+
+    assert_eq!(app.get(&page).await.status, 200);
+    assert_eq!(app.get(&format!("{page}?period=90d")).await.status, 200);
+    assert!(app.get(&format!("{page}/edit")).await.text().contains(&target.url));
+    let edited = app
+        .submit(&format!("{page}/edit"), &[("name", "Store"), ("kind", "http"), ("target", &target.url)])
+        .await;
+    assert_eq!(edited.status, 303);
+    assert!(app.get(&page).await.text().contains("Store"));
+    for action in ["check", "pause", "resume"] {
+        assert_eq!(app.submit(&format!("{page}/{action}"), &[]).await.status, 303, "{action}");
+    }
+    assert_eq!(app.submit(&format!("{page}/delete"), &[]).await.status, 303);
+    assert_eq!(app.get(&page).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_that_is_wrong_comes_back_with_what_was_written_and_what_is_wrong() {
+    let (_context, service) = service().await;
+    let fields = [("name", "Shop"), ("kind", "tcp"), ("target", "nowhere"), ("assertions", "latency <")];
+    let refused = service.app.submit("/uptime/new", &fields).await;
+    assert_eq!(refused.status, 422);
+    let page = refused.text();
+    assert!(page.contains("value=\"Shop\"") && page.contains("needs a host and a port"), "{page}");
+    assert!(page.contains("error-assertions"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incident_is_shown_taken_care_of_and_annotated() {
+    let (_context, service) = service().await;
+    let target = StatusTarget::start().await;
+    target.answer_with(503);
+    service.watch(&target, json!({"retries": 0})).await;
+    wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
+    let id = service.incidents().await[0].id.clone();
+    assert!(service.app.get("/uptime/incidents").await.text().contains("open"));
+    let page = format!("/uptime/incidents/{id}");
+    assert!(service.app.get(&page).await.text().contains("I take care of it"));
+    assert_eq!(service.app.submit(&format!("{page}/acknowledge"), &[]).await.status, 303);
+    assert_eq!(service.app.submit(&format!("{page}/notes"), &[("text", "restarting it")]).await.status, 303);
+    let shown = service.app.get(&page).await.text();
+    assert!(shown.contains("restarting it") && !shown.contains("I take care of it"), "{shown}");
+    assert_eq!(service.app.get("/uptime/incidents/none").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn maintenance_is_planned_by_form() {
+    let (_context, service) = service().await;
+    let app = &service.app;
+    let fields =
+        [("title", "Move"), ("covers", "eu, us"), ("from", "2030-01-01T10:00"), ("to", "2030-01-01T11:30")];
+    assert_eq!(app.submit("/uptime/maintenance", &fields).await.status, 303);
+    let shown = app.get("/uptime/maintenance").await.text();
+    assert!(shown.contains("Move") && shown.contains("eu, us") && shown.contains("to come"), "{shown}");
+    let wrong = [("title", "Move"), ("from", "soon"), ("to", "2030-01-01T11:30")];
+    assert_eq!(app.submit("/uptime/maintenance", &wrong).await.status, 422);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_page_shows_what_was_published_and_nothing_else() {
+    let (_context, service) = service().await;
+    let target = StatusTarget::start().await;
+    service.watch(&target, json!({"name": "Internal", "group": "Secret"})).await;
+    let id = service.watch(&target, json!({"name": "Website", "published": true, "retries": 0})).await;
+    service.wait_for_state(&id, "UP").await;
+    target.answer_with(500);
+    service.wait_for_state(&id, "DOWN").await;
+    // The incident is in the database a moment after the state is in the store.
+    wait_for("the public to know", LIMIT, async || {
+        service.app.get("/status").await.text().contains("is down since")
+    })
+    .await;
+    let page = service.app.get("/status").await;
+    let text = page.text();
+    assert_eq!(page.header("cache-control"), "public, max-age=15");
+    assert!(text.contains("Website") && text.contains("All systems are down"), "{text}");
+    for hidden in ["Internal", "Secret", "<script", "500", &target.url, &id] {
+        assert!(!text.contains(hidden), "{hidden} is shown: {text}");
+    }
+    let feed = service.app.get("/status.rss").await;
+    assert!(feed.text().contains("<title>Website: is down since"), "{}", feed.text());
+}
+
+/// However much is published, a page is bounded.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_page_of_many_systems_has_several_pages() {
+    let (_context, service) = service().await;
+    for n in 0..101 {
+        let monitor = json!({"name": format!("System {n:03}"), "kind": "tcp", "target": "127.0.0.1:1",
+                             "interval_s": 3600, "published": true});
+        assert_eq!(service.app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
+    }
+    wait_for("all to be published", LIMIT, async || {
+        service.app.get("/status").await.text().contains("Page 1 of 2")
+    })
+    .await;
+    let first = service.app.get("/status").await.text();
+    assert!(first.contains("System 099") && !first.contains("System 100"), "{first}");
+    let second = service.app.get("/status?page=2").await;
+    assert_eq!(second.header("cache-control"), "public, max-age=15");
+    assert!(second.text().contains("System 100") && !second.text().contains("System 099"));
+    for page in ["0", "3", "-1", "x"] {
+        let status = service.app.get(&format!("/status?page={page}")).await.status;
+        assert!(status.is_client_error(), "{page}: {status}");
+    }
+}

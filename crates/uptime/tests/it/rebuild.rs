@@ -1,0 +1,121 @@
+//! U9: the store that is lost comes back from the database.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hob_store::epoch::Outcome;
+use hob_testkit::every_service;
+use hob_uptime::incident::{self, News};
+use hob_uptime::schedule::record::Entry;
+use hob_uptime::schedule::state::{Standing, State};
+
+use crate::NEEDS;
+use crate::harness::{GRACE, ScheduleHarness, bad, good};
+
+async fn rebuild(harness: &ScheduleHarness) {
+    for shard in harness.schedule.shards() {
+        if let Outcome::Lost { .. } = harness.schedule.claim(shard, 0).await.unwrap() {
+            harness.schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
+        }
+    }
+}
+
+every_service! {
+    NEEDS;
+
+    /// U9
+    async fn who_was_down_is_down_and_nobody_is_up_before_a_check_says_so(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let up = harness.add("up", |_| {}).await;
+        harness.turn(&up, &good()).await;
+        let down = harness.add("down", |spec| spec.retries = 0).await;
+        let opened = harness.turn(&down, &bad()).await.expect("a change");
+        let told = incident::settle(&harness.context.database, &down, &opened, News::Yes).await.unwrap();
+        harness.schedule.settle(&opened, told).await.unwrap();
+        let incident = harness.hash(harness.schedule.keys().incident(&down.id)).await;
+        let last_fence = opened.fence;
+
+        harness.context.test_store().flush_all().await;
+        rebuild(&harness).await;
+        assert_eq!(harness.hash(harness.schedule.keys().incident(&down.id)).await, incident);
+        harness.clock.advance(Duration::from_secs(61));
+        let mut claims = harness.claim().await;
+        claims.sort_by(|a, b| a.id.cmp(&b.id));
+        let states: Vec<State> = claims.iter().map(|claim| claim.standing.state).collect();
+        assert_eq!(states, [State::Down, State::Pending]);
+        assert!(claims.iter().all(|claim| claim.fence > last_fence), "fences never repeat");
+
+        let (_, change) = harness.record(&down, &claims[0], &bad()).await;
+        assert_eq!(change, None, "no second incident");
+        assert_eq!(incident::open(&harness.context.database).await.unwrap().len(), 1);
+    }
+
+    /// U9
+    async fn a_result_from_before_the_loss_is_refused(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let claim = harness.claim_one().await;
+        let late = good();
+        let entry = Entry::judge(&monitor, &claim, &late, claim.claimed_ms);
+        harness.context.test_store().flush_all().await;
+        assert!(matches!(harness.schedule.record(&entry).await.unwrap(), Outcome::Lost { found: None }));
+        rebuild(&harness).await;
+        let refused = harness.schedule.record(&entry).await.unwrap();
+        assert!(matches!(refused, Outcome::Done(hob_uptime::schedule::record::Recorded::Refused(_))), "{refused:?}");
+    }
+
+    /// U9
+    async fn the_first_checks_after_a_cold_start_are_spread_over_one_interval(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        for n in 0..60 {
+            harness.add(&format!("m{n}"), |_| {}).await;
+        }
+        harness.context.test_store().flush_all().await;
+        rebuild(&harness).await;
+        let mut seen = HashSet::new();
+        for _ in 0..6 {
+            harness.clock.advance(Duration::from_secs(10));
+            let before = seen.len();
+            // Nobody records what is claimed here, so that leases end and come back.
+            seen.extend(harness.claim().await.into_iter().map(|claim| claim.id));
+            assert!((1..=25).contains(&(seen.len() - before)), "{} at once", seen.len() - before);
+        }
+        assert_eq!(seen.len(), 60);
+    }
+
+    /// U9
+    async fn what_another_node_has_rebuilt_is_taken_up(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let other = harness.another().await;
+        harness.context.test_store().flush_all().await;
+        rebuild(&harness).await;
+        let shard = other.shard_of(&monitor.id);
+        let Outcome::Lost { found: Some(_) } = other.claim(shard, 10).await.unwrap() else { panic!("lost") };
+        other.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
+        harness.clock.advance(Duration::from_secs(61));
+        let Outcome::Done(claims) = other.claim(shard, 10).await.unwrap() else { panic!("claims") };
+        assert_eq!(claims.claims[0].standing, Standing::NEW);
+    }
+
+    /// U9
+    async fn two_nodes_that_rebuild_at_once_agree(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        for n in 0..20 {
+            harness.add(&format!("m{n}"), |_| {}).await;
+        }
+        let other = harness.another().await;
+        harness.context.test_store().flush_all().await;
+        let database = &harness.context.database;
+        for shard in harness.schedule.shards() {
+            let (mine, others) = tokio::join!(
+                harness.schedule.rebuild(database, shard, GRACE),
+                other.rebuild(database, shard, GRACE)
+            );
+            mine.unwrap();
+            others.unwrap();
+        }
+        harness.clock.advance(Duration::from_secs(61));
+        assert_eq!(harness.claim().await.len(), 20);
+    }
+}

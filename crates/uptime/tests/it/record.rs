@@ -1,0 +1,133 @@
+//! U2–U6: what a result leaves behind, for everybody who reads the documented keys.
+
+use std::time::Duration;
+
+use hob_testkit::every_service;
+use hob_uptime::schedule::record::Told;
+use hob_uptime::schedule::state::Change;
+
+use crate::NEEDS;
+use crate::harness::{ScheduleHarness, bad, good, hopeless};
+
+every_service! {
+    NEEDS;
+
+    /// U2
+    async fn a_success_is_the_last_known_good_result(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.interval_s = 600).await;
+        assert_eq!(harness.turn(&monitor, &good()).await, None);
+        let key = harness.schedule.keys().status(&monitor.id);
+        let status = harness.hash(&key).await;
+        let checked_at: u64 = status["checked_at"].parse().unwrap();
+        assert_eq!((status["status_code"].as_str(), status["latency_ms"].as_str()), ("200", "120"));
+        assert_eq!(checked_at, harness.now_s());
+        let ttl = harness.ttl_s(&key).await;
+        assert!((1200..=1210).contains(&ttl), "2 × 600 s + 10 s, not {ttl}");
+    }
+
+    /// U2
+    async fn a_failure_leaves_the_last_success_in_place(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        harness.turn(&monitor, &good()).await;
+        let key = harness.schedule.keys().status(&monitor.id);
+        let before = harness.hash(&key).await;
+        harness.turn(&monitor, &bad()).await;
+        let after = harness.hash(&key).await;
+        for field in ["status_code", "latency_ms", "checked_at"] {
+            assert_eq!(before[field], after[field]);
+        }
+        assert_eq!((after["state"].as_str(), after["error"].as_str()), ("SUSPECT", "connect: connection refused"));
+        let recent: Vec<&str> = after["recent"].split(' ').collect();
+        assert!(recent[0].starts_with("U120:") && recent[1].starts_with("S0:"), "{recent:?}");
+        let ttl = harness.ttl_s(&key).await;
+        assert!((290..=300).contains(&ttl), "at least 300 s, not {ttl}");
+    }
+
+    /// U4 U5
+    async fn retries_are_counted_before_anything_is_down(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (2, 3)).await;
+        let keys = harness.schedule.keys();
+        for count in ["1", "2"] {
+            assert_eq!(harness.turn(&monitor, &bad()).await, None);
+            assert_eq!(harness.get(keys.retry(&monitor.id)).await.as_deref(), Some(count));
+            assert!(harness.ttl_s(keys.retry(&monitor.id)).await >= 290);
+            assert!(harness.hash(keys.incident(&monitor.id)).await.is_empty());
+        }
+        let before = harness.now_s();
+        let change = harness.turn(&monitor, &bad()).await.expect("a change");
+        assert_eq!(harness.now_s() - before, 3, "the delay of a retry");
+        assert_eq!(change.change, Change::Opened);
+        assert_eq!(harness.get(keys.retry(&monitor.id)).await, None);
+    }
+
+    /// U4
+    async fn a_retry_delay_beyond_300_s_does_not_reset_the_count(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (1, 1200)).await;
+        harness.turn(&monitor, &bad()).await;
+        assert!(harness.ttl_s(harness.schedule.keys().retry(&monitor.id)).await > 1200);
+        assert!(harness.turn(&monitor, &bad()).await.is_some());
+    }
+
+    /// U3
+    async fn the_incident_exists_exactly_while_the_monitor_is_down(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| (spec.retries, spec.recoveries) = (1, 2)).await;
+        let key = harness.schedule.keys().incident(&monitor.id);
+        harness.turn(&monitor, &bad()).await;
+        let first_failure = harness.now_s();
+        let opened = harness.turn(&monitor, &bad()).await.expect("a change");
+        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
+        harness.turn(&monitor, &bad()).await;
+        let incident = harness.hash(&key).await;
+        assert_eq!((incident["failure_count"].as_str(), incident["alerted"].as_str()), ("3", "1"));
+        assert_eq!(incident["first_failure_at"], first_failure.to_string());
+        assert_eq!(incident["last_failure_at"], harness.now_s().to_string());
+        assert_eq!(harness.ttl_s(&key).await, -1);
+
+        assert_eq!(harness.turn(&monitor, &good()).await, None);
+        assert_eq!(harness.hash(&key).await["failure_count"], "3", "RECOVERING keeps it");
+        let resolved = harness.turn(&monitor, &good()).await.expect("a change");
+        assert_eq!(resolved.change, Change::Resolved);
+        assert!(harness.hash(&key).await.is_empty());
+    }
+
+    /// U5
+    async fn what_a_retry_cannot_mend_is_down_at_once(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.retries = 5).await;
+        assert!(harness.turn(&monitor, &hopeless()).await.is_some());
+        assert_eq!(harness.hash(harness.schedule.keys().incident(&monitor.id)).await["failure_count"], "1");
+    }
+
+    /// U8
+    async fn a_change_waits_until_the_database_has_it_and_no_other_overtakes_it(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.retries = 0).await;
+        let shard = harness.schedule.shard_of(&monitor.id);
+        let opened = harness.turn(&monitor, &bad()).await.expect("a change");
+        assert_eq!(harness.schedule.unsettled(shard).await.unwrap(), std::slice::from_ref(&opened));
+        assert_eq!(harness.turn(&monitor, &good()).await, None, "held back");
+        assert_eq!(harness.hash(harness.schedule.keys().status(&monitor.id)).await["state"], "RECOVERING");
+        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
+        assert_eq!(harness.schedule.unsettled(shard).await.unwrap(), []);
+        let resolved = harness.turn(&monitor, &good()).await.expect("a change");
+        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
+        assert_eq!(harness.schedule.unsettled(shard).await.unwrap(), [resolved], "an old note settles no new change");
+    }
+
+    /// U2
+    async fn what_is_kept_of_a_monitor_is_bounded(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.interval_s = 1).await;
+        for _ in 0..35 {
+            harness.turn(&monitor, &good()).await;
+        }
+        let recent = harness.hash(harness.schedule.keys().status(&monitor.id)).await["recent"].clone();
+        assert_eq!(recent.split(' ').count(), 30);
+        harness.clock.advance(Duration::from_secs(2));
+    }
+}

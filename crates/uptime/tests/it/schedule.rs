@@ -1,0 +1,196 @@
+//! U1: who is checked next, and by whom.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hob_store::cmd;
+use hob_testkit::every_service;
+use hob_uptime::keys::MonitorId;
+use hob_uptime::monitor::{self, Edited};
+use hob_uptime::schedule::record::{Recorded, Refusal};
+use hob_uptime::schedule::{Leaving, Planned};
+
+use crate::NEEDS;
+use crate::harness::{GRACE, ScheduleHarness, bad, claim_all, done, good};
+
+every_service! {
+    NEEDS;
+
+    /// U1
+    async fn only_what_is_due_is_claimed(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let claim = harness.claim_one().await;
+        assert_eq!((&claim.id, claim.generation), (&monitor.id, monitor.generation));
+        assert_eq!(harness.claim().await, []);
+        harness.record(&monitor, &claim, &good()).await;
+        assert_eq!(harness.claim().await, []);
+        harness.clock.advance(Duration::from_secs(61));
+        let again = harness.claim_one().await;
+        assert!(again.fence > claim.fence);
+    }
+
+    /// U1
+    async fn scores_are_unix_seconds_on_the_monitors_own_grid(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.interval_s = 30).await;
+        let mut due = Vec::new();
+        for _ in 0..3 {
+            harness.turn(&monitor, &good()).await;
+            let key = harness.schedule.keys().schedule(harness.schedule.shard_of(&monitor.id));
+            let score: f64 = harness.store().run(cmd("ZSCORE").arg(&key).arg("m1")).await.unwrap();
+            due.push(score);
+        }
+        assert!((due[0] - harness.now_s() as f64).abs() < 120.0, "{due:?}");
+        assert!(due.windows(2).all(|pair| (pair[1] - pair[0] - 30.0).abs() < 0.0005), "{due:?}");
+    }
+
+    /// U1
+    async fn a_dead_workers_monitor_is_claimed_again_and_its_late_result_is_refused(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let dead = harness.claim_one().await;
+        harness.clock.advance(monitor.timeout() + GRACE - Duration::from_millis(1));
+        assert_eq!(harness.claim().await, []);
+        harness.clock.advance(Duration::from_millis(2));
+        let alive = harness.claim_one().await;
+        assert!(alive.fence > dead.fence);
+        assert_eq!(alive.slot_ms, dead.slot_ms);
+        assert_eq!(harness.record(&monitor, &dead, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        assert_eq!(harness.record(&monitor, &alive, &good()).await.0, Recorded::Recorded);
+        assert_eq!(harness.hash(harness.schedule.keys().status(&monitor.id)).await["state"], "UP");
+    }
+
+    /// U1
+    async fn a_result_counts_once(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let claim = harness.claim_one().await;
+        assert_eq!(harness.record(&monitor, &claim, &good()).await.0, Recorded::Recorded);
+        assert_eq!(harness.record(&monitor, &claim, &good()).await.0, Recorded::Refused(Refusal::Stale));
+    }
+
+    /// U1
+    async fn many_workers_never_claim_the_same(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        for n in 0..40 {
+            harness.add(&format!("m{n}"), |_| {}).await;
+        }
+        let other = harness.another().await;
+        let (first, second, third) =
+            tokio::join!(claim_all(&harness.schedule), claim_all(&other), claim_all(&harness.schedule));
+        let all: Vec<MonitorId> =
+            [first, second, third].into_iter().flat_map(|claims| claims.claims).map(|claim| claim.id).collect();
+        assert_eq!(all.len(), 40);
+        assert_eq!(all.into_iter().collect::<HashSet<_>>().len(), 40);
+    }
+
+    /// U1
+    async fn an_id_that_somebody_made_up_is_dropped(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let shard = harness.schedule.shard_of(&monitor.id);
+        let key = harness.schedule.keys().schedule(shard);
+        harness.context.test_store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg("nobody").clone()).await;
+        let claims = done(harness.schedule.claim(shard, 10).await.unwrap());
+        assert_eq!((claims.claims.len(), claims.dropped), (1, vec!["nobody".to_owned()]));
+        let left: u64 = harness.store().run(cmd("ZCARD").arg(&key)).await.unwrap();
+        assert_eq!(left, 0);
+    }
+
+    /// U1
+    async fn a_monitor_that_lost_its_turn_is_added_again(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let key = harness.schedule.keys().schedule(harness.schedule.shard_of(&monitor.id));
+        assert_eq!(harness.plan(&monitor).await, Planned::Already);
+        harness.context.test_store().as_outsider(cmd("ZREM").arg(&key).arg("m1").clone()).await;
+        assert_eq!(harness.plan(&monitor).await, Planned::Readded);
+        assert_eq!(harness.claim_one().await.id, monitor.id);
+    }
+
+    /// U1
+    async fn what_was_deleted_stays_deleted(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.retries = 0).await;
+        harness.turn(&monitor, &bad()).await;
+        harness.clock.advance(Duration::from_secs(61));
+        let claim = harness.claim_one().await;
+        harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Gone));
+        harness.clock.advance(Duration::from_secs(600));
+        assert_eq!(harness.claim().await, []);
+        let keys = harness.schedule.keys();
+        assert!(harness.hash(keys.status(&monitor.id)).await.is_empty());
+        assert!(harness.hash(keys.incident(&monitor.id)).await.is_empty());
+    }
+
+    /// U1
+    async fn what_is_added_again_under_an_old_id_is_another_monitor(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let old = harness.add("m1", |_| {}).await;
+        let claim = harness.claim_one().await;
+        // The store hears nothing of the deletion.
+        monitor::remove(&harness.context.database, &old.id).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let new = harness.add("m1", |_| {}).await;
+        assert!(new.generation > old.generation);
+        assert_eq!(harness.record(&old, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
+        assert_eq!(harness.claim_one().await.generation, new.generation);
+    }
+
+    /// U1
+    async fn a_check_of_an_earlier_edition_does_not_count(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let claim = harness.claim_one().await;
+        let (id, mut spec) = (&monitor.id, monitor.spec.clone());
+        spec.target = "127.0.0.1:2".to_owned();
+        let spec = &spec;
+        let edited = harness.context.database.write(|tx| async move { monitor::edit(&tx, id, spec).await });
+        let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        assert_eq!(harness.plan(&edited).await, Planned::Planned);
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
+        let claim = harness.claim_one().await;
+        assert_eq!(claim.generation, monitor.generation + 1);
+        assert_eq!(harness.plan(&monitor).await, Planned::Newer);
+        assert_eq!(harness.record(&edited, &claim, &good()).await.0, Recorded::Recorded);
+    }
+
+    /// U1
+    async fn who_checks_now_takes_the_claim_of_who_was_checking(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let slow = harness.claim_one().await;
+        let now = done(harness.schedule.seize(&monitor.id).await.unwrap()).expect("a claim");
+        assert_eq!(harness.record(&monitor, &slow, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        assert_eq!(harness.record(&monitor, &now, &good()).await.0, Recorded::Recorded);
+        let unknown = MonitorId::new("nobody").unwrap();
+        assert_eq!(done(harness.schedule.seize(&unknown).await.unwrap()), None);
+    }
+
+    /// U1
+    async fn a_claim_that_is_given_back_is_taken_again(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        let claim = harness.claim_one().await;
+        harness.schedule.release(&claim, claim.claimed_ms + 2000).await.unwrap();
+        assert_eq!(harness.claim().await, []);
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        harness.clock.advance(Duration::from_secs(2));
+        assert_eq!(harness.claim_one().await.standing, claim.standing);
+    }
+
+    /// U1
+    async fn a_clock_that_runs_backwards_changes_nothing(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |_| {}).await;
+        harness.clock.advance(Duration::from_secs(100));
+        let claim = harness.claim_one().await;
+        harness.clock.set(crate::harness::START - Duration::from_secs(3600));
+        assert_eq!(harness.claim().await, []);
+        harness.record(&monitor, &claim, &good()).await;
+        let shard = harness.schedule.shard_of(&monitor.id);
+        assert_eq!(harness.schedule.now_ms(shard).await.unwrap(), claim.claimed_ms);
+    }
+}

@@ -1,0 +1,116 @@
+//! A target that does what it is told, and the service around it.
+
+use hob_web::Service as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use hob_service::{Live, Period, ServiceContext};
+use hob_testkit::{LIMIT, TestApp, wait_for};
+use hob_uptime::{Config, Uptime};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// An HTTP server that answers every request with the status that it was told.
+#[derive(Clone, Debug)]
+pub(crate) struct StatusTarget {
+    pub(crate) url: String,
+    status: Arc<AtomicU16>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl StatusTarget {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/health", listener.local_addr().unwrap());
+        let target = Self { url, status: Arc::new(AtomicU16::new(200)), asked: Arc::default() };
+        let this = target.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (status, asked) = (Arc::clone(&this.status), Arc::clone(&this.asked));
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    let _ = stream.read(&mut request).await;
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    let status = status.load(Ordering::SeqCst);
+                    let answer = format!(
+                        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: 11\r\nconnection: close\r\n\r\n{{\"ok\":true}}"
+                    );
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                });
+            }
+        });
+        target
+    }
+
+    pub(crate) fn answer_with(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// The service as it is run, and its API.
+pub(crate) struct Service {
+    pub(crate) uptime: Uptime,
+    pub(crate) app: TestApp,
+}
+
+impl Service {
+    pub(crate) async fn start(context: &ServiceContext) -> Self {
+        Self::configured(context, Config { grace: Period::from_secs(1), ..Config::default() }).await
+    }
+
+    pub(crate) async fn configured(context: &ServiceContext, config: Config) -> Self {
+        let uptime = Uptime::open(context, Live::fixed(config)).await.unwrap();
+        let app = TestApp::start(context, uptime.routes()).await;
+        app.web().start();
+        uptime.start(app.web().changes());
+        Self { uptime, app }
+    }
+
+    /// Adds a monitor of the target, checked every second, and answers with its id.
+    pub(crate) async fn watch(&self, target: &StatusTarget, more: Value) -> String {
+        let mut monitor = json!({
+            "name": "Shop", "kind": "http", "target": target.url, "interval_s": 1, "retries": 1, "retry_delay_s": 1,
+            "assertions": ["status in 200..299"],
+        });
+        monitor.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        let added = self.app.post("/api/v1/uptime/monitors", &monitor).await;
+        assert_eq!(added.status, 201, "{}", added.text());
+        added.json::<Value>()["id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn monitor(&self, id: &str) -> Value {
+        self.app.get(&format!("/api/v1/uptime/monitors/{id}")).await.json()
+    }
+
+    pub(crate) async fn wait_for_state(&self, id: &str, state: &str) {
+        wait_for(format!("{id} to be {state}"), LIMIT, async || {
+            let monitor = self.monitor(id).await;
+            if monitor["state"] == state { Ok(()) } else { Err(monitor) }
+        })
+        .await;
+    }
+
+    pub(crate) async fn incidents(&self) -> Vec<Incident> {
+        self.app.get("/api/v1/uptime/incidents").await.json::<Incidents>().items
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Incidents {
+    items: Vec<Incident>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Incident {
+    pub(crate) id: String,
+    pub(crate) resolved_at: Option<String>,
+    pub(crate) acknowledged_by: Option<String>,
+    pub(crate) told_at: Option<String>,
+    pub(crate) class: String,
+}

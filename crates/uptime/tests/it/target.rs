@@ -1,0 +1,184 @@
+//! Small servers that answer well or badly, each on a port of its own, gone when dropped.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hob_service::config::Secrets;
+use hob_testkit::LIMIT;
+use hob_uptime::monitor::MonitorSpec;
+use hob_uptime::monitor::assertion::Assertion;
+use hob_uptime::monitor::check::{Check, Observation, Outcome};
+use hob_uptime::probe::{Limits, Probe};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    visits: Arc<AtomicUsize>,
+    heard: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Target {
+    /// Deals with each connection as `serve` says.
+    pub(crate) async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self::on(Ipv4Addr::LOCALHOST.into(), serve).await
+    }
+
+    pub(crate) async fn on<F>(ip: IpAddr, serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind((ip, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let visits = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&visits);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream));
+            }
+        });
+        Self { address, visits, heard: Arc::default(), task }
+    }
+
+    /// Reads a request, and answers with the bytes that `answer` makes of it.
+    pub(crate) async fn saying(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> Self {
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let note = Arc::clone(&heard);
+        let mut target = Self::raw(move |stream| say(stream, answer.clone(), Arc::clone(&note))).await;
+        target.heard = heard;
+        target
+    }
+
+    /// The same behind TLS.
+    pub(crate) async fn saying_over_tls(
+        acceptor: TlsAcceptor,
+        answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static,
+    ) -> Self {
+        Self::raw(move |stream| {
+            let (acceptor, answer) = (acceptor.clone(), answer.clone());
+            async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    say(stream, answer, Arc::default()).await;
+                }
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// How many connections there were.
+    pub(crate) fn visits(&self) -> usize {
+        self.visits.load(Ordering::SeqCst)
+    }
+
+    /// The requests.
+    pub(crate) fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+async fn say<S>(mut stream: S, answer: impl Fn(&str) -> String, heard: Arc<Mutex<Vec<String>>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let request = read_request(&mut stream).await;
+    let answer = answer(&request);
+    heard.lock().unwrap().push(request);
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    // To close before all was read would be a reset, which can overtake the answer.
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+/// The head, and as much of a body as it promises.
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut request = read_head(stream).await;
+    let (head, body) = request.split_once("\r\n\r\n").unwrap_or((&request, ""));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let missing = length.map_or(0, |length| length.parse::<usize>().unwrap() - body.len());
+    let mut rest = vec![0; missing];
+    if stream.read_exact(&mut rest).await.is_ok() {
+        request.push_str(&String::from_utf8_lossy(&rest));
+    }
+    request
+}
+
+/// What comes until an empty line.
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(length) => head.extend_from_slice(&buffer[..length]),
+        }
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
+/// A whole answer with its length.
+pub(crate) fn answer(status: u16, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status} Fine\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
+}
+
+pub(crate) fn check(json: &str) -> Check {
+    let mut monitor: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
+    monitor.insert("name".to_owned(), "x".into());
+    let monitor: MonitorSpec = serde_json::from_value(monitor.into()).unwrap();
+    monitor.read().unwrap().0
+}
+
+pub(crate) fn get(url: &str) -> Check {
+    check(&format!(r#"{{"kind":"http","target":"{url}"}}"#))
+}
+
+pub(crate) fn assertions(list: &[&str]) -> Vec<Assertion> {
+    list.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+pub(crate) fn probe(limits: Limits) -> Probe {
+    Probe::new(limits, Secrets::none())
+}
+
+/// Runs a check with a test's patience.
+pub(crate) async fn run(probe: &Probe, check: &Check, asserted: &[&str]) -> Observation {
+    run_within(probe, check, asserted, LIMIT).await
+}
+
+/// Runs a check that has so much time; a test fails that had to wait much longer.
+pub(crate) async fn run_within(
+    probe: &Probe,
+    check: &Check,
+    asserted: &[&str],
+    timeout: Duration,
+) -> Observation {
+    let assertions = assertions(asserted);
+    let run = probe.run(check, &assertions, timeout);
+    tokio::time::timeout(timeout + LIMIT, run).await.expect("a check ends in time")
+}
+
+/// The class and the message of a failure, or the status.
+pub(crate) fn outcome(observation: &Observation) -> (String, String) {
+    match &observation.outcome {
+        Outcome::Ok { status_code } => ("ok".to_owned(), status_code.to_string()),
+        Outcome::Failed(failure) => (failure.class.to_string(), failure.message().to_owned()),
+    }
+}

@@ -1,0 +1,178 @@
+//! Keys that another client has replaced by another type, or filled with what cannot be read: the monitors whose they
+//! are go on, and all the others never notice. Views are ours, and what an outsider writes there is overwritten.
+
+use std::time::Duration;
+
+use hob_service::Live;
+use hob_store::epoch::Outcome;
+use hob_store::{Key, cmd};
+use hob_testkit::every_service;
+use hob_uptime::monitor::check::Kind;
+use hob_uptime::monitor::{Monitor, MonitorSpec};
+use hob_uptime::schedule::record::{Recorded, Told};
+use hob_uptime::schedule::state::{Change, State};
+use hob_uptime::schedule::{Leaving, Turn};
+use hob_uptime::{Added, Config, Signal, Uptime};
+use hob_web::Service as _;
+
+use crate::NEEDS;
+use crate::harness::{GRACE, ScheduleHarness, bad, good};
+
+/// Replaces a key by a string or, where it is one, by a list.
+async fn spoil(harness: &ScheduleHarness, key: &Key) {
+    let kind: String = harness.store().run(cmd("TYPE").arg(key).clone()).await.unwrap();
+    let test_store = harness.context.test_store();
+    test_store.as_outsider(cmd("DEL").arg(key).clone()).await;
+    let spoil = match kind.as_str() {
+        "string" => cmd("RPUSH").arg(key).arg("x").clone(),
+        _ => cmd("SET").arg(key).arg("x").clone(),
+    };
+    test_store.as_outsider(spoil).await;
+}
+
+/// Plans and checks a monitor as a node does: what it finds lost on the way it rebuilds.
+async fn check_again(harness: &ScheduleHarness, monitor: &Monitor) {
+    let schedule = &harness.schedule;
+    let shard = schedule.shard_of(&monitor.id);
+    let lease = monitor.timeout() + GRACE;
+    for _ in 0..3 {
+        let next_ms = schedule.now_ms(shard).await.unwrap();
+        let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms };
+        let planned = schedule.plan(turn).await.unwrap();
+        // Past the next turn, and past a lease that somebody may have.
+        harness.clock.advance(Duration::from_secs(120));
+        let claimed = schedule.claim(shard, 10).await.unwrap();
+        if let (Outcome::Done(_), Outcome::Done(claims)) = (planned, claimed) {
+            assert_eq!(claims.claims.len(), 1, "{claims:?}");
+            let (recorded, _) = harness.record(monitor, &claims.claims[0], &good()).await;
+            assert_eq!(recorded, Recorded::Recorded);
+            return;
+        }
+        schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
+    }
+    panic!("the shard stays lost");
+}
+
+every_service! {
+    NEEDS;
+
+    /// U2 U3 U4
+    async fn the_next_result_writes_views_of_the_wrong_type_again(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.retries = 1).await;
+        let keys = harness.schedule.keys();
+        let [status, incident, retry] =
+            [keys.status(&monitor.id), keys.incident(&monitor.id), keys.retry(&monitor.id)];
+        harness.turn(&monitor, &good()).await;
+        for key in [&status, &incident, &retry] {
+            spoil(&harness, key).await;
+        }
+        harness.turn(&monitor, &bad()).await;
+        assert_eq!(harness.hash(&status).await["state"], "SUSPECT");
+        assert_eq!(harness.get(&retry).await.as_deref(), Some("1"));
+
+        spoil(&harness, &incident).await;
+        spoil(&harness, &retry).await;
+        let opened = harness.turn(&monitor, &bad()).await.expect("a change");
+        assert_eq!(opened.change, Change::Opened);
+        assert_eq!(harness.hash(&incident).await["failure_count"], "2");
+        assert_eq!(harness.get(&retry).await, None);
+
+        spoil(&harness, &incident).await;
+        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
+        harness.turn(&monitor, &bad()).await;
+        assert_eq!(harness.hash(&incident).await["failure_count"], "3");
+
+        spoil(&harness, &status).await;
+        harness.schedule.forget(&monitor.id, Leaving::Paused).await.unwrap();
+        assert!(harness.hash(&status).await.is_empty());
+    }
+
+    /// U1 U7
+    async fn a_shared_key_of_the_wrong_type_comes_back(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.retries = 0).await;
+        let shard = harness.schedule.shard_of(&monitor.id);
+        let keys = harness.schedule.keys().clone();
+        harness.turn(&monitor, &good()).await;
+        for key in [keys.schedule(shard), keys.leases(shard), keys.marker(shard), keys.standing(shard), keys.unsettled(shard)] {
+            // What each of them does first must not fail, whoever comes first.
+            for first in 0..7 {
+                spoil(&harness, &key).await;
+                match first {
+                    0 => drop(harness.schedule.claim(shard, 10).await.unwrap()),
+                    1 => drop(harness.schedule.seize(&monitor.id).await.unwrap()),
+                    2 => drop(harness.schedule.board().await.unwrap()),
+                    3 => drop(harness.schedule.unsettled(shard).await.unwrap()),
+                    4 => drop(harness.schedule.now_ms(shard).await.unwrap()),
+                    5 => harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap(),
+                    _ => harness.schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap(),
+                }
+                check_again(&harness, &monitor).await;
+                assert_eq!(harness.schedule.board().await.unwrap().state(&monitor), State::Up);
+            }
+        }
+    }
+
+    /// U1 U7
+    async fn a_standing_that_cannot_be_read_stops_no_other_monitor(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let (spoilt, other) = (harness.add("m1", |_| {}).await, harness.add("m2", |_| {}).await);
+        let standing = |monitor: &Monitor| {
+            harness.schedule.keys().standing(harness.schedule.shard_of(&monitor.id))
+        };
+        for text in ["x", "1 2 3", "1 15000 0 0 x"] {
+            let spoil = cmd("HSET").arg(standing(&spoilt)).arg("m1").arg(text).clone();
+            harness.context.test_store().as_outsider(spoil).await;
+            let claims = harness.claim().await;
+            assert!(claims.iter().any(|claim| claim.id == other.id), "{text}: {claims:?}");
+            // The reconciler plans whom nobody knows any more.
+            harness.plan(&spoilt).await;
+            for claim in harness.claim().await.iter().chain(&claims) {
+                let monitor = if claim.id == other.id { &other } else { &spoilt };
+                let generation = claim.generation == monitor.generation;
+                if generation {
+                    harness.record(monitor, claim, &good()).await;
+                }
+            }
+            harness.clock.advance(Duration::from_secs(61));
+            assert_eq!(harness.claim().await.len(), 2, "{text}");
+            harness.clock.advance(Duration::from_secs(61));
+        }
+    }
+
+    /// U7
+    async fn a_view_of_the_wrong_type_hides_no_other_monitor(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let config = Config { concurrency: 0, ..Config::default() };
+        let uptime = Uptime::open(harness.context.context(), Live::fixed(config)).await.unwrap();
+        let mut ids = Vec::new();
+        for (name, kind, target) in [("a", Kind::Tcp, "127.0.0.1:1"), ("b", Kind::Heartbeat, "")] {
+            match uptime.add(None, &MonitorSpec::new(name, kind, target)).await.unwrap() {
+                Added::Added(monitor) => ids.push(monitor.id.clone()),
+                refused => panic!("{refused:?}"),
+            }
+        }
+        let keys = uptime.schedule().keys();
+        spoil(&harness, &keys.status(&ids[0])).await;
+        let board = uptime.board().await.unwrap();
+        let rows = uptime.rows(&board, &uptime.monitors()).await.unwrap();
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0].state, rows[0].status.clone()), (State::Pending, Default::default()));
+        // Seen once, it is gone.
+        let kind: String = harness.store().run(cmd("TYPE").arg(keys.status(&ids[0])).clone()).await.unwrap();
+        assert_eq!(kind, "none");
+
+        // A job can still say that it ended.
+        let heartbeat = uptime.monitor(&ids[1]).await.unwrap().unwrap();
+        for value in [None, Some("x")] {
+            let begun = keys.begun(&ids[1]);
+            match value {
+                None => spoil(&harness, &begun).await,
+                Some(text) => harness.context.test_store().as_outsider(cmd("SET").arg(&begun).arg(text).clone()).await,
+            }
+            assert!(uptime.signal(heartbeat.token.as_deref().unwrap(), Signal::Done).await.unwrap());
+            assert_eq!(harness.get(&begun).await, None);
+        }
+    }
+}
