@@ -1,46 +1,101 @@
-//! Incidents in the database (U3 U5 U6 U8): opened, told, acknowledged, annotated, resolved. Each change is idempotent
-//! on the monitor and the fence of the check that found it, and is written together with the event that alerts
-//! follow from.
+//! Incidents (U3 U5 U6 U8): opened, acknowledged, annotated and resolved in the database. Every change is idempotent on
+//! the monitor and the fence of the check that found it, and is written in one transaction with the event that
+//! [alerts](alert) follow from.
 
 pub mod alert;
 mod event;
-mod table;
 
-use hob_database::{Database, Read, Transaction, UnixMs, sql};
+use std::fmt;
+use std::str::FromStr;
+
+use hob_database::{Database, Transaction, UnixMs};
 
 pub use event::{INCIDENTS, IncidentEvent, What};
-pub use table::{Filter, Incident, Note, Resolution, by_id, newest, notes, open, overlapping};
 
+use crate::database::incidents;
 use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::schedule::record::{Told, Unsettled};
 use crate::schedule::state::Change;
-use table::open_of;
 
-/// Whether a failure is news.
+/// The most notes of an incident.
+pub const MAX_NOTES: u64 = 100;
+pub const MAX_NOTE_BYTES: usize = 4000;
+
+/// An outage of one monitor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    pub id: String,
+    pub monitor_id: MonitorId,
+    pub opened_fence: u64,
+    /// The first failed check.
+    pub opened_at: UnixMs,
+    /// When the retries were used up.
+    pub confirmed_at: UnixMs,
+    pub class: String,
+    pub message: String,
+    pub failures: u32,
+    /// It started in a maintenance window and does not count as downtime.
+    pub maintenance: bool,
+    /// When the first alert was sent.
+    pub told_at: Option<UnixMs>,
+    pub reminders: u32,
+    pub reminded_at: Option<UnixMs>,
+    pub acknowledged_at: Option<UnixMs>,
+    pub acknowledged_by: Option<String>,
+    pub resolved_at: Option<UnixMs>,
+    pub resolution: Option<Resolution>,
+}
+
+/// Why an incident was resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    Recovered,
+    /// The monitor was paused.
+    Paused,
+}
+
+/// A note that a user added to an incident.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub written_at: UnixMs,
+    pub author: String,
+    pub text: String,
+}
+
+/// Which incidents a list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    #[default]
+    All,
+    Open,
+    Of(MonitorId),
+}
+
+/// Whether a failure sends alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     Yes,
-    /// A maintenance window covers it.
+    /// A maintenance window covers the monitor.
     Maintenance,
 }
 
-/// What became of a wish to acknowledge.
+/// The outcome of a request to acknowledge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     Acknowledged(Box<Incident>),
-    /// It was acknowledged or resolved before, and stays as it is.
+    /// It was acknowledged or resolved before and stays as it is.
     Already(Box<Incident>),
     Unknown,
 }
 
-/// Brings a change into the database, and says whether somebody is told of the incident. Done twice, it is done once.
+/// Writes a change to the database and returns whether alerts were sent for the incident. Idempotent.
 pub async fn settle(database: &Database, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
     database
         .write(|tx| async move {
             match change.change {
-                Change::Opened => open_incident(&tx, monitor, change, news).await,
+                Change::Opened => open(&tx, monitor, change, news).await,
                 Change::Resolved => {
                     let at = unix_ms(change.at_ms);
                     let fence = Some(change.fence.get());
@@ -52,31 +107,17 @@ pub async fn settle(database: &Database, monitor: &Monitor, change: &Unsettled, 
         .await
 }
 
-async fn open_incident(tx: &Transaction, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
+async fn open(tx: &Transaction, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
     let id = format!("i{:012x}", rand::random::<u64>() >> 16);
-    let insert = sql(
-        "INSERT INTO uptime_incident (id, monitor_id, opened_fence, opened_at, confirmed_at, class, message,
-                          failures, maintenance, told_at, reminders)
-                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0) ON CONFLICT DO NOTHING",
-    );
-    let insert = insert.bind(id.as_str()).bind(&monitor.id).bind(change.fence.get());
-    let insert = insert.bind(unix_ms(change.first_failure_ms)).bind(unix_ms(change.at_ms));
-    let insert = insert.bind(change.class.as_deref().unwrap_or("unknown")).bind(change.message.as_str());
-    let insert = insert.bind(change.failures).bind(news == News::Maintenance);
-    let told_at = (news == News::Yes).then(|| tx.now());
-    if tx.execute(insert.bind(told_at)).await? == 0 {
-        let open = open_of(tx, &monitor.id).await?;
-        return Ok(if open.is_some_and(|open| open.told_at.is_some()) { Told::Yes } else { Told::NotYet });
+    let inserted = incidents::insert(tx, &id, change, news).await?;
+    let Some(incident) = incidents::open_for(tx, &monitor.id).await? else { return Ok(Told::NotYet) };
+    if inserted && incident.told_at.is_some() {
+        IncidentEvent::opened(monitor, &incident).emit(tx)?;
     }
-    if news == News::Maintenance {
-        return Ok(Told::NotYet);
-    }
-    let Some(incident) = open_of(tx, &monitor.id).await? else { return Ok(Told::NotYet) };
-    IncidentEvent::opened(monitor, &incident).emit(tx)?;
-    Ok(Told::Yes)
+    Ok(if incident.told_at.is_some() { Told::Yes } else { Told::NotYet })
 }
 
-/// Ends the open incident of a monitor, if there is one that the check with this fence can have ended.
+/// Resolves the open incident of a monitor, unless it was opened by a later check than the one with this fence.
 pub async fn resolve(
     tx: &Transaction,
     monitor: &Monitor,
@@ -84,23 +125,20 @@ pub async fn resolve(
     resolution: Resolution,
     fence: Option<u64>,
 ) -> Result<()> {
-    let Some(open) = open_of(tx, &monitor.id).await? else { return Ok(()) };
+    let Some(open) = incidents::open_for(tx, &monitor.id).await? else { return Ok(()) };
     if fence.is_some_and(|fence| fence <= open.opened_fence) {
         return Ok(());
     }
     let at = at.max(open.opened_at);
-    let update = sql(
-        "UPDATE uptime_incident SET resolved_at = $2, resolved_fence = $3, resolution = $4 WHERE id = $1",
-    );
-    tx.execute(update.bind(open.id.as_str()).bind(at).bind(fence).bind(resolution)).await?;
+    incidents::resolve(tx, &open.id, at, fence, resolution).await?;
     if open.told_at.is_some() {
         IncidentEvent::resolved(monitor, &open, at, resolution).emit(tx)?;
     }
     Ok(())
 }
 
-/// Tells of open incidents whose maintenance window is over, and again of those that go on. Answers with the ids of
-/// those that somebody was told of for the first time.
+/// Sends the first alert of an incident whose maintenance window has ended, or a reminder that is due. Returns the
+/// monitor if this was the first alert.
 pub async fn remind(
     database: &Database,
     monitor: &Monitor,
@@ -112,12 +150,12 @@ pub async fn remind(
     }
     database
         .write(|tx| async move {
-            let Some(open) = open_of(&tx, &monitor.id).await?.filter(|open| open.id == incident.id) else {
+            let open = incidents::open_for(&tx, &monitor.id).await?;
+            let Some(open) = open.filter(|open| open.id == incident.id) else {
                 return Ok(None);
             };
             let Some(told_at) = open.told_at else {
-                let update = sql("UPDATE uptime_incident SET told_at = $2, maintenance = $3 WHERE id = $1");
-                tx.execute(update.bind(open.id.as_str()).bind(tx.now()).bind(false)).await?;
+                incidents::mark_alerted(&tx, &open.id).await?;
                 IncidentEvent::opened(monitor, &open).emit(&tx)?;
                 return Ok(Some(monitor.id.clone()));
             };
@@ -126,54 +164,63 @@ pub async fn remind(
             if every_ms == 0 || tx.now().0 < last.0 + every_ms {
                 return Ok(None);
             }
-            let update =
-                sql("UPDATE uptime_incident SET reminded_at = $2, reminders = reminders + 1 WHERE id = $1");
-            tx.execute(update.bind(open.id.as_str()).bind(tx.now())).await?;
+            incidents::mark_reminded(&tx, &open.id).await?;
             IncidentEvent::reminded(monitor, &open, tx.now()).emit(&tx)?;
             Ok(None)
         })
         .await
 }
 
-/// Somebody takes care: no more reminders.
+/// Acknowledges an incident: no more reminders are sent.
 pub async fn acknowledge(database: &Database, id: &str, who: &str) -> Result<Acknowledged> {
     database
         .write(|tx| async move {
-            let update = sql("UPDATE uptime_incident SET acknowledged_at = $2, acknowledged_by = $3
-                              WHERE id = $1 AND acknowledged_at IS NULL AND resolved_at IS NULL");
-            let changed = tx.execute(update.bind(id).bind(tx.now()).bind(who)).await?;
-            Ok(match by_id(&tx, id).await? {
+            let changed = incidents::acknowledge(&tx, id, who).await?;
+            Ok(match incidents::by_id(&tx, id).await? {
                 None => Acknowledged::Unknown,
-                Some(incident) if changed == 1 => Acknowledged::Acknowledged(Box::new(incident)),
+                Some(incident) if changed => Acknowledged::Acknowledged(Box::new(incident)),
                 Some(incident) => Acknowledged::Already(Box::new(incident)),
             })
         })
         .await
 }
 
-/// Most notes of an incident, and most bytes of one.
-pub const MOST_NOTES: u64 = 100;
-pub const LONGEST_NOTE: usize = 4000;
-
-/// Adds a note; `None` if there is no such incident, or it has too many.
+/// Adds a note; `None` if there is no such incident, or it has [`MAX_NOTES`].
 pub async fn annotate(database: &Database, id: &str, author: &str, text: &str) -> Result<Option<Note>> {
-    let note_id = &format!("n{:012x}", rand::random::<u64>() >> 16);
     database
         .write(|tx| async move {
-            let notes = sql("SELECT count(*) FROM uptime_note WHERE incident_id = $1").bind(id);
-            let (count,): (u64,) = tx.one(notes).await?;
-            if by_id(&tx, id).await?.is_none() || count >= MOST_NOTES {
+            let count = incidents::count_notes(&tx, id).await?;
+            if incidents::by_id(&tx, id).await?.is_none() || count >= MAX_NOTES {
                 return Ok(None);
             }
-            let insert = sql("INSERT INTO uptime_note (id, incident_id, written_at, author, text)
-                              VALUES ($1, $2, $3, $4, $5)");
-            let insert = insert.bind(note_id.as_str()).bind(id).bind(tx.now()).bind(author).bind(text);
-            tx.execute(insert).await?;
-            Ok(Some(Note { written_at: tx.now(), author: author.to_owned(), text: text.to_owned() }))
+            let note = Note { written_at: tx.now(), author: author.to_owned(), text: text.to_owned() };
+            incidents::insert_note(&tx, id, &note).await?;
+            Ok(Some(note))
         })
         .await
 }
 
 pub(crate) fn unix_ms(ms: u64) -> UnixMs {
     UnixMs(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
+impl fmt::Display for Resolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Recovered => "recovered",
+            Self::Paused => "paused",
+        })
+    }
+}
+
+impl FromStr for Resolution {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "recovered" => Ok(Self::Recovered),
+            "paused" => Ok(Self::Paused),
+            _ => Err(()),
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 mod card;
 mod config;
+pub mod database;
 mod demo;
 mod error;
 pub mod incident;

@@ -10,7 +10,6 @@ pub mod history;
 pub mod maintenance;
 pub(crate) mod secrets;
 mod spec;
-mod table;
 
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ use hob_database::UnixMs;
 
 pub use crate::keys::MonitorId;
 pub use spec::MonitorSpec;
-pub use table::{Edited, add, all, by_id, by_token, edit, edition, remove};
 
 use crate::schedule::state::{Standing, State, Thresholds};
 use assertion::Assertion;
@@ -37,6 +35,20 @@ pub struct Monitor {
     /// Who knows it may report for a job.
     pub token: Option<String>,
     pub created_at: UnixMs,
+}
+
+impl MonitorId {
+    /// A new id.
+    #[must_use]
+    pub fn random() -> Self {
+        let id = Self::new(format!("m{:012x}", rand::random::<u64>() >> 16));
+        id.unwrap_or_else(|error| unreachable!("letters and digits are an id: {error}"))
+    }
+}
+
+/// A new heartbeat token: 160 random bits.
+pub(crate) fn new_token() -> String {
+    format!("{:032x}{:08x}", rand::random::<u128>(), rand::random::<u32>())
 }
 
 impl Monitor {

@@ -9,6 +9,8 @@ use hob_web::{Card, Changes, Footprint, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
+use crate::database::maintenance;
+use crate::database::monitors::{self, Edited};
 use crate::error::{Error, Result};
 use crate::incident::alert::Alerts;
 use crate::keys::MonitorId;
@@ -16,10 +18,10 @@ use crate::monitor::apply::amend;
 use crate::monitor::cache::Roster;
 use crate::monitor::check::{Check, FailureClass, Invalid, Observation};
 use crate::monitor::heartbeat::Signal;
-use crate::monitor::history::{self, Intake, Waiting};
-use crate::monitor::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::monitor::history::{self, ResultQueue, ResultReceiver};
+use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::monitor::secrets;
-use crate::monitor::{self, Edited, Monitor, MonitorSpec};
+use crate::monitor::{Monitor, MonitorSpec};
 use crate::pages::StatusCache;
 use crate::probe::Probe;
 use crate::probe::network::Network;
@@ -47,8 +49,8 @@ pub(crate) struct Inner {
     pub(crate) probe: Probe,
     pub(crate) alerts: Alerts,
     pub(crate) network: Network,
-    pub(crate) intake: Intake,
-    pub(crate) waiting: Mutex<Waiting>,
+    pub(crate) results: ResultQueue,
+    pub(crate) queued_results: Mutex<ResultReceiver>,
     /// Told when there may be something to claim.
     pub(crate) wake: Notify,
     pub(crate) board: BoardCache,
@@ -111,7 +113,7 @@ impl Service for Uptime {
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
         let schedule = Schedule::new(&context.store, context.layout)?;
         schedule.open(&context.database, config.now().grace.get()).await?;
-        let (intake, waiting) = history::intake();
+        let (results, queued_results) = history::result_queue();
         let probe = Probe::new(config.now().limits()?, context.secrets.clone());
         let inner = Inner {
             schedule,
@@ -119,8 +121,8 @@ impl Service for Uptime {
             alerts: Alerts::new(context, &probe, config.clone()),
             probe,
             network: Network::default(),
-            intake,
-            waiting: Mutex::new(waiting),
+            results,
+            queued_results: Mutex::new(queued_results),
             wake: Notify::new(),
             board: BoardCache::default(),
             status: StatusCache::default(),
@@ -193,7 +195,7 @@ impl Uptime {
             return Ok(Added::Full);
         }
         let id = id.unwrap_or_else(MonitorId::random);
-        let Some(monitor) = monitor::add(self.database(), &id, spec).await? else { return Ok(Added::Taken) };
+        let Some(monitor) = monitors::add(self.database(), &id, spec).await? else { return Ok(Added::Taken) };
         let monitor = self.inner.roster.put(monitor);
         self.take_up(&monitor).await;
         Ok(Added::Added(monitor))
@@ -225,7 +227,7 @@ impl Uptime {
 
     /// Removes a monitor and what is known of it; whether there was one.
     pub async fn remove(&self, id: &MonitorId) -> Result<bool> {
-        let removed = monitor::remove(self.database(), id).await?;
+        let removed = monitors::remove(self.database(), id).await?;
         self.inner.roster.refresh_one(id).await?;
         // Should this fail, the next reconciliation does it: the database is the truth.
         if let Err(error) = self.schedule().forget(id, Leaving::Deleted).await {
@@ -255,7 +257,7 @@ impl Uptime {
 
     /// Hears a job; whether anybody knows it.
     pub async fn signal(&self, token: &str, signal: Signal) -> Result<bool> {
-        let Some(monitor) = monitor::by_token(self.database(), token).await? else { return Ok(false) };
+        let Some(monitor) = monitors::by_token(self.database(), token).await? else { return Ok(false) };
         let begun = self.schedule().keys().begun(&monitor.id);
         if monitor.spec.paused {
             return Ok(true);

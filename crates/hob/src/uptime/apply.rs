@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use hob_service::Live;
 use hob_service::config::Secrets;
-use hob_uptime::monitor;
+use hob_uptime::database::monitors;
 use hob_uptime::monitor::apply::{Others, Plan};
 
 use crate::cli::ApplyArgs;
@@ -22,10 +22,10 @@ pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
         let database = database::open(&config.database).await?;
-        let monitors = monitor::all(&database).await?;
+        let found = monitors::all(&database).await?;
         let secrets = Secrets::new(Live::fixed(config.secrets));
-        let plan = Plan::make(&yaml, &monitors, others, &secrets)
-            .with_context(|| args.file.display().to_string())?;
+        let plan =
+            Plan::make(&yaml, &found, others, &secrets).with_context(|| args.file.display().to_string())?;
         println!("{plan}");
         if !args.dry_run {
             plan.carry_out(&database).await?;

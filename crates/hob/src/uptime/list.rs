@@ -10,11 +10,12 @@ use hob_schema::Layout;
 use hob_service::keys::Keys;
 use hob_service::nodes;
 use hob_store::{Access, Address, Host, Secret, Store};
+use hob_uptime::Schedule;
+use hob_uptime::database::{incidents, monitors};
 use hob_uptime::incident::Incident;
 use hob_uptime::monitor::Monitor;
 use hob_uptime::schedule::snapshot::Board;
 use hob_uptime::schedule::state::State;
-use hob_uptime::{Schedule, incident, monitor};
 use hob_web::Time;
 
 use crate::config::{self, Config};
@@ -30,8 +31,8 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
         let database = database::open_existing(&config.database).await?;
-        let monitors = monitor::all(&database).await?;
-        let open = incident::open(&database).await?;
+        let monitors = monitors::all(&database).await?;
+        let open = incidents::all_open(&database).await?;
         let asked = tokio::time::timeout(PATIENCE, board(&config, &database)).await;
         let board = told(asked.unwrap_or_else(|_| Err(anyhow::anyhow!("it does not answer"))));
         println!("{:10}  {:24}  {:24}  {:11}  {:8}  target", "state", "id", "name", "kind", "every");

@@ -32,6 +32,7 @@ pub use delivery::{Attempt, Delivery, DeliveryState};
 pub use notice::{Notice, NoticeKind};
 
 use crate::Config;
+use crate::database::{channels, deliveries};
 use crate::error::Result;
 use crate::incident::INCIDENTS;
 use crate::probe::Probe;
@@ -72,13 +73,13 @@ impl Alerts {
 
     /// Tells a channel that this is a test, once and now. `None`: there is no such channel.
     pub async fn test(&self, id: &ChannelId) -> Result<Option<Attempt>> {
-        if channel::by_id(self.database(), id).await?.is_none() {
+        if channels::by_id(self.database(), id).await?.is_none() {
             return Ok(None);
         }
         let held = delivery::add_test(self.database(), id, self.lease()).await?;
         let once = Patience { most_attempts: 1, ..self.patience() };
         courier::carry(self, &held, once).await?;
-        let tried = delivery::attempts(self.database(), &[held.id.as_str()]).await?;
+        let tried = deliveries::attempts(self.database(), &[held.id.as_str()]).await?;
         Ok(tried.into_iter().next())
     }
 

@@ -9,12 +9,13 @@ use hob_document::{Document, Format, Mistake};
 use hob_service::config::Secrets;
 use serde::Deserialize;
 
+use crate::database::monitors::{self, Edited};
 use crate::error::Result;
 use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::monitor::check::Invalid;
 use crate::monitor::secrets;
-use crate::monitor::{self, Edited, Monitor, MonitorSpec};
+use crate::monitor::{Monitor, MonitorSpec};
 
 /// The largest file. It has room for as many monitors as there may be.
 const MAX_FILE_BYTES: usize = 32 << 20;
@@ -98,9 +99,9 @@ impl Plan {
     pub async fn carry_out(&self, database: &Database) -> Result<()> {
         for step in &self.steps {
             match step {
-                Step::Add { id, spec } => drop(monitor::add(database, id, spec).await?),
+                Step::Add { id, spec } => drop(monitors::add(database, id, spec).await?),
                 Step::Change { id, spec, .. } => drop(amend(database, id, spec).await?),
-                Step::Remove { id, .. } => drop(monitor::remove(database, id).await?),
+                Step::Remove { id, .. } => drop(monitors::remove(database, id).await?),
             }
         }
         Ok(())
@@ -151,7 +152,7 @@ fn differing(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
 /// Edits a monitor; one that is paused by it has no open incident any more.
 pub(crate) async fn amend(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
     let work = |tx: Transaction| async move {
-        let edited = monitor::edit(&tx, id, spec).await?;
+        let edited = monitors::edit(&tx, id, spec).await?;
         if let Edited::Edited(monitor) = &edited
             && monitor.spec.paused
         {

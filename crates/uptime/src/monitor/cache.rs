@@ -7,11 +7,12 @@ use std::sync::Arc;
 use hob_database::{Database, UnixMs};
 use parking_lot::RwLock;
 
+use crate::database::{maintenance, monitors};
 use crate::error::Result;
 use crate::incident::News;
 use crate::keys::MonitorId;
-use crate::monitor::maintenance::{self, Maintenance};
-use crate::monitor::{self, Monitor};
+use crate::monitor::Monitor;
+use crate::monitor::maintenance::Maintenance;
 
 #[derive(Debug)]
 pub(crate) struct Roster {
@@ -36,7 +37,7 @@ impl Roster {
 
     /// Reads everything again.
     pub(crate) async fn refresh(&self) -> Result<()> {
-        let monitors = monitor::all(&self.database).await?;
+        let monitors = monitors::all(&self.database).await?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), Arc::new(monitor))).collect();
         *self.monitors.write() = monitors;
         *self.sorted.write() = None;
@@ -50,7 +51,7 @@ impl Roster {
 
     /// Reads one monitor again.
     pub(crate) async fn refresh_one(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
-        match monitor::by_id(&self.database, id).await? {
+        match monitors::by_id(&self.database, id).await? {
             Some(monitor) => Ok(Some(self.put(monitor))),
             None => {
                 self.monitors.write().remove(id);

@@ -1,19 +1,16 @@
 //! Maintenance windows: times in which a failure is no news. Checks go on, and incidents are kept, but nobody is told,
 //! and the time does not count as downtime.
 
-use hob_database::{Database, Query, Read, UnixMs, from_row, sql};
+use hob_database::UnixMs;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::monitor::check::Invalid;
 
 /// Longer ones are a monitor that should be paused.
 const LONGEST_MS: i64 = 31 * 86_400_000;
 const MAX_COVERS: usize = 64;
-/// Windows that are over are shown for a while.
-const KEPT_MS: i64 = 90 * 86_400_000;
 
 /// A time in which a failure is no news.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -38,16 +35,6 @@ pub struct MaintenanceSpec {
     /// Unix milliseconds, at most 31 days later.
     pub ends_at_ms: i64,
 }
-
-struct Row {
-    id: String,
-    title: String,
-    covers: String,
-    starts_at: UnixMs,
-    ends_at: UnixMs,
-}
-
-from_row!(Row { id, title, covers, starts_at, ends_at });
 
 impl Maintenance {
     /// Whether a failure of the monitor at that time is no news.
@@ -77,45 +64,5 @@ impl MaintenanceSpec {
             wrong.push(Invalid::new("ends_at_ms", "is not after the start, or more than 31 days later"));
         }
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
-    }
-}
-
-/// The windows that are not long over, the latest first.
-pub async fn all(on: &impl Read) -> Result<Vec<Maintenance>> {
-    let select: Query<Row> = sql(
-        "SELECT id, title, covers, starts_at, ends_at FROM uptime_maintenance ORDER BY starts_at DESC LIMIT 1000",
-    );
-    on.all(select).await?.into_iter().map(Row::maintenance).collect()
-}
-
-pub async fn add(database: &Database, spec: &MaintenanceSpec) -> Result<Maintenance> {
-    let id = &format!("w{:012x}", rand::random::<u64>() >> 16);
-    let covers = &serde_json::to_string(&spec.covers).unwrap_or_default();
-    let add = |tx: hob_database::Transaction| async move {
-        let old = sql("DELETE FROM uptime_maintenance WHERE ends_at < $1").bind(UnixMs(tx.now().0 - KEPT_MS));
-        tx.execute(old).await?;
-        let insert = sql("INSERT INTO uptime_maintenance (id, title, covers, starts_at, ends_at)
-                          VALUES ($1, $2, $3, $4, $5)");
-        let insert = insert.bind(id.as_str()).bind(spec.title.as_str()).bind(covers.as_str());
-        tx.execute(insert.bind(spec.starts_at_ms).bind(spec.ends_at_ms)).await?;
-        Ok::<_, hob_database::Error>(())
-    };
-    database.write(add).await?;
-    Ok(Maintenance { id: id.clone(), spec: spec.clone() })
-}
-
-/// Removes a window; whether there was one.
-pub async fn remove(database: &Database, id: &str) -> Result<bool> {
-    Ok(database.execute(sql("DELETE FROM uptime_maintenance WHERE id = $1").bind(id)).await? == 1)
-}
-
-impl Row {
-    fn maintenance(self) -> Result<Maintenance> {
-        let covers = serde_json::from_str(&self.covers);
-        let covers =
-            covers.map_err(|_| Error::Unreadable(format!("a maintenance window {} of what?", self.id)))?;
-        let (starts_at_ms, ends_at_ms) = (self.starts_at.0, self.ends_at.0);
-        let spec = MaintenanceSpec { title: self.title, covers, starts_at_ms, ends_at_ms };
-        Ok(Maintenance { id: self.id, spec })
     }
 }

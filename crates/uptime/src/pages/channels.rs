@@ -8,8 +8,9 @@ use hob_web::{Caller, Console, Form, Page, Paging, Path, Problem, Query, Routes}
 use serde::Deserialize;
 
 use super::{MAY_WRITE, READ, WRITE};
+use crate::database::{channels, deliveries};
 use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelSpec, Means};
-use crate::incident::alert::delivery::{self, Attempt, Delivery, DeliveryState};
+use crate::incident::alert::delivery::{Attempt, Delivery, DeliveryState};
 use crate::incident::alert::{Alerts, ChannelId, NoticeKind};
 use crate::routes::channels::{note, unknown, view};
 
@@ -64,7 +65,7 @@ struct ShownAttempt {
 }
 
 async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Problem> {
-    let channels = channel::all(alerts.database()).await?;
+    let channels = channels::all(alerts.database()).await?;
     let kinds = [ChannelKind::Webhook, ChannelKind::Slack, ChannelKind::Discord, ChannelKind::Email];
     let body = Channels {
         here: "channels",
@@ -97,10 +98,10 @@ async fn show(
     Path(id): Path<ChannelId>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let channel = channel::by_id(alerts.database(), &id).await?.ok_or_else(unknown)?;
-    let page = delivery::page(alerts.database(), &id, &paging.request()?).await?;
+    let channel = channels::by_id(alerts.database(), &id).await?.ok_or_else(unknown)?;
+    let page = deliveries::page(alerts.database(), &id, &paging.request()?).await?;
     let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
-    let mut attempts = delivery::attempts(alerts.database(), &ids).await?;
+    let mut attempts = deliveries::attempts(alerts.database(), &ids).await?;
     let own = format!("/uptime/channels/{id}");
     let next = page.next.as_ref().map(|cursor| format!("{own}?after={cursor}"));
     let deliveries = page.rows.into_iter().map(|delivery| {
@@ -163,7 +164,7 @@ async fn remove(
     caller: Caller,
     Path(id): Path<ChannelId>,
 ) -> Result<Redirect, Problem> {
-    if !channel::remove(alerts.database(), &id).await? {
+    if !channels::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
     note(&alerts, &caller, "uptime.channel.remove", &id).await;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::incidents::Shown as ShownIncident;
 use super::{MAY_WRITE, badge, beats, millis, path, share};
+use crate::database::results;
 use crate::monitor::Monitor;
 use crate::monitor::check::Kind;
 use crate::monitor::history::{self, Downtime, Period, Points, ResultRow};
@@ -82,7 +83,7 @@ pub(super) async fn show(
     let (database, period) = (uptime.database(), over.period);
     let points = history::points(database, &monitor.id, period, now()).await?;
     let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now()).await?;
-    let results = history::latest(database, &monitor.id, 20).await?;
+    let results = results::latest(database, &monitor.id, 20).await?;
     let incidents = downtime.incidents(&monitor.id).iter().take(20);
     let body = Detail {
         topic: topic(&monitor.id),

@@ -8,7 +8,8 @@ use hob_web::{Caller, Console, Form, Page, Paging, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::{MAY_WRITE, encoded};
-use crate::incident::{self, Filter, Incident, LONGEST_NOTE, Note};
+use crate::database::incidents;
+use crate::incident::{self, Filter, Incident, MAX_NOTE_BYTES, Note};
 use crate::uptime::{Uptime, now};
 
 #[derive(Template)]
@@ -54,7 +55,7 @@ pub(super) async fn list(
     State(uptime): State<Uptime>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let page = incident::newest(uptime.database(), &Filter::All, &paging.request()?).await?;
+    let page = incidents::page(uptime.database(), &Filter::All, &paging.request()?).await?;
     let monitors = uptime.monitors();
     let name = |incident: &Incident| {
         let monitor = monitors.iter().find(|monitor| monitor.id == incident.monitor_id);
@@ -76,9 +77,9 @@ pub(super) async fn show(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Page, Problem> {
-    let incident = incident::by_id(uptime.database(), &id).await?;
+    let incident = incidents::by_id(uptime.database(), &id).await?;
     let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
-    let notes = incident::notes(uptime.database(), &id).await?;
+    let notes = incidents::notes(uptime.database(), &id).await?;
     let monitor = uptime.monitor(&incident.monitor_id).await?;
     let name = monitor.map_or_else(|| incident.monitor_id.to_string(), |monitor| monitor.spec.name.clone());
     let may_write = console.may(&MAY_WRITE);
@@ -86,7 +87,7 @@ pub(super) async fn show(
         badge: badge(&incident),
         facts: facts(&incident),
         notes: notes.into_iter().map(ShownNote::new).collect(),
-        note_field: Field::lines("text", "Note").required().most(LONGEST_NOTE),
+        note_field: Field::lines("text", "Note").required().most(MAX_NOTE_BYTES),
         may_acknowledge: may_write && incident.acknowledged_at.is_none() && incident.resolved_at.is_none(),
         may_write,
         id: incident.id,
@@ -145,8 +146,8 @@ pub(super) async fn annotate(
     Form(note): Form<NewNote>,
 ) -> Result<Redirect, Problem> {
     let text = note.text.trim();
-    if text.is_empty() || text.len() > LONGEST_NOTE {
-        return Err(Problem::invalid("text", format!("has 1 to {LONGEST_NOTE} bytes")));
+    if text.is_empty() || text.len() > MAX_NOTE_BYTES {
+        return Err(Problem::invalid("text", format!("has 1 to {MAX_NOTE_BYTES} bytes")));
     }
     let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;

@@ -10,7 +10,8 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 use super::MAY_WRITE;
-use crate::monitor::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::database::maintenance;
+use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::routes::invalid;
 use crate::uptime::{Uptime, now};
 

@@ -8,8 +8,9 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::{READ, WRITE, invalid};
+use crate::database::{channels, deliveries};
 use crate::incident::alert::channel::{self, Written};
-use crate::incident::alert::delivery::{self, DeliveryState};
+use crate::incident::alert::delivery::DeliveryState;
 use crate::incident::alert::{
     Alerts, Attempt, Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Delivery, NoticeKind,
 };
@@ -74,7 +75,7 @@ struct AttemptView {
 #[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = List<ChannelView>)))]
 async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
     // There are so few that they are one page.
-    let channels = channel::all(alerts.database()).await?;
+    let channels = channels::all(alerts.database()).await?;
     Ok(Json(List { items: channels.into_iter().map(ChannelView::from).collect(), next: None }))
 }
 
@@ -95,7 +96,7 @@ async fn add(
 #[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = ChannelView)))]
 async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<ChannelView>, Problem> {
-    let found = channel::by_id(alerts.database(), &id).await?;
+    let found = channels::by_id(alerts.database(), &id).await?;
     found.map(|channel| Json(channel.into())).ok_or_else(unknown)
 }
 
@@ -121,7 +122,7 @@ async fn remove(
     caller: Caller,
     Path(id): Path<ChannelId>,
 ) -> Result<StatusCode, Problem> {
-    if !channel::remove(alerts.database(), &id).await? {
+    if !channels::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
     note(&alerts, &caller, "uptime.channel.remove", &id).await;
@@ -144,9 +145,9 @@ async fn deliveries(
     Path(id): Path<ChannelId>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<DeliveryView>>, Problem> {
-    let page = delivery::page(alerts.database(), &id, &paging.request()?).await?;
+    let page = deliveries::page(alerts.database(), &id, &paging.request()?).await?;
     let ids: Vec<&str> = page.rows.iter().map(|delivery| delivery.id.as_str()).collect();
-    let mut attempts = delivery::attempts(alerts.database(), &ids).await?;
+    let mut attempts = deliveries::attempts(alerts.database(), &ids).await?;
     let page = page.map(|delivery| {
         let own = attempts.extract_if(.., |attempt| attempt.delivery_id == delivery.id);
         let own = own.map(AttemptView::from).collect();

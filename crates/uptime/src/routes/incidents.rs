@@ -10,7 +10,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::monitor_id;
 use super::view::{IncidentView, NoteView};
-use crate::incident::{self, Acknowledged, Filter, LONGEST_NOTE};
+use crate::database::incidents;
+use crate::incident::{self, Acknowledged, Filter, MAX_NOTE_BYTES};
 use crate::uptime::Uptime;
 
 /// Which incidents.
@@ -38,7 +39,7 @@ pub(super) async fn list(
         None if wanted.open => Filter::Open,
         None => Filter::All,
     };
-    let page = incident::newest(uptime.database(), &filter, &paging.request()?).await?;
+    let page = incidents::page(uptime.database(), &filter, &paging.request()?).await?;
     Ok(Json(List::from(page.map(|incident| IncidentView::new(incident, Vec::new())))))
 }
 
@@ -49,9 +50,9 @@ pub(super) async fn show(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Json<IncidentView>, Problem> {
-    let incident = incident::by_id(uptime.database(), &id).await?;
+    let incident = incidents::by_id(uptime.database(), &id).await?;
     let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
-    let notes = incident::notes(uptime.database(), &id).await?;
+    let notes = incidents::notes(uptime.database(), &id).await?;
     Ok(Json(IncidentView::new(incident, notes)))
 }
 
@@ -92,8 +93,8 @@ pub(super) async fn annotate(
     Json(note): Json<NewNote>,
 ) -> Result<(StatusCode, Json<NoteView>), Problem> {
     let text = note.text.trim();
-    if text.is_empty() || text.len() > LONGEST_NOTE {
-        return Err(Problem::invalid("text", format!("has 1 to {LONGEST_NOTE} bytes")));
+    if text.is_empty() || text.len() > MAX_NOTE_BYTES {
+        return Err(Problem::invalid("text", format!("has 1 to {MAX_NOTE_BYTES} bytes")));
     }
     let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     let note = added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;

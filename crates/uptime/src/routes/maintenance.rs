@@ -5,7 +5,8 @@ use axum::http::StatusCode;
 use hob_web::{Caller, Json, List, Path, Problem};
 
 use super::invalid;
-use crate::monitor::maintenance::{self, Maintenance, MaintenanceSpec};
+use crate::database::maintenance;
+use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::uptime::Uptime;
 
 /// Windows that are not long over, the latest first.

@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 
 use super::view::{CheckView, HistoryView, MonitorView, SummaryView, UptimeView};
 use super::{invalid, monitor_id};
+use crate::database::results;
 use crate::monitor::history::{self, Period};
 use crate::monitor::{Monitor, MonitorSpec};
 use crate::schedule::snapshot::Board;
@@ -259,7 +260,7 @@ pub(super) async fn history(
         uptime: UptimeView::new(&downtime, &monitor),
         whole: points.whole,
         points: points.points,
-        results: history::latest(database, &monitor.id, 100).await?,
+        results: results::latest(database, &monitor.id, 100).await?,
     }))
 }
 

@@ -9,10 +9,10 @@ use hob_service::Task;
 use hob_store::{BusEvent, ChannelFilter, cmd};
 use parking_lot::Mutex;
 
+use crate::database::{incidents, monitors};
 use crate::error::Result;
 use crate::incident;
 use crate::keys::MonitorId;
-use crate::monitor;
 use crate::monitor::history;
 use crate::schedule::Leaving;
 use crate::schedule::record::{Told, Unsettled};
@@ -38,8 +38,8 @@ pub(crate) fn start(uptime: &Uptime) {
     tasks.spawn("uptime: write results", move |task| {
         let this = this.clone();
         async move {
-            let mut waiting = this.inner.waiting.lock().await;
-            history::write_results(this.database(), &mut waiting, &task).await;
+            let mut queue = this.inner.queued_results.lock().await;
+            history::write_queued(this.database(), &mut queue, &task).await;
         }
     });
     let this = uptime.clone();
@@ -83,7 +83,7 @@ where
 /// Reconciles when the database has other monitors than they had, and the first time: they may have changed since they
 /// were read at the start.
 async fn look(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
-    let now = monitor::edition(uptime.database()).await?;
+    let now = monitors::edition(uptime.database()).await?;
     let before = seen.lock().replace(now);
     if before != Some(now) {
         reconcile(uptime).await?;
@@ -147,7 +147,7 @@ pub(crate) async fn settle_all(uptime: &Uptime) -> Result<()> {
 
 /// Tells of incidents whose maintenance window is over, and again of those that go on.
 pub(crate) async fn remind_all(uptime: &Uptime) -> Result<()> {
-    for open in incident::open(uptime.database()).await? {
+    for open in incidents::all_open(uptime.database()).await? {
         let Some(monitor) = uptime.inner.roster.at(&open.monitor_id, 0).await? else { continue };
         let news = uptime.inner.roster.news(&monitor, now());
         if incident::remind(uptime.database(), &monitor, &open, news).await?.is_some() {
@@ -186,7 +186,7 @@ pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
         for id in known.standings.keys().filter(|id| !active.contains(id.as_str())) {
             let Ok(id) = MonitorId::new(id) else { continue };
             // It may have been added while we looked.
-            let leaving = match monitor::by_id(uptime.database(), &id).await? {
+            let leaving = match monitors::by_id(uptime.database(), &id).await? {
                 Some(monitor) if monitor.spec.paused => Leaving::Paused,
                 Some(_) => continue,
                 None => Leaving::Deleted,

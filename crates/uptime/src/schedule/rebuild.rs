@@ -9,10 +9,11 @@ use hob_schema::Shard;
 use hob_store::epoch::{Epoch, MARKER};
 use hob_store::{CLOCK, Reply, Script};
 
+use crate::database::{incidents, monitors};
 use crate::error::Result;
-use crate::incident::{self, Incident};
+use crate::incident::Incident;
 use crate::keys::MonitorId;
-use crate::monitor::{self, Monitor};
+use crate::monitor::Monitor;
 use crate::schedule::state::{Standing, State};
 use crate::schedule::{STANDING, Schedule, millis};
 
@@ -108,8 +109,8 @@ impl Schedule {
         epoch: Epoch,
         grace: Duration,
     ) -> Result<Restored> {
-        let monitors = monitor::all(database).await?;
-        let down = incident::open(database).await?;
+        let monitors = monitors::all(database).await?;
+        let down = incidents::all_open(database).await?;
         let down: HashMap<&MonitorId, &Incident> = down.iter().map(|open| (&open.monitor_id, open)).collect();
         let mine = |monitor: &&Monitor| !monitor.spec.paused && self.shard_of(&monitor.id) == shard;
         let monitors: Vec<&Monitor> = monitors.iter().filter(mine).collect();

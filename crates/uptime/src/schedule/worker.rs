@@ -12,7 +12,7 @@ use crate::incident::{self, News, unix_ms};
 use crate::metrics;
 use crate::monitor::Monitor;
 use crate::monitor::check::{Check, FailureClass, Observation};
-use crate::monitor::history::Finding;
+use crate::monitor::history::NewResult;
 use crate::probe::network::{Health, may_be_ours};
 use crate::schedule::record::{Entry, Recorded, Unsettled};
 use crate::schedule::state::State;
@@ -164,7 +164,7 @@ impl Uptime {
             let missed = monitor.missed_turns(claim.slot_ms, entry.next_ms);
             metrics::missed(missed);
         }
-        self.inner.intake.put(finding(&entry));
+        self.inner.results.push(new_result(&entry));
         if let Some(change) = entry.unsettled() {
             tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "changed");
             if let Err(error) = self.settle(monitor, &change).await {
@@ -183,9 +183,9 @@ impl Uptime {
     }
 }
 
-fn finding(entry: &Entry<'_>) -> Finding {
+fn new_result(entry: &Entry<'_>) -> NewResult {
     let total = entry.observation.phases.total.unwrap_or_default();
-    Finding {
+    NewResult {
         monitor: entry.claim.id.clone(),
         at: unix_ms(entry.standing.last_ms),
         fence: entry.claim.fence.get(),

@@ -11,6 +11,7 @@ use hob_database::{Query, Read as _, sql};
 use hob_service::config::{Live, Secret, Secrets, SecretsConfig};
 use hob_service::{Period, SecretRef, ServiceContext};
 use hob_testkit::{LIMIT, Layout, TestApp, TestContext, TestDatabase, TestStore, every_database, wait_for};
+use hob_uptime::database;
 use hob_uptime::incident::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{INCIDENTS, IncidentEvent, What};
 use hob_uptime::probe::{Limits, Probe};
@@ -309,7 +310,7 @@ every_database! {
         office.open("i1", &[&id]).await;
         office.start();
         office.ends("waiting", 1).await;
-        assert!(channel::remove(&office.context.database, &id.as_str().into()).await.unwrap());
+        assert!(database::channels::remove(&office.context.database, &id.as_str().into()).await.unwrap());
         office.context.database.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
         office.ends("failed", 2).await;
         assert_eq!(target.visits(), 1);

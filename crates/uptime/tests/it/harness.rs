@@ -7,9 +7,10 @@ use hob_store::epoch::Outcome;
 use hob_store::{Clock, Store, cmd};
 use hob_testkit::TestContext;
 use hob_uptime::Schedule;
+use hob_uptime::database::monitors;
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::check::{FailureClass, Kind, Observation, Outcome as Seen, Phases};
-use hob_uptime::monitor::{self, Monitor, MonitorSpec};
+use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::record::{Entry, Recorded, Unsettled};
 use hob_uptime::schedule::{Claim, Claims, Planned, Turn};
 
@@ -48,7 +49,7 @@ impl ScheduleHarness {
         let mut spec = MonitorSpec::new(id, Kind::Tcp, "127.0.0.1:1");
         with(&mut spec);
         let id = MonitorId::new(id).unwrap();
-        let monitor = monitor::add(&self.context.database, &id, &spec).await.unwrap().expect("a free id");
+        let monitor = monitors::add(&self.context.database, &id, &spec).await.unwrap().expect("a free id");
         self.plan(&monitor).await;
         monitor
     }

@@ -2,10 +2,11 @@
 
 use hob_database::{Address, Database, Options, Read as _, UnixMs, sql};
 use hob_testkit::{LIMIT, TestDatabase, every_database};
+use hob_uptime::database::monitors;
 use hob_uptime::keys::MonitorId;
+use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::monitor::check::Kind;
-use hob_uptime::monitor::history::{self, Finding, Period};
-use hob_uptime::monitor::{self, MonitorSpec};
+use hob_uptime::monitor::history::{self, NewResult, Period};
 use hob_uptime::schedule::state::State;
 
 const HOUR: i64 = 3_600_000;
@@ -19,19 +20,19 @@ async fn open(test_database: &TestDatabase) -> (Database, MonitorId) {
     let database = Database::open_with(&address, &[hob_uptime::MIGRATIONS], options).await.unwrap();
     let id = MonitorId::new("shop").unwrap();
     let spec = MonitorSpec::new("Shop", Kind::Tcp, "shop.example:443");
-    monitor::add(&database, &id, &spec).await.unwrap();
+    monitors::add(&database, &id, &spec).await.unwrap();
     (database, id)
 }
 
-fn finding(id: &MonitorId, at: i64, latency_us: u64, error: Option<&str>) -> Finding {
+fn finding(id: &MonitorId, at: i64, latency_us: u64, error: Option<&str>) -> NewResult {
     let state = if error.is_none() { State::Up } else { State::Suspect };
     let error = error.map(str::to_owned);
-    Finding { monitor: id.clone(), at: UnixMs(at), fence: at.unsigned_abs(), state, latency_us, error }
+    NewResult { monitor: id.clone(), at: UnixMs(at), fence: at.unsigned_abs(), state, latency_us, error }
 }
 
 /// A result a minute, every tenth of them bad.
 async fn write(database: &Database, id: &MonitorId, from: i64, to: i64) {
-    let rows: Vec<Finding> = (from..to)
+    let rows: Vec<NewResult> = (from..to)
         .step_by(60_000)
         .enumerate()
         .map(|(n, at)| {

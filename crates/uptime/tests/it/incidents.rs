@@ -5,11 +5,12 @@ use std::time::Duration;
 use hob_database::outbox::{self, Replay};
 use hob_database::{Address, Database, Options, PageRequest, UnixMs};
 use hob_testkit::{LIMIT, TestDatabase, every_database};
+use hob_uptime::database::{incidents, maintenance, monitors};
 use hob_uptime::incident::{self, Acknowledged, Filter, INCIDENTS, IncidentEvent, News, Resolution, What};
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::check::Kind;
-use hob_uptime::monitor::maintenance::{self, MaintenanceSpec};
-use hob_uptime::monitor::{self, Monitor, MonitorSpec};
+use hob_uptime::monitor::maintenance::MaintenanceSpec;
+use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::record::{Told, Unsettled};
 use hob_uptime::schedule::state::Change;
 
@@ -23,7 +24,7 @@ async fn monitor(database: &Database, with: impl FnOnce(&mut MonitorSpec)) -> Mo
     let mut spec = MonitorSpec::new("Shop", Kind::Tcp, "shop.example:443");
     spec.channels = vec!["ops".to_owned()];
     with(&mut spec);
-    let added = monitor::add(database, &MonitorId::new("shop").unwrap(), &spec).await.unwrap();
+    let added = monitors::add(database, &MonitorId::new("shop").unwrap(), &spec).await.unwrap();
     added.expect("a free id")
 }
 
@@ -67,7 +68,7 @@ every_database! {
         }
         // Of an incident that is open already, a later check finds nothing new.
         incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 8), News::Yes).await.unwrap();
-        let open = incident::open(&database).await.unwrap();
+        let open = incidents::all_open(&database).await.unwrap();
         assert_eq!(open.len(), 1);
         assert_eq!((open[0].opened_at, open[0].confirmed_at), (UnixMs(990_000), UnixMs(1_007_000)));
 
@@ -75,7 +76,7 @@ every_database! {
         for _ in 0..2 {
             incident::settle(&database, &monitor, &resolved, News::Yes).await.unwrap();
         }
-        let kept = incident::newest(&database, &Filter::Of(monitor.id.clone()), &PageRequest::default()).await.unwrap();
+        let kept = incidents::page(&database, &Filter::Of(monitor.id.clone()), &PageRequest::default()).await.unwrap();
         assert_eq!(kept.rows.len(), 1);
         assert_eq!((kept.rows[0].resolved_at, kept.rows[0].resolution), (Some(UnixMs(1_009_000)), Some(Resolution::Recovered)));
 
@@ -91,7 +92,7 @@ every_database! {
         let monitor = monitor(&database, |_| {}).await;
         incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
         incident::settle(&database, &monitor, &change(&monitor, Change::Resolved, 6), News::Yes).await.unwrap();
-        assert_eq!(incident::open(&database).await.unwrap().len(), 1);
+        assert_eq!(incidents::all_open(&database).await.unwrap().len(), 1);
     }
 
     /// U8
@@ -101,7 +102,7 @@ every_database! {
         let opened = change(&monitor, Change::Opened, 7);
         let told = incident::settle(&database, &monitor, &opened, News::Maintenance).await.unwrap();
         assert_eq!(told, Told::NotYet);
-        let open = incident::open(&database).await.unwrap().remove(0);
+        let open = incidents::all_open(&database).await.unwrap().remove(0);
         assert!(open.maintenance && open.told_at.is_none());
         incident::remind(&database, &monitor, &open, News::Maintenance).await.unwrap();
         assert_eq!(events(&database, What::Opened).await.len(), 0);
@@ -116,10 +117,10 @@ every_database! {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |spec| spec.remind_s = 1).await;
         incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
-        let open = incident::open(&database).await.unwrap().remove(0);
+        let open = incidents::all_open(&database).await.unwrap().remove(0);
         let monitor = &monitor;
         hob_testkit::wait_for("a reminder", LIMIT, async || {
-            let open = incident::open(&database).await.unwrap().remove(0);
+            let open = incidents::all_open(&database).await.unwrap().remove(0);
             incident::remind(&database, monitor, &open, News::Yes).await.unwrap();
             open.reminders == 1
         })
@@ -140,13 +141,13 @@ every_database! {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
         incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
-        let id = incident::open(&database).await.unwrap().remove(0).id;
+        let id = incidents::all_open(&database).await.unwrap().remove(0).id;
         for text in ["looking", "found it"] {
             assert!(incident::annotate(&database, &id, "ann", text).await.unwrap().is_some());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let notes: Vec<String> =
-            incident::notes(&database, &id).await.unwrap().into_iter().map(|note| note.text).collect();
+            incidents::notes(&database, &id).await.unwrap().into_iter().map(|note| note.text).collect();
         assert_eq!(notes, ["looking", "found it"]);
         assert_eq!(incident::annotate(&database, "nobody", "ann", "?").await.unwrap(), None);
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use hob_store::epoch::Outcome;
 use hob_testkit::{Layout, TestContext, budget};
+use hob_uptime::database::incidents;
+use hob_uptime::database::monitors::{self, Edited};
 use hob_uptime::incident::{self, News};
-use hob_uptime::monitor::{self, Edited, Monitor, MonitorSpec};
+use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::record::{Entry, Recorded};
 use hob_uptime::schedule::state::State;
 use hob_uptime::schedule::{Claim, Leaving};
@@ -103,7 +105,7 @@ impl Model {
             }
             Act::Delete(which) if self.monitors.len() > 2 => {
                 if let Some(monitor) = self.pick(*which) {
-                    monitor::remove(&self.harness.context.database, &monitor.id).await.unwrap();
+                    monitors::remove(&self.harness.context.database, &monitor.id).await.unwrap();
                     self.harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
                     self.monitors.remove(monitor.id.as_str());
                 }
@@ -119,7 +121,7 @@ impl Model {
     async fn edit(&mut self, monitor: &Monitor, spec: MonitorSpec) {
         let (id, spec) = (&monitor.id, &spec);
         let edited = self.harness.context.database.write(|tx| async move {
-            let edited = monitor::edit(&tx, id, spec).await?;
+            let edited = monitors::edit(&tx, id, spec).await?;
             if let Edited::Edited(monitor) = &edited
                 && monitor.spec.paused
             {
@@ -194,7 +196,7 @@ impl Model {
         let active = self.monitors.values().filter(|monitor| !monitor.spec.paused);
         let active: Vec<String> = active.map(|monitor| monitor.id.to_string()).collect();
         assert_eq!(ids, active, "nobody is lost, nobody is there twice");
-        let open = incident::open(&self.harness.context.database).await.unwrap();
+        let open = incidents::all_open(&self.harness.context.database).await.unwrap();
         for claim in claimed {
             let is_open = open.iter().any(|incident| incident.monitor_id == claim.id);
             assert_eq!(claim.standing.is_down(), is_open, "{claim:?}");

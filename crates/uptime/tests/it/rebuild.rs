@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hob_store::epoch::Outcome;
 use hob_testkit::every_service;
+use hob_uptime::database::incidents;
 use hob_uptime::incident::{self, News};
 use hob_uptime::schedule::record::Entry;
 use hob_uptime::schedule::state::{Standing, State};
@@ -47,7 +48,7 @@ every_service! {
 
         let (_, change) = harness.record(&down, &claims[0], &bad()).await;
         assert_eq!(change, None, "no second incident");
-        assert_eq!(incident::open(&harness.context.database).await.unwrap().len(), 1);
+        assert_eq!(incidents::all_open(&harness.context.database).await.unwrap().len(), 1);
     }
 
     /// U9

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hob_store::cmd;
 use hob_testkit::every_service;
+use hob_uptime::database::monitors::{self, Edited};
 use hob_uptime::keys::MonitorId;
-use hob_uptime::monitor::{self, Edited};
 use hob_uptime::schedule::record::{Recorded, Refusal};
 use hob_uptime::schedule::{Leaving, Planned};
 
@@ -131,7 +131,7 @@ every_service! {
         let old = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
         // The store hears nothing of the deletion.
-        monitor::remove(&harness.context.database, &old.id).await.unwrap();
+        monitors::remove(&harness.context.database, &old.id).await.unwrap();
         tokio::time::sleep(Duration::from_millis(2)).await;
         let new = harness.add("m1", |_| {}).await;
         assert!(new.generation > old.generation);
@@ -147,7 +147,7 @@ every_service! {
         let (id, mut spec) = (&monitor.id, monitor.spec.clone());
         spec.target = "127.0.0.1:2".to_owned();
         let spec = &spec;
-        let edited = harness.context.database.write(|tx| async move { monitor::edit(&tx, id, spec).await });
+        let edited = harness.context.database.write(|tx| async move { monitors::edit(&tx, id, spec).await });
         let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
         assert_eq!(harness.plan(&edited).await, Planned::Planned);
         assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));

@@ -1,10 +1,9 @@
 //! Channels: who is told, and by what means.
 
-mod table;
-
 use std::fmt;
 
-use hob_database::{UnixMs, column};
+use hob_database::{Constraint, Error as DatabaseError, Read, UnixMs, column};
+use hob_service::ServiceContext;
 use hob_service::config::SecretName;
 use lettre::message::Mailbox;
 use serde::{Deserialize, Serialize};
@@ -12,13 +11,15 @@ use url::Url;
 use utoipa::ToSchema;
 
 use crate::monitor::check::Invalid;
+use crate::monitor::secrets;
 
-pub(super) use table::named;
-pub use table::{Written, add, all, by_id, edit, remove};
+use crate::database::channels;
+use crate::error::{Error, Result as UptimeResult};
 
 const LONGEST_NAME: usize = 64;
 const LONGEST_URL: usize = 2048;
 const MOST_RECIPIENTS: usize = 16;
+const MAX_CHANNELS: u64 = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
@@ -99,6 +100,16 @@ pub enum ChannelKind {
     Email,
 }
 
+/// The outcome of a request to add or edit a channel.
+#[derive(Debug)]
+pub enum Written {
+    Written(Box<Channel>),
+    Invalid(Vec<Invalid>),
+    NameTaken,
+    TooMany,
+    Unknown,
+}
+
 impl ChannelSpec {
     /// What it means, or everything that is wrong with it.
     pub fn read(&self) -> Result<Means, Vec<Invalid>> {
@@ -135,7 +146,7 @@ impl ChannelSpec {
         }
     }
 
-    fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|error| unreachable!("a spec is plain data: {error}"))
     }
 
@@ -176,6 +187,53 @@ impl ChannelSpec {
             wrong.push(Invalid::new("to", format!("has 1 to {MOST_RECIPIENTS} e-mail addresses")));
         }
         recipients
+    }
+}
+
+pub async fn add(context: &ServiceContext, spec: &ChannelSpec) -> UptimeResult<Written> {
+    if let Err(wrong) = spec.read().and_then(|means| secrets::channel(&context.secrets, &means)) {
+        return Ok(Written::Invalid(wrong));
+    }
+    let id = &ChannelId::random();
+    let added = context.database.write(|tx| async move {
+        if channels::count(&tx).await? >= MAX_CHANNELS {
+            return Ok(Written::TooMany);
+        }
+        channels::insert(&tx, id, spec).await?;
+        saved(&tx, id).await
+    });
+    refuse_taken_name(added.await)
+}
+
+pub async fn edit(context: &ServiceContext, id: &ChannelId, patch: &ChannelPatch) -> UptimeResult<Written> {
+    let edited = context.database.write(|tx| async move {
+        let Some(channel) = channels::by_id(&tx, id).await? else { return Ok(Written::Unknown) };
+        let spec = channel.spec.patched(patch.clone());
+        // An unchanged target may be saved even if its secret has been withdrawn: it is refused when it is used.
+        let permitted = |means: Means| match means == channel.means {
+            true => Ok(()),
+            false => secrets::channel(&context.secrets, &means),
+        };
+        if let Err(wrong) = spec.read().and_then(permitted) {
+            return Ok(Written::Invalid(wrong));
+        }
+        channels::update(&tx, id, &spec).await?;
+        saved(&tx, id).await
+    });
+    refuse_taken_name(edited.await)
+}
+
+async fn saved(on: &impl Read, id: &ChannelId) -> UptimeResult<Written> {
+    let channel = channels::by_id(on, id).await?;
+    Ok(channel.map_or(Written::Unknown, |channel| Written::Written(Box::new(channel))))
+}
+
+fn refuse_taken_name(written: UptimeResult<Written>) -> UptimeResult<Written> {
+    match written {
+        Err(Error::Database(DatabaseError::Violation { constraint: Constraint::Unique, .. })) => {
+            Ok(Written::NameTaken)
+        }
+        written => written,
     }
 }
 

@@ -8,7 +8,8 @@ use hob_service::Task;
 use tokio::task::JoinSet;
 
 use super::delivery::{self, Arrival, Held, Patience};
-use super::{Alerts, ChannelId, channel, send};
+use super::{Alerts, ChannelId, send};
+use crate::database::{channels, deliveries};
 use crate::error::Result;
 
 /// How many deliveries of one channel are on their way at the same time.
@@ -27,7 +28,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
         while let Some(Ok(channel_id)) = couriers.try_join_next() {
             busy.remove(&channel_id);
         }
-        let pause = match delivery::due_channels(alerts.database()).await {
+        let pause = match deliveries::due_channels(alerts.database()).await {
             Ok(due) => {
                 for channel_id in due {
                     if busy.insert(channel_id.clone()) {
@@ -61,7 +62,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
 /// Carries all that is due for a channel.
 async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
     loop {
-        match delivery::claim(alerts.database(), &channel_id, AT_ONCE, alerts.lease()).await {
+        match deliveries::claim(alerts.database(), &channel_id, AT_ONCE, alerts.lease()).await {
             Ok(held) if held.is_empty() => return channel_id,
             Ok(held) => {
                 let patience = alerts.patience();
@@ -85,20 +86,20 @@ async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
 /// One attempt, written down.
 pub(super) async fn carry(alerts: &Alerts, held: &Held, patience: Patience) -> Result<()> {
     let begun = Instant::now();
-    let (arrival, kind) = match channel::by_id(alerts.database(), &held.channel_id).await {
+    let (arrival, kind) = match channels::by_id(alerts.database(), &held.channel_id).await {
         Ok(Some(channel)) => (send::send(alerts, &channel, held).await, channel.spec.kind.as_str()),
         Ok(None) => (Arrival::Hopeless("the channel was removed".to_owned()), "none"),
         Err(error) => return Err(error),
     };
     let outcome = if matches!(arrival, Arrival::Delivered(_)) { "delivered" } else { "failed" };
     crate::metrics::alert_attempted(kind, outcome);
-    delivery::settle(alerts.database(), held, &arrival, begun.elapsed(), patience).await
+    delivery::finish(alerts.database(), held, &arrival, begun.elapsed(), patience).await
 }
 
 async fn forget(alerts: &Alerts) {
     let keep = alerts.config.now().keep_days.get();
     loop {
-        match delivery::forget(alerts.database(), keep).await {
+        match deliveries::delete_old(alerts.database(), keep).await {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {

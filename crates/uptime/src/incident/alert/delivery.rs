@@ -3,20 +3,19 @@
 //! A delivery is unique per incident, channel, kind and number, and its id goes along as the idempotency key: what
 //! arrives twice, since nobody knows whether the first time went well, can be told to be the same.
 
-mod table;
-
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hob_database::{UnixMs, column};
+use hob_database::{Database, Transaction, UnixMs, column};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::channel::ChannelId;
 use super::notice::{Notice, NoticeKind};
 
-pub(crate) use table::{Key, add, add_test, attempts, claim, due_channels, forget, page, settle};
+use crate::database::deliveries;
+use crate::error::Result as UptimeResult;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -82,8 +81,74 @@ pub(crate) struct Patience {
     pub(crate) first_pause: Duration,
 }
 
-/// Nobody is told of an outage hours after it, however long the others waited.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
+/// What identifies a delivery.
+#[derive(Clone, Debug)]
+pub(crate) struct DeliveryKey {
+    pub(crate) incident_id: String,
+    pub(crate) channel_id: ChannelId,
+    pub(crate) kind: NoticeKind,
+    pub(crate) number: u32,
+}
+
+/// The longest pause between two attempts.
+const MAX_PAUSE: Duration = Duration::from_secs(30 * 60);
+/// Bytes of a response that an attempt keeps.
+const MAX_MESSAGE_BYTES: usize = 300;
+
+impl DeliveryKey {
+    pub(crate) fn id(&self) -> String {
+        format!("{}.{}.{}.{}", self.incident_id, self.channel_id, self.kind, self.number)
+    }
+}
+
+/// Adds a test delivery that the caller holds, so that no other node sends it.
+pub(super) async fn add_test(
+    database: &Database,
+    channel_id: &ChannelId,
+    lease: Duration,
+) -> UptimeResult<Held> {
+    let key = &DeliveryKey {
+        incident_id: format!("t{:016x}", rand::random::<u64>()),
+        channel_id: channel_id.clone(),
+        kind: NoticeKind::Test,
+        number: 1,
+    };
+    let work = |tx: Transaction| async move {
+        deliveries::insert(&tx, key, &Notice::Test, tx.now().plus(lease)).await
+    };
+    database.write(work).await?;
+    Ok(Held { id: key.id(), channel_id: channel_id.clone(), notice: Notice::Test, attempts: 0, fence: 0 })
+}
+
+/// Records an attempt and what becomes of the delivery. Does nothing if the lease expired and another node has claimed
+/// the delivery.
+pub(super) async fn finish(
+    database: &Database,
+    held: &Held,
+    arrival: &Arrival,
+    took: Duration,
+    patience: Patience,
+) -> UptimeResult<()> {
+    let number = held.attempts + 1;
+    let (state, pause) = patience.after(number, arrival);
+    let message = arrival.message();
+    let message = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
+    let work = |tx: Transaction| async move {
+        if !deliveries::release(&tx, held, state, pause).await? {
+            return Ok(());
+        }
+        let attempt = Attempt {
+            delivery_id: held.id.clone(),
+            number,
+            at: tx.now(),
+            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX >> 1),
+            delivered: matches!(arrival, Arrival::Delivered(_)),
+            message: message.to_owned(),
+        };
+        deliveries::insert_attempt(&tx, &attempt).await
+    };
+    database.write(work).await
+}
 
 impl Patience {
     /// Where a delivery stands after its `nth` attempt, and how long until the next.
@@ -95,7 +160,7 @@ impl Patience {
             Arrival::Failed(_) => {
                 let doubled = self.first_pause.saturating_mul(1 << (nth - 1).min(20));
                 // A channel that comes back is not met by all deliveries at once.
-                let pause = LONGEST_PAUSE.min(doubled).mul_f64(rand::random_range(0.75..1.25));
+                let pause = MAX_PAUSE.min(doubled).mul_f64(rand::random_range(0.75..1.25));
                 (DeliveryState::Waiting, pause)
             }
         }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use hob_database::outbox::{Consumer, Event, Replay, Start};
-use hob_database::{Database, Transaction};
+use hob_database::{Database, Transaction, UnixMs};
 use hob_service::Task;
 use hob_web::live::Hint;
 
-use super::delivery::{self, Key};
-use super::{Alerts, Notice, channel};
+use super::delivery::DeliveryKey;
+use super::{Alerts, Notice};
+use crate::database::{channels, deliveries};
 use crate::error::Result;
 use crate::incident::{INCIDENTS, IncidentEvent};
 
@@ -85,12 +86,12 @@ async fn take_in(database: &Database, consumer: &Consumer, events: &[Event]) -> 
 }
 
 async fn enter(tx: &Transaction, event: IncidentEvent) -> Result<()> {
-    let channels = channel::named(tx, &event.channels).await?;
+    let channels = channels::resolve(tx, &event.channels).await?;
     let (incident_id, number) = (event.incident.clone(), event.number);
     let notice = Notice::Incident(Box::new(event));
     for channel_id in channels {
-        let key = Key { incident_id: incident_id.clone(), channel_id, kind: notice.kind(), number };
-        delivery::add(tx, &key, &notice).await?;
+        let key = DeliveryKey { incident_id: incident_id.clone(), channel_id, kind: notice.kind(), number };
+        deliveries::insert(tx, &key, &notice, UnixMs(0)).await?;
     }
     Ok(())
 }

@@ -1,113 +1,105 @@
-//! Hours from results, days from hours. A summary is always made again from all its parts, so making it twice, on two
-//! nodes or after a crash, does no harm.
+//! Hourly summaries from results, daily summaries from hours. A summary is always computed from all of its parts, so
+//! computing it twice, on two nodes or after a crash, gives the same row.
 
 use std::time::Duration;
 
-use hob_database::{Database, Query, Read, Transaction, UnixMs, from_row, sql};
+use hob_database::{Database, Error, Isolation, Read, Transaction, UnixMs};
 
-use super::{DAY_MS, HOUR_MS, Latencies};
+use super::{HOUR_MS, Histogram, Span};
 use crate::Config;
+use crate::database::{incidents, results, summaries};
 use crate::error::Result;
 use crate::keys::MonitorId;
 
-/// Results of an hour that just ended may still wait.
-const SETTLE: Duration = Duration::from_secs(120);
+/// Results of an hour that just ended may still be queued.
+const SETTLING_TIME: Duration = Duration::from_secs(120);
 /// Monitors of one transaction.
 const BATCH: usize = 100;
-/// What one round does at most, so that others get their turn.
-const MOST_HOURS: usize = 24;
-const MOST_SLICES: usize = 200;
+/// Hours or days of one round; the next round continues.
+const MAX_STEPS: usize = 24;
+/// Slices of old results that one round deletes.
+const MAX_SLICES: usize = 200;
+const SLICE_MS: i64 = HOUR_MS / 6;
 
+/// The results of an hour, a day or longer.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
+    pub(crate) start_ms: i64,
     pub(crate) good: u64,
     pub(crate) bad: u64,
-    pub(crate) latencies: Latencies,
+    pub(crate) latencies: Histogram,
 }
 
-pub(super) struct HourRow {
-    pub(super) good: u64,
-    pub(super) bad: u64,
-    pub(super) latencies: Vec<u8>,
+impl Summary {
+    pub(super) fn is_empty(&self) -> bool {
+        self.good + self.bad == 0
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.good += other.good;
+        self.bad += other.bad;
+        self.latencies.merge(&other.latencies);
+    }
 }
 
-from_row!(HourRow { good, bad, latencies });
-
-/// Sums up the hours and days that are over.
+/// Summarizes the hours and days that have ended.
 pub async fn summarize(database: &Database, monitors: &[MonitorId], now: UnixMs) -> Result<()> {
-    let over = |length: i64| {
-        let settled = now.minus(SETTLE).0;
-        settled - settled.rem_euclid(length)
-    };
-    for (span, length) in [("h", HOUR_MS), ("d", DAY_MS)] {
-        let Some(mut start) = next_start(database, span, length).await? else { continue };
-        for _ in 0..MOST_HOURS {
-            if start >= over(length) {
+    for span in [Span::Hour, Span::Day] {
+        let Some(mut start) = next_start(database, span).await? else { continue };
+        let ended = span.start_of(now.minus(SETTLING_TIME).0);
+        for _ in 0..MAX_STEPS {
+            if start >= ended {
                 break;
             }
             for batch in monitors.chunks(BATCH) {
-                sum(database, span, start, length, batch).await?;
+                summarize_batch(database, span, start, batch).await?;
             }
-            let done = sql("UPDATE uptime_summed SET until = $2 WHERE span = $1 AND until = $3");
-            database.execute(done.bind(span).bind(start + length).bind(start)).await?;
-            start += length;
+            let end = start + span.length_ms();
+            summaries::advance(database, span, start, end).await?;
+            start = end;
         }
     }
     Ok(())
 }
 
-/// Where summing goes on: after what is summed, or with the first result there is.
-async fn next_start(database: &Database, span: &'static str, length: i64) -> Result<Option<i64>> {
-    let until: Query<(i64,)> = sql("SELECT until FROM uptime_summed WHERE span = $1");
-    if let Some((until,)) = database.optional(until.bind(span)).await? {
-        return Ok(Some(until - until.rem_euclid(length)));
+/// Where summarizing continues: after the last summary, or at the first result.
+async fn next_start(database: &Database, span: Span) -> Result<Option<i64>> {
+    if let Some(until) = summaries::done_until(database, span).await? {
+        return Ok(Some(span.start_of(until)));
     }
-    let first: Query<(Option<i64>,)> = sql("SELECT min(at) FROM uptime_result");
-    let (Some(first),) = database.one(first).await? else { return Ok(None) };
-    let start = first - first.rem_euclid(length);
-    let insert = sql("INSERT INTO uptime_summed (span, until) VALUES ($1, $2) ON CONFLICT DO NOTHING");
-    database.execute(insert.bind(span).bind(start)).await?;
+    let Some(first) = results::oldest(database).await? else { return Ok(None) };
+    let start = span.start_of(first.0);
+    summaries::start_at(database, span, start).await?;
     Ok(Some(start))
 }
 
-async fn sum(
-    database: &Database,
-    span: &'static str,
-    start: i64,
-    length: i64,
-    monitors: &[MonitorId],
-) -> Result<()> {
+async fn summarize_batch(database: &Database, span: Span, start: i64, monitors: &[MonitorId]) -> Result<()> {
     let work = |tx: Transaction| async move {
-        let mut rows = Vec::new();
+        let mut batch = Vec::new();
         for monitor in monitors {
+            let end = start + span.length_ms();
             let summary = match span {
-                "h" => of_results(&tx, monitor, start, start + length).await?,
-                _ => of_hours(&tx, monitor, start, start + length).await?,
+                Span::Hour => summarize_results(&tx, monitor, start, end).await?,
+                Span::Day => summarize_hours(&tx, monitor, start, end).await?,
             };
-            if summary.good + summary.bad > 0 {
-                rows.push((monitor, span, start, summary.good, summary.bad, summary.latencies.to_bytes()));
+            if !summary.is_empty() {
+                batch.push((monitor, summary));
             }
         }
-        let head = "INSERT INTO uptime_summary (monitor_id, span, start, good, bad, latencies)";
-        let tail = "ON CONFLICT (monitor_id, span, start)
-                    DO UPDATE SET good = excluded.good, bad = excluded.bad, latencies = excluded.latencies";
-        tx.insert_all(head, rows, tail).await?;
-        Ok::<_, hob_database::Error>(())
+        summaries::put(&tx, span, &batch).await
     };
-    Ok(database.write_with(hob_database::Isolation::Committed, work).await?)
+    Ok(database.write_with(Isolation::Committed, work).await?)
 }
 
 /// The results of a monitor in `from..to`.
-pub(super) async fn of_results(
+pub(super) async fn summarize_results(
     on: &impl Read,
     monitor: &MonitorId,
     from: i64,
     to: i64,
-) -> Result<Summary, hob_database::Error> {
-    let results: Query<(u64, bool)> = sql("SELECT latency_us, error IS NULL FROM uptime_result
-                                           WHERE monitor_id = $1 AND at >= $2 AND at < $3");
-    let mut summary = Summary::default();
-    for (latency_us, good) in on.all(results.bind(monitor).bind(from).bind(to)).await? {
+) -> Result<Summary, Error> {
+    let mut summary = Summary { start_ms: from, ..Summary::default() };
+    for (latency_us, good) in results::between(on, monitor, from, to).await? {
         if good {
             summary.good += 1;
             summary.latencies.add(latency_us);
@@ -119,43 +111,26 @@ pub(super) async fn of_results(
 }
 
 /// The hours of a monitor in `from..to`.
-pub(super) async fn of_hours(
-    on: &impl Read,
-    monitor: &MonitorId,
-    from: i64,
-    to: i64,
-) -> Result<Summary, hob_database::Error> {
-    let hours: Query<HourRow> = sql("SELECT good, bad, latencies FROM uptime_summary
-                                     WHERE monitor_id = $1 AND span = 'h' AND start >= $2 AND start < $3");
-    let mut summary = Summary::default();
-    for hour in on.all(hours.bind(monitor).bind(from).bind(to)).await? {
-        summary.good += hour.good;
-        summary.bad += hour.bad;
-        summary.latencies.merge(&Latencies::from_bytes(&hour.latencies));
+async fn summarize_hours(on: &impl Read, monitor: &MonitorId, from: i64, to: i64) -> Result<Summary, Error> {
+    let mut summary = Summary { start_ms: from, ..Summary::default() };
+    for hour in summaries::between(on, monitor, Span::Hour, from, to).await? {
+        summary.merge(&hour);
     }
     Ok(summary)
 }
 
-/// Forgets what was kept for long enough, in slices of time, so that nobody waits long for one.
+/// Deletes what is older than the configuration keeps. Results go in slices of time, so that no transaction is long.
 pub async fn trim(database: &Database, config: &Config, now: UnixMs) -> Result<()> {
     let before = now.minus(config.keep_results.get());
-    for _ in 0..MOST_SLICES {
-        let oldest: Query<(Option<UnixMs>,)> = sql("SELECT min(at) FROM uptime_result");
-        let (Some(oldest),) = database.one(oldest).await? else { break };
+    for _ in 0..MAX_SLICES {
+        let Some(oldest) = results::oldest(database).await? else { break };
         if oldest >= before {
             break;
         }
-        let slice = UnixMs(before.0.min(oldest.0 + HOUR_MS / 6));
-        database.execute(sql("DELETE FROM uptime_result WHERE at < $1").bind(slice)).await?;
+        results::delete_before(database, UnixMs(before.0.min(oldest.0 + SLICE_MS))).await?;
     }
-    for (span, keep) in [("h", config.keep_hours), ("d", config.keep_days)] {
-        let old = sql("DELETE FROM uptime_summary WHERE span = $1 AND start < $2");
-        database.execute(old.bind(span).bind(now.minus(keep.get()))).await?;
+    for (span, keep) in [(Span::Hour, config.keep_hours), (Span::Day, config.keep_days)] {
+        summaries::delete_before(database, span, now.minus(keep.get())).await?;
     }
-    let before = now.minus(config.keep_days.get());
-    let notes = sql("DELETE FROM uptime_note WHERE incident_id IN
-                     (SELECT id FROM uptime_incident WHERE resolved_at < $1)");
-    database.execute(notes.bind(before)).await?;
-    database.execute(sql("DELETE FROM uptime_incident WHERE resolved_at < $1").bind(before)).await?;
-    Ok(())
+    incidents::delete_resolved_before(database, now.minus(config.keep_days.get())).await
 }

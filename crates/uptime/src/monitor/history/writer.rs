@@ -1,49 +1,50 @@
-//! Results go into the database in batches, behind a bounded queue: a slow database delays no check.
+//! Writes results to the database in batches, behind a bounded queue: a slow database delays no check.
 
 use std::time::Duration;
 
-use hob_database::{Database, Isolation, Transaction, UnixMs, sql};
+use hob_database::{Database, Error, Isolation, Transaction};
 use hob_service::Task;
 use tokio::sync::mpsc;
 
-use super::{Finding, HOUR_MS};
+use super::{NewResult, Span};
+use crate::database::{results, summaries};
 use crate::error::Result;
 
-/// Results that wait while the database is away: about half a minute at 3,000 checks a second.
-const WAITING: usize = 100_000;
+/// Results that are queued while the database is unavailable: half a minute of 3,000 checks a second.
+const MAX_QUEUED: usize = 100_000;
 const BATCH: usize = 4000;
-/// How long a batch gathers.
-const GATHER: Duration = Duration::from_millis(250);
+/// How long a batch fills.
+const BATCH_WINDOW: Duration = Duration::from_millis(250);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Where results are handed in.
+/// The sending end of the queue of results.
 #[derive(Clone, Debug)]
-pub(crate) struct Intake(mpsc::Sender<Finding>);
+pub(crate) struct ResultQueue(mpsc::Sender<NewResult>);
 
-/// The other end of the queue.
-pub(crate) type Waiting = mpsc::Receiver<Finding>;
+/// The receiving end of the queue.
+pub(crate) type ResultReceiver = mpsc::Receiver<NewResult>;
 
-pub(crate) fn intake() -> (Intake, Waiting) {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    (Intake(sender), receiver)
+pub(crate) fn result_queue() -> (ResultQueue, ResultReceiver) {
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED);
+    (ResultQueue(sender), receiver)
 }
 
-impl Intake {
-    /// Hands a result in. When the queue is full it is left out of the history, and counted as such.
-    pub(crate) fn put(&self, finding: Finding) {
-        if self.0.try_send(finding).is_err() {
+impl ResultQueue {
+    /// Queues a result. When the queue is full the result is dropped and counted.
+    pub(crate) fn push(&self, result: NewResult) {
+        if self.0.try_send(result).is_err() {
             crate::metrics::left_out();
         }
     }
 }
 
-/// Writes what waits until the task should stop, and then what is left.
-pub(crate) async fn write_results(database: &Database, waiting: &mut Waiting, task: &Task) {
+/// Writes queued results until the task should stop, and then those that are left.
+pub(crate) async fn write_queued(database: &Database, queue: &mut ResultReceiver, task: &Task) {
     let mut batch = Vec::new();
     loop {
         let stopping = task.stopping();
         if batch.is_empty() {
-            let first = tokio::time::timeout(GATHER, waiting.recv_many(&mut batch, BATCH));
+            let first = tokio::time::timeout(BATCH_WINDOW, queue.recv_many(&mut batch, BATCH));
             let _ = first.await;
             task.beat();
             if batch.is_empty() {
@@ -53,18 +54,18 @@ pub(crate) async fn write_results(database: &Database, waiting: &mut Waiting, ta
                 continue;
             }
             if batch.len() < BATCH && !stopping {
-                tokio::time::sleep(GATHER).await;
+                tokio::time::sleep(BATCH_WINDOW).await;
                 while batch.len() < BATCH
-                    && let Ok(finding) = waiting.try_recv()
+                    && let Ok(result) = queue.try_recv()
                 {
-                    batch.push(finding);
+                    batch.push(result);
                 }
             }
         }
         match write(database, &batch).await {
             Ok(()) => batch.clear(),
             Err(error) => {
-                tracing::warn!(%error, results = batch.len(), "results wait for the database");
+                tracing::warn!(%error, results = batch.len(), "writing results failed, retrying");
                 if stopping || !task.pause(AFTER_FAILURE).await {
                     return;
                 }
@@ -74,20 +75,14 @@ pub(crate) async fn write_results(database: &Database, waiting: &mut Waiting, ta
     }
 }
 
-/// Writes results; those that are there already stay as they are.
-pub async fn write(database: &Database, batch: &[Finding]) -> Result<()> {
+/// Writes results. Idempotent.
+pub async fn write(database: &Database, batch: &[NewResult]) -> Result<()> {
     let work = |tx: Transaction| async move {
-        let mut rows = Vec::with_capacity(batch.len());
-        for Finding { monitor, at, fence, state, latency_us, error } in batch {
-            rows.push((monitor, *at, *fence, state.as_str(), *latency_us, error.as_deref()));
-        }
-        let head = "INSERT INTO uptime_result (monitor_id, at, fence, state, latency_us, error)";
-        tx.insert_all(head, rows, "ON CONFLICT DO NOTHING").await?;
-        // What comes late into an hour that was summed makes that hour, and its day, be summed again.
-        let oldest = batch.iter().map(|finding| finding.at.0).min().unwrap_or(i64::MAX);
-        let again = sql("UPDATE uptime_summed SET until = $1 WHERE until > $1");
-        tx.execute(again.bind(UnixMs(oldest - oldest.rem_euclid(HOUR_MS)))).await?;
-        Ok::<_, hob_database::Error>(())
+        results::insert(&tx, batch).await?;
+        // A late result changes an hour that is already summarized: that hour and its day are summarized again.
+        let oldest = batch.iter().map(|result| result.at.0).min().unwrap_or(i64::MAX);
+        summaries::rewind(&tx, Span::Hour.start_of(oldest)).await?;
+        Ok::<_, Error>(())
     };
     Ok(database.write_with(Isolation::Committed, work).await?)
 }

@@ -1,12 +1,12 @@
-//! Monitors in the database (U8).
+//! Monitors (U8).
 
 use hob_database::{Database, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
 use hob_database::{Keyset, Kind as ColumnKind, PageRequest};
 
-use super::{Monitor, MonitorSpec};
 use crate::error::{Error, Result};
 use crate::keys::MonitorId;
 use crate::monitor::check::Kind;
+use crate::monitor::{Monitor, MonitorSpec, new_token};
 
 column!(MonitorId as text);
 
@@ -140,20 +140,6 @@ pub async fn remove(database: &Database, id: &MonitorId) -> Result<bool> {
         .await
 }
 
-impl MonitorId {
-    /// A new id.
-    #[must_use]
-    pub fn random() -> Self {
-        let id = Self::new(format!("m{:012x}", rand::random::<u64>() >> 16));
-        id.unwrap_or_else(|error| unreachable!("letters and digits are an id: {error}"))
-    }
-}
-
 fn written(spec: &MonitorSpec) -> String {
     serde_json::to_string(spec).unwrap_or_else(|error| unreachable!("a spec is plain data: {error}"))
-}
-
-/// 160 bits that nobody guesses.
-fn new_token() -> String {
-    format!("{:032x}{:08x}", rand::random::<u128>(), rand::random::<u32>())
 }

@@ -1,4 +1,4 @@
-//! Latencies in buckets that can be added up: an hour's to a day's, a node's to another's. A bucket is at most a
+//! Histogram in buckets that can be added up: an hour's to a day's, a node's to another's. A bucket is at most a
 //! sixteenth of its value wide.
 
 /// Buckets of one power of two.
@@ -7,12 +7,12 @@ const PARTS: u64 = 1 << PARTS_LOG2;
 
 /// How many results took how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Latencies {
+pub struct Histogram {
     /// By bucket, as far as there are any.
     counts: Vec<u32>,
 }
 
-impl Latencies {
+impl Histogram {
     pub fn add(&mut self, latency_us: u64) {
         let bucket = bucket(latency_us);
         if self.counts.len() <= bucket {
@@ -35,11 +35,11 @@ impl Latencies {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The latency in µs that `per_cent` of the results did not exceed, within a sixteenth; `None` without results.
+    /// The latency in µs that `percent` of the results did not exceed, within a sixteenth; `None` without results.
     #[must_use]
-    pub fn percentile(&self, per_cent: f64) -> Option<u64> {
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
         let count = self.count();
-        let rank = ((count as f64 * per_cent / 100.0).ceil() as u64).clamp(1, count.max(1));
+        let rank = ((count as f64 * percent / 100.0).ceil() as u64).clamp(1, count.max(1));
         let mut below = 0;
         let found = self.counts.iter().position(|count| {
             below += u64::from(*count);
@@ -64,7 +64,7 @@ impl Latencies {
         bytes
     }
 
-    /// What [`Latencies::to_bytes`] wrote; of anything else, as much as makes sense.
+    /// What [`Histogram::to_bytes`] wrote; of anything else, as much as makes sense.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut numbers = read_numbers(bytes);
@@ -132,13 +132,13 @@ mod tests {
     proptest! {
         #[test]
         fn percentiles_are_within_a_sixteenth(
-            mut values in proptest::collection::vec(0_u64..100_000_000, 1..200), per_cent in 1.0_f64..100.0,
+            mut values in proptest::collection::vec(0_u64..100_000_000, 1..200), percent in 1.0_f64..100.0,
         ) {
-            let mut latencies = Latencies::default();
-            values.iter().for_each(|value| latencies.add(*value));
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.add(*value));
             values.sort_unstable();
-            let rank = ((values.len() as f64 * per_cent / 100.0).ceil() as usize).clamp(1, values.len());
-            let (exact, found) = (values[rank - 1], latencies.percentile(per_cent).unwrap());
+            let rank = ((values.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, values.len());
+            let (exact, found) = (values[rank - 1], histogram.percentile(percent).unwrap());
             prop_assert!(found.abs_diff(exact) <= exact / 16 + 1, "{} is not about {}", found, exact);
         }
 
@@ -147,19 +147,19 @@ mod tests {
             ours in proptest::collection::vec(any::<u32>(), 0..50), others in proptest::collection::vec(any::<u32>(), 0..50),
         ) {
             let of = |values: &[u32]| {
-                let mut latencies = Latencies::default();
-                values.iter().for_each(|value| latencies.add(u64::from(*value)));
-                latencies
+                let mut histogram = Histogram::default();
+                values.iter().for_each(|value| histogram.add(u64::from(*value)));
+                histogram
             };
             let mut merged = of(&ours);
             merged.merge(&of(&others));
             prop_assert_eq!(&merged, &of(&[ours, others].concat()));
-            prop_assert_eq!(Latencies::from_bytes(&merged.to_bytes()), merged);
+            prop_assert_eq!(Histogram::from_bytes(&merged.to_bytes()), merged);
         }
 
         #[test]
         fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Latencies::from_bytes(&bytes).percentile(50.0);
+            let _ = Histogram::from_bytes(&bytes).percentile(50.0);
         }
     }
 }
