@@ -43,8 +43,8 @@ impl Exporter {
 
     pub(crate) async fn measure(&self, target: &str, seconds: u64) -> Result<Figures> {
         let before = cpu(self.process.id())?;
-        let begun = Instant::now();
-        let end = begun + Duration::from_secs(seconds);
+        let started = Instant::now();
+        let end = started + Duration::from_secs(seconds);
         let mut askers = JoinSet::new();
         for _ in 0..CONCURRENCY {
             askers.spawn(ask(self.address, format!("/probe?module=http_2xx&target={target}"), end));
@@ -53,7 +53,7 @@ impl Exporter {
         while let Some(asked) = askers.join_next().await {
             latencies.extend(asked??);
         }
-        Figures::new(latencies, begun.elapsed(), cpu(self.process.id())? - before)
+        Figures::new(latencies, started.elapsed(), cpu(self.process.id())? - before)
     }
 }
 
@@ -64,9 +64,9 @@ async fn ask(exporter: SocketAddr, path: String, end: Instant) -> Result<Vec<Dur
     let mut latencies = Vec::new();
     while Instant::now() < end {
         let request = Request::get(path.as_str()).header("host", "exporter").body(Empty::<Bytes>::new())?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let body = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
-        latencies.push(begun.elapsed());
+        latencies.push(started.elapsed());
         if !String::from_utf8_lossy(&body).contains("probe_success 1") {
             bail!("a probe of the exporter failed");
         }

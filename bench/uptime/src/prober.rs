@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use bench_kit::{Process, cpu};
 use hob_service::config::Secrets;
 use hob_uptime::monitor::assertion::Assertion;
-use hob_uptime::monitor::check::{Check, CheckSpec, Kind};
+use hob_uptime::monitor::check::{Check, CheckSpec, MonitorKind};
 use hob_uptime::probe::{Limits, Probe};
 use tokio::task::JoinSet;
 
@@ -20,12 +20,13 @@ pub(crate) fn measure(url: &str, seconds: u64) -> Result<Figures> {
 
 /// Checks at full speed and prints the rate.
 pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
-    let spec = CheckSpec { kind: Kind::Http, target: url.to_owned(), http: None, dns: None, heartbeat: None };
-    let check = spec.check().ok().context("a check")?;
+    let spec =
+        CheckSpec { kind: MonitorKind::Http, target: url.to_owned(), http: None, dns: None, heartbeat: None };
+    let check = spec.validate().ok().context("a check")?;
     let assertions: Vec<Assertion> = vec!["status in 200..299".parse()?];
     let probe = Probe::new(Limits::default(), Secrets::none());
-    let begun = Instant::now();
-    let end = begun + Duration::from_secs(seconds);
+    let started = Instant::now();
+    let end = started + Duration::from_secs(seconds);
     let mut workers = JoinSet::new();
     for _ in 0..CONCURRENCY {
         workers.spawn(work(probe.clone(), check.clone(), assertions.clone(), end));
@@ -34,7 +35,7 @@ pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
     while let Some(worked) = workers.join_next().await {
         latencies.extend(worked??);
     }
-    println!("{}", Figures::new(latencies, begun.elapsed(), cpu(std::process::id())?)?.line());
+    println!("{}", Figures::new(latencies, started.elapsed(), cpu(std::process::id())?)?.line());
     Ok(())
 }
 

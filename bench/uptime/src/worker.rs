@@ -10,7 +10,7 @@ use hob_service::config::Secrets;
 use hob_service::{Live, NodeName, ServiceContext, Tasks};
 use hob_store::{Address, Store, cmd};
 use hob_uptime::monitor::MonitorSpec;
-use hob_uptime::monitor::check::Kind;
+use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::{Config, Uptime};
 use hob_web::Service as _;
 use hob_web::Web;
@@ -84,7 +84,7 @@ impl Load {
 
     /// All monitors in one transaction: adding them is not what is measured.
     async fn fill(self, database: &Database, url: &str) -> Result<()> {
-        let mut spec = MonitorSpec::new("bench", Kind::Http, url);
+        let mut spec = MonitorSpec::new("bench", MonitorKind::Http, url);
         spec.interval_s = self.interval_s;
         spec.assertions = vec!["status == 200".to_owned()];
         let text = &serde_json::to_string(&spec)?;
@@ -103,8 +103,8 @@ impl Load {
     /// again.
     async fn rebuild(self, store: &Store, uptime: &Uptime) -> Result<Duration> {
         store.run::<()>(cmd("FLUSHALL")).await?;
-        let begun = Instant::now();
-        while begun.elapsed() < LONGEST_REBUILD {
+        let started = Instant::now();
+        while started.elapsed() < LONGEST_REBUILD {
             let mut planned = 0;
             for shard in uptime.schedule().shards() {
                 let keys = uptime.schedule().keys();
@@ -112,7 +112,7 @@ impl Load {
                 planned += store.run::<usize>(cmd("ZCARD").arg(keys.leases(shard))).await?;
             }
             if planned >= self.monitors {
-                return Ok(begun.elapsed());
+                return Ok(started.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -126,11 +126,11 @@ async fn look(uptime: &Uptime) -> Result<Duration> {
     for _ in 0..5 {
         // A board is shown again for a moment; this asks for a new one.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let begun = Instant::now();
-        let board = uptime.board().await?;
+        let started = Instant::now();
+        let snapshot = uptime.snapshot().await?;
         let monitors = uptime.monitors();
-        uptime.rows(&board, &monitors[..monitors.len().min(100)]).await?;
-        rounds.push(begun.elapsed());
+        uptime.rows(&snapshot, &monitors[..monitors.len().min(100)]).await?;
+        rounds.push(started.elapsed());
     }
     Ok(median(rounds, Duration::as_secs_f64))
 }

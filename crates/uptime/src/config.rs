@@ -60,11 +60,11 @@ impl Config {
         let targets = if self.private_targets {
             Targets::All
         } else {
-            Targets::Public { and: self.allowed_networks.clone() }
+            Targets::Public { allowed: self.allowed_networks.clone() }
         };
         Ok(Limits {
             targets,
-            largest_body_bytes: self.largest_body_kib as usize * 1024,
+            max_body_bytes: self.largest_body_kib as usize * 1024,
             roots: self.read_roots()?,
             name_server: self.name_server,
         })

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::MonitorSpec;
-use crate::monitor::check::Kind;
-use crate::monitor::heartbeat::Signal;
-use crate::uptime::{Added, Uptime};
+use crate::monitor::check::MonitorKind;
+use crate::monitor::heartbeat::HeartbeatSignal;
+use crate::uptime::{AddOutcome, Uptime};
 
 /// The shop breaks once in so long, for a part of it.
-const SEASON: Duration = Duration::from_secs(90);
-const BROKEN: Duration = Duration::from_secs(25);
+const CYCLE: Duration = Duration::from_secs(90);
+const OUTAGE: Duration = Duration::from_secs(25);
 
 /// Builds a small world, watches it, and keeps it going.
 pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
@@ -29,11 +29,11 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
         tracing::warn!("the demo has nothing to watch: no free port");
         return Ok(());
     };
-    let begun = Instant::now();
-    tokio::spawn(serve(listener, begun, uptime.inner.context.tasks.stop_token()));
+    let started = Instant::now();
+    tokio::spawn(serve(listener, started, uptime.inner.context.tasks.stop_token()));
     let mut token = None;
-    for (id, spec) in world(address) {
-        if let Added::Added(monitor) = uptime.add(MonitorId::new(id).ok(), &spec).await? {
+    for (id, spec) in demo_monitors(address) {
+        if let AddOutcome::Added(monitor) = uptime.add(MonitorId::new(id).ok(), &spec).await? {
             token = token.or_else(|| monitor.token.clone());
         }
     }
@@ -42,7 +42,7 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
         let (this, token) = (this.clone(), token.clone().unwrap_or_default());
         async move {
             loop {
-                let _ = this.signal(&token, Signal::Done).await;
+                let _ = this.record_signal(&token, HeartbeatSignal::Succeeded).await;
                 task.beat();
                 if !task.pause(Duration::from_secs(5)).await {
                     return;
@@ -53,9 +53,9 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
     Ok(())
 }
 
-fn world(address: SocketAddr) -> Vec<(&'static str, MonitorSpec)> {
+fn demo_monitors(address: SocketAddr) -> Vec<(&'static str, MonitorSpec)> {
     let web = |name: &str, path: &str, group: &str| {
-        let mut spec = MonitorSpec::new(name, Kind::Http, &format!("http://{address}{path}"));
+        let mut spec = MonitorSpec::new(name, MonitorKind::Http, &format!("http://{address}{path}"));
         (spec.interval_s, spec.retries, spec.retry_delay_s, spec.published) = (2, 1, 1, true);
         spec.assertions = vec!["status in 200..299".to_owned()];
         spec.group = group.to_owned();
@@ -67,11 +67,11 @@ fn world(address: SocketAddr) -> Vec<(&'static str, MonitorSpec)> {
     let mut orders = web("Orders API", "/orders", "APIs");
     orders.assertions.push("json $.ok == true".to_owned());
     orders.tags = vec!["api".to_owned()];
-    let mut database = MonitorSpec::new("Database", Kind::Tcp, &address.to_string());
+    let mut database = MonitorSpec::new("Database", MonitorKind::Tcp, &address.to_string());
     (database.interval_s, database.group, database.published) = (5, "Inside".to_owned(), true);
     let mut old = web("Retired page", "/gone", "Web");
     (old.published, old.retries) = (false, 0);
-    let mut backup = MonitorSpec::new("Nightly backup", Kind::Heartbeat, "");
+    let mut backup = MonitorSpec::new("Nightly backup", MonitorKind::Heartbeat, "");
     (backup.interval_s, backup.group) = (30, "Inside".to_owned());
     vec![
         ("demo-shop", web("Shop", "/shop", "Web")),
@@ -84,25 +84,25 @@ fn world(address: SocketAddr) -> Vec<(&'static str, MonitorSpec)> {
     ]
 }
 
-async fn serve(listener: TcpListener, begun: Instant, stop: tokio_util::sync::CancellationToken) {
+async fn serve(listener: TcpListener, started: Instant, stop: tokio_util::sync::CancellationToken) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
         if let Ok((stream, _)) = accepted {
-            tokio::spawn(tokio::time::timeout(Duration::from_secs(5), answer(stream, begun)));
+            tokio::spawn(tokio::time::timeout(Duration::from_secs(5), answer(stream, started)));
         }
     }
 }
 
-async fn answer(mut stream: TcpStream, begun: Instant) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, started: Instant) -> std::io::Result<()> {
     let mut request = [0; 2048];
     let read = stream.read(&mut request).await?;
     let path = String::from_utf8_lossy(&request[..read]);
     let path = path.split(' ').nth(1).unwrap_or_default();
-    let since = begun.elapsed().as_millis() % SEASON.as_millis();
-    let broken = since > (SEASON - BROKEN).as_millis();
+    let since = started.elapsed().as_millis() % CYCLE.as_millis();
+    let broken = since > (CYCLE - OUTAGE).as_millis();
     let status = match path {
         "/shop" if broken => "503 Service Unavailable",
         "/gone" => "410 Gone",

@@ -10,14 +10,14 @@ use std::str::FromStr;
 
 use hob_database::{Database, Transaction, UnixMs};
 
-pub use event::{INCIDENTS, IncidentEvent, What};
+pub use event::{INCIDENTS, IncidentEvent, IncidentEventKind};
 
 use crate::database::incidents;
 use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
-use crate::schedule::record::{Told, Unsettled};
-use crate::schedule::state::Change;
+use crate::schedule::record::{Alerted, PendingChange};
+use crate::schedule::state::IncidentChange;
 
 /// The most notes of an incident.
 pub const MAX_NOTES: u64 = 100;
@@ -75,46 +75,56 @@ pub enum Filter {
 
 /// Whether a failure sends alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    Yes,
+pub enum Alerting {
+    Enabled,
     /// A maintenance window covers the monitor.
-    Maintenance,
+    Suppressed,
 }
 
 /// The outcome of a request to acknowledge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Acknowledged {
+pub enum AcknowledgeOutcome {
     Acknowledged(Box<Incident>),
     /// It was acknowledged or resolved before and stays as it is.
     Already(Box<Incident>),
-    Unknown,
+    NotFound,
 }
 
 /// Writes a change to the database and returns whether alerts were sent for the incident. Idempotent.
-pub async fn settle(database: &Database, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
+pub async fn save_change(
+    database: &Database,
+    monitor: &Monitor,
+    change: &PendingChange,
+    alerting: Alerting,
+) -> Result<Alerted> {
     database
         .write(|tx| async move {
             match change.change {
-                Change::Opened => open(&tx, monitor, change, news).await,
-                Change::Resolved => {
+                IncidentChange::Opened => open(&tx, monitor, change, alerting).await,
+                IncidentChange::Resolved => {
                     let at = unix_ms(change.at_ms);
                     let fence = Some(change.fence.get());
                     resolve(&tx, monitor, at, Resolution::Recovered, fence).await?;
-                    Ok(Told::Yes)
+                    Ok(Alerted::Yes)
                 }
             }
         })
         .await
 }
 
-async fn open(tx: &Transaction, monitor: &Monitor, change: &Unsettled, news: News) -> Result<Told> {
+async fn open(
+    tx: &Transaction,
+    monitor: &Monitor,
+    change: &PendingChange,
+    alerting: Alerting,
+) -> Result<Alerted> {
     let id = format!("i{:012x}", rand::random::<u64>() >> 16);
-    let inserted = incidents::insert(tx, &id, change, news).await?;
-    let Some(incident) = incidents::open_for(tx, &monitor.id).await? else { return Ok(Told::NotYet) };
+    let inserted = incidents::insert(tx, &id, change, alerting).await?;
+    let Some(incident) = incidents::open_for(tx, &monitor.id).await? else { return Ok(Alerted::NotYet) };
     if inserted && incident.told_at.is_some() {
         IncidentEvent::opened(monitor, &incident).emit(tx)?;
     }
-    Ok(if incident.told_at.is_some() { Told::Yes } else { Told::NotYet })
+    Ok(if incident.told_at.is_some() { Alerted::Yes } else { Alerted::NotYet })
 }
 
 /// Resolves the open incident of a monitor, unless it was opened by a later check than the one with this fence.
@@ -143,9 +153,9 @@ pub async fn remind(
     database: &Database,
     monitor: &Monitor,
     incident: &Incident,
-    news: News,
+    alerting: Alerting,
 ) -> Result<Option<MonitorId>> {
-    if news == News::Maintenance || incident.acknowledged_at.is_some() {
+    if alerting == Alerting::Suppressed || incident.acknowledged_at.is_some() {
         return Ok(None);
     }
     database
@@ -172,14 +182,14 @@ pub async fn remind(
 }
 
 /// Acknowledges an incident: no more reminders are sent.
-pub async fn acknowledge(database: &Database, id: &str, who: &str) -> Result<Acknowledged> {
+pub async fn acknowledge(database: &Database, id: &str, who: &str) -> Result<AcknowledgeOutcome> {
     database
         .write(|tx| async move {
             let changed = incidents::acknowledge(&tx, id, who).await?;
             Ok(match incidents::by_id(&tx, id).await? {
-                None => Acknowledged::Unknown,
-                Some(incident) if changed => Acknowledged::Acknowledged(Box::new(incident)),
-                Some(incident) => Acknowledged::Already(Box::new(incident)),
+                None => AcknowledgeOutcome::NotFound,
+                Some(incident) if changed => AcknowledgeOutcome::Acknowledged(Box::new(incident)),
+                Some(incident) => AcknowledgeOutcome::Already(Box::new(incident)),
             })
         })
         .await

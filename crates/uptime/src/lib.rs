@@ -22,9 +22,9 @@ mod uptime;
 
 pub use config::Config;
 pub use error::{Error, Result};
-pub use monitor::heartbeat::Signal;
+pub use monitor::heartbeat::HeartbeatSignal;
 pub use schedule::Schedule;
-pub use uptime::{Added, Changed, Checked, MOST_MONITORS, Uptime, topic};
+pub use uptime::{AddOutcome, CheckNowOutcome, EditOutcome, MAX_MONITORS, Uptime, topic};
 
 /// The tables of this service.
 pub const MIGRATIONS: hob_database::Migrations =

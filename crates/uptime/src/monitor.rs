@@ -18,7 +18,7 @@ use hob_database::UnixMs;
 pub use crate::keys::MonitorId;
 pub use spec::MonitorSpec;
 
-use crate::schedule::state::{Standing, State, Thresholds};
+use crate::schedule::state::{MonitorHealth, MonitorState, Thresholds};
 use assertion::Assertion;
 use check::Check;
 use grid::Grid;
@@ -69,14 +69,16 @@ impl Monitor {
 
     /// When the check after one that ended at `now_ms` is due.
     #[must_use]
-    pub fn next_ms(&self, standing: &Standing, now_ms: u64) -> u64 {
+    pub fn next_ms(&self, health: &MonitorHealth, now_ms: u64) -> u64 {
         if let Check::Heartbeat(heartbeat) = &self.check {
             return heartbeat.deadline_ms(self.interval(), now_ms);
         }
         let retry_ms = u64::from(self.spec.retry_delay_s) * 1000;
-        let interval = match standing.state {
-            State::Suspect if standing.failures <= self.spec.retries => return now_ms + retry_ms.max(1),
-            State::Down | State::Recovering => Duration::from_secs(self.spec.down_interval_s().into()),
+        let interval = match health.state {
+            MonitorState::Suspect if health.failures <= self.spec.retries => return now_ms + retry_ms.max(1),
+            MonitorState::Down | MonitorState::Recovering => {
+                Duration::from_secs(self.spec.down_interval_s().into())
+            }
             _ => self.interval(),
         };
         Grid::of(self.id.as_str(), interval).next_after(now_ms)
@@ -84,7 +86,7 @@ impl Monitor {
 
     /// How many turns nobody took between the one at `slot_ms` and the next at `next_ms`, of a monitor that is up.
     #[must_use]
-    pub(crate) fn missed_turns(&self, slot_ms: u64, next_ms: u64) -> u64 {
+    pub(crate) fn missed_checks(&self, slot_ms: u64, next_ms: u64) -> u64 {
         match &self.check {
             Check::Heartbeat(_) => 0,
             _ => {
@@ -98,7 +100,7 @@ impl Monitor {
     pub fn stale_after(&self) -> Duration {
         let own = self.interval() * 2 + self.timeout();
         match &self.check {
-            Check::Heartbeat(heartbeat) => own + heartbeat.longest_silence(self.interval()),
+            Check::Heartbeat(heartbeat) => own + heartbeat.max_silence(self.interval()),
             _ => own,
         }
     }

@@ -11,14 +11,14 @@ mod status;
 
 pub(crate) use status::StatusCache;
 
-use hob_web::chart::{Beat as Drawn, Heartbeat, Pulse};
+use hob_web::chart::{Beat, Heartbeat, Pulse};
 use hob_web::look::{Badge, Markup, Quantity, Tone, Unit};
 use hob_web::{Access, Routes, Scope};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::keys::MonitorId;
-use crate::schedule::snapshot::{Beat, Row};
-use crate::schedule::state::State;
+use crate::schedule::snapshot::{MonitorRow, RecentResult};
+use crate::schedule::state::MonitorState;
 use crate::uptime::Uptime;
 
 const READ: Access = Access::read("uptime");
@@ -49,30 +49,30 @@ pub(crate) fn routes() -> Routes<Uptime> {
         .merge(badge::routes())
 }
 
-pub(crate) fn tone(state: State) -> Tone {
+pub(crate) fn tone(state: MonitorState) -> Tone {
     match state {
-        State::Up => Tone::Good,
-        State::Pending | State::Recovering => Tone::Busy,
-        State::Suspect | State::Stale => Tone::Warn,
-        State::Down => Tone::Bad,
-        State::Paused => Tone::Idle,
+        MonitorState::Up => Tone::Good,
+        MonitorState::Pending | MonitorState::Recovering => Tone::Busy,
+        MonitorState::Suspect | MonitorState::Stale => Tone::Warn,
+        MonitorState::Down => Tone::Bad,
+        MonitorState::Paused => Tone::Idle,
     }
 }
 
-pub(crate) fn word(state: State) -> &'static str {
+pub(crate) fn state_label(state: MonitorState) -> &'static str {
     match state {
-        State::Up => "up",
-        State::Pending => "pending",
-        State::Recovering => "recovering",
-        State::Suspect => "suspect",
-        State::Stale => "stale",
-        State::Down => "down",
-        State::Paused => "paused",
+        MonitorState::Up => "up",
+        MonitorState::Pending => "pending",
+        MonitorState::Recovering => "recovering",
+        MonitorState::Suspect => "suspect",
+        MonitorState::Stale => "stale",
+        MonitorState::Down => "down",
+        MonitorState::Paused => "paused",
     }
 }
 
-fn badge(state: State) -> Badge {
-    tone(state).badge(word(state))
+fn badge(state: MonitorState) -> Badge {
+    tone(state).badge(state_label(state))
 }
 
 /// Where a monitor's page is.
@@ -85,24 +85,24 @@ fn encoded(id: &MonitorId) -> String {
 }
 
 /// The newest results as a row of bars.
-fn beats(row: &Row) -> Markup {
-    let beat = |beat: &Beat| Drawn {
+fn recent_results(row: &MonitorRow) -> Markup {
+    let beat = |beat: &RecentResult| Beat {
         at_ms: beat.at_s * 1000,
         pulse: match beat.state {
-            State::Up => Pulse::Up,
-            State::Down => Pulse::Down,
-            State::Suspect | State::Recovering => Pulse::Slow,
-            State::Pending | State::Paused | State::Stale => Pulse::Silent,
+            MonitorState::Up => Pulse::Up,
+            MonitorState::Down => Pulse::Down,
+            MonitorState::Suspect | MonitorState::Recovering => Pulse::Slow,
+            MonitorState::Pending | MonitorState::Paused | MonitorState::Stale => Pulse::Silent,
         },
         latency_ms: Some(beat.ms as f64),
-        note: word(beat.state).to_owned(),
+        note: state_label(beat.state).to_owned(),
     };
     Heartbeat::new(row.monitor.spec.name.as_str(), row.status.recent.iter().map(beat)).render()
 }
 
 /// Per cent, as uptime is read: a hundred is only what never failed.
-fn share(per_cent: f64) -> String {
-    let shown = if per_cent < 100.0 { per_cent.min(99.999) } else { 100.0 };
+fn format_percent(percent: f64) -> String {
+    let shown = if percent < 100.0 { percent.min(99.999) } else { 100.0 };
     match shown {
         100.0 => "100 %".to_owned(),
         shown if shown > 99.0 => format!("{shown:.3} %"),

@@ -9,13 +9,13 @@
 
 mod connect;
 mod dns;
-mod fault;
+mod failure;
 mod http;
 mod limits;
-mod names;
 pub(crate) mod network;
 mod post;
 mod redirect;
+mod resolver;
 mod tls;
 mod trace;
 
@@ -25,13 +25,13 @@ use std::time::{Duration, SystemTime};
 use hob_service::config::Secrets;
 
 use crate::monitor::assertion::{self, Assertion, Facts};
-use crate::monitor::check::{AssertionResult, Check, Failure, FailureClass, Observation, Outcome};
+use crate::monitor::check::{AssertionResult, Check, CheckOutcome, Failure, FailureClass, Observation};
 
-use names::Names;
-use tls::Handshakes;
+use resolver::NameResolver;
+use tls::TlsConnectors;
 use trace::Trace;
 
-pub use http::Answer;
+pub use http::HttpResponse;
 pub use limits::{Limits, Targets};
 pub(crate) use post::Post;
 
@@ -45,34 +45,28 @@ pub struct Probe {
 struct Inner {
     limits: Limits,
     secrets: Secrets,
-    names: Names,
-    handshakes: Handshakes,
-}
-
-/// What a check found, before anybody judged it.
-#[derive(Debug, Default)]
-struct Sight {
-    answer: Option<Answer>,
+    resolver: NameResolver,
+    tls: TlsConnectors,
 }
 
 impl Probe {
     #[must_use]
     pub fn new(limits: Limits, secrets: Secrets) -> Self {
-        let names = Names::new(limits.name_server);
-        let handshakes = Handshakes::new(&limits.roots);
-        Self { inner: Arc::new(Inner { limits, secrets, names, handshakes }) }
+        let resolver = NameResolver::new(limits.name_server);
+        let tls = TlsConnectors::new(&limits.roots);
+        Self { inner: Arc::new(Inner { limits, secrets, resolver, tls }) }
     }
 
     /// Runs a check, and judges what it found. Takes `timeout` at most.
     pub async fn run(&self, check: &Check, assertions: &[Assertion], timeout: Duration) -> Observation {
         let started_at = SystemTime::now();
         let mut trace = Trace::begin(timeout);
-        let looked = tokio::time::timeout(timeout, self.look(check, assertions, &mut trace)).await;
-        trace.phases.total = Some(trace.begun.elapsed());
-        let seen = looked.unwrap_or_else(|_| Err(trace.out_of_time(timeout)));
-        let (outcome, assertions) = match seen {
-            Ok(sight) => judge(&sight, assertions, &trace),
-            Err(failure) => (Outcome::Failed(failure), Vec::new()),
+        let response = tokio::time::timeout(timeout, self.run_check(check, assertions, &mut trace)).await;
+        trace.phases.total = Some(trace.started.elapsed());
+        let response = response.unwrap_or_else(|_| Err(trace.timeout_failure(timeout)));
+        let (outcome, assertions) = match response {
+            Ok(response) => evaluate(response.as_ref(), assertions, &trace),
+            Err(failure) => (CheckOutcome::Failed(failure), Vec::new()),
         };
         Observation {
             started_at,
@@ -84,55 +78,56 @@ impl Probe {
         }
     }
 
-    async fn look(
+    /// Runs a check. Only HTTP has a response to evaluate.
+    async fn run_check(
         &self,
         check: &Check,
         assertions: &[Assertion],
         trace: &mut Trace,
-    ) -> Result<Sight, Failure> {
+    ) -> Result<Option<HttpResponse>, Failure> {
         match check {
-            Check::Http(check) => {
-                let answer = self.http(check, assertions, trace).await?;
-                return Ok(Sight { answer: Some(answer) });
-            }
+            Check::Http(check) => return self.http(check, assertions, trace).await.map(Some),
             Check::Tcp(endpoint) => drop(self.connect(&endpoint.host, endpoint.port, trace).await?),
             Check::Certificate(endpoint) => self.certificate(endpoint, trace).await?,
             Check::Dns(check) => self.dns(check, trace).await?,
             Check::Heartbeat(_) => {
-                let message = "a heartbeat has nothing to be looked at";
+                let message = "a heartbeat cannot be checked: its job calls";
                 return Err(Failure::new(FailureClass::Misconfigured, message));
             }
         }
-        Ok(Sight::default())
+        Ok(None)
     }
 }
 
-fn judge(sight: &Sight, assertions: &[Assertion], trace: &Trace) -> (Outcome, Vec<AssertionResult>) {
-    let answer = sight.answer.as_ref();
+fn evaluate(
+    response: Option<&HttpResponse>,
+    assertions: &[Assertion],
+    trace: &Trace,
+) -> (CheckOutcome, Vec<AssertionResult>) {
     let facts = Facts {
-        status: answer.map(Answer::status),
-        headers: answer.map(|answer| &answer.headers),
-        body: answer.map(|answer| answer.body.as_slice()),
+        status: response.map(HttpResponse::status),
+        headers: response.map(|response| &response.headers),
+        body: response.map(|response| response.body.as_slice()),
         latency: trace.phases.total.unwrap_or_default(),
         certificate_days: trace.certificate_days,
-        mask: answer.map(|answer| &answer.mask),
+        mask: response.map(|response| &response.mask),
     };
-    let results = assertion::judge(assertions, &facts);
-    let wrong = match results.iter().find(|result| !result.holds) {
+    let results = assertion::evaluate(assertions, &facts);
+    let problem = match results.iter().find(|result| !result.holds) {
         Some(result) => Some(format!("{}: found {}", result.text, result.found)),
-        None => unwelcome(facts.status, assertions),
+        None => status_failure(facts.status, assertions),
     };
-    let failure = wrong.map(|message| Failure::new(FailureClass::Assertion, message));
+    let failure = problem.map(|message| Failure::new(FailureClass::Assertion, message));
     let outcome = match (failure, facts.status) {
-        (None, status) => Outcome::Ok { status_code: status.unwrap_or(0) },
-        (Some(failure), Some(status)) => Outcome::Failed(failure.with_status(status)),
-        (Some(failure), None) => Outcome::Failed(failure),
+        (None, status) => CheckOutcome::Ok { status_code: status.unwrap_or(0) },
+        (Some(failure), Some(status)) => CheckOutcome::Failed(failure.with_status(status)),
+        (Some(failure), None) => CheckOutcome::Failed(failure),
     };
     (outcome, results)
 }
 
 /// Where no assertion says which status is good, one from 400 on is not.
-fn unwelcome(status: Option<u16>, assertions: &[Assertion]) -> Option<String> {
+fn status_failure(status: Option<u16>, assertions: &[Assertion]) -> Option<String> {
     let status = status.filter(|status| *status >= 400)?;
     (!assertions.iter().any(Assertion::reads_status)).then(|| format!("the status is {status}"))
 }

@@ -7,13 +7,13 @@ mod maintenance;
 mod monitors;
 mod view;
 
-pub(crate) use monitors::{Paused, Wanted, added, changed, known, set_paused};
+pub(crate) use monitors::{MonitorQuery, Paused, added_monitor, edited_monitor, find_monitor, set_paused};
 
 use hob_web::{Access, Audit, Caller, Problem, Routes};
 use utoipa_axum::routes;
 
 use crate::keys::MonitorId;
-use crate::monitor::check::Invalid;
+use crate::monitor::check::FieldError;
 use crate::uptime::Uptime;
 
 const READ: Access = Access::read("uptime");
@@ -44,9 +44,9 @@ pub(crate) fn routes() -> Routes<Uptime> {
 
 impl Uptime {
     /// Writes down who did what. That it was done is not undone when this fails.
-    pub(crate) async fn note(&self, caller: &Caller, what: &str, detail: &str) {
-        if let Err(error) = Audit::new(self.database()).record(caller.name(), what, detail).await {
-            tracing::warn!(%error, what, detail, "not in the audit trail");
+    pub(crate) async fn audit(&self, caller: &Caller, action: &str, detail: &str) {
+        if let Err(error) = Audit::new(self.database()).record(caller.name(), action, detail).await {
+            tracing::warn!(%error, action, detail, "not in the audit trail");
         }
     }
 }
@@ -57,10 +57,10 @@ pub(crate) fn monitor_id(text: &str) -> Result<MonitorId, Problem> {
 }
 
 /// All that is wrong, each at its field.
-pub(crate) fn invalid(wrong: Vec<Invalid>) -> Problem {
-    let mut wrong = wrong.into_iter();
-    let first = wrong.next().unwrap_or_else(|| Invalid::new("", "cannot be"));
-    wrong.fold(Problem::invalid(first.field, first.message), |problem, next| {
+pub(crate) fn invalid(errors: Vec<FieldError>) -> Problem {
+    let mut errors = errors.into_iter();
+    let first = errors.next().unwrap_or_else(|| FieldError::new("", "cannot be"));
+    errors.fold(Problem::invalid(first.field, first.message), |problem, next| {
         problem.with_field(next.field, next.message)
     })
 }

@@ -19,17 +19,17 @@ use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, cmd};
 
 use crate::error::{Error, Result};
 use crate::keys::{Keys, MonitorId};
-use crate::schedule::state::{Settled, Standing};
+use crate::schedule::state::{LastChange, MonitorHealth};
 
 /// Lua that reads and writes standings; needs [`CLOCK`] and [`MARKER`] before it.
-pub(crate) const STANDING: &str = include_str!("schedule/standing.lua");
+pub(crate) const HEALTH_LUA: &str = include_str!("schedule/health.lua");
 
-static CLAIM: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/claim.lua"));
-static SEIZE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/seize.lua"));
-static PLAN: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/plan.lua"));
+static CLAIM: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/claim.lua"));
+static CLAIM_NOW: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/claim_now.lua"));
+static PLAN: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/plan.lua"));
 static NOW: Script = Script::with(&[CLOCK], include_str!("schedule/now.lua"));
-static FORGET: Script = Script::new(include_str!("schedule/forget.lua"));
-static RELEASE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("schedule/release.lua"));
+static REMOVE: Script = Script::new(include_str!("schedule/remove.lua"));
+static RELEASE: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/release.lua"));
 
 /// The schedule of all monitors. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -50,23 +50,23 @@ pub struct Claim {
     pub slot_ms: u64,
     /// When it was claimed, by the store's clock.
     pub claimed_ms: u64,
-    pub standing: Standing,
-    pub settled: Settled,
+    pub health: MonitorHealth,
+    pub last_change: LastChange,
 }
 
 /// What a claim for due monitors gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claims {
+pub struct ClaimBatch {
     pub claims: Vec<Claim>,
     /// Ids that somebody had added and that are no monitors.
     pub dropped: Vec<String>,
     /// How long nothing more is due, if it is known; leases may end earlier.
-    pub rest: Option<Duration>,
+    pub next_due_in: Option<Duration>,
 }
 
 /// When and how a monitor is to be checked, as the schedule has to know it.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
+pub struct ScheduleEntry<'a> {
     pub id: &'a MonitorId,
     pub generation: u64,
     /// How long a worker has for it.
@@ -76,7 +76,7 @@ pub struct Turn<'a> {
 
 /// What planning a monitor did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planned {
+pub enum PlanOutcome {
     Planned,
     /// It had lost its turn.
     Readded,
@@ -87,7 +87,7 @@ pub enum Planned {
 
 /// Why a monitor leaves the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
+pub enum RemovalReason {
     Paused,
     Deleted,
 }
@@ -124,7 +124,7 @@ impl Schedule {
     }
 
     /// Claims at most `most` monitors of a shard that are due, or that a dead worker left behind.
-    pub async fn claim(&self, shard: Shard, most: u32) -> Result<Outcome<Claims>> {
+    pub async fn claim(&self, shard: Shard, most: u32) -> Result<Outcome<ClaimBatch>> {
         let call = CLAIM.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(most);
         let reply: Reply = self.run(shard, call.arg(self.store.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| {
@@ -136,17 +136,17 @@ impl Schedule {
                 let id: String = reply.next()?;
                 claims.push(claim(&id, now_ms, &mut reply)?);
             }
-            let rest =
-                turn_ms.parse().ok().map(|turn: u64| Duration::from_millis(turn.saturating_sub(now_ms)));
-            Ok(Claims { claims, dropped, rest })
+            let next_due_in =
+                turn_ms.parse().ok().map(|entry: u64| Duration::from_millis(entry.saturating_sub(now_ms)));
+            Ok(ClaimBatch { claims, dropped, next_due_in })
         });
         Ok(outcome?)
     }
 
     /// Claims one monitor now, due or not; `None` if it takes no turns.
-    pub async fn seize(&self, id: &MonitorId) -> Result<Outcome<Option<Claim>>> {
+    pub async fn claim_now(&self, id: &MonitorId) -> Result<Outcome<Option<Claim>>> {
         let shard = self.shard_of(id);
-        let call = SEIZE.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(id.as_str());
+        let call = CLAIM_NOW.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(id.as_str());
         let reply: Reply = self.run(shard, call.arg(self.store.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| match reply.word() {
             "unknown" => Ok(None),
@@ -160,36 +160,36 @@ impl Schedule {
     }
 
     /// Lets a monitor take its turns, from `next_ms` on unless it has one already.
-    pub async fn plan(&self, turn: Turn<'_>) -> Result<Outcome<Planned>> {
-        let shard = self.shard_of(turn.id);
+    pub async fn plan(&self, entry: ScheduleEntry<'_>) -> Result<Outcome<PlanOutcome>> {
+        let shard = self.shard_of(entry.id);
         let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
         let call =
-            PLAN.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard)).arg(turn.id.as_str());
-        let call = call.arg(turn.generation).arg(millis(turn.lease)).arg(turn.next_ms);
-        let reply: Reply = self.run(shard, call.arg(Standing::NEW.to_string())).await?;
+            PLAN.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard)).arg(entry.id.as_str());
+        let call = call.arg(entry.generation).arg(millis(entry.lease)).arg(entry.next_ms);
+        let reply: Reply = self.run(shard, call.arg(MonitorHealth::NEW.to_string())).await?;
         let outcome = Outcome::read(reply, |reply| match reply.word() {
-            "planned" => Ok(Planned::Planned),
-            "readded" => Ok(Planned::Readded),
-            "already" => Ok(Planned::Already),
-            "newer" => Ok(Planned::Newer),
+            "planned" => Ok(PlanOutcome::Planned),
+            "readded" => Ok(PlanOutcome::Readded),
+            "already" => Ok(PlanOutcome::Already),
+            "newer" => Ok(PlanOutcome::Newer),
             _ => Err(reply.unexpected()),
         });
         Ok(outcome?)
     }
 
     /// Takes a monitor's turns away. A check that runs now will not be recorded.
-    pub async fn forget(&self, id: &MonitorId, leaving: Leaving) -> Result<()> {
+    pub async fn remove(&self, id: &MonitorId, reason: RemovalReason) -> Result<()> {
         let keys = &self.keys;
         let shard = self.shard_of(id);
         let [schedule, leases, _, standing, unsettled] = self.shard_keys(shard);
         let [status, incident, retry] = [keys.status(id), keys.incident(id), keys.retry(id)];
-        let call = FORGET.on(&[schedule, leases, standing, unsettled, status, incident, retry]);
-        let word = match leaving {
-            Leaving::Paused => "paused",
-            Leaving::Deleted => "deleted",
+        let call = REMOVE.on(&[schedule, leases, standing, unsettled, status, incident, retry]);
+        let word = match reason {
+            RemovalReason::Paused => "paused",
+            RemovalReason::Deleted => "deleted",
         };
         let reply: Reply = self.run(shard, call.arg(id.as_str()).arg(word)).await?;
-        if reply.word() == "forgotten" { Ok(()) } else { Err(reply.unexpected().into()) }
+        if reply.word() == "removed" { Ok(()) } else { Err(reply.unexpected().into()) }
     }
 
     /// Gives a claim back without a result, to be taken again at `next_ms`. Too late, it does nothing.
@@ -215,7 +215,7 @@ impl Schedule {
         let call = call.into();
         match self.store.run(call.clone()).await {
             Err(error) if error.is_wrong_type() => {
-                self.mend(shard).await?;
+                self.repair(shard).await?;
                 Ok(self.store.run(call).await?)
             }
             answer => Ok(answer?),
@@ -224,12 +224,12 @@ impl Schedule {
 
     /// Deletes those keys of a shard that are of the wrong type. A turn or a lease that is lost with them comes back with
     /// the next reconciliation. What the others held only the database knows: the shard counts as lost, and is rebuilt.
-    pub(crate) async fn mend(&self, shard: Shard) -> Result<()> {
+    pub(crate) async fn repair(&self, shard: Shard) -> Result<()> {
         let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
-        let turns = [(schedule, KeyType::Zset), (leases, KeyType::Zset)];
-        repair::repair(&self.store, &turns).await?;
-        let rest = [(marker.clone(), KeyType::Hash), (standing, KeyType::Hash), (unsettled, KeyType::Hash)];
-        if !repair::repair(&self.store, &rest).await?.is_empty() {
+        let turns = [(schedule, Kind::Zset), (leases, Kind::Zset)];
+        mend::mend(&self.store, &turns).await?;
+        let next_due_in = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
+        if !mend::mend(&self.store, &next_due_in).await?.is_empty() {
             self.store.run::<u64>(cmd("DEL").arg(marker)).await?;
         }
         Ok(())
@@ -255,10 +255,10 @@ fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_store::Result<Clai
     let mut number = || words.next()?.parse::<u64>().ok();
     let (generation, _lease, fence, slot_ms) =
         (|| Some((number()?, number()?, number()?, number()?)))().ok_or_else(bad)?;
-    let standing = words.next().and_then(|rest| rest.parse().ok()).unwrap_or_else(|| {
+    let health = words.next().and_then(|next_due_in| next_due_in.parse().ok()).unwrap_or_else(|| {
         // As after a loss: the result of this claim is written in its place.
         tracing::warn!(monitor = id, "a standing cannot be read");
-        Standing::NEW
+        MonitorHealth::NEW
     });
     Ok(Claim {
         id: MonitorId::new(id).map_err(|_| bad())?,
@@ -266,8 +266,8 @@ fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_store::Result<Clai
         fence: Fence::from_u64(fence),
         slot_ms,
         claimed_ms,
-        standing,
-        settled: if unsettled == 0 { Settled::Yes } else { Settled::No },
+        health,
+        last_change: if unsettled == 0 { LastChange::Saved } else { LastChange::Pending },
     })
 }
 

@@ -10,29 +10,29 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
 use crate::database::maintenance;
-use crate::database::monitors::{self, Edited};
+use crate::database::monitors::{self, MonitorEdit};
 use crate::error::{Error, Result};
 use crate::incident::alert::Alerts;
 use crate::keys::MonitorId;
-use crate::monitor::apply::amend;
-use crate::monitor::cache::Roster;
-use crate::monitor::check::{Check, FailureClass, Invalid, Observation};
-use crate::monitor::heartbeat::Signal;
+use crate::monitor::apply::edit_monitor;
+use crate::monitor::cache::MonitorCache;
+use crate::monitor::check::{Check, FailureClass, FieldError, Observation};
+use crate::monitor::heartbeat::HeartbeatSignal;
 use crate::monitor::history::{self, ResultQueue, ResultReceiver};
 use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::monitor::secrets;
 use crate::monitor::{Monitor, MonitorSpec};
 use crate::pages::StatusCache;
 use crate::probe::Probe;
-use crate::probe::network::Network;
-use crate::schedule::snapshot::BoardCache;
-use crate::schedule::state::{Standing, State};
-use crate::schedule::{Leaving, Schedule, Turn};
+use crate::probe::network::LocalNetwork;
+use crate::schedule::snapshot::SnapshotCache;
+use crate::schedule::state::{MonitorHealth, MonitorState};
+use crate::schedule::{RemovalReason, Schedule, ScheduleEntry};
 use crate::{card, demo, metrics, pages, routes};
 use hob_store::epoch::Outcome;
 
 /// As many monitors as one deployment may have: each takes its place in the store, and in every node's memory.
-pub const MOST_MONITORS: usize = 100_000;
+pub const MAX_MONITORS: usize = 100_000;
 
 /// Uptime on one node. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -45,15 +45,15 @@ pub(crate) struct Inner {
     pub(crate) context: ServiceContext,
     pub(crate) config: Live<Config>,
     pub(crate) schedule: Schedule,
-    pub(crate) roster: Roster,
+    pub(crate) cache: MonitorCache,
     pub(crate) probe: Probe,
     pub(crate) alerts: Alerts,
-    pub(crate) network: Network,
+    pub(crate) network: LocalNetwork,
     pub(crate) results: ResultQueue,
     pub(crate) queued_results: Mutex<ResultReceiver>,
     /// Told when there may be something to claim.
     pub(crate) wake: Notify,
-    pub(crate) board: BoardCache,
+    pub(crate) snapshot: SnapshotCache,
     pub(crate) status: StatusCache,
     /// As it was measured last.
     pub(crate) footprint: parking_lot::Mutex<Option<Footprint>>,
@@ -64,34 +64,34 @@ pub(crate) struct Inner {
 
 /// What became of a wish to add a monitor.
 #[derive(Debug)]
-pub enum Added {
+pub enum AddOutcome {
     Added(Arc<Monitor>),
     /// Another has this id.
-    Taken,
+    IdTaken,
     /// There are as many as there may be.
-    Full,
-    Invalid(Vec<Invalid>),
+    LimitReached,
+    Invalid(Vec<FieldError>),
 }
 
 /// What became of a wish to change a monitor.
 #[derive(Debug)]
-pub enum Changed {
-    Changed(Arc<Monitor>),
+pub enum EditOutcome {
+    Edited(Arc<Monitor>),
     /// Nothing would be different.
-    Same(Arc<Monitor>),
-    Unknown,
-    Invalid(Vec<Invalid>),
+    Unchanged(Arc<Monitor>),
+    NotFound,
+    Invalid(Vec<FieldError>),
 }
 
 /// What became of a wish to check a monitor now.
 #[derive(Debug)]
-pub enum Checked {
+pub enum CheckNowOutcome {
     Checked {
         observation: Box<Observation>,
-        state: State,
+        state: MonitorState,
     },
     /// It is gone or paused, or was edited meanwhile.
-    Not,
+    Skipped,
     /// A heartbeat is not checked: its job calls.
     Heartbeat,
 }
@@ -117,14 +117,14 @@ impl Service for Uptime {
         let probe = Probe::new(config.now().limits()?, context.secrets.clone());
         let inner = Inner {
             schedule,
-            roster: Roster::open(&context.database).await?,
+            cache: MonitorCache::open(&context.database).await?,
             alerts: Alerts::new(context, &probe, config.clone()),
             probe,
-            network: Network::default(),
+            network: LocalNetwork::default(),
             results,
             queued_results: Mutex::new(queued_results),
             wake: Notify::new(),
-            board: BoardCache::default(),
+            snapshot: SnapshotCache::default(),
             status: StatusCache::default(),
             footprint: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
@@ -178,49 +178,51 @@ impl Uptime {
     /// All monitors, by group and name.
     #[must_use]
     pub fn monitors(&self) -> Arc<[Arc<Monitor>]> {
-        self.inner.roster.all()
+        self.inner.cache.all()
     }
 
     /// A monitor as the database has it now.
     pub async fn monitor(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
-        self.inner.roster.refresh_one(id).await
+        self.inner.cache.refresh_one(id).await
     }
 
-    pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<Added> {
+    pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<AddOutcome> {
         let secrets = &self.inner.context.secrets;
-        if let Err(wrong) = spec.read().and_then(|(check, _)| secrets::check(secrets, &check)) {
-            return Ok(Added::Invalid(wrong));
+        if let Err(errors) = spec.validate().and_then(|(check, _)| secrets::check_monitor(secrets, &check)) {
+            return Ok(AddOutcome::Invalid(errors));
         }
-        if self.inner.roster.len() >= MOST_MONITORS {
-            return Ok(Added::Full);
+        if self.inner.cache.len() >= MAX_MONITORS {
+            return Ok(AddOutcome::LimitReached);
         }
         let id = id.unwrap_or_else(MonitorId::random);
-        let Some(monitor) = monitors::add(self.database(), &id, spec).await? else { return Ok(Added::Taken) };
-        let monitor = self.inner.roster.put(monitor);
-        self.take_up(&monitor).await;
-        Ok(Added::Added(monitor))
+        let Some(monitor) = monitors::add(self.database(), &id, spec).await? else {
+            return Ok(AddOutcome::IdTaken);
+        };
+        let monitor = self.inner.cache.insert(monitor);
+        self.sync_schedule(&monitor).await;
+        Ok(AddOutcome::Added(monitor))
     }
 
-    pub async fn edit(&self, id: &MonitorId, spec: &MonitorSpec) -> Result<Changed> {
-        let check = match spec.read() {
+    pub async fn edit(&self, id: &MonitorId, spec: &MonitorSpec) -> Result<EditOutcome> {
+        let check = match spec.validate() {
             Ok((check, _)) => check,
-            Err(wrong) => return Ok(Changed::Invalid(wrong)),
+            Err(errors) => return Ok(EditOutcome::Invalid(errors)),
         };
         // What stays as it is may be saved again, or be paused, even if its secret has been withdrawn: it is refused
         // when it is used.
         let is_same = self.monitor(id).await?.is_some_and(|monitor| monitor.check == check);
-        if let Err(wrong) = secrets::check(&self.inner.context.secrets, &check)
+        if let Err(errors) = secrets::check_monitor(&self.inner.context.secrets, &check)
             && !is_same
         {
-            return Ok(Changed::Invalid(wrong));
+            return Ok(EditOutcome::Invalid(errors));
         }
-        match amend(self.database(), id, spec).await? {
-            Edited::Unknown => Ok(Changed::Unknown),
-            Edited::Same(monitor) => Ok(Changed::Same(self.inner.roster.put(*monitor))),
-            Edited::Edited(monitor) => {
-                let monitor = self.inner.roster.put(*monitor);
-                self.take_up(&monitor).await;
-                Ok(Changed::Changed(monitor))
+        match edit_monitor(self.database(), id, spec).await? {
+            MonitorEdit::NotFound => Ok(EditOutcome::NotFound),
+            MonitorEdit::Unchanged(monitor) => Ok(EditOutcome::Unchanged(self.inner.cache.insert(*monitor))),
+            MonitorEdit::Edited(monitor) => {
+                let monitor = self.inner.cache.insert(*monitor);
+                self.sync_schedule(&monitor).await;
+                Ok(EditOutcome::Edited(monitor))
             }
         }
     }
@@ -228,46 +230,46 @@ impl Uptime {
     /// Removes a monitor and what is known of it; whether there was one.
     pub async fn remove(&self, id: &MonitorId) -> Result<bool> {
         let removed = monitors::remove(self.database(), id).await?;
-        self.inner.roster.refresh_one(id).await?;
+        self.inner.cache.refresh_one(id).await?;
         // Should this fail, the next reconciliation does it: the database is the truth.
-        if let Err(error) = self.schedule().forget(id, Leaving::Deleted).await {
+        if let Err(error) = self.schedule().remove(id, RemovalReason::Deleted).await {
             tracing::warn!(%error, monitor = %id, "a deleted monitor is still in the store");
         }
-        self.tell_nodes(id).await;
+        self.notify_nodes(id).await;
         Ok(removed)
     }
 
     /// Checks a monitor now, as a turn of its own: the result counts like any other.
-    pub async fn check_now(&self, id: &MonitorId) -> Result<Checked> {
-        let Some(monitor) = self.monitor(id).await? else { return Ok(Checked::Not) };
+    pub async fn check_now(&self, id: &MonitorId) -> Result<CheckNowOutcome> {
+        let Some(monitor) = self.monitor(id).await? else { return Ok(CheckNowOutcome::Skipped) };
         if matches!(monitor.check, Check::Heartbeat(_)) {
-            return Ok(Checked::Heartbeat);
+            return Ok(CheckNowOutcome::Heartbeat);
         }
-        let Some(claim) = self.seize(id).await? else { return Ok(Checked::Not) };
+        let Some(claim) = self.claim_now(id).await? else { return Ok(CheckNowOutcome::Skipped) };
         if claim.generation != monitor.generation {
-            return Ok(Checked::Not);
+            return Ok(CheckNowOutcome::Skipped);
         }
         let claimed = std::time::Instant::now();
         let observation = self.inner.probe.run(&monitor.check, &monitor.assertions, monitor.timeout()).await;
-        match self.finish(&monitor, &claim, &observation, claimed).await? {
-            Some(state) => Ok(Checked::Checked { observation: Box::new(observation), state }),
-            None => Ok(Checked::Not),
+        match self.record_result(&monitor, &claim, &observation, claimed).await? {
+            Some(state) => Ok(CheckNowOutcome::Checked { observation: Box::new(observation), state }),
+            None => Ok(CheckNowOutcome::Skipped),
         }
     }
 
     /// Hears a job; whether anybody knows it.
-    pub async fn signal(&self, token: &str, signal: Signal) -> Result<bool> {
+    pub async fn record_signal(&self, token: &str, record_signal: HeartbeatSignal) -> Result<bool> {
         let Some(monitor) = monitors::by_token(self.database(), token).await? else { return Ok(false) };
-        let begun = self.schedule().keys().begun(&monitor.id);
+        let started = self.schedule().keys().begun(&monitor.id);
         if monitor.spec.paused {
             return Ok(true);
         }
         let now_ms = self.schedule().now_ms(self.schedule().shard_of(&monitor.id)).await?;
         let store = &self.inner.context.store;
-        if signal == Signal::Began {
+        if record_signal == HeartbeatSignal::Started {
             let ttl = monitor.stale_after().min(crate::keys::Keys::BEGUN_TTL_MAX);
             let set = hob_store::cmd("SET")
-                .arg(begun)
+                .arg(started)
                 .arg(now_ms)
                 .arg("PX")
                 .arg(crate::schedule::millis(ttl))
@@ -276,43 +278,45 @@ impl Uptime {
             return Ok(true);
         }
         // What an outsider has put there says nothing, and goes when the job is heard of.
-        let since = hob_store::repair::or_none(
-            store.run::<Option<String>>(hob_store::cmd("GET").arg(&begun)).await,
-            &begun,
+        let since = hob_store::mend::or_none(
+            store.run::<Option<String>>(hob_store::cmd("GET").arg(&started)).await,
+            &started,
         )?;
         let since: Option<u64> = since.flatten().and_then(|since| since.parse().ok());
-        let observation = match signal {
-            Signal::Failed => Observation::failed(FailureClass::Reported, "the job says that it failed"),
+        let observation = match record_signal {
+            HeartbeatSignal::Failed => {
+                Observation::failed(FailureClass::Reported, "the job says that it failed")
+            }
             _ => Observation::reported(since.map(|since| now_ms.saturating_sub(since))),
         };
-        let Some(claim) = self.seize(&monitor.id).await? else { return Ok(true) };
-        self.finish(&monitor, &claim, &observation, std::time::Instant::now()).await?;
-        store.run::<u64>(hob_store::cmd("DEL").arg(&begun)).await?;
+        let Some(claim) = self.claim_now(&monitor.id).await? else { return Ok(true) };
+        self.record_result(&monitor, &claim, &observation, std::time::Instant::now()).await?;
+        store.run::<u64>(hob_store::cmd("DEL").arg(&started)).await?;
         Ok(true)
     }
 
     #[must_use]
     pub fn windows(&self) -> Arc<[Maintenance]> {
-        self.inner.roster.windows()
+        self.inner.cache.windows()
     }
 
     /// Adds a maintenance window that was checked.
     pub async fn add_window(&self, spec: &MaintenanceSpec) -> Result<Maintenance> {
         let window = maintenance::add(self.database(), spec).await?;
-        self.inner.roster.refresh_windows().await?;
-        self.tell_pages(None);
+        self.inner.cache.refresh_windows().await?;
+        self.notify_pages(None);
         Ok(window)
     }
 
     pub async fn remove_window(&self, id: &str) -> Result<bool> {
         let removed = maintenance::remove(self.database(), id).await?;
-        self.inner.roster.refresh_windows().await?;
-        self.tell_pages(None);
+        self.inner.cache.refresh_windows().await?;
+        self.notify_pages(None);
         Ok(removed)
     }
 
     /// Tells open pages that something is new: the list, and the pages of one monitor.
-    pub(crate) fn tell_pages(&self, monitor: Option<&MonitorId>) {
+    pub(crate) fn notify_pages(&self, monitor: Option<&MonitorId>) {
         let Some(changes) = self.inner.changes.get() else { return };
         changes.tell("uptime");
         if let Some(id) = monitor {
@@ -321,9 +325,9 @@ impl Uptime {
     }
 
     /// Lets the schedule have what the database says of a monitor. Should the store be away, reconciliation does it.
-    pub(crate) async fn take_up(&self, monitor: &Monitor) {
+    pub(crate) async fn sync_schedule(&self, monitor: &Monitor) {
         let taken = if monitor.spec.paused {
-            self.schedule().forget(&monitor.id, Leaving::Paused).await
+            self.schedule().remove(&monitor.id, RemovalReason::Paused).await
         } else {
             self.plan(monitor).await
         };
@@ -331,19 +335,19 @@ impl Uptime {
             tracing::warn!(%error, monitor = %monitor.id, "the schedule hears of a monitor later");
         }
         self.inner.wake.notify_one();
-        self.tell_nodes(&monitor.id).await;
+        self.notify_nodes(&monitor.id).await;
     }
 
     pub(crate) async fn plan(&self, monitor: &Monitor) -> Result<()> {
         let shard = self.schedule().shard_of(&monitor.id);
         let now_ms = self.schedule().now_ms(shard).await?;
         let next_ms = match monitor.check {
-            Check::Heartbeat(_) => monitor.next_ms(&Standing::NEW, now_ms),
+            Check::Heartbeat(_) => monitor.next_ms(&MonitorHealth::NEW, now_ms),
             _ => now_ms,
         };
         let lease = monitor.timeout() + self.config().grace.get();
-        let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms };
-        if let Outcome::Lost { .. } = self.schedule().plan(turn).await? {
+        let entry = ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms };
+        if let Outcome::Lost { .. } = self.schedule().plan(entry).await? {
             // What is rebuilt has this monitor in it.
             self.rebuild(shard).await?;
         }
@@ -363,12 +367,12 @@ impl Uptime {
         Ok(())
     }
 
-    async fn seize(&self, id: &MonitorId) -> Result<Option<crate::schedule::Claim>> {
-        match self.schedule().seize(id).await? {
+    async fn claim_now(&self, id: &MonitorId) -> Result<Option<crate::schedule::Claim>> {
+        match self.schedule().claim_now(id).await? {
             Outcome::Done(claim) => Ok(claim),
             Outcome::Lost { .. } => {
                 self.rebuild(self.schedule().shard_of(id)).await?;
-                match self.schedule().seize(id).await? {
+                match self.schedule().claim_now(id).await? {
                     Outcome::Done(claim) => Ok(claim),
                     Outcome::Lost { .. } => Ok(None),
                 }
@@ -377,12 +381,12 @@ impl Uptime {
     }
 
     /// Tells other nodes to read a monitor again, and pages to show it.
-    async fn tell_nodes(&self, id: &MonitorId) {
+    async fn notify_nodes(&self, id: &MonitorId) {
         let channel = self.schedule().keys().changed_channel();
         if let Err(error) = self.inner.context.store.bus().publish(channel, id.as_str()).await {
             tracing::debug!(%error, "other nodes see a change of a monitor later");
         }
-        self.tell_pages(Some(id));
+        self.notify_pages(Some(id));
     }
 }
 

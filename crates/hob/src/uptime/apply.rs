@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use hob_service::Live;
 use hob_service::config::Secrets;
 use hob_uptime::database::monitors;
-use hob_uptime::monitor::apply::{Others, Plan};
+use hob_uptime::monitor::apply::{Plan, Unlisted};
 
 use crate::cli::ApplyArgs;
 use crate::config;
@@ -18,17 +18,17 @@ pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     let yaml = std::fs::read_to_string(&args.file);
     let yaml = yaml.with_context(|| format!("could not read {}", args.file.display()))?;
     let config = config::load(file)?.config;
-    let others = if args.prune { Others::Remove } else { Others::Keep };
+    let unlisted = if args.prune { Unlisted::Remove } else { Unlisted::Keep };
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
         let database = database::open(&config.database).await?;
         let found = monitors::all(&database).await?;
         let secrets = Secrets::new(Live::fixed(config.secrets));
         let plan =
-            Plan::make(&yaml, &found, others, &secrets).with_context(|| args.file.display().to_string())?;
+            Plan::new(&yaml, &found, unlisted, &secrets).with_context(|| args.file.display().to_string())?;
         println!("{plan}");
         if !args.dry_run {
-            plan.carry_out(&database).await?;
+            plan.apply(&database).await?;
         }
         database.close().await;
         Ok(Exit::Clean)

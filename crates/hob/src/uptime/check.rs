@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hob_service::config::Secrets;
-use hob_uptime::monitor::check::{Check, CheckSpec, HttpSpec, Kind, Observation, Outcome, Phases};
+use hob_uptime::monitor::check::{
+    Check, CheckOutcome, CheckSpec, HttpSpec, MonitorKind, Observation, Phases,
+};
 use hob_uptime::probe::{Limits, Probe};
 use serde::Serialize;
 
@@ -35,10 +37,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
 
 fn read(args: &CheckArgs) -> Result<Check> {
     let kind = match args.kind {
-        CheckKind::Http => Kind::Http,
-        CheckKind::Tcp => Kind::Tcp,
-        CheckKind::Dns => Kind::Dns,
-        CheckKind::Certificate => Kind::Certificate,
+        CheckKind::Http => MonitorKind::Http,
+        CheckKind::Tcp => MonitorKind::Tcp,
+        CheckKind::Dns => MonitorKind::Dns,
+        CheckKind::Certificate => MonitorKind::Certificate,
     };
     let http = HttpSpec {
         method: args.method.clone(),
@@ -47,11 +49,11 @@ fn read(args: &CheckArgs) -> Result<Check> {
         redirects: args.redirects,
         ..HttpSpec::default()
     };
-    let http = (kind == Kind::Http).then_some(http);
+    let http = (kind == MonitorKind::Http).then_some(http);
     let spec = CheckSpec { kind, target: args.target.clone(), http, dns: None, heartbeat: None };
-    spec.check().or_else(|wrong| {
-        let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-        bail!("{}", wrong.join("; "))
+    spec.validate().or_else(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        bail!("{}", errors.join("; "))
     })
 }
 
@@ -92,8 +94,8 @@ struct Asserted<'a> {
 impl<'a> Report<'a> {
     fn new(seen: &'a Observation) -> Self {
         let (status_code, failure) = match &seen.outcome {
-            Outcome::Ok { status_code } => (Some(*status_code).filter(|code| *code != 0), None),
-            Outcome::Failed(failure) => {
+            CheckOutcome::Ok { status_code } => (Some(*status_code).filter(|code| *code != 0), None),
+            CheckOutcome::Failed(failure) => {
                 let told = Failed { class: failure.class.as_str(), message: failure.message() };
                 (failure.status_code, Some(told))
             }
@@ -147,9 +149,9 @@ fn draw(check: &Check, seen: &Observation) -> String {
         let _ = writeln!(text, "  certificate: {days} days left");
     }
     match &seen.outcome {
-        Outcome::Ok { status_code: 0 } => text.push_str("  up\n"),
-        Outcome::Ok { status_code } => drop(writeln!(text, "  up: {status_code}")),
-        Outcome::Failed(failure) => drop(writeln!(text, "  down: {failure}")),
+        CheckOutcome::Ok { status_code: 0 } => text.push_str("  up\n"),
+        CheckOutcome::Ok { status_code } => drop(writeln!(text, "  up: {status_code}")),
+        CheckOutcome::Failed(failure) => drop(writeln!(text, "  down: {failure}")),
     }
     text
 }

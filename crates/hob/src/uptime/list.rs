@@ -14,8 +14,8 @@ use hob_uptime::Schedule;
 use hob_uptime::database::{incidents, monitors};
 use hob_uptime::incident::Incident;
 use hob_uptime::monitor::Monitor;
-use hob_uptime::schedule::snapshot::Board;
-use hob_uptime::schedule::state::State;
+use hob_uptime::schedule::snapshot::Snapshot;
+use hob_uptime::schedule::state::MonitorState;
 use hob_web::Time;
 
 use crate::config::{self, Config};
@@ -23,7 +23,7 @@ use crate::database;
 use crate::exit::Exit;
 
 /// The store that does not answer within this is away.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Exits with 4 when something is down.
 pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
@@ -33,14 +33,15 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
         let database = database::open_existing(&config.database).await?;
         let monitors = monitors::all(&database).await?;
         let open = incidents::all_open(&database).await?;
-        let asked = tokio::time::timeout(PATIENCE, board(&config, &database)).await;
-        let board = told(asked.unwrap_or_else(|_| Err(anyhow::anyhow!("it does not answer"))));
+        let answer = tokio::time::timeout(STORE_TIMEOUT, snapshot(&config, &database)).await;
+        let snapshot =
+            snapshot_or_warn(answer.unwrap_or_else(|_| Err(anyhow::anyhow!("it does not answer"))));
         println!("{:10}  {:24}  {:24}  {:11}  {:8}  target", "state", "id", "name", "kind", "every");
         let mut exit = Exit::Clean;
         for monitor in &monitors {
             let outage = open.iter().find(|incident| incident.monitor_id == monitor.id);
-            let state = state(monitor, outage, board.as_ref());
-            if outage.is_some() || state == Some(State::Down) {
+            let state = state(monitor, outage, snapshot.as_ref());
+            if outage.is_some() || state == Some(MonitorState::Down) {
                 exit = Exit::Errors;
             }
             println!("{}", line(monitor, state, outage));
@@ -51,7 +52,7 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
 }
 
 /// The states as whoever checks leaves them in the store: that of a server with its own store, or a Redis.
-async fn board(config: &Config, database: &Database) -> Result<Board> {
+async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
     let address = match config.redis.address()? {
         Address::Embedded => embedded(config)?,
         address => address,
@@ -64,7 +65,7 @@ async fn board(config: &Config, database: &Database) -> Result<Board> {
         Some(_) => bail!("{address} belongs to another database"),
         None => bail!("{address} is empty: no server uses it"),
     }
-    Ok(Schedule::new(&store, layout)?.board().await?)
+    Ok(Schedule::new(&store, layout)?.snapshot().await?)
 }
 
 /// Where a server lets Redis clients into its store, with the password that it asks of them.
@@ -76,9 +77,9 @@ fn embedded(config: &Config) -> Result<Address> {
 }
 
 #[expect(clippy::print_stderr, reason = "beside the answer")]
-fn told(board: Result<Board>) -> Option<Board> {
-    match board {
-        Ok(board) => Some(board),
+fn snapshot_or_warn(snapshot: Result<Snapshot>) -> Option<Snapshot> {
+    match snapshot {
+        Ok(snapshot) => Some(snapshot),
         Err(error) => {
             eprintln!(
                 "hob: only the database could be asked, which know of outages and nothing else: {error:#}"
@@ -89,18 +90,18 @@ fn told(board: Result<Board>) -> Option<Board> {
 }
 
 /// `None` where nobody knows.
-fn state(monitor: &Monitor, outage: Option<&Incident>, board: Option<&Board>) -> Option<State> {
-    match (board, outage) {
-        (Some(board), _) => Some(board.state(monitor)),
-        (None, _) if monitor.spec.paused => Some(State::Paused),
-        (None, Some(_)) => Some(State::Down),
+fn state(monitor: &Monitor, outage: Option<&Incident>, snapshot: Option<&Snapshot>) -> Option<MonitorState> {
+    match (snapshot, outage) {
+        (Some(snapshot), _) => Some(snapshot.state(monitor)),
+        (None, _) if monitor.spec.paused => Some(MonitorState::Paused),
+        (None, Some(_)) => Some(MonitorState::Down),
         (None, None) => None,
     }
 }
 
-fn line(monitor: &Monitor, state: Option<State>, outage: Option<&Incident>) -> String {
+fn line(monitor: &Monitor, state: Option<MonitorState>, outage: Option<&Incident>) -> String {
     let spec = &monitor.spec;
-    let (state, every) = (state.map_or("?", State::as_str), format!("{} s", spec.interval_s));
+    let (state, every) = (state.map_or("?", MonitorState::as_str), format!("{} s", spec.interval_s));
     let (id, kind, target) = (monitor.id.as_str(), spec.kind.as_str(), &spec.target);
     let line = format!("{state:10}  {id:24}  {:24}  {kind:11}  {every:8}  {target}", spec.name);
     match outage {

@@ -19,8 +19,8 @@ impl Row {
         // The reason is left out: it may repeat a secret that was entered in place of its name.
         let unreadable = || Error::Unreadable(format!("channel {}", self.id));
         let spec: ChannelSpec = serde_json::from_str(&self.spec).map_err(|_| unreadable())?;
-        let means = spec.read().map_err(|_| unreadable())?;
-        Ok(Channel { id: self.id, spec, means, created_at: self.created_at, changed_at: self.changed_at })
+        let target = spec.validate().map_err(|_| unreadable())?;
+        Ok(Channel { id: self.id, spec, target, created_at: self.created_at, changed_at: self.changed_at })
     }
 }
 

@@ -8,7 +8,7 @@ use hob_database::{
 };
 
 use crate::error::{Error, Result};
-use crate::incident::alert::delivery::{Attempt, Delivery, DeliveryKey, DeliveryState, Held};
+use crate::incident::alert::delivery::{Attempt, ClaimedDelivery, Delivery, DeliveryKey, DeliveryState};
 use crate::incident::alert::{ChannelId, Notice};
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
@@ -20,7 +20,7 @@ const DELETE_BATCH: u16 = 500;
 from_row!(Delivery { id, incident_id, kind, number, state, attempts, due_at, created_at });
 from_row!(Attempt { delivery_id, number, at, took_ms, delivered, message });
 
-struct Claimed {
+struct ClaimedRow {
     id: String,
     channel_id: ChannelId,
     notice: String,
@@ -28,7 +28,7 @@ struct Claimed {
     fence: u64,
 }
 
-from_row!(Claimed { id, channel_id, notice, attempts, fence });
+from_row!(ClaimedRow { id, channel_id, notice, attempts, fence });
 
 /// Inserts a delivery that is held until then; one that is already there stays as it is.
 pub(crate) async fn insert(
@@ -77,10 +77,10 @@ pub(crate) async fn claim(
     channel_id: &ChannelId,
     limit: u16,
     lease: Duration,
-) -> Result<Vec<Held>> {
+) -> Result<Vec<ClaimedDelivery>> {
     let work = |tx: Transaction| async move {
         // The outer condition is checked again after waiting for a row that another node has claimed.
-        let claim: Query<Claimed> = sql(concat!(
+        let claim: Query<ClaimedRow> = sql(concat!(
             "UPDATE uptime_delivery SET held_until = $3, fence = fence + 1
              WHERE state = 'waiting' AND held_until < $1 AND id IN (
                  SELECT d.id FROM uptime_delivery d WHERE d.channel_id = $2 AND ",
@@ -91,26 +91,26 @@ pub(crate) async fn claim(
         let claim = claim.bind(tx.now()).bind(channel_id).bind(tx.now().plus(lease)).bind(limit);
         tx.all(claim).await
     };
-    let claimed: Vec<Claimed> = database.write_with(Isolation::Committed, work).await?;
-    let mut held = Vec::with_capacity(claimed.len());
-    for Claimed { id, channel_id, notice, attempts, fence } in claimed {
+    let rows: Vec<ClaimedRow> = database.write_with(Isolation::Committed, work).await?;
+    let mut claimed = Vec::with_capacity(rows.len());
+    for ClaimedRow { id, channel_id, notice, attempts, fence } in rows {
         let notice = serde_json::from_str(&notice)
             .map_err(|error| Error::Unreadable(format!("delivery {id}: {error}")))?;
-        held.push(Held { id, channel_id, notice, attempts, fence });
+        claimed.push(ClaimedDelivery { id, channel_id, notice, attempts, fence });
     }
-    Ok(held)
+    Ok(claimed)
 }
 
 /// Writes the state of a delivery after an attempt and releases it; `false` if another node has claimed it since.
 pub(crate) async fn release(
     tx: &Transaction,
-    held: &Held,
+    claimed: &ClaimedDelivery,
     state: DeliveryState,
     next_attempt: Duration,
 ) -> Result<bool> {
     let update = sql("UPDATE uptime_delivery SET state = $3, attempts = $4, due_at = $5, held_until = 0
                       WHERE id = $1 AND fence = $2 AND state = 'waiting'");
-    let update = update.bind(held.id.as_str()).bind(held.fence).bind(state).bind(held.attempts + 1);
+    let update = update.bind(claimed.id.as_str()).bind(claimed.fence).bind(state).bind(claimed.attempts + 1);
     Ok(tx.execute(update.bind(tx.now().plus(next_attempt))).await? == 1)
 }
 

@@ -5,9 +5,9 @@ use hob_database::{
 };
 
 use crate::error::Result;
-use crate::incident::{Filter, Incident, News, Note, Resolution, unix_ms};
+use crate::incident::{Alerting, Filter, Incident, Note, Resolution, unix_ms};
 use crate::keys::MonitorId;
-use crate::schedule::record::Unsettled;
+use crate::schedule::record::PendingChange;
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("opened_at", Kind::Int), ("id", Kind::Text)]);
 
@@ -85,7 +85,12 @@ pub(crate) async fn since(on: &impl Read, monitors: &[MonitorId], from: UnixMs) 
 }
 
 /// Inserts an incident; `false` if the monitor has an open one, or had one with this fence.
-pub(crate) async fn insert(tx: &Transaction, id: &str, change: &Unsettled, news: News) -> Result<bool> {
+pub(crate) async fn insert(
+    tx: &Transaction,
+    id: &str,
+    change: &PendingChange,
+    alerting: Alerting,
+) -> Result<bool> {
     let insert = sql(
         "INSERT INTO uptime_incident (id, monitor_id, opened_fence, opened_at, confirmed_at, class, message,
                           failures, maintenance, told_at, reminders)
@@ -94,8 +99,8 @@ pub(crate) async fn insert(tx: &Transaction, id: &str, change: &Unsettled, news:
     let insert = insert.bind(id).bind(&change.id).bind(change.fence.get());
     let insert = insert.bind(unix_ms(change.first_failure_ms)).bind(unix_ms(change.at_ms));
     let insert = insert.bind(change.class.as_deref().unwrap_or("unknown")).bind(change.message.as_str());
-    let insert = insert.bind(change.failures).bind(news == News::Maintenance);
-    let told_at = (news == News::Yes).then(|| tx.now());
+    let insert = insert.bind(change.failures).bind(alerting == Alerting::Suppressed);
+    let told_at = (alerting == Alerting::Enabled).then(|| tx.now());
     Ok(tx.execute(insert.bind(told_at)).await? == 1)
 }
 

@@ -5,7 +5,7 @@ use hob_database::{Keyset, Kind as ColumnKind, PageRequest};
 
 use crate::error::{Error, Result};
 use crate::keys::MonitorId;
-use crate::monitor::check::Kind;
+use crate::monitor::check::MonitorKind;
 use crate::monitor::{Monitor, MonitorSpec, new_token};
 
 column!(MonitorId as text);
@@ -25,11 +25,11 @@ from_row!(Row { id, generation, spec, token, created_at });
 
 /// What became of an edit.
 #[derive(Debug)]
-pub enum Edited {
+pub enum MonitorEdit {
     Edited(Box<Monitor>),
     /// Nothing would be different.
-    Same(Box<Monitor>),
-    Unknown,
+    Unchanged(Box<Monitor>),
+    NotFound,
 }
 
 impl Row {
@@ -37,7 +37,7 @@ impl Row {
         let unreadable = |what: String| Error::Unreadable(format!("a monitor {} {what}", self.id));
         let spec: MonitorSpec =
             serde_json::from_str(&self.spec).map_err(|error| unreadable(format!("that is none: {error}")))?;
-        let (check, assertions) = spec.read().map_err(|wrong| unreadable(format!("with {wrong:?}")))?;
+        let (check, assertions) = spec.validate().map_err(|errors| unreadable(format!("with {errors:?}")))?;
         Ok(Monitor {
             id: self.id,
             generation: self.generation,
@@ -72,7 +72,7 @@ pub async fn all(database: &Database) -> Result<Vec<Monitor>> {
 }
 
 /// How many monitors there are, and when one was changed last: another answer means that something is different.
-pub async fn edition(on: &impl Read) -> Result<(u64, i64)> {
+pub async fn fingerprint(on: &impl Read) -> Result<(u64, i64)> {
     Ok(on.one(sql("SELECT count(*), coalesce(max(changed_at), 0) FROM uptime_monitor")).await?)
 }
 
@@ -91,7 +91,7 @@ pub async fn by_token(on: &impl Read, token: &str) -> Result<Option<Monitor>> {
 /// Adds a monitor; `None` if the id is taken.
 pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Option<Monitor>> {
     let text = &written(spec);
-    let token = &(spec.kind == Kind::Heartbeat).then(new_token);
+    let token = &(spec.kind == MonitorKind::Heartbeat).then(new_token);
     database
         .write(|tx| async move {
             let insert =
@@ -107,13 +107,13 @@ pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Res
 }
 
 /// Edits a monitor, in the transaction that may have more to do with it.
-pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
-    let Some(monitor) = by_id(tx, id).await? else { return Ok(Edited::Unknown) };
+pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Result<MonitorEdit> {
+    let Some(monitor) = by_id(tx, id).await? else { return Ok(MonitorEdit::NotFound) };
     if monitor.spec == *spec {
-        return Ok(Edited::Same(Box::new(monitor)));
+        return Ok(MonitorEdit::Unchanged(Box::new(monitor)));
     }
     let token = match spec.kind {
-        Kind::Heartbeat => Some(monitor.token.unwrap_or_else(new_token)),
+        MonitorKind::Heartbeat => Some(monitor.token.unwrap_or_else(new_token)),
         _ => None,
     };
     let update =
@@ -121,7 +121,7 @@ pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Resul
                       WHERE id = $1");
     tx.execute(update.bind(id).bind(written(spec)).bind(token).bind(tx.now())).await?;
     let edited = by_id(tx, id).await?;
-    edited.map_or(Ok(Edited::Unknown), |monitor| Ok(Edited::Edited(Box::new(monitor))))
+    edited.map_or(Ok(MonitorEdit::NotFound), |monitor| Ok(MonitorEdit::Edited(Box::new(monitor))))
 }
 
 /// Removes a monitor with its incidents and summaries; whether there was one. Its single results go with their time.

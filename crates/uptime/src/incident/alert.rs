@@ -10,13 +10,13 @@
 //! another carries it, perhaps for the second time, under the same idempotency key.
 
 pub mod channel;
-mod courier;
+mod consumer;
 pub mod delivery;
-mod intake;
 mod mail;
 mod message;
 mod notice;
 mod send;
+mod sender;
 pub mod signature;
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use hob_service::{Live, ServiceContext};
 use hob_web::{Changes, Routes};
 use tokio::sync::Notify;
 
-pub use channel::{Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Means};
+pub use channel::{Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, ChannelTarget};
 pub use delivery::{Attempt, Delivery, DeliveryState};
 pub use notice::{Notice, NoticeKind};
 
@@ -37,7 +37,7 @@ use crate::error::Result;
 use crate::incident::INCIDENTS;
 use crate::probe::Probe;
 use crate::{pages, routes};
-use delivery::Patience;
+use delivery::RetryPolicy;
 
 /// What tells people. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -46,24 +46,24 @@ pub struct Alerts {
     probe: Probe,
     config: Live<Config>,
     /// Told when there are new deliveries.
-    entered: Arc<Notify>,
+    new_deliveries: Arc<Notify>,
 }
 
 impl Alerts {
     /// Webhooks go the same guarded way as the probe's checks.
     #[must_use]
     pub fn new(context: &ServiceContext, probe: &Probe, config: Live<Config>) -> Self {
-        Self { context: context.clone(), probe: probe.clone(), config, entered: Arc::default() }
+        Self { context: context.clone(), probe: probe.clone(), config, new_deliveries: Arc::default() }
     }
 
     /// Takes in and carries from now on; `changes` tell when there is something to take in.
     pub fn start(&self, changes: &Changes) {
         let (alerts, changes) = (self.clone(), changes.clone());
         self.context.tasks.spawn("uptime alerts intake", move |task| {
-            intake::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
+            consumer::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
         });
         let alerts = self.clone();
-        self.context.tasks.spawn("uptime alerts couriers", move |task| courier::run(alerts.clone(), task));
+        self.context.tasks.spawn("uptime alerts couriers", move |task| sender::run(alerts.clone(), task));
     }
 
     #[must_use]
@@ -76,10 +76,10 @@ impl Alerts {
         if channels::by_id(self.database(), id).await?.is_none() {
             return Ok(None);
         }
-        let held = delivery::add_test(self.database(), id, self.lease()).await?;
-        let once = Patience { most_attempts: 1, ..self.patience() };
-        courier::carry(self, &held, once).await?;
-        let tried = deliveries::attempts(self.database(), &[held.id.as_str()]).await?;
+        let claimed = delivery::add_test(self.database(), id, self.lease()).await?;
+        let once = RetryPolicy { max_attempts: 1, ..self.retry_policy() };
+        sender::deliver(self, &claimed, once).await?;
+        let tried = deliveries::attempts(self.database(), &[claimed.id.as_str()]).await?;
         Ok(tried.into_iter().next())
     }
 
@@ -87,9 +87,9 @@ impl Alerts {
         &self.context.database
     }
 
-    fn patience(&self) -> Patience {
+    fn retry_policy(&self) -> RetryPolicy {
         let config = self.config.now();
-        Patience { most_attempts: config.alert_attempts.max(1), first_pause: config.alert_pause.get() }
+        RetryPolicy { max_attempts: config.alert_attempts.max(1), first_pause: config.alert_pause.get() }
     }
 
     /// How long one attempt may take.

@@ -17,7 +17,8 @@ pub struct IncidentEvent {
     pub incident: String,
     /// Which event of its kind: 1, or the number of the reminder.
     pub number: u32,
-    pub what: What,
+    #[serde(rename = "what")]
+    pub kind: IncidentEventKind,
     pub monitor: String,
     pub name: String,
     pub target: String,
@@ -33,7 +34,7 @@ pub struct IncidentEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum IncidentEventKind {
     Opened,
     Reminded,
     Resolved,
@@ -41,24 +42,24 @@ pub enum What {
 
 impl IncidentEvent {
     pub(super) fn opened(monitor: &Monitor, incident: &Incident) -> Self {
-        Self::new(monitor, incident, What::Opened, incident.confirmed_at)
+        Self::new(monitor, incident, IncidentEventKind::Opened, incident.confirmed_at)
     }
 
     pub(super) fn reminded(monitor: &Monitor, incident: &Incident, at: UnixMs) -> Self {
         let number = incident.reminders + 1;
-        Self { number, ..Self::new(monitor, incident, What::Reminded, at) }
+        Self { number, ..Self::new(monitor, incident, IncidentEventKind::Reminded, at) }
     }
 
     pub(super) fn resolved(monitor: &Monitor, incident: &Incident, at: UnixMs, why: Resolution) -> Self {
         let resolution = Some(why.to_string());
-        Self { resolution, ..Self::new(monitor, incident, What::Resolved, at) }
+        Self { resolution, ..Self::new(monitor, incident, IncidentEventKind::Resolved, at) }
     }
 
-    fn new(monitor: &Monitor, incident: &Incident, what: What, at: UnixMs) -> Self {
+    fn new(monitor: &Monitor, incident: &Incident, kind: IncidentEventKind, at: UnixMs) -> Self {
         Self {
             incident: incident.id.clone(),
             number: 1,
-            what,
+            kind,
             monitor: monitor.id.to_string(),
             name: monitor.spec.name.clone(),
             target: monitor.spec.target.clone(),

@@ -9,11 +9,11 @@ use hob_document::{Document, Format, Mistake};
 use hob_service::config::Secrets;
 use serde::Deserialize;
 
-use crate::database::monitors::{self, Edited};
+use crate::database::monitors::{self, MonitorEdit};
 use crate::error::Result;
 use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
-use crate::monitor::check::Invalid;
+use crate::monitor::check::FieldError;
 use crate::monitor::secrets;
 use crate::monitor::{Monitor, MonitorSpec};
 
@@ -29,7 +29,7 @@ struct File {
 
 /// Whether monitors that the file does not name are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum Unlisted {
     Keep,
     Remove,
 }
@@ -39,9 +39,9 @@ pub enum Others {
 pub struct Plan {
     pub steps: Vec<Step>,
     /// Monitors that are as the file says already.
-    pub same: usize,
+    pub unchanged: usize,
     /// Monitors that the file does not name, and that stay.
-    pub kept: usize,
+    pub unlisted_kept: usize,
 }
 
 #[derive(Debug)]
@@ -65,28 +65,28 @@ pub enum Step {
 /// All mistakes in a file, a line each.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct BadFile(pub Vec<Mistake>);
+pub struct InvalidFile(pub Vec<Mistake>);
 
 impl Plan {
     /// Compares what a YAML file says with the monitors that there are.
-    pub fn make(
+    pub fn new(
         yaml: &str,
         monitors: &[Monitor],
-        others: Others,
+        unlisted: Unlisted,
         secrets: &Secrets,
-    ) -> Result<Self, BadFile> {
+    ) -> Result<Self, InvalidFile> {
         let document = Document::parse(yaml, Format::Yaml, MAX_FILE_BYTES)?;
         let mut wanted = read(&document, secrets)?;
-        let mut plan = Self { steps: Vec::new(), same: 0, kept: 0 };
+        let mut plan = Self { steps: Vec::new(), unchanged: 0, unlisted_kept: 0 };
         for monitor in monitors {
-            match (wanted.remove(&monitor.id), others) {
-                (Some(spec), _) if spec == monitor.spec => plan.same += 1,
+            match (wanted.remove(&monitor.id), unlisted) {
+                (Some(spec), _) if spec == monitor.spec => plan.unchanged += 1,
                 (Some(spec), _) => {
-                    let fields = differing(&monitor.spec, &spec);
+                    let fields = changed_fields(&monitor.spec, &spec);
                     plan.steps.push(Step::Change { id: monitor.id.clone(), spec: Box::new(spec), fields });
                 }
-                (None, Others::Keep) => plan.kept += 1,
-                (None, Others::Remove) => {
+                (None, Unlisted::Keep) => plan.unlisted_kept += 1,
+                (None, Unlisted::Remove) => {
                     plan.steps.push(Step::Remove { id: monitor.id.clone(), name: monitor.spec.name.clone() });
                 }
             }
@@ -96,11 +96,11 @@ impl Plan {
     }
 
     /// Carries the plan out in the database. Nodes that run see it within seconds.
-    pub async fn carry_out(&self, database: &Database) -> Result<()> {
+    pub async fn apply(&self, database: &Database) -> Result<()> {
         for step in &self.steps {
             match step {
                 Step::Add { id, spec } => drop(monitors::add(database, id, spec).await?),
-                Step::Change { id, spec, .. } => drop(amend(database, id, spec).await?),
+                Step::Change { id, spec, .. } => drop(edit_monitor(database, id, spec).await?),
                 Step::Remove { id, .. } => drop(monitors::remove(database, id).await?),
             }
         }
@@ -109,34 +109,34 @@ impl Plan {
 }
 
 /// What is wrong with a monitor, and which secrets it may not use.
-fn wrong_with(spec: &MonitorSpec, secrets: &Secrets) -> Vec<Invalid> {
-    spec.read().and_then(|(check, _)| secrets::check(secrets, &check)).err().unwrap_or_default()
+fn validate(spec: &MonitorSpec, secrets: &Secrets) -> Vec<FieldError> {
+    spec.validate().and_then(|(check, _)| secrets::check_monitor(secrets, &check)).err().unwrap_or_default()
 }
 
-fn read(document: &Document<'_>, secrets: &Secrets) -> Result<BTreeMap<MonitorId, MonitorSpec>, BadFile> {
+fn read(document: &Document<'_>, secrets: &Secrets) -> Result<BTreeMap<MonitorId, MonitorSpec>, InvalidFile> {
     let file: File = document.read()?;
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     let mut wanted = BTreeMap::new();
     for (id, spec) in file.monitors {
-        for Invalid { field, message } in wrong_with(&spec, secrets) {
-            wrong.push(document.mistake(&format!("monitors.{id}.{field}"), message));
+        for FieldError { field, message } in validate(&spec, secrets) {
+            errors.push(document.mistake(&format!("monitors.{id}.{field}"), message));
         }
         match MonitorId::new(&id) {
             Ok(id) => drop(wanted.insert(id, spec)),
-            Err(error) => wrong.push(document.mistake(&format!("monitors.{id}"), error.to_string())),
+            Err(error) => errors.push(document.mistake(&format!("monitors.{id}"), error.to_string())),
         }
     }
-    if wrong.is_empty() { Ok(wanted) } else { Err(BadFile(wrong)) }
+    if errors.is_empty() { Ok(wanted) } else { Err(InvalidFile(errors)) }
 }
 
-impl From<Mistake> for BadFile {
+impl From<Mistake> for InvalidFile {
     fn from(mistake: Mistake) -> Self {
         Self(vec![mistake])
     }
 }
 
 /// Names of the fields that two specs differ in.
-fn differing(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
+fn changed_fields(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
     let fields = |spec: &MonitorSpec| match serde_json::to_value(spec) {
         Ok(serde_json::Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
@@ -150,10 +150,14 @@ fn differing(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
 }
 
 /// Edits a monitor; one that is paused by it has no open incident any more.
-pub(crate) async fn amend(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Edited> {
+pub(crate) async fn edit_monitor(
+    database: &Database,
+    id: &MonitorId,
+    spec: &MonitorSpec,
+) -> Result<MonitorEdit> {
     let work = |tx: Transaction| async move {
         let edited = monitors::edit(&tx, id, spec).await?;
-        if let Edited::Edited(monitor) = &edited
+        if let MonitorEdit::Edited(monitor) = &edited
             && monitor.spec.paused
         {
             incident::resolve(&tx, monitor, tx.now(), Resolution::Paused, None).await?;
@@ -175,8 +179,8 @@ impl fmt::Display for Plan {
             count(|step| matches!(step, Step::Add { .. })),
             count(|step| matches!(step, Step::Change { .. })),
             count(|step| matches!(step, Step::Remove { .. })),
-            self.same,
-            self.kept
+            self.unchanged,
+            self.unlisted_kept
         )
     }
 }
@@ -197,7 +201,7 @@ mod tests {
 
     fn monitor(id: &str, yaml: &str) -> Monitor {
         let spec: MonitorSpec = Document::parse(yaml, Format::Yaml, 1000).unwrap().read().unwrap();
-        let (check, assertions) = spec.read().unwrap();
+        let (check, assertions) = spec.validate().unwrap();
         let id = MonitorId::new(id).unwrap();
         let created_at = hob_database::UnixMs(0);
         Monitor { id, generation: 1, spec, check, assertions, token: None, created_at }
@@ -222,18 +226,18 @@ monitors:
             monitor("db", "{name: Database, kind: tcp, target: 'db.example:5432', interval_s: 30}"),
             monitor("old", "{name: Old, kind: tcp, target: 'x:1'}"),
         ];
-        let plan = Plan::make(FILE, &there, Others::Keep, &Secrets::none()).unwrap();
+        let plan = Plan::new(FILE, &there, Unlisted::Keep, &Secrets::none()).unwrap();
         let expected = "~ db  Database: interval_s\n+ shop  Shop http https://shop.example/\n\
                         1 to add, 1 to change, 0 to remove; 0 as they should be, 1 not in the file";
         assert_eq!(plan.to_string(), expected);
-        let plan = Plan::make(FILE, &there, Others::Remove, &Secrets::none()).unwrap();
+        let plan = Plan::new(FILE, &there, Unlisted::Remove, &Secrets::none()).unwrap();
         assert!(plan.to_string().contains("- old  Old"), "{plan}");
     }
 
     #[test]
     fn everything_that_is_wrong_is_told_with_its_place() {
-        let wrong = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
-        let lines = Plan::make(wrong, &[], Others::Keep, &Secrets::none()).unwrap_err().to_string();
+        let errors = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
+        let lines = Plan::new(errors, &[], Unlisted::Keep, &Secrets::none()).unwrap_err().to_string();
         assert!(lines.starts_with("line 2, column 35: monitors.a.target: "), "{lines}");
         assert!(lines.contains("\nline 3, column 13: monitors.b.name: "), "{lines}");
         for (file, mistake) in [
@@ -250,7 +254,7 @@ monitors:
             ("{", "line 1, column 1: unclosed bracket"),
             ("[1]", "line 1, column 2: [0]: invalid type"),
         ] {
-            let error = Plan::make(file, &[], Others::Keep, &Secrets::none()).unwrap_err().to_string();
+            let error = Plan::new(file, &[], Unlisted::Keep, &Secrets::none()).unwrap_err().to_string();
             assert!(error.starts_with(mistake), "{file}: {error}");
         }
     }
@@ -259,6 +263,6 @@ monitors:
     fn a_file_may_have_tens_of_thousands_of_monitors() {
         let monitor = |n: usize| format!("  m{n}: {{name: M{n}, kind: tcp, target: 'x:1'}}\n");
         let yaml = format!("monitors:\n{}", (0..40_000).map(monitor).collect::<String>());
-        assert_eq!(Plan::make(&yaml, &[], Others::Keep, &Secrets::none()).unwrap().steps.len(), 40_000);
+        assert_eq!(Plan::new(&yaml, &[], Unlisted::Keep, &Secrets::none()).unwrap().steps.len(), 40_000);
     }
 }

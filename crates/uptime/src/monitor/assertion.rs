@@ -4,8 +4,8 @@
 //! An expression is parsed when it is saved, and a mistake is told with its place. Judging one costs time in
 //! proportion to what the target sent, whatever the expression.
 
+mod evaluate;
 mod json;
-mod judge;
 mod parse;
 mod text;
 
@@ -18,12 +18,12 @@ use hob_service::Period;
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+pub use evaluate::{Facts, evaluate};
 pub use json::{JsonTest, Scalar};
-pub use judge::{Facts, judge};
 pub use text::{Pattern, TextTest};
 
 /// The longest expression, in bytes.
-pub const LONGEST: usize = 1000;
+pub const MAX_BYTES: usize = 1000;
 
 /// One thing that a check expects.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub enum Comparison {
 
 impl Comparison {
     /// Every one with its sign; a sign that begins with another stands before it.
-    const SIGNS: [(&'static str, Self); 6] = [
+    const OPERATORS: [(&'static str, Self); 6] = [
         ("==", Self::Equal),
         ("!=", Self::Unequal),
         ("<=", Self::LessOrEqual),
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn comparison() -> impl Strategy<Value = Comparison> {
-        prop::sample::select(Comparison::SIGNS.map(|(_, comparison)| comparison).to_vec())
+        prop::sample::select(Comparison::OPERATORS.map(|(_, comparison)| comparison).to_vec())
     }
 
     fn string() -> impl Strategy<Value = String> {
@@ -161,11 +161,11 @@ mod tests {
     fn text_test() -> impl Strategy<Value = TextTest> {
         prop_oneof![
             string().prop_map(TextTest::Equals),
-            string().prop_map(TextTest::Differs),
+            string().prop_map(TextTest::NotEquals),
             string().prop_map(TextTest::Contains),
-            string().prop_map(TextTest::Lacks),
+            string().prop_map(TextTest::NotContains),
             pattern().prop_map(TextTest::Matches),
-            pattern().prop_map(TextTest::MatchesNot),
+            pattern().prop_map(TextTest::NotMatches),
         ]
     }
 
@@ -190,9 +190,9 @@ mod tests {
         ];
         let found_in_text = prop_oneof![
             string().prop_map(TextTest::Contains),
-            string().prop_map(TextTest::Lacks),
+            string().prop_map(TextTest::NotContains),
             pattern().prop_map(TextTest::Matches),
-            pattern().prop_map(TextTest::MatchesNot),
+            pattern().prop_map(TextTest::NotMatches),
         ];
         prop_oneof![
             Just(JsonTest::Exists),

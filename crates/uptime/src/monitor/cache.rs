@@ -9,13 +9,13 @@ use parking_lot::RwLock;
 
 use crate::database::{maintenance, monitors};
 use crate::error::Result;
-use crate::incident::News;
+use crate::incident::Alerting;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::monitor::maintenance::Maintenance;
 
 #[derive(Debug)]
-pub(crate) struct Roster {
+pub(crate) struct MonitorCache {
     database: Database,
     monitors: RwLock<HashMap<MonitorId, Arc<Monitor>>>,
     /// The same in the order in which they are shown, until one changes.
@@ -23,16 +23,16 @@ pub(crate) struct Roster {
     windows: RwLock<Arc<[Maintenance]>>,
 }
 
-impl Roster {
+impl MonitorCache {
     pub(crate) async fn open(database: &Database) -> Result<Self> {
-        let roster = Self {
+        let cache = Self {
             database: database.clone(),
             monitors: RwLock::default(),
             sorted: RwLock::default(),
             windows: RwLock::default(),
         };
-        roster.refresh().await?;
-        Ok(roster)
+        cache.refresh().await?;
+        Ok(cache)
     }
 
     /// Reads everything again.
@@ -52,7 +52,7 @@ impl Roster {
     /// Reads one monitor again.
     pub(crate) async fn refresh_one(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
         match monitors::by_id(&self.database, id).await? {
-            Some(monitor) => Ok(Some(self.put(monitor))),
+            Some(monitor) => Ok(Some(self.insert(monitor))),
             None => {
                 self.monitors.write().remove(id);
                 *self.sorted.write() = None;
@@ -62,7 +62,7 @@ impl Roster {
     }
 
     /// Takes a monitor in, unless this generation or a later one is known.
-    pub(crate) fn put(&self, monitor: Monitor) -> Arc<Monitor> {
+    pub(crate) fn insert(&self, monitor: Monitor) -> Arc<Monitor> {
         let mut monitors = self.monitors.write();
         match monitors.get(&monitor.id) {
             Some(known) if known.generation >= monitor.generation => Arc::clone(known),
@@ -80,7 +80,7 @@ impl Roster {
     }
 
     /// The monitor in this generation or a later one, from the database if it must be.
-    pub(crate) async fn at(&self, id: &MonitorId, generation: u64) -> Result<Option<Arc<Monitor>>> {
+    pub(crate) async fn at_least(&self, id: &MonitorId, generation: u64) -> Result<Option<Arc<Monitor>>> {
         match self.get(id) {
             Some(monitor) if monitor.generation >= generation => Ok(Some(monitor)),
             _ => self.refresh_one(id).await,
@@ -112,8 +112,8 @@ impl Roster {
     }
 
     /// Whether a failure of the monitor at that time is news.
-    pub(crate) fn news(&self, monitor: &Monitor, at: UnixMs) -> News {
+    pub(crate) fn alerting(&self, monitor: &Monitor, at: UnixMs) -> Alerting {
         let covered = self.windows.read().iter().any(|window| window.covers(monitor, at));
-        if covered { News::Maintenance } else { News::Yes }
+        if covered { Alerting::Suppressed } else { Alerting::Enabled }
     }
 }

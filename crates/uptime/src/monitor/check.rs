@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 use utoipa::ToSchema;
 
-pub use observation::{AssertionResult, Failure, FailureClass, Observation, Outcome, Phases};
+pub use observation::{AssertionResult, CheckOutcome, Failure, FailureClass, Observation, Phases};
 pub use spec::{AuthSpec, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec};
 
 /// A check whose every part has been looked at.
@@ -31,7 +31,7 @@ pub enum Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = MonitorKind)]
-pub enum Kind {
+pub enum MonitorKind {
     Http,
     Tcp,
     Dns,
@@ -111,20 +111,20 @@ pub struct Heartbeat {
 
 /// What is wrong with one field of what somebody wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Invalid {
+pub struct FieldError {
     pub field: String,
     pub message: String,
 }
 
 impl Check {
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MonitorKind {
         match self {
-            Self::Http(_) => Kind::Http,
-            Self::Tcp(_) => Kind::Tcp,
-            Self::Dns(_) => Kind::Dns,
-            Self::Certificate(_) => Kind::Certificate,
-            Self::Heartbeat(_) => Kind::Heartbeat,
+            Self::Http(_) => MonitorKind::Http,
+            Self::Tcp(_) => MonitorKind::Tcp,
+            Self::Dns(_) => MonitorKind::Dns,
+            Self::Certificate(_) => MonitorKind::Certificate,
+            Self::Heartbeat(_) => MonitorKind::Heartbeat,
         }
     }
 
@@ -140,7 +140,7 @@ impl Check {
     }
 }
 
-impl Kind {
+impl MonitorKind {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -153,7 +153,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MonitorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -178,13 +178,13 @@ impl FromStr for Endpoint {
     }
 }
 
-impl Invalid {
+impl FieldError {
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into() }
     }
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }

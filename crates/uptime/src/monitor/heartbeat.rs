@@ -10,9 +10,9 @@ use crate::schedule::millis;
 
 /// What a job says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    Began,
-    Done,
+pub enum HeartbeatSignal {
+    Started,
+    Succeeded,
     Failed,
 }
 
@@ -25,7 +25,7 @@ impl Heartbeat {
 
     /// The longest time between two calls of a job that is well, as far as the next call tells.
     #[must_use]
-    pub fn longest_silence(&self, interval: Duration) -> Duration {
+    pub fn max_silence(&self, interval: Duration) -> Duration {
         let Some(_) = &self.cron else { return interval + self.grace() };
         let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         let next_ms = self.expected_ms(now_ms).unwrap_or(now_ms);

@@ -19,7 +19,7 @@ pub use writer::write;
 pub(crate) use writer::{ResultQueue, ResultReceiver, result_queue, write_queued};
 
 use crate::keys::MonitorId;
-use crate::schedule::state::State;
+use crate::schedule::state::MonitorState;
 
 /// A result to be written to the database.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct NewResult {
     pub monitor: MonitorId,
     pub at: UnixMs,
     pub fence: u64,
-    pub state: State,
+    pub state: MonitorState,
     pub latency_us: u64,
     /// `None` if the check succeeded.
     pub error: Option<String>,

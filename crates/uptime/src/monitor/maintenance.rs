@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::monitor::Monitor;
-use crate::monitor::check::Invalid;
+use crate::monitor::check::FieldError;
 
 /// Longer ones are a monitor that should be paused.
-const LONGEST_MS: i64 = 31 * 86_400_000;
+const MAX_LENGTH_MS: i64 = 31 * 86_400_000;
 const MAX_COVERS: usize = 64;
 
 /// A time in which a failure is no news.
@@ -50,19 +50,21 @@ impl Maintenance {
 }
 
 impl MaintenanceSpec {
-    pub fn check(&self) -> Result<(), Vec<Invalid>> {
-        let mut wrong = Vec::new();
+    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+        let mut errors = Vec::new();
         if self.title.trim().is_empty() || self.title.len() > 128 {
-            wrong.push(Invalid::new("title", "has 1 to 128 bytes"));
+            errors.push(FieldError::new("title", "has 1 to 128 bytes"));
         }
         if self.covers.len() > MAX_COVERS || self.covers.iter().any(|name| name.len() > 128) {
-            wrong
-                .push(Invalid::new("covers", format!("has at most {MAX_COVERS} names of at most 128 bytes")));
+            errors.push(FieldError::new(
+                "covers",
+                format!("has at most {MAX_COVERS} names of at most 128 bytes"),
+            ));
         }
         let length_ms = self.ends_at_ms.saturating_sub(self.starts_at_ms);
-        if self.starts_at_ms < 0 || !(1..=LONGEST_MS).contains(&length_ms) {
-            wrong.push(Invalid::new("ends_at_ms", "is not after the start, or more than 31 days later"));
+        if self.starts_at_ms < 0 || !(1..=MAX_LENGTH_MS).contains(&length_ms) {
+            errors.push(FieldError::new("ends_at_ms", "is not after the start, or more than 31 days later"));
         }
-        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }

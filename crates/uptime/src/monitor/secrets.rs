@@ -7,13 +7,13 @@ use http::header::HOST;
 use url::Url;
 
 use crate::Config;
-use crate::incident::alert::Means;
-use crate::monitor::check::{Auth, Check, HttpCheck, Invalid};
+use crate::incident::alert::ChannelTarget;
+use crate::monitor::check::{Auth, Check, FieldError, HttpCheck};
 
 const SYSTEM: &str = Config::NAME;
 
 /// What is wrong with the secrets of a check.
-pub(crate) fn check(secrets: &Secrets, check: &Check) -> Result<(), Vec<Invalid>> {
+pub(crate) fn check_monitor(secrets: &Secrets, check: &Check) -> Result<(), Vec<FieldError>> {
     let Check::Http(http) = check else { return Ok(()) };
     let (field, name) = match &http.auth {
         None => return Ok(()),
@@ -24,33 +24,35 @@ pub(crate) fn check(secrets: &Secrets, check: &Check) -> Result<(), Vec<Invalid>
 }
 
 /// What is wrong with the secret of a channel.
-pub(crate) fn channel(secrets: &Secrets, means: &Means) -> Result<(), Vec<Invalid>> {
-    let permitted = match means {
-        Means::Webhook { url, secret: Some(name) } => secrets.check_url(name, SYSTEM, url).map(drop),
-        Means::Slack { url } | Means::Discord { url } => webhook_url(secrets, url).map(drop),
-        Means::Webhook { secret: None, .. } | Means::Email { .. } => Ok(()),
+pub(crate) fn check_channel(secrets: &Secrets, target: &ChannelTarget) -> Result<(), Vec<FieldError>> {
+    let permitted = match target {
+        ChannelTarget::Webhook { url, secret: Some(name) } => secrets.check_url(name, SYSTEM, url).map(drop),
+        ChannelTarget::Slack { url } | ChannelTarget::Discord { url } => {
+            read_webhook_url(secrets, url).map(drop)
+        }
+        ChannelTarget::Webhook { secret: None, .. } | ChannelTarget::Email { .. } => Ok(()),
     };
     permitted.map_err(|refused| invalid("secret", &refused))
 }
 
 /// Reads a secret that a check sends.
-pub(crate) fn for_check(
+pub(crate) fn read_for_check(
     secrets: &Secrets,
     http: &HttpCheck,
     name: &SecretName,
 ) -> Result<Secret, SecretRefused> {
     destinations(secrets, http, name)?;
-    for_url(secrets, name, &http.url)
+    read_for_url(secrets, name, &http.url)
 }
 
 /// Reads a secret that is used for a request to this URL.
-pub(crate) fn for_url(secrets: &Secrets, name: &SecretName, url: &Url) -> Result<Secret, SecretRefused> {
+pub(crate) fn read_for_url(secrets: &Secrets, name: &SecretName, url: &Url) -> Result<Secret, SecretRefused> {
     let to = secrets.check_url(name, SYSTEM, url)?;
     secrets.read(name, SYSTEM, &to)
 }
 
 /// Reads a secret that is the URL of a webhook.
-pub(crate) fn webhook_url(secrets: &Secrets, name: &SecretName) -> Result<Url, SecretRefused> {
+pub(crate) fn read_webhook_url(secrets: &Secrets, name: &SecretName) -> Result<Url, SecretRefused> {
     let parse = |secret: &Secret| {
         Url::parse(secret.reveal()).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
     };
@@ -67,6 +69,6 @@ fn destinations(secrets: &Secrets, http: &HttpCheck, name: &SecretName) -> Resul
     Ok(())
 }
 
-fn invalid(field: &str, refused: &SecretRefused) -> Vec<Invalid> {
-    vec![Invalid::new(field, refused.to_string())]
+fn invalid(field: &str, refused: &SecretRefused) -> Vec<FieldError> {
+    vec![FieldError::new(field, refused.to_string())]
 }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::monitor::assertion::{self, Assertion};
-use crate::monitor::check::{Check, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec, Invalid, Kind};
+use crate::monitor::check::{Check, CheckSpec, DnsSpec, FieldError, HeartbeatSpec, HttpSpec, MonitorKind};
 
-const MAX_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 const MAX_LIST: usize = 16;
-const MAX_WORD: usize = 64;
+const MAX_WORD_BYTES: usize = 64;
 const DAY_S: u32 = 86_400;
 
 /// What is to be watched, how often, and what counts.
@@ -17,7 +17,7 @@ const DAY_S: u32 = 86_400;
 pub struct MonitorSpec {
     #[schema(min_length = 1, max_length = 128, example = "Shop")]
     pub name: String,
-    pub kind: Kind,
+    pub kind: MonitorKind,
     /// A URL for `http`; `host:port` for `tcp` and `certificate`; a name for `dns`; nothing for `heartbeat`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 2048, example = "https://example.com/health")]
@@ -105,7 +105,7 @@ fn is_false(value: &bool) -> bool {
 impl MonitorSpec {
     /// A monitor with all defaults.
     #[must_use]
-    pub fn new(name: &str, kind: Kind, target: &str) -> Self {
+    pub fn new(name: &str, kind: MonitorKind, target: &str) -> Self {
         Self {
             name: name.to_owned(),
             kind,
@@ -140,15 +140,15 @@ impl MonitorSpec {
     }
 
     /// What it means, or everything that is wrong with it.
-    pub fn read(&self) -> Result<(Check, Vec<Assertion>), Vec<Invalid>> {
-        let mut wrong = Vec::new();
-        self.check_words(&mut wrong);
-        self.check_numbers(&mut wrong);
-        let assertions = self.read_assertions(&mut wrong);
-        let check = self.check_spec().check().map_err(|more| wrong.extend(more)).ok();
+    pub fn validate(&self) -> Result<(Check, Vec<Assertion>), Vec<FieldError>> {
+        let mut errors = Vec::new();
+        self.check_texts(&mut errors);
+        self.check_numbers(&mut errors);
+        let assertions = self.read_assertions(&mut errors);
+        let check = self.check_spec().validate().map_err(|more| errors.extend(more)).ok();
         match check {
-            Some(check) if wrong.is_empty() => Ok((check, assertions)),
-            _ => Err(wrong),
+            Some(check) if errors.is_empty() => Ok((check, assertions)),
+            _ => Err(errors),
         }
     }
 
@@ -162,28 +162,32 @@ impl MonitorSpec {
         }
     }
 
-    fn check_words(&self, wrong: &mut Vec<Invalid>) {
+    fn check_texts(&self, errors: &mut Vec<FieldError>) {
         let is_text = |text: &str, most: usize| text.len() <= most && !text.contains(char::is_control);
-        if self.name.trim().is_empty() || !is_text(&self.name, MAX_NAME) {
-            wrong
-                .push(Invalid::new("name", format!("has 1 to {MAX_NAME} bytes, without control characters")));
+        if self.name.trim().is_empty() || !is_text(&self.name, MAX_NAME_BYTES) {
+            errors.push(FieldError::new(
+                "name",
+                format!("has 1 to {MAX_NAME_BYTES} bytes, without control characters"),
+            ));
         }
-        if !is_text(&self.group, MAX_WORD) {
-            wrong.push(Invalid::new("group", format!("has more than {MAX_WORD} bytes")));
+        if !is_text(&self.group, MAX_WORD_BYTES) {
+            errors.push(FieldError::new("group", format!("has more than {MAX_WORD_BYTES} bytes")));
         }
         for (field, list) in [("tags", &self.tags), ("channels", &self.channels)] {
-            let fits = |word: &String| !word.is_empty() && is_text(word, MAX_WORD) && !word.contains(',');
+            let fits =
+                |word: &String| !word.is_empty() && is_text(word, MAX_WORD_BYTES) && !word.contains(',');
             if list.len() > MAX_LIST || !list.iter().all(fits) {
-                let message = format!("at most {MAX_LIST}, each of 1 to {MAX_WORD} bytes without a comma");
-                wrong.push(Invalid::new(field, message));
+                let message =
+                    format!("at most {MAX_LIST}, each of 1 to {MAX_WORD_BYTES} bytes without a comma");
+                errors.push(FieldError::new(field, message));
             }
         }
     }
 
-    fn check_numbers(&self, wrong: &mut Vec<Invalid>) {
+    fn check_numbers(&self, errors: &mut Vec<FieldError>) {
         let mut within = |field: &str, value: u32, least: u32, most: u32| {
             if !(least..=most).contains(&value) {
-                wrong.push(Invalid::new(field, format!("is not between {least} and {most}")));
+                errors.push(FieldError::new(field, format!("is not between {least} and {most}")));
             }
         };
         within("interval_s", self.interval_s, 1, DAY_S);
@@ -195,21 +199,21 @@ impl MonitorSpec {
         within("remind_s", self.remind_s, 0, 30 * DAY_S);
     }
 
-    fn read_assertions(&self, wrong: &mut Vec<Invalid>) -> Vec<Assertion> {
+    fn read_assertions(&self, errors: &mut Vec<FieldError>) -> Vec<Assertion> {
         if self.assertions.len() > MAX_LIST {
-            wrong.push(Invalid::new("assertions", format!("has more than {MAX_LIST}")));
+            errors.push(FieldError::new("assertions", format!("has more than {MAX_LIST}")));
             return Vec::new();
         }
         let mut read = Vec::with_capacity(self.assertions.len());
         for (index, text) in self.assertions.iter().enumerate() {
             let field = format!("assertions[{index}]");
-            if text.len() > assertion::LONGEST {
-                wrong.push(Invalid::new(field, "is too long"));
+            if text.len() > assertion::MAX_BYTES {
+                errors.push(FieldError::new(field, "is too long"));
                 continue;
             }
             match text.parse() {
                 Ok(assertion) => read.push(assertion),
-                Err(error) => wrong.push(Invalid::new(field, format!("{error}"))),
+                Err(error) => errors.push(FieldError::new(field, format!("{error}"))),
             }
         }
         read
@@ -225,7 +229,7 @@ mod tests {
         let spec: MonitorSpec =
             serde_json::from_str(r#"{"name":"a","kind":"tcp","target":"h:1","interval_s":5}"#).unwrap();
         assert_eq!((spec.timeout_s(), spec.retries, spec.recoveries, spec.down_interval_s()), (5, 2, 1, 5));
-        assert!(spec.read().is_ok());
+        assert!(spec.validate().is_ok());
     }
 
     #[test]
@@ -235,7 +239,8 @@ mod tests {
                 "assertions":["status ~ 3"]}"#,
         )
         .unwrap();
-        let fields: Vec<String> = spec.read().unwrap_err().into_iter().map(|wrong| wrong.field).collect();
+        let fields: Vec<String> =
+            spec.validate().unwrap_err().into_iter().map(|errors| errors.field).collect();
         assert_eq!(
             fields,
             ["name", "tags", "interval_s", "timeout_s", "recoveries", "assertions[0]", "target"]

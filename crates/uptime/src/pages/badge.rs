@@ -1,6 +1,6 @@
 //! Badges: one fact about a monitor in a small picture, for readmes and dashboards of others.
 
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use hob_database::UnixMs;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, Period};
 use crate::routes::monitor_id;
-use crate::schedule::state::State;
+use crate::schedule::state::MonitorState;
 use crate::uptime::Uptime;
 
 /// What an average character of the font takes, and the space on both sides.
@@ -49,7 +49,7 @@ pub(super) fn routes() -> Routes<Uptime> {
 
 /// Monitors that are not published are shown to those who may see them anyway, and do not exist for others.
 async fn show(
-    Shared(uptime): Shared<Uptime>,
+    State(uptime): State<Uptime>,
     caller: Option<Caller>,
     Path((id, fact)): Path<(String, Fact)>,
 ) -> Result<Response, Problem> {
@@ -59,8 +59,8 @@ async fn show(
         return Err(Problem::not_found("monitor"));
     }
     let badge = match fact {
-        Fact::Status => status(uptime.board().await?.state(&monitor)),
-        Fact::Latency => latency(uptime.row(&monitor).await?.status.latency_ms),
+        Fact::Status => status_badge(uptime.snapshot().await?.state(&monitor)),
+        Fact::Latency => latency_badge(uptime.row(&monitor).await?.status.latency_ms),
         Fact::Uptime => availability(&uptime, &monitor).await?,
     };
     let cache = if monitor.spec.published { PUBLIC } else { PRIVATE };
@@ -68,18 +68,18 @@ async fn show(
     Ok((headers, badge.draw()).into_response())
 }
 
-fn status(state: State) -> Badge {
+fn status_badge(state: MonitorState) -> Badge {
     // What is being looked into is not news yet: it is still up, or still down.
     let (text, color) = match state {
-        State::Up | State::Suspect => ("up", GOOD),
-        State::Down | State::Recovering => ("down", BAD),
-        State::Paused => ("paused", UNKNOWN),
-        State::Pending | State::Stale => ("unknown", UNKNOWN),
+        MonitorState::Up | MonitorState::Suspect => ("up", GOOD),
+        MonitorState::Down | MonitorState::Recovering => ("down", BAD),
+        MonitorState::Paused => ("paused", UNKNOWN),
+        MonitorState::Pending | MonitorState::Stale => ("unknown", UNKNOWN),
     };
     Badge { label: "status", text: text.to_owned(), color }
 }
 
-fn latency(last_ms: Option<u64>) -> Badge {
+fn latency_badge(last_ms: Option<u64>) -> Badge {
     let (text, color) = match last_ms {
         Some(ms @ ..1000) => (format!("{ms} ms"), GOOD),
         Some(ms) => (format!("{:.1} s", ms as f64 / 1000.0), FAIR),
@@ -92,10 +92,10 @@ async fn availability(uptime: &Uptime, monitor: &Monitor) -> Result<Badge, Probl
     let now =
         uptime.database().read(|snapshot| async move { Ok::<UnixMs, crate::Error>(snapshot.now()) }).await?;
     let downtime = history::availability(uptime.database(), std::slice::from_ref(&monitor.id), now).await?;
-    Ok(share(downtime.uptime(monitor, Period::Month)))
+    Ok(uptime_badge(downtime.uptime(monitor, Period::Month)))
 }
 
-fn share(percent: f64) -> Badge {
+fn uptime_badge(percent: f64) -> Badge {
     // Cut, not rounded: 100 % is for those who were never down.
     let text = format!("{:.2} %", (percent * 100.0).floor() / 100.0);
     let color = match percent {
@@ -126,22 +126,22 @@ mod tests {
 
     #[test]
     fn only_what_was_never_down_has_all_of_it() {
-        assert_eq!(share(100.0).text, "100.00 %");
-        assert_eq!(share(99.9999).text, "99.99 %");
-        assert_eq!((share(98.0).color, share(50.0).color), (FAIR, BAD));
+        assert_eq!(uptime_badge(100.0).text, "100.00 %");
+        assert_eq!(uptime_badge(99.9999).text, "99.99 %");
+        assert_eq!((uptime_badge(98.0).color, uptime_badge(50.0).color), (FAIR, BAD));
     }
 
     #[test]
     fn nobody_is_up_who_was_not_seen() {
-        for state in State::ALL {
-            let is_up = matches!(state, State::Up | State::Suspect);
-            assert_eq!(status(state).text == "up", is_up, "{state}");
+        for state in MonitorState::ALL {
+            let is_up = matches!(state, MonitorState::Up | MonitorState::Suspect);
+            assert_eq!(status_badge(state).text == "up", is_up, "{state}");
         }
     }
 
     #[test]
     fn both_halves_have_room_for_their_text() {
-        let drawn = latency(Some(12_345)).draw();
+        let drawn = latency_badge(Some(12_345)).draw();
         assert!(drawn.contains("latency: 12.3 s") && drawn.contains(r#"width="111""#), "{drawn}");
     }
 }

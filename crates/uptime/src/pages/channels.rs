@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::{MAY_WRITE, READ, WRITE};
 use crate::database::{channels, deliveries};
-use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelSpec, Means};
+use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelSpec, ChannelTarget};
 use crate::incident::alert::delivery::{Attempt, Delivery, DeliveryState};
 use crate::incident::alert::{Alerts, ChannelId, NoticeKind};
-use crate::routes::channels::{note, unknown, view};
+use crate::routes::channels::{audit, unknown, view};
 
 pub(crate) fn routes() -> Routes<Alerts> {
     Routes::new()
@@ -25,15 +25,15 @@ pub(crate) fn routes() -> Routes<Alerts> {
 
 #[derive(Template)]
 #[template(path = "uptime/channels.html")]
-struct Channels {
+struct ChannelsPage {
     here: &'static str,
-    channels: Vec<Shown>,
+    channels: Vec<ChannelRow>,
     empty: Empty,
     fields: Vec<Field>,
     may_write: bool,
 }
 
-struct Shown {
+struct ChannelRow {
     id: ChannelId,
     name: String,
     kind: ChannelKind,
@@ -42,23 +42,23 @@ struct Shown {
 
 #[derive(Template)]
 #[template(path = "uptime/channel.html")]
-struct OneChannel {
-    channel: Shown,
-    deliveries: Vec<ShownDelivery>,
+struct ChannelPage {
+    channel: ChannelRow,
+    deliveries: Vec<DeliveryRow>,
     pager: Pager,
     may_write: bool,
 }
 
-struct ShownDelivery {
+struct DeliveryRow {
     badge: Badge,
     kind: &'static str,
     incident: Option<String>,
     created: When,
     due: Option<When>,
-    attempts: Vec<ShownAttempt>,
+    attempts: Vec<AttemptRow>,
 }
 
-struct ShownAttempt {
+struct AttemptRow {
     when: When,
     took_ms: u64,
     message: String,
@@ -67,9 +67,9 @@ struct ShownAttempt {
 async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Problem> {
     let channels = channels::all(alerts.database()).await?;
     let kinds = [ChannelKind::Webhook, ChannelKind::Slack, ChannelKind::Discord, ChannelKind::Email];
-    let body = Channels {
+    let body = ChannelsPage {
         here: "channels",
-        channels: channels.into_iter().map(Shown::new).collect(),
+        channels: channels.into_iter().map(ChannelRow::new).collect(),
         empty: Empty::new(
             "No channels yet",
             "Add one, and name it in the monitors whose incidents it should hear of.",
@@ -106,13 +106,13 @@ async fn show(
     let next = page.next.as_ref().map(|cursor| format!("{own}?after={cursor}"));
     let deliveries = page.rows.into_iter().map(|delivery| {
         let tried = attempts.extract_if(.., |attempt| attempt.delivery_id == delivery.id).collect();
-        ShownDelivery::new(delivery, tried)
+        DeliveryRow::new(delivery, tried)
     });
-    let body = OneChannel {
+    let body = ChannelPage {
         deliveries: deliveries.collect(),
         pager: Pager { first: paging.after.is_some().then_some(own), next },
         may_write: console.may(&MAY_WRITE),
-        channel: Shown::new(channel),
+        channel: ChannelRow::new(channel),
     };
     console.page(&body.channel.name.clone(), &body)
 }
@@ -144,7 +144,7 @@ async fn add(
         to: to.collect(),
     };
     let added = view(channel::add(&alerts.context, &spec).await?)?;
-    note(&alerts, &caller, "uptime.channel.add", &added.id).await;
+    audit(&alerts, &caller, "uptime.channel.add", &added.id).await;
     Ok(Redirect::to(&format!("/uptime/channels/{}", added.id)))
 }
 
@@ -155,7 +155,7 @@ async fn test(
     Path(id): Path<ChannelId>,
 ) -> Result<Redirect, Problem> {
     alerts.test(&id).await?.ok_or_else(unknown)?;
-    note(&alerts, &caller, "uptime.channel.test", &id).await;
+    audit(&alerts, &caller, "uptime.channel.test", &id).await;
     Ok(Redirect::to(&format!("/uptime/channels/{id}")))
 }
 
@@ -167,25 +167,25 @@ async fn remove(
     if !channels::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
-    note(&alerts, &caller, "uptime.channel.remove", &id).await;
+    audit(&alerts, &caller, "uptime.channel.remove", &id).await;
     Ok(Redirect::to("/uptime/channels"))
 }
 
-impl Shown {
+impl ChannelRow {
     fn new(channel: Channel) -> Self {
-        let goes_to = match &channel.means {
-            Means::Webhook { url, secret: None } => format!("{url}, unsigned"),
-            Means::Webhook { url, secret: Some(_) } => url.to_string(),
-            Means::Slack { url } | Means::Discord { url } => {
+        let goes_to = match &channel.target {
+            ChannelTarget::Webhook { url, secret: None } => format!("{url}, unsigned"),
+            ChannelTarget::Webhook { url, secret: Some(_) } => url.to_string(),
+            ChannelTarget::Slack { url } | ChannelTarget::Discord { url } => {
                 format!("where the secret {} says", url.as_str())
             }
-            Means::Email { .. } => channel.spec.to.join(", "),
+            ChannelTarget::Email { .. } => channel.spec.to.join(", "),
         };
         Self { id: channel.id, name: channel.spec.name, kind: channel.spec.kind, goes_to }
     }
 }
 
-impl ShownDelivery {
+impl DeliveryRow {
     fn new(delivery: Delivery, attempts: Vec<Attempt>) -> Self {
         let (badge, due) = match delivery.state {
             DeliveryState::Waiting => (Tone::Busy.badge("waiting"), Some(When::at(delivery.due_at.0))),
@@ -193,7 +193,7 @@ impl ShownDelivery {
             DeliveryState::Failed => (Tone::Bad.badge("failed"), None),
         };
         let is_test = delivery.kind == NoticeKind::Test;
-        let attempt = |attempt: Attempt| ShownAttempt {
+        let attempt = |attempt: Attempt| AttemptRow {
             when: When::at(attempt.at.0),
             took_ms: attempt.took_ms,
             message: attempt.message,

@@ -10,28 +10,28 @@ use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Caller, Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
-use super::incidents::Shown as ShownIncident;
-use super::{MAY_WRITE, badge, beats, millis, path, share};
+use super::incidents::IncidentRow as ShownIncident;
+use super::{MAY_WRITE, badge, format_percent, millis, path, recent_results};
 use crate::database::results;
 use crate::monitor::Monitor;
-use crate::monitor::check::Kind;
+use crate::monitor::check::MonitorKind;
 use crate::monitor::history::{self, Downtime, Period, Points, ResultRow};
-use crate::routes::{Paused, known, set_paused};
-use crate::schedule::snapshot::{Finding, Row};
-use crate::schedule::state::State as Stands;
-use crate::uptime::{Checked, Uptime, now, topic};
+use crate::routes::{Paused, find_monitor, set_paused};
+use crate::schedule::snapshot::{AssertionFinding, MonitorRow};
+use crate::schedule::state::MonitorState;
+use crate::uptime::{CheckNowOutcome, Uptime, now, topic};
 
 #[derive(Template)]
 #[template(path = "uptime/detail.html")]
 struct Detail {
     topic: String,
     path: String,
-    kind: Kind,
+    kind: MonitorKind,
     target: String,
     badge: Badge,
     paused: bool,
     can_check: bool,
-    beats: Markup,
+    recent_results: Markup,
     now: Facts,
     phases: Vec<Phase>,
     assertions: Vec<ShownAssertion>,
@@ -49,7 +49,7 @@ struct Detail {
 struct Phase {
     name: &'static str,
     took: Quantity,
-    per_cent: u64,
+    percent: u64,
 }
 
 struct ShownAssertion {
@@ -67,7 +67,7 @@ struct ShownResult {
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Over {
+pub(super) struct HistoryQuery {
     #[serde(default)]
     period: Period,
 }
@@ -76,11 +76,11 @@ pub(super) async fn show(
     console: Console,
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
-    Query(over): Query<Over>,
+    Query(query): Query<HistoryQuery>,
 ) -> Result<Page, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     let row = uptime.row(&monitor).await?;
-    let (database, period) = (uptime.database(), over.period);
+    let (database, period) = (uptime.database(), query.period);
     let points = history::points(database, &monitor.id, period, now()).await?;
     let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now()).await?;
     let results = results::latest(database, &monitor.id, 20).await?;
@@ -92,12 +92,14 @@ pub(super) async fn show(
         target: monitor.spec.target.clone(),
         badge: badge(row.state),
         paused: monitor.spec.paused,
-        can_check: !monitor.spec.paused && monitor.spec.kind != Kind::Heartbeat,
-        beats: beats(&row),
+        can_check: !monitor.spec.paused && monitor.spec.kind != MonitorKind::Heartbeat,
+        recent_results: recent_results(&row),
         now: facts(&row),
         phases: phases(&row),
         assertions: assertions(&row),
-        shares: Period::ALL.map(|period| (period.as_str(), share(downtime.uptime(&monitor, period)))).into(),
+        shares: Period::ALL
+            .map(|period| (period.as_str(), format_percent(downtime.uptime(&monitor, period))))
+            .into(),
         period: period.as_str(),
         periods: Period::ALL.map(|one| (one.as_str(), one == period)).into(),
         latencies: latencies(&points),
@@ -110,7 +112,7 @@ pub(super) async fn show(
     console.page(&monitor.spec.name, &body)
 }
 
-fn facts(row: &Row) -> Facts {
+fn facts(row: &MonitorRow) -> Facts {
     let status = &row.status;
     let mut facts = Facts::new();
     if let Some(at) = status.last_at_ms {
@@ -131,21 +133,21 @@ fn facts(row: &Row) -> Facts {
     facts
 }
 
-fn phases(row: &Row) -> Vec<Phase> {
+fn phases(row: &MonitorRow) -> Vec<Phase> {
     let total = row.status.last_us.unwrap_or(0).max(1);
     let names = ["Name", "Connect", "TLS", "First byte"];
-    let known = names.into_iter().zip(row.status.phases_us).filter_map(|(name, us)| Some((name, us?)));
+    let find_monitor = names.into_iter().zip(row.status.phases_us).filter_map(|(name, us)| Some((name, us?)));
     let phase = |(name, us): (&'static str, u64)| Phase {
         name,
         took: millis(us as f64 / 1000.0),
-        per_cent: (us * 100 / total).min(100),
+        percent: (us * 100 / total).min(100),
     };
-    known.map(phase).collect()
+    find_monitor.map(phase).collect()
 }
 
-fn assertions(row: &Row) -> Vec<ShownAssertion> {
+fn assertions(row: &MonitorRow) -> Vec<ShownAssertion> {
     let results = row.status.assertions.iter().map(Some).chain(std::iter::repeat(None));
-    let shown = |(text, finding): (&String, Option<&Finding>)| {
+    let shown = |(text, finding): (&String, Option<&AssertionFinding>)| {
         let badge = match finding.map(|finding| finding.holds) {
             Some(true) => Tone::Good.badge("holds"),
             Some(false) => Tone::Bad.badge("does not hold"),
@@ -199,7 +201,7 @@ impl ShownResult {
     fn new(result: &ResultRow) -> Self {
         Self {
             when: When::at(result.at_ms),
-            badge: badge(result.state.parse().unwrap_or(Stands::Pending)),
+            badge: badge(result.state.parse().unwrap_or(MonitorState::Pending)),
             took: millis(result.latency_us as f64 / 1000.0),
             error: result.error.clone().unwrap_or_default(),
         }
@@ -207,11 +209,11 @@ impl ShownResult {
 }
 
 pub(super) async fn check(State(uptime): State<Uptime>, Path(id): Path<String>) -> Result<Redirect, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     match uptime.check_now(&monitor.id).await? {
-        Checked::Checked { .. } => Ok(Redirect::to(&path(&monitor.id))),
-        Checked::Not => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
-        Checked::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
+        CheckNowOutcome::Checked { .. } => Ok(Redirect::to(&path(&monitor.id))),
+        CheckNowOutcome::Skipped => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
+        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
     }
 }
 
@@ -236,8 +238,8 @@ pub(super) async fn delete(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     uptime.remove(&monitor.id).await?;
-    uptime.note(&caller, "uptime.monitor.delete", monitor.id.as_str()).await;
+    uptime.audit(&caller, "uptime.monitor.delete", monitor.id.as_str()).await;
     Ok(Redirect::to("/uptime"))
 }

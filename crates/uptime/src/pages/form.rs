@@ -13,10 +13,10 @@ use serde::Deserialize;
 use super::path;
 use crate::monitor::MonitorSpec;
 use crate::monitor::check::{
-    AuthSpec, DnsSpec, HeartbeatSpec, HttpSpec, HttpVersion, Invalid, Kind, RecordType,
+    AuthSpec, DnsSpec, FieldError, HeartbeatSpec, HttpSpec, HttpVersion, MonitorKind, RecordType,
 };
-use crate::routes::{added, changed, known};
-use crate::uptime::{Added, Changed, Uptime};
+use crate::routes::{added_monitor, edited_monitor, find_monitor};
+use crate::uptime::{AddOutcome, EditOutcome, Uptime};
 
 #[derive(Template)]
 #[template(path = "uptime/form.html")]
@@ -39,7 +39,7 @@ struct FormPage {
 /// What the form sends. Every field is text: what it means is found out with everything else.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Written {
+pub(super) struct MonitorForm {
     name: String,
     kind: String,
     target: String,
@@ -71,8 +71,8 @@ pub(super) struct Written {
 }
 
 pub(super) async fn blank(console: Console) -> Result<Page, Problem> {
-    let spec = MonitorSpec::new("", Kind::Http, "");
-    let page = Written::of(&spec).page("/uptime/new".to_owned(), "Add it", &[]);
+    let spec = MonitorSpec::new("", MonitorKind::Http, "");
+    let page = MonitorForm::of(&spec).page("/uptime/new".to_owned(), "Add it", &[]);
     console.page("Add a monitor", &page)
 }
 
@@ -81,8 +81,8 @@ pub(super) async fn filled(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Page, Problem> {
-    let monitor = known(&uptime, &id).await?;
-    let page = Written::of(&monitor.spec).page(format!("{}/edit", path(&monitor.id)), "Save", &[]);
+    let monitor = find_monitor(&uptime, &id).await?;
+    let page = MonitorForm::of(&monitor.spec).page(format!("{}/edit", path(&monitor.id)), "Save", &[]);
     console.page(&format!("Edit {}", monitor.spec.name), &page)
 }
 
@@ -90,21 +90,21 @@ pub(super) async fn add(
     console: Console,
     State(uptime): State<Uptime>,
     caller: Caller,
-    Form(written): Form<Written>,
+    Form(form): Form<MonitorForm>,
 ) -> Result<Response, Problem> {
     let action = || "/uptime/new".to_owned();
-    let wrong = match written.spec() {
-        Err(wrong) => wrong,
+    let errors = match form.spec() {
+        Err(errors) => errors,
         Ok(spec) => match uptime.add(None, &spec).await? {
-            Added::Invalid(wrong) => wrong,
+            AddOutcome::Invalid(errors) => errors,
             done => {
-                let monitor = added(done)?;
-                uptime.note(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
+                let monitor = added_monitor(done)?;
+                uptime.audit(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
                 return Ok(Redirect::to(&path(&monitor.id)).into_response());
             }
         },
     };
-    let page = console.page("Add a monitor", &written.page(action(), "Add it", &wrong))?;
+    let page = console.page("Add a monitor", &form.page(action(), "Add it", &errors))?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
 }
 
@@ -113,26 +113,26 @@ pub(super) async fn edit(
     State(uptime): State<Uptime>,
     caller: Caller,
     Path(id): Path<String>,
-    Form(written): Form<Written>,
+    Form(form): Form<MonitorForm>,
 ) -> Result<Response, Problem> {
-    let monitor = known(&uptime, &id).await?;
-    let wrong = match written.spec() {
-        Err(wrong) => wrong,
+    let monitor = find_monitor(&uptime, &id).await?;
+    let errors = match form.spec() {
+        Err(errors) => errors,
         Ok(spec) => match uptime.edit(&monitor.id, &spec).await? {
-            Changed::Invalid(wrong) => wrong,
+            EditOutcome::Invalid(errors) => errors,
             done => {
-                let monitor = changed(done)?;
-                uptime.note(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
+                let monitor = edited_monitor(done)?;
+                uptime.audit(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
                 return Ok(Redirect::to(&path(&monitor.id)).into_response());
             }
         },
     };
     let action = format!("{}/edit", path(&monitor.id));
-    let page = console.page(&format!("Edit {}", monitor.spec.name), &written.page(action, "Save", &wrong))?;
+    let page = console.page(&format!("Edit {}", monitor.spec.name), &form.page(action, "Save", &errors))?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
 }
 
-impl Written {
+impl MonitorForm {
     /// A monitor as the form shows it.
     fn of(spec: &MonitorSpec) -> Self {
         let http = spec.http.clone().unwrap_or_default();
@@ -180,20 +180,20 @@ impl Written {
     }
 
     /// The monitor that is asked for.
-    fn spec(&self) -> Result<MonitorSpec, Vec<Invalid>> {
-        let mut wrong = Vec::new();
-        let kind: Kind = chosen("kind", &self.kind, Kind::Http, &mut wrong);
+    fn spec(&self) -> Result<MonitorSpec, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let kind: MonitorKind = chosen("kind", &self.kind, MonitorKind::Http, &mut errors);
         let blank = MonitorSpec::new("", kind, "");
         let mut spec = MonitorSpec {
             name: self.name.trim().to_owned(),
             target: self.target.trim().to_owned(),
-            interval_s: number("interval_s", &self.interval_s, blank.interval_s, &mut wrong),
-            timeout_s: optional("timeout_s", &self.timeout_s, &mut wrong),
-            retries: number("retries", &self.retries, blank.retries, &mut wrong),
-            retry_delay_s: number("retry_delay_s", &self.retry_delay_s, blank.retry_delay_s, &mut wrong),
-            down_interval_s: optional("down_interval_s", &self.down_interval_s, &mut wrong),
-            recoveries: number("recoveries", &self.recoveries, blank.recoveries, &mut wrong),
-            remind_s: number("remind_s", &self.remind_s, blank.remind_s, &mut wrong),
+            interval_s: number("interval_s", &self.interval_s, blank.interval_s, &mut errors),
+            timeout_s: optional("timeout_s", &self.timeout_s, &mut errors),
+            retries: number("retries", &self.retries, blank.retries, &mut errors),
+            retry_delay_s: number("retry_delay_s", &self.retry_delay_s, blank.retry_delay_s, &mut errors),
+            down_interval_s: optional("down_interval_s", &self.down_interval_s, &mut errors),
+            recoveries: number("recoveries", &self.recoveries, blank.recoveries, &mut errors),
+            remind_s: number("remind_s", &self.remind_s, blank.remind_s, &mut errors),
             assertions: lines(&self.assertions),
             tags: commas(&self.tags),
             group: self.group.trim().to_owned(),
@@ -203,24 +203,26 @@ impl Written {
             ..blank
         };
         match kind {
-            Kind::Http => spec.http = Some(self.http(&mut wrong)),
-            Kind::Dns => spec.dns = Some(self.dns(&mut wrong)),
-            Kind::Heartbeat => {
+            MonitorKind::Http => spec.http = Some(self.http(&mut errors)),
+            MonitorKind::Dns => spec.dns = Some(self.dns(&mut errors)),
+            MonitorKind::Heartbeat => {
                 let cron = Some(self.cron.trim().to_owned()).filter(|cron| !cron.is_empty());
-                let grace_s = number("heartbeat.grace_s", &self.grace_s, 60, &mut wrong);
+                let grace_s = number("heartbeat.grace_s", &self.grace_s, 60, &mut errors);
                 spec.heartbeat = Some(HeartbeatSpec { cron, grace_s });
             }
-            Kind::Tcp | Kind::Certificate => {}
+            MonitorKind::Tcp | MonitorKind::Certificate => {}
         }
-        if wrong.is_empty() { Ok(spec) } else { Err(wrong) }
+        if errors.is_empty() { Ok(spec) } else { Err(errors) }
     }
 
-    fn http(&self, wrong: &mut Vec<Invalid>) -> HttpSpec {
+    fn http(&self, errors: &mut Vec<FieldError>) -> HttpSpec {
         let mut headers = BTreeMap::new();
         for line in lines(&self.headers) {
             match line.split_once(':') {
                 Some((name, value)) => drop(headers.insert(name.trim().to_owned(), value.trim().to_owned())),
-                None => wrong.push(Invalid::new("http.headers", "each line is a name, a colon and a value")),
+                None => {
+                    errors.push(FieldError::new("http.headers", "each line is a name, a colon and a value"))
+                }
             }
         }
         let (user, secret) = (self.user.trim().to_owned(), self.secret.trim().to_owned());
@@ -228,35 +230,35 @@ impl Written {
             method: if self.method.is_empty() { "GET".to_owned() } else { self.method.trim().to_uppercase() },
             headers,
             body: Some(self.body.clone()).filter(|body| !body.is_empty()),
-            redirects: u8::try_from(number("http.redirects", &self.redirects, 5, wrong)).unwrap_or(u8::MAX),
+            redirects: u8::try_from(number("http.redirects", &self.redirects, 5, errors)).unwrap_or(u8::MAX),
             auth: match (user.is_empty(), secret.is_empty()) {
                 (true, true) => None,
                 (true, false) => Some(AuthSpec::Bearer { token: secret }),
                 (false, _) => Some(AuthSpec::Basic { user, password: secret }),
             },
-            version: chosen("http.version", &self.version, HttpVersion::Auto, wrong),
+            version: chosen("http.version", &self.version, HttpVersion::Auto, errors),
         }
     }
 
-    fn dns(&self, wrong: &mut Vec<Invalid>) -> DnsSpec {
+    fn dns(&self, errors: &mut Vec<FieldError>) -> DnsSpec {
         DnsSpec {
-            record: chosen("dns.record", &self.record, RecordType::A, wrong),
+            record: chosen("dns.record", &self.record, RecordType::A, errors),
             expected: lines(&self.expected),
             server: Some(self.server.trim().to_owned()).filter(|server| !server.is_empty()),
         }
     }
 
-    fn page(&self, action: String, button: &'static str, wrong: &[Invalid]) -> FormPage {
+    fn page(&self, action: String, button: &'static str, errors: &[FieldError]) -> FormPage {
         let error = |field: &str| {
-            let concerns = |one: &&Invalid| {
+            let concerns = |one: &&FieldError| {
                 one.field
                     .strip_prefix(field)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
             };
-            wrong.iter().find(concerns).map(|one| one.message.clone())
+            errors.iter().find(concerns).map(|one| one.message.clone())
         };
-        let has = |prefix: &str| wrong.iter().any(|one| one.field.starts_with(prefix));
-        let general = wrong.iter().filter(|one| one.field.is_empty()).map(|one| one.message.as_str());
+        let has = |prefix: &str| errors.iter().any(|one| one.field.starts_with(prefix));
+        let general = errors.iter().filter(|one| one.field.is_empty()).map(|one| one.message.as_str());
         FormPage {
             action,
             button,
@@ -266,7 +268,7 @@ impl Written {
             http: self.http_fields(&error),
             dns: self.dns_fields(&error),
             heartbeat: self.heartbeat_fields(&error),
-            open_more: !wrong.is_empty() && !has("http") && !has("dns") && !has("heartbeat"),
+            open_more: !errors.is_empty() && !has("http") && !has("dns") && !has("heartbeat"),
             open_http: has("http"),
             open_dns: self.kind == "dns",
             open_heartbeat: self.kind == "heartbeat",
@@ -342,9 +344,9 @@ impl Written {
     }
 
     fn dns_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        let database = ["A", "AAAA", "CNAME", "MX", "NS", "TXT"];
+        let records = ["A", "AAAA", "CNAME", "MX", "NS", "TXT"];
         vec![
-            Field::choice("record", "Record", choices(&database)).value(&self.record),
+            Field::choice("record", "Record", choices(&records)).value(&self.record),
             Field::lines("expected", "Expected answers")
                 .value(&self.expected)
                 .hint("One a line; any answer will do if empty")
@@ -384,25 +386,25 @@ fn chosen<T: serde::de::DeserializeOwned>(
     field: &str,
     text: &str,
     default: T,
-    wrong: &mut Vec<Invalid>,
+    errors: &mut Vec<FieldError>,
 ) -> T {
     if text.is_empty() {
         return default;
     }
     serde_json::from_value(serde_json::Value::String(text.to_owned())).unwrap_or_else(|_| {
-        wrong.push(Invalid::new(field, "is none of the choices"));
+        errors.push(FieldError::new(field, "is none of the choices"));
         default
     })
 }
 
-fn number(field: &str, text: &str, default: u32, wrong: &mut Vec<Invalid>) -> u32 {
-    optional(field, text, wrong).unwrap_or(default)
+fn number(field: &str, text: &str, default: u32, errors: &mut Vec<FieldError>) -> u32 {
+    optional(field, text, errors).unwrap_or(default)
 }
 
-fn optional(field: &str, text: &str, wrong: &mut Vec<Invalid>) -> Option<u32> {
+fn optional(field: &str, text: &str, errors: &mut Vec<FieldError>) -> Option<u32> {
     match text.trim() {
         "" => None,
-        text => text.parse().map_err(|_| wrong.push(Invalid::new(field, "is no whole number"))).ok(),
+        text => text.parse().map_err(|_| errors.push(FieldError::new(field, "is no whole number"))).ok(),
     }
 }
 
@@ -429,14 +431,15 @@ mod tests {
             r#"{"name":"a","kind":"heartbeat","heartbeat":{"cron":"0 3 * * *","grace_s":9}}"#,
         ] {
             let spec: MonitorSpec = serde_json::from_str(json).unwrap();
-            assert_eq!(Written::of(&spec).spec().unwrap(), spec);
+            assert_eq!(MonitorForm::of(&spec).spec().unwrap(), spec);
         }
     }
 
     #[test]
     fn what_is_no_number_is_told_at_its_field() {
-        let written = Written { retries: "many".to_owned(), kind: "pigeon".to_owned(), ..Written::default() };
-        let fields: Vec<String> = written.spec().unwrap_err().into_iter().map(|wrong| wrong.field).collect();
+        let form =
+            MonitorForm { retries: "many".to_owned(), kind: "pigeon".to_owned(), ..MonitorForm::default() };
+        let fields: Vec<String> = form.spec().unwrap_err().into_iter().map(|errors| errors.field).collect();
         assert_eq!(fields, ["kind", "retries"]);
     }
 }

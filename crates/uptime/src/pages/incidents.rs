@@ -16,12 +16,12 @@ use crate::uptime::{Uptime, now};
 #[template(path = "uptime/incidents.html")]
 struct Incidents {
     here: &'static str,
-    incidents: Vec<Shown>,
+    incidents: Vec<IncidentRow>,
     pager: Pager,
 }
 
 /// A row of a table of incidents.
-pub(super) struct Shown {
+pub(super) struct IncidentRow {
     pub(super) id: String,
     pub(super) monitor: String,
     pub(super) name: String,
@@ -67,7 +67,7 @@ pub(super) async fn list(
             first: paging.after.is_some().then(|| "/uptime/incidents".to_owned()),
             next: page.next.map(|cursor| format!("/uptime/incidents?after={cursor}")),
         },
-        incidents: page.rows.iter().map(|incident| Shown::new(incident, &name(incident))).collect(),
+        incidents: page.rows.iter().map(|incident| IncidentRow::new(incident, &name(incident))).collect(),
     };
     console.page("Incidents", &body)
 }
@@ -122,13 +122,13 @@ pub(super) async fn acknowledge(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
-    use incident::Acknowledged;
+    use incident::AcknowledgeOutcome;
     match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
-        Acknowledged::Unknown => return Err(Problem::not_found("incident")),
-        Acknowledged::Already(_) => {}
-        Acknowledged::Acknowledged(incident) => {
-            uptime.note(&caller, "uptime.incident.acknowledge", &id).await;
-            uptime.tell_pages(Some(&incident.monitor_id));
+        AcknowledgeOutcome::NotFound => return Err(Problem::not_found("incident")),
+        AcknowledgeOutcome::Already(_) => {}
+        AcknowledgeOutcome::Acknowledged(incident) => {
+            uptime.audit(&caller, "uptime.incident.acknowledge", &id).await;
+            uptime.notify_pages(Some(&incident.monitor_id));
         }
     }
     Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
@@ -151,7 +151,7 @@ pub(super) async fn annotate(
     }
     let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
-    uptime.tell_pages(None);
+    uptime.notify_pages(None);
     Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
 }
 
@@ -174,7 +174,7 @@ impl Incidents {
     }
 }
 
-impl Shown {
+impl IncidentRow {
     pub(super) fn new(incident: &Incident, name: &str) -> Self {
         Self {
             id: incident.id.clone(),

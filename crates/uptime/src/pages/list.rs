@@ -8,13 +8,13 @@ use axum::extract::State;
 use hob_web::look::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, When};
 use hob_web::{Console, Footprint, Page, Problem, Query};
 
-use super::{MAY_WRITE, badge, beats, encoded, millis, share};
+use super::{MAY_WRITE, badge, encoded, format_percent, millis, recent_results};
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, Downtime, Period};
-use crate::routes::Wanted;
-use crate::schedule::snapshot::Row;
-use crate::schedule::state::State as Stands;
+use crate::routes::MonitorQuery;
+use crate::schedule::snapshot::MonitorRow;
+use crate::schedule::state::MonitorState;
 use crate::uptime::{Uptime, now};
 use hob_web::Service as _;
 
@@ -24,24 +24,24 @@ struct Dashboard {
     here: &'static str,
     total: usize,
     failing: usize,
-    tally: Vec<(&'static str, Quantity)>,
+    state_counts: Vec<(&'static str, Quantity)>,
     search: Field,
     tag: Field,
     only_failing: Field,
-    rows: Vec<Shown>,
+    rows: Vec<DashboardRow>,
     pager: Pager,
     footprint: Option<Footprint>,
     may_write: bool,
 }
 
-struct Shown {
+struct DashboardRow {
     id: String,
     path: String,
     name: String,
     group: String,
     target: String,
     badge: Badge,
-    beats: Markup,
+    recent_results: Markup,
     latency: Quantity,
     day: String,
     month: String,
@@ -51,34 +51,36 @@ struct Shown {
 pub(super) async fn show(
     console: Console,
     State(uptime): State<Uptime>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<MonitorQuery>,
 ) -> Result<Page, Problem> {
-    let board = uptime.board().await?;
+    let snapshot = uptime.snapshot().await?;
     let monitors = uptime.monitors();
-    let (page, next) = wanted.page(&monitors, &board)?;
-    let rows = uptime.rows(&board, &page).await?;
+    let (page, next) = query.page(&monitors, &snapshot)?;
+    let rows = uptime.rows(&snapshot, &page).await?;
     let ids: Vec<MonitorId> = page.iter().map(|monitor| monitor.id.clone()).collect();
     // Without the database, everything that is known now is shown all the same.
     let downtime = history::availability(uptime.database(), &ids, now()).await.ok();
-    let tally = board.tally(&monitors);
-    let counts = Stands::ALL.into_iter().map(|state| (super::word(state), Quantity::count(tally.of(state))));
+    let counts = snapshot.state_counts(&monitors);
+    let tiles = MonitorState::ALL
+        .into_iter()
+        .map(|state| (super::state_label(state), Quantity::count(counts.of(state))));
     let body = Dashboard {
         here: "monitors",
         total: monitors.len(),
-        failing: tally.failing(),
-        tally: counts.collect(),
-        search: Field::search("search", "Search").value(wanted.search.as_deref().unwrap_or_default()),
-        tag: tags(&monitors, wanted.tag.as_deref()),
+        failing: counts.failing(),
+        state_counts: tiles.collect(),
+        search: Field::search("search", "Search").value(query.search.as_deref().unwrap_or_default()),
+        tag: tags(&monitors, query.tag.as_deref()),
         only_failing: Field::choice(
             "failing",
             "Show",
             vec![choice("false", "all"), choice("true", "failing only")],
         )
-        .value(wanted.failing),
-        rows: rows.iter().map(|row| Shown::new(row, downtime.as_ref(), board.now_ms)).collect(),
+        .value(query.failing),
+        rows: rows.iter().map(|row| DashboardRow::new(row, downtime.as_ref(), snapshot.now_ms)).collect(),
         pager: Pager {
-            first: wanted.after.is_some().then(|| link(&wanted, None)),
-            next: next.map(|next| link(&wanted, Some(&next))),
+            first: query.after.is_some().then(|| link(&query, None)),
+            next: next.map(|next| link(&query, Some(&next))),
         },
         footprint: uptime.footprint(),
         may_write: console.may(&MAY_WRITE),
@@ -98,10 +100,11 @@ impl Dashboard {
     }
 }
 
-impl Shown {
-    fn new(row: &Row, downtime: Option<&Downtime>, now_ms: u64) -> Self {
+impl DashboardRow {
+    fn new(row: &MonitorRow, downtime: Option<&Downtime>, now_ms: u64) -> Self {
         let monitor = &row.monitor;
-        let uptime = |period| downtime.map_or("–".to_owned(), |down| share(down.uptime(monitor, period)));
+        let uptime =
+            |period| downtime.map_or("–".to_owned(), |down| format_percent(down.uptime(monitor, period)));
         Self {
             id: encoded(&monitor.id),
             path: encoded(&monitor.id),
@@ -109,7 +112,7 @@ impl Shown {
             group: monitor.spec.group.clone(),
             target: monitor.spec.target.clone(),
             badge: badge(row.state),
-            beats: beats(row),
+            recent_results: recent_results(row),
             latency: row.status.latency_ms.map_or(millis(f64::NAN), |ms| millis(ms as f64)),
             day: uptime(Period::Day),
             month: uptime(Period::Month),
@@ -129,7 +132,7 @@ fn choice(value: &str, label: &str) -> Choice {
     Choice { value: value.to_owned(), label: label.to_owned() }
 }
 
-fn link(wanted: &Wanted, after: Option<&str>) -> String {
+fn link(wanted: &MonitorQuery, after: Option<&str>) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, value) in
         [("search", wanted.search.as_deref()), ("tag", wanted.tag.as_deref()), ("after", after)]

@@ -19,12 +19,12 @@ use crate::uptime::{Uptime, now};
 #[template(path = "uptime/maintenance.html")]
 struct Windows {
     here: &'static str,
-    windows: Vec<Shown>,
+    windows: Vec<WindowRow>,
     fields: Vec<Field>,
     may_write: bool,
 }
 
-struct Shown {
+struct WindowRow {
     id: String,
     title: String,
     covers: String,
@@ -37,7 +37,7 @@ pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Resu
     let windows = maintenance::all(uptime.database()).await?;
     let body = Windows {
         here: "maintenance",
-        windows: windows.iter().map(Shown::new).collect(),
+        windows: windows.iter().map(WindowRow::new).collect(),
         fields: vec![
             Field::text("title", "Title").required().most(128),
             Field::text("covers", "Covers")
@@ -71,9 +71,9 @@ pub(super) async fn add(
         starts_at_ms: unix_ms("from", &form.from)?,
         ends_at_ms: unix_ms("to", &form.to)?,
     };
-    spec.check().map_err(invalid)?;
+    spec.validate().map_err(invalid)?;
     let window = uptime.add_window(&spec).await?;
-    uptime.note(&caller, "uptime.maintenance.add", &window.id).await;
+    uptime.audit(&caller, "uptime.maintenance.add", &window.id).await;
     Ok(Redirect::to("/uptime/maintenance"))
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn remove(
     if !uptime.remove_window(&id).await? {
         return Err(Problem::not_found("maintenance window"));
     }
-    uptime.note(&caller, "uptime.maintenance.delete", &id).await;
+    uptime.audit(&caller, "uptime.maintenance.delete", &id).await;
     Ok(Redirect::to("/uptime/maintenance"))
 }
 
@@ -96,7 +96,7 @@ fn unix_ms(field: &str, text: &str) -> Result<i64, Problem> {
     Ok(time.timestamp().as_millisecond())
 }
 
-impl Shown {
+impl WindowRow {
     fn new(window: &Maintenance) -> Self {
         let spec = &window.spec;
         let badge = match now().0 {

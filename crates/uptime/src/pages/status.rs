@@ -15,24 +15,24 @@ use hob_web::{Problem, Query, Time};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::{badge, share};
+use super::{badge, format_percent};
 use crate::incident::Incident;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, DAY_MS, Downtime, Period};
 use crate::monitor::maintenance::Maintenance;
-use crate::schedule::snapshot::Board;
-use crate::schedule::state::State as Stands;
+use crate::schedule::snapshot::Snapshot;
+use crate::schedule::state::MonitorState;
 use crate::uptime::{Uptime, now};
 
 const DAYS: i64 = 90;
 /// How far back incidents are listed.
 const LISTED_MS: i64 = 14 * DAY_MS;
-const MOST_LISTED: usize = 50;
+const MAX_LISTED: usize = 50;
 /// Systems of one page.
 const SHOWN: usize = 100;
 /// Strangers may ask as often as they like: the page is made at most so often.
-const FRESH: Duration = Duration::from_secs(5);
+const MAX_AGE: Duration = Duration::from_secs(5);
 const CACHE: HeaderValue = HeaderValue::from_static("public, max-age=15");
 
 #[derive(Template)]
@@ -44,7 +44,7 @@ struct StatusPage {
     busy_icon: Icon,
     windows: Vec<Window>,
     groups: Vec<Group>,
-    incidents: Vec<Listed>,
+    incidents: Vec<ListedIncident>,
     as_of: String,
     page: usize,
     pages: usize,
@@ -52,7 +52,7 @@ struct StatusPage {
 
 /// Which page of the systems, from 1.
 #[derive(Debug, Deserialize)]
-pub(super) struct Turned {
+pub(super) struct PageQuery {
     #[serde(default = "first")]
     page: usize,
 }
@@ -69,17 +69,17 @@ struct Window {
 
 struct Group {
     name: String,
-    systems: Vec<Published>,
+    systems: Vec<PublishedSystem>,
 }
 
-struct Published {
+struct PublishedSystem {
     name: String,
     badge: Badge,
     days: Markup,
     uptime: String,
 }
 
-struct Listed {
+struct ListedIncident {
     badge: Badge,
     name: String,
     words: String,
@@ -87,11 +87,11 @@ struct Listed {
 
 /// What is told to the public, made once in a while.
 #[derive(Debug, Default)]
-pub(crate) struct StatusCache(Mutex<Option<(Instant, Arc<Faces>)>>);
+pub(crate) struct StatusCache(Mutex<Option<(Instant, Arc<RenderedStatus>)>>);
 
 #[derive(Debug)]
-struct Faces {
-    sight: Sight,
+struct RenderedStatus {
+    status: StatusSnapshot,
     /// The first page, which most ask for; the others are made when they are.
     html: String,
     rss: String,
@@ -99,12 +99,12 @@ struct Faces {
 
 pub(super) async fn page(
     State(uptime): State<Uptime>,
-    Query(turned): Query<Turned>,
+    Query(turned): Query<PageQuery>,
 ) -> Result<Response, Problem> {
-    let faces = faces(&uptime).await?;
+    let rendered = rendered(&uptime).await?;
     let html = match turned.page {
-        1 => faces.html.clone(),
-        page if (2..=faces.sight.pages()).contains(&page) => faces.sight.html(page)?,
+        1 => rendered.html.clone(),
+        page if (2..=rendered.status.pages()).contains(&page) => rendered.status.html(page)?,
         _ => return Err(Problem::not_found("page")),
     };
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
@@ -112,41 +112,41 @@ pub(super) async fn page(
 }
 
 pub(super) async fn rss(State(uptime): State<Uptime>) -> Result<Response, Problem> {
-    let faces = faces(&uptime).await?;
+    let rendered = rendered(&uptime).await?;
     let kind = HeaderValue::from_static("application/rss+xml; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], faces.rss.clone()).into_response())
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], rendered.rss.clone()).into_response())
 }
 
-async fn faces(uptime: &Uptime) -> Result<Arc<Faces>, Problem> {
-    if let Some((at, faces)) = uptime.inner.status.0.lock().as_ref()
-        && at.elapsed() < FRESH
+async fn rendered(uptime: &Uptime) -> Result<Arc<RenderedStatus>, Problem> {
+    if let Some((at, rendered)) = uptime.inner.status.0.lock().as_ref()
+        && at.elapsed() < MAX_AGE
     {
-        return Ok(Arc::clone(faces));
+        return Ok(Arc::clone(rendered));
     }
     let published: Vec<Arc<Monitor>> =
         uptime.monitors().iter().filter(|monitor| monitor.spec.published).cloned().collect();
     let ids: Vec<MonitorId> = published.iter().map(|monitor| monitor.id.clone()).collect();
-    let board = uptime.board().await?;
+    let snapshot = uptime.snapshot().await?;
     let downtime = history::availability(uptime.database(), &ids, now()).await?;
     let (title, windows) = (uptime.config().status_title.clone(), uptime.windows());
-    let sight = Sight { title, published, windows, board, downtime, now: now() };
-    let faces = Arc::new(Faces { html: sight.html(1)?, rss: sight.rss(), sight });
-    *uptime.inner.status.0.lock() = Some((Instant::now(), Arc::clone(&faces)));
-    Ok(faces)
+    let status = StatusSnapshot { title, published, windows, snapshot, downtime, now: now() };
+    let rendered = Arc::new(RenderedStatus { html: status.html(1)?, rss: status.rss(), status });
+    *uptime.inner.status.0.lock() = Some((Instant::now(), Arc::clone(&rendered)));
+    Ok(rendered)
 }
 
 /// What there is to see.
 #[derive(Debug)]
-struct Sight {
+struct StatusSnapshot {
     title: String,
     published: Vec<Arc<Monitor>>,
     windows: Arc<[Maintenance]>,
-    board: Arc<Board>,
+    snapshot: Arc<Snapshot>,
     downtime: Downtime,
     now: UnixMs,
 }
 
-impl Sight {
+impl StatusSnapshot {
     fn pages(&self) -> usize {
         self.published.len().div_ceil(SHOWN).max(1)
     }
@@ -175,7 +175,10 @@ impl Sight {
             busy_icon: Tone::Busy.icon(),
             windows: self.windows.iter().filter(shown).map(window).collect(),
             groups: self.groups(page),
-            incidents: self.incidents().map(|(monitor, incident)| Listed::new(monitor, incident)).collect(),
+            incidents: self
+                .incidents()
+                .map(|(monitor, incident)| ListedIncident::new(monitor, incident))
+                .collect(),
             as_of: time(self.now.0),
             page,
             pages: self.pages(),
@@ -183,10 +186,11 @@ impl Sight {
     }
 
     fn banner(&self) -> (Tone, &'static str) {
-        let states: Vec<Stands> = self.published.iter().map(|monitor| self.board.state(monitor)).collect();
-        let is_down = |state: &&Stands| matches!(state, Stands::Down | Stands::Recovering);
+        let states: Vec<MonitorState> =
+            self.published.iter().map(|monitor| self.snapshot.state(monitor)).collect();
+        let is_down = |state: &&MonitorState| matches!(state, MonitorState::Down | MonitorState::Recovering);
         let down = states.iter().filter(is_down).count();
-        let unknown = states.iter().any(|state| matches!(state, Stands::Stale | Stands::Pending));
+        let unknown = states.iter().any(|state| matches!(state, MonitorState::Stale | MonitorState::Pending));
         match (states.len(), down) {
             (0, _) => (Tone::Idle, "Nothing is published yet"),
             (_, 0) if unknown => (Tone::Warn, "Some systems have not been checked lately"),
@@ -199,11 +203,11 @@ impl Sight {
     fn groups(&self, page: usize) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for monitor in self.published.iter().skip((page - 1) * SHOWN).take(SHOWN) {
-            let published = Published {
+            let published = PublishedSystem {
                 name: monitor.spec.name.clone(),
-                badge: badge(self.board.state(monitor)),
+                badge: badge(self.snapshot.state(monitor)),
                 days: self.days(monitor),
-                uptime: share(self.downtime.uptime(monitor, Period::Quarter)),
+                uptime: format_percent(self.downtime.uptime(monitor, Period::Quarter)),
             };
             match groups.last_mut() {
                 Some(group) if group.name == monitor.spec.group => group.systems.push(published),
@@ -236,7 +240,7 @@ impl Sight {
             }
             let from = start.max(monitor.created_at.0);
             let down_ms = self.downtime.down_ms(&monitor.id, from, end);
-            let up = share(100.0 * (1.0 - down_ms as f64 / (end - from).max(1) as f64));
+            let up = format_percent(100.0 * (1.0 - down_ms as f64 / (end - from).max(1) as f64));
             let (class, path) = match down_ms {
                 0 => ("good", format!("M{} 4h5v28h-5z", x + 1)),
                 short if short < DAY_MS / 100 => {
@@ -263,7 +267,7 @@ impl Sight {
             .filter(|(_, incident)| incident.opened_at.0 > since || incident.resolved_at.is_none())
             .collect();
         all.sort_by_key(|(_, incident)| std::cmp::Reverse(incident.opened_at));
-        all.into_iter().take(MOST_LISTED)
+        all.into_iter().take(MAX_LISTED)
     }
 
     fn rss(&self) -> String {
@@ -272,7 +276,7 @@ impl Sight {
             Escaped(&self.title)
         );
         for (monitor, incident) in self.incidents() {
-            let words = Listed::new(monitor, incident).words;
+            let words = ListedIncident::new(monitor, incident).words;
             let date = jiff::Timestamp::from_millisecond(incident.opened_at.0).unwrap_or_default();
             let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT");
             let _ = write!(
@@ -288,7 +292,7 @@ impl Sight {
     }
 }
 
-impl Listed {
+impl ListedIncident {
     /// Without the error, which may name what is inside.
     fn new(monitor: &Monitor, incident: &Incident) -> Self {
         let from = time(incident.opened_at.0);

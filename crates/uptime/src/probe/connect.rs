@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 use url::Host;
 
 use super::Probe;
-use super::fault::plainly;
+use super::failure::without_os_code;
 use super::trace::{Stage, Trace};
 use crate::monitor::check::{Failure, FailureClass};
 
@@ -21,13 +21,13 @@ impl Probe {
         trace: &mut Trace,
     ) -> Result<TcpStream, Failure> {
         trace.stage = Stage::Name;
-        let begun = Instant::now();
-        let addresses = self.inner.names.addresses(host, &self.inner.limits.targets).await?;
+        let started = Instant::now();
+        let addresses = self.inner.resolver.addresses(host, &self.inner.limits.targets).await?;
         if matches!(host, Host::Domain(_)) {
-            trace.phases.dns = Some(begun.elapsed());
+            trace.phases.dns = Some(started.elapsed());
         }
         trace.stage = Stage::Connection;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut refused = None;
         for (tried, address) in addresses.iter().enumerate() {
             let address = SocketAddr::new(*address, port);
@@ -37,13 +37,15 @@ impl Probe {
             let share = left / u32::try_from(addresses.len() - tried).unwrap_or(1);
             match timeout_at((Instant::now() + share).into(), TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    trace.phases.connect = Some(begun.elapsed());
+                    trace.phases.connect = Some(started.elapsed());
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
                 Ok(Err(error)) => {
-                    refused =
-                        Some(Failure::new(FailureClass::Connect, format!("{address}: {}", plainly(&error))));
+                    refused = Some(Failure::new(
+                        FailureClass::Connect,
+                        format!("{address}: {}", without_os_code(&error)),
+                    ));
                 }
                 Err(_) => {
                     let message = format!("{address} did not answer");

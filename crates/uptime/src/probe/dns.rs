@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use hickory_resolver::proto::rr::{Name, RData, RecordType as Wire};
+use hickory_resolver::proto::rr::{Name, RData, RecordType as DnsRecordType};
 
 use super::Probe;
-use super::names::{failure, resolver_at};
+use super::resolver::{failure, resolver_for};
 use super::trace::{Stage, Trace};
 use crate::monitor::check::{DnsCheck, Failure, FailureClass, RecordType};
 
 /// The most of the answers that a failure tells of.
-const MOST_TOLD: usize = 4;
+const MAX_SHOWN: usize = 4;
 
 impl Probe {
     pub(super) async fn dns(&self, check: &DnsCheck, trace: &mut Trace) -> Result<(), Failure> {
@@ -23,25 +23,26 @@ impl Probe {
             }
             Some(server) => {
                 trace.address = Some(server);
-                own = resolver_at(server)?;
+                own = resolver_for(server)?;
                 &own
             }
-            None => self.inner.names.database()?,
+            None => self.inner.resolver.uncached()?,
         };
         let mut name = Name::from_utf8(&check.name)
             .map_err(|_| Failure::new(FailureClass::Misconfigured, "not a name that DNS knows"))?;
         // As it stands: a search list would find another one's record.
         name.set_fqdn(true);
-        let begun = Instant::now();
-        let found = resolver.lookup(name, wire(check.record)).await.map_err(|error| failure(&error))?;
-        trace.phases.dns = Some(begun.elapsed());
+        let started = Instant::now();
+        let found =
+            resolver.lookup(name, dns_record_type(check.record)).await.map_err(|error| failure(&error))?;
+        trace.phases.dns = Some(started.elapsed());
         let answers: Vec<String> =
             found.answers().iter().filter_map(|record| show(&record.data, check.record)).collect();
-        judge(check, &answers)
+        compare(check, &answers)
     }
 }
 
-fn judge(check: &DnsCheck, answers: &[String]) -> Result<(), Failure> {
+fn compare(check: &DnsCheck, answers: &[String]) -> Result<(), Failure> {
     if answers.is_empty() {
         return Err(Failure::new(FailureClass::Name, "the name has no such record"));
     }
@@ -53,20 +54,20 @@ fn judge(check: &DnsCheck, answers: &[String]) -> Result<(), Failure> {
     match check.expected.iter().find(|expected| !there(expected)) {
         None => Ok(()),
         Some(missing) => {
-            let told = answers[..answers.len().min(MOST_TOLD)].join(", ");
+            let told = answers[..answers.len().min(MAX_SHOWN)].join(", ");
             Err(Failure::new(FailureClass::Assertion, format!("{missing} is not among {told}")))
         }
     }
 }
 
-fn wire(record: RecordType) -> Wire {
+fn dns_record_type(record: RecordType) -> DnsRecordType {
     match record {
-        RecordType::A => Wire::A,
-        RecordType::Aaaa => Wire::AAAA,
-        RecordType::Cname => Wire::CNAME,
-        RecordType::Mx => Wire::MX,
-        RecordType::Ns => Wire::NS,
-        RecordType::Txt => Wire::TXT,
+        RecordType::A => DnsRecordType::A,
+        RecordType::Aaaa => DnsRecordType::AAAA,
+        RecordType::Cname => DnsRecordType::CNAME,
+        RecordType::Mx => DnsRecordType::MX,
+        RecordType::Ns => DnsRecordType::NS,
+        RecordType::Txt => DnsRecordType::TXT,
     }
 }
 

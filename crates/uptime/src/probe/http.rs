@@ -1,4 +1,4 @@
-//! HTTP(S): one request on one connection, and what came back.
+//! HTTP and HTTPS: one request on one connection, and its response.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use url::{Position, Url};
 
-use super::redirect::{Hop, Way};
-use super::tls::Offer;
+use super::redirect::{Hop, RedirectStep};
+use super::tls::Alpn;
 use super::trace::{Stage, Trace};
-use super::{Probe, fault};
+use super::{Probe, failure};
 use crate::monitor::assertion::Assertion;
 use crate::monitor::check::{Auth, Failure, FailureClass, HttpCheck, HttpVersion};
 use crate::monitor::secrets;
@@ -25,32 +25,32 @@ use crate::monitor::secrets;
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("hob-uptime/", env!("CARGO_PKG_VERSION")));
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// A head of an answer that is larger is a failure.
-const LARGEST_HEAD_BYTES: usize = 64 * 1024;
-const MOST_HEADERS: usize = 128;
+/// A larger response head is a failure.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
 
-/// What came back.
+/// The response to the last request of a check.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub(super) status: http::StatusCode,
     pub headers: HeaderMap,
-    /// Empty where nobody asked to keep it.
+    /// Empty if no assertion reads it.
     pub body: Vec<u8>,
-    /// What it may repeat and nobody is to see.
+    /// Hides secrets that the response may repeat.
     pub(super) mask: Mask,
 }
 
-/// What becomes of a body.
+/// What happens to a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyPolicy {
     Keep,
-    /// Read to its end, and counted.
+    /// Read to the end and counted.
     Discard,
-    /// Not even read.
+    /// Not read.
     Ignore,
 }
 
-impl Answer {
+impl HttpResponse {
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status.as_u16()
@@ -63,28 +63,29 @@ impl Probe {
         check: &HttpCheck,
         assertions: &[Assertion],
         trace: &mut Trace,
-    ) -> Result<Answer, Failure> {
-        let body = if assertions.iter().any(Assertion::reads_body) { Body::Keep } else { Body::Discard };
+    ) -> Result<HttpResponse, Failure> {
+        let body =
+            if assertions.iter().any(Assertion::reads_body) { BodyPolicy::Keep } else { BodyPolicy::Discard };
         let (headers, mask) = self.headers(check)?;
         let mut hop = Hop::first(check, headers);
         loop {
-            let answer = self.ask(&hop, check.version, body, trace).await?;
-            match hop.after(answer.status, &answer.headers)? {
-                Way::Here => return Ok(Answer { mask, ..answer }),
-                Way::On(next) => hop = *next,
+            let response = self.request(&hop, check.version, body, trace).await?;
+            match hop.after(response.status, &response.headers)? {
+                RedirectStep::Final => return Ok(HttpResponse { mask, ..response }),
+                RedirectStep::Follow(next) => hop = *next,
             }
             trace.next_hop();
         }
     }
 
-    /// The headers that a check sends: its own, and who it is. The mask hides what of them is secret.
+    /// The headers of the check and its credentials, and a mask that hides the secrets among them.
     fn headers(&self, check: &HttpCheck) -> Result<(HeaderMap, Mask), Failure> {
         let mut headers: HeaderMap = check.headers.iter().cloned().collect();
         let mut mask = Mask::default();
         let Some(auth) = &check.auth else { return Ok((headers, mask)) };
         let misconfigured = |message: String| Failure::new(FailureClass::Misconfigured, message);
         let secret = |name| {
-            let secret = secrets::for_check(&self.inner.secrets, check, name);
+            let secret = secrets::read_for_check(&self.inner.secrets, check, name);
             secret.map_err(|refused| misconfigured(refused.to_string()))
         };
         let (scheme, credentials) = match auth {
@@ -97,29 +98,31 @@ impl Probe {
         };
         mask.hide(&credentials);
         let value = HeaderValue::try_from(format!("{scheme} {credentials}"));
-        let mut value = value.map_err(|_| misconfigured("the secret cannot stand in a header".to_owned()))?;
+        let mut value = value.map_err(|_| {
+            misconfigured("the secret contains characters that are not allowed in a header".to_owned())
+        })?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
         Ok((headers, mask))
     }
 
-    /// One request, on a connection of its own.
-    pub(super) async fn ask(
+    /// Sends one request on a new connection.
+    pub(super) async fn request(
         &self,
         hop: &Hop,
         version: HttpVersion,
-        body: Body,
+        body: BodyPolicy,
         trace: &mut Trace,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpResponse, Failure> {
         let (Some(host), Some(port)) = (hop.url.host(), hop.url.port_or_known_default()) else {
             return Err(Failure::new(FailureClass::Misconfigured, "the URL has no host"));
         };
         let stream = self.connect(&host, port, trace).await?;
-        let reading = Reading { hop, body, most: self.inner.limits.largest_body_bytes };
+        let exchange = Exchange { hop, body, max_bytes: self.inner.limits.max_body_bytes };
         if hop.url.scheme() != "https" {
-            return exchange(stream, version, reading, trace).await;
+            return send(stream, version, exchange, trace).await;
         }
-        let stream = self.secure(stream, &host, Offer::Http(version), trace).await?;
+        let stream = self.handshake(stream, &host, Alpn::Http(version), trace).await?;
         let chosen = match (stream.get_ref().1.alpn_protocol(), version) {
             (Some(b"h2"), _) => HttpVersion::Http2,
             (_, HttpVersion::Http2) => {
@@ -127,59 +130,60 @@ impl Probe {
             }
             _ => HttpVersion::Http1,
         };
-        exchange(stream, chosen, reading, trace).await
+        send(stream, chosen, exchange, trace).await
     }
 }
 
-/// What is asked, and what is done with the answer.
+/// A request, and what happens to the body of its response.
 #[derive(Clone, Copy)]
-struct Reading<'a> {
+struct Exchange<'a> {
     hop: &'a Hop,
-    body: Body,
-    most: usize,
+    body: BodyPolicy,
+    max_bytes: usize,
 }
 
-async fn exchange<S>(
+async fn send<S>(
     stream: S,
     version: HttpVersion,
-    reading: Reading<'_>,
+    exchange: Exchange<'_>,
     trace: &mut Trace,
-) -> Result<Answer, Failure>
+) -> Result<HttpResponse, Failure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    trace.stage = Stage::Answer;
-    let begun = Instant::now();
+    trace.stage = Stage::Response;
+    let started = Instant::now();
     let io = TokioIo::new(stream);
     if version == HttpVersion::Http2 {
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        builder.max_header_list_size(LARGEST_HEAD_BYTES as u32);
-        let (mut sender, connection) = builder.handshake(io).await.map_err(|error| fault::of_http(&error))?;
-        let response = sender.send_request(request(reading.hop, version)?);
-        return drive(connection, read(response, reading, begun, trace)).await;
+        builder.max_header_list_size(MAX_HEAD_BYTES as u32);
+        let (mut sender, connection) =
+            builder.handshake(io).await.map_err(|error| failure::from_hyper(&error))?;
+        let response = sender.send_request(build_request(exchange.hop, version)?);
+        return drive(connection, read(response, exchange, started, trace)).await;
     }
     let mut builder = hyper::client::conn::http1::Builder::new();
-    builder.max_headers(MOST_HEADERS).max_header_size(LARGEST_HEAD_BYTES);
-    let (mut sender, connection) = builder.handshake(io).await.map_err(|error| fault::of_http(&error))?;
-    let response = sender.send_request(request(reading.hop, version)?);
-    drive(connection, read(response, reading, begun, trace)).await
+    builder.max_headers(MAX_HEADERS).max_header_size(MAX_HEAD_BYTES);
+    let (mut sender, connection) =
+        builder.handshake(io).await.map_err(|error| failure::from_hyper(&error))?;
+    let response = sender.send_request(build_request(exchange.hop, version)?);
+    drive(connection, read(response, exchange, started, trace)).await
 }
 
-/// Moves a connection along while something is read from it, all in one task: when that is dropped, so is the
-/// connection.
+/// Polls a connection while the response is read from it, in one task: dropping the future closes the connection.
 async fn drive<T>(connection: impl Future, reading: impl Future<Output = T>) -> T {
     let mut reading = std::pin::pin!(reading);
     tokio::select! {
         biased;
         read = &mut reading => return read,
-        // Closed by the other side, and what it sent before is still to be read.
+        // The server closed the connection; what it sent before can still be read.
         _ = connection => {}
     }
     reading.await
 }
 
-fn request(hop: &Hop, version: HttpVersion) -> Result<Request<Full<Bytes>>, Failure> {
-    let unfit = || Failure::new(FailureClass::Misconfigured, "the URL cannot be asked for");
+fn build_request(hop: &Hop, version: HttpVersion) -> Result<Request<Full<Bytes>>, Failure> {
+    let unfit = || Failure::new(FailureClass::Misconfigured, "the URL cannot be requested");
     let mut request = Request::new(Full::new(hop.body.clone()));
     *request.method_mut() = hop.method.clone();
     let headers = request.headers_mut();
@@ -195,8 +199,8 @@ fn request(hop: &Hop, version: HttpVersion) -> Result<Request<Full<Bytes>>, Fail
         *request.uri_mut() = uri.path_and_query(path(&hop.url)).build().map_err(|_| unfit())?;
     } else {
         headers.insert(HOST, host);
-        // There is no second request. And whoever closes first keeps the port for a minute: better the server,
-        // which has one, than us, who need a new one for each check.
+        // There is no second request. The side that closes first keeps its port in TIME_WAIT: better the server, which
+        // uses one port, than this node, which needs a new one for every check.
         headers.insert(CONNECTION, CLOSE);
         let path: PathAndQuery = path(&hop.url).parse().map_err(|_| unfit())?;
         *request.uri_mut() = Uri::from(path);
@@ -214,35 +218,35 @@ fn path(url: &Url) -> &str {
 
 async fn read(
     response: impl Future<Output = hyper::Result<Response<Incoming>>>,
-    reading: Reading<'_>,
-    begun: Instant,
+    exchange: Exchange<'_>,
+    started: Instant,
     trace: &mut Trace,
-) -> Result<Answer, Failure> {
-    let response = response.await.map_err(|error| fault::of_http(&error))?;
-    trace.phases.first_byte = Some(begun.elapsed());
+) -> Result<HttpResponse, Failure> {
+    let response = response.await.map_err(|error| failure::from_hyper(&error))?;
+    trace.phases.first_byte = Some(started.elapsed());
     trace.stage = Stage::Body;
     let (head, incoming) = response.into_parts();
-    let mut answer =
-        Answer { status: head.status, headers: head.headers, body: Vec::new(), mask: Mask::default() };
-    if reading.body != Body::Ignore && !reading.hop.leads_on(answer.status, &answer.headers) {
-        answer.body =
-            read_body(incoming, reading).await.map_err(|failure| failure.with_status(answer.status()))?;
+    let mut response =
+        HttpResponse { status: head.status, headers: head.headers, body: Vec::new(), mask: Mask::default() };
+    if exchange.body != BodyPolicy::Ignore && !exchange.hop.is_followed(response.status, &response.headers) {
+        response.body =
+            read_body(incoming, exchange).await.map_err(|failure| failure.with_status(response.status()))?;
     }
-    Ok(answer)
+    Ok(response)
 }
 
-async fn read_body(mut incoming: Incoming, reading: Reading<'_>) -> Result<Vec<u8>, Failure> {
+async fn read_body(mut incoming: Incoming, exchange: Exchange<'_>) -> Result<Vec<u8>, Failure> {
     let mut kept = Vec::new();
     let mut length = 0;
     while let Some(frame) = incoming.frame().await {
-        let frame = frame.map_err(|error| fault::of_http(&error))?;
+        let frame = frame.map_err(|error| failure::from_hyper(&error))?;
         let Some(data) = frame.data_ref() else { continue };
         length += data.len();
-        if length > reading.most {
-            let message = format!("the body has more than {} bytes", reading.most);
+        if length > exchange.max_bytes {
+            let message = format!("the body has more than {} bytes", exchange.max_bytes);
             return Err(Failure::new(FailureClass::Protocol, message));
         }
-        if reading.body == Body::Keep {
+        if exchange.body == BodyPolicy::Keep {
             kept.extend_from_slice(data);
         }
     }

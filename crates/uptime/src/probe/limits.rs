@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 pub struct Limits {
     pub targets: Targets,
     /// An answer with a larger body is a failure.
-    pub largest_body_bytes: usize,
+    pub max_body_bytes: usize,
     /// Authorities that are trusted besides the public ones.
     pub roots: Vec<CertificateDer<'static>>,
     /// Who is asked for names; otherwise whom the system asks.
@@ -23,13 +23,13 @@ pub enum Targets {
     /// Only what anybody on the Internet can reach, and these. For when those who may add monitors should not look
     /// around in the network that the node stands in.
     Public {
-        and: Vec<IpNet>,
+        allowed: Vec<IpNet>,
     },
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { targets: Targets::All, largest_body_bytes: 1 << 20, roots: Vec::new(), name_server: None }
+        Self { targets: Targets::All, max_body_bytes: 1 << 20, roots: Vec::new(), name_server: None }
     }
 }
 
@@ -38,7 +38,9 @@ impl Targets {
     pub fn allow(&self, address: IpAddr) -> bool {
         match self {
             Self::All => true,
-            Self::Public { and } => is_public(address) || and.iter().any(|net| net.contains(&address)),
+            Self::Public { allowed } => {
+                is_public(address) || allowed.iter().any(|net| net.contains(&address))
+            }
         }
     }
 }
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn only_what_the_internet_can_reach_is_public() {
-        let public = Targets::Public { and: Vec::new() };
+        let public = Targets::Public { allowed: Vec::new() };
         for address in
             ["1.1.1.1", "100.63.255.255", "172.32.0.1", "192.0.1.1", "2606:4700::1111", "64:ff9b::101:101"]
         {
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_exception_opens_its_own_network_only() {
-        let targets = Targets::Public { and: vec!["10.1.0.0/16".parse().unwrap()] };
+        let targets = Targets::Public { allowed: vec!["10.1.0.0/16".parse().unwrap()] };
         assert!(targets.allow("10.1.2.3".parse().unwrap()));
         assert!(!targets.allow("10.2.2.3".parse().unwrap()));
     }

@@ -9,34 +9,34 @@ use tokio::sync::Mutex;
 use crate::monitor::check::{FailureClass, Observation};
 
 /// How long an answer counts, so that a thousand failing checks ask once.
-const FRESH: Duration = Duration::from_secs(2);
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const MAX_AGE: Duration = Duration::from_secs(2);
+const ANCHOR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Any address far away. Nothing is ever sent there: connecting a datagram socket only asks for a route.
 const FAR_AWAY: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
 #[derive(Debug, Default)]
-pub(crate) struct Network {
-    seen: Mutex<Option<(Instant, Health)>>,
+pub(crate) struct LocalNetwork {
+    seen: Mutex<Option<(Instant, NetworkHealth)>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    Well,
-    Gone,
+pub(crate) enum NetworkHealth {
+    Up,
+    Down,
 }
 
-impl Network {
+impl LocalNetwork {
     /// Asks the anchors, or where there are none whether there is a route at all.
-    pub(crate) async fn health(&self, anchors: &[String]) -> Health {
+    pub(crate) async fn health(&self, anchors: &[String]) -> NetworkHealth {
         let mut seen = self.seen.lock().await;
         if let Some((at, health)) = *seen
-            && at.elapsed() < FRESH
+            && at.elapsed() < MAX_AGE
         {
             return health;
         }
         let health = if anchors.is_empty() { route() } else { reach_any(anchors).await };
-        if health == Health::Gone && seen.is_none_or(|(_, before)| before == Health::Well) {
+        if health == NetworkHealth::Down && seen.is_none_or(|(_, before)| before == NetworkHealth::Up) {
             tracing::warn!("this node's own network is gone: its failed checks do not count");
         }
         *seen = Some((Instant::now(), health));
@@ -46,29 +46,29 @@ impl Network {
 
 /// Whether a failure may be the fault of this node's own network. What was reached, and who answered on this very
 /// machine, was not.
-pub(crate) fn may_be_ours(observation: &Observation) -> bool {
+pub(crate) fn may_be_local(observation: &Observation) -> bool {
     let loopback = observation.address.is_some_and(|address| address.ip().is_loopback());
     let class = observation.failure().map(|failure| failure.class);
     !loopback && matches!(class, Some(FailureClass::Name | FailureClass::Connect | FailureClass::Timeout))
 }
 
-fn route() -> Health {
+fn route() -> NetworkHealth {
     let connected = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(FAR_AWAY));
-    if connected.is_ok() { Health::Well } else { Health::Gone }
+    if connected.is_ok() { NetworkHealth::Up } else { NetworkHealth::Down }
 }
 
-async fn reach_any(anchors: &[String]) -> Health {
+async fn reach_any(anchors: &[String]) -> NetworkHealth {
     let connect = |anchor: String| async move {
-        let connected = tokio::time::timeout(ANSWER_WITHIN, TcpStream::connect(anchor)).await;
+        let connected = tokio::time::timeout(ANCHOR_TIMEOUT, TcpStream::connect(anchor)).await;
         matches!(connected, Ok(Ok(_)))
     };
     let mut all: tokio::task::JoinSet<bool> = anchors.iter().cloned().map(connect).collect();
     while let Some(reached) = all.join_next().await {
         if matches!(reached, Ok(true)) {
-            return Health::Well;
+            return NetworkHealth::Up;
         }
     }
-    Health::Gone
+    NetworkHealth::Down
 }
 
 #[cfg(test)]
@@ -80,16 +80,16 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let anchors = [free.to_string(), listener.local_addr().unwrap().to_string()];
-        assert_eq!(Network::default().health(&anchors).await, Health::Well);
-        assert_eq!(Network::default().health(&anchors[..1]).await, Health::Gone);
+        assert_eq!(LocalNetwork::default().health(&anchors).await, NetworkHealth::Up);
+        assert_eq!(LocalNetwork::default().health(&anchors[..1]).await, NetworkHealth::Down);
     }
 
     #[test]
     fn what_happens_on_this_machine_is_no_matter_of_the_network() {
         let mut failed = Observation::failed(FailureClass::Connect, "refused");
-        assert!(may_be_ours(&failed));
+        assert!(may_be_local(&failed));
         failed.address = Some("127.0.0.1:80".parse().unwrap());
-        assert!(!may_be_ours(&failed));
-        assert!(!may_be_ours(&Observation::failed(FailureClass::Assertion, "status")));
+        assert!(!may_be_local(&failed));
+        assert!(!may_be_local(&Observation::failed(FailureClass::Assertion, "status")));
     }
 }

@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use url::Url;
 
 use super::Probe;
-use super::http::Body;
+use super::http::BodyPolicy;
 use super::redirect::Hop;
 use super::trace::Trace;
 use crate::monitor::check::{Failure, HttpVersion};
@@ -25,10 +25,10 @@ impl Probe {
         let mut trace = Trace::begin(timeout);
         let headers = post.headers.iter().cloned().collect();
         let hop = Hop::only(Method::POST, post.url.clone(), headers, post.body);
-        let asked = self.ask(&hop, HttpVersion::Auto, Body::Ignore, &mut trace);
+        let asked = self.request(&hop, HttpVersion::Auto, BodyPolicy::Ignore, &mut trace);
         match tokio::time::timeout(timeout, asked).await {
             Ok(answered) => answered.map(|answer| answer.status),
-            Err(_) => Err(trace.out_of_time(timeout)),
+            Err(_) => Err(trace.timeout_failure(timeout)),
         }
     }
 }

@@ -22,19 +22,19 @@ enum Follow {
     /// A redirect is an answer like others.
     Never,
     /// Follows so many more.
-    Left(u8),
+    UpTo(u8),
 }
 
 /// Where an answer leads.
 #[derive(Debug)]
-pub(super) enum Way {
-    Here,
-    On(Box<Hop>),
+pub(super) enum RedirectStep {
+    Final,
+    Follow(Box<Hop>),
 }
 
 impl Hop {
     pub(super) fn first(check: &HttpCheck, headers: HeaderMap) -> Self {
-        let follow = if check.redirects == 0 { Follow::Never } else { Follow::Left(check.redirects) };
+        let follow = if check.redirects == 0 { Follow::Never } else { Follow::UpTo(check.redirects) };
         let body = check.body.as_ref().map(|body| Bytes::copy_from_slice(body.as_bytes()));
         Self {
             method: check.method.clone(),
@@ -51,15 +51,17 @@ impl Hop {
     }
 
     /// Whether an answer only says where to go on.
-    pub(super) fn leads_on(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        matches!(self.follow, Follow::Left(_)) && is_redirect(status) && headers.contains_key(LOCATION)
+    pub(super) fn is_followed(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        matches!(self.follow, Follow::UpTo(_)) && is_redirect(status) && headers.contains_key(LOCATION)
     }
 
-    pub(super) fn after(&self, status: StatusCode, headers: &HeaderMap) -> Result<Way, Failure> {
+    pub(super) fn after(&self, status: StatusCode, headers: &HeaderMap) -> Result<RedirectStep, Failure> {
         let refuse =
             |message: &str| Failure::new(FailureClass::Redirect, message).with_status(status.as_u16());
-        let location = headers.get(LOCATION).filter(|_| self.leads_on(status, headers));
-        let (Some(location), Follow::Left(left)) = (location, self.follow) else { return Ok(Way::Here) };
+        let location = headers.get(LOCATION).filter(|_| self.is_followed(status, headers));
+        let (Some(location), Follow::UpTo(left)) = (location, self.follow) else {
+            return Ok(RedirectStep::Final);
+        };
         let Some(left) = left.checked_sub(1) else {
             return Err(refuse("more redirects than allowed"));
         };
@@ -71,10 +73,10 @@ impl Hop {
         // What a stranger would have us say is not said.
         let _ = (url.set_username(""), url.set_password(None));
         url.set_fragment(None);
-        Ok(Way::On(Box::new(self.towards(url, status, left))))
+        Ok(RedirectStep::Follow(Box::new(self.redirected_to(url, status, left))))
     }
 
-    fn towards(&self, url: Url, status: StatusCode, left: u8) -> Self {
+    fn redirected_to(&self, url: Url, status: StatusCode, left: u8) -> Self {
         let is_get = matches!(self.method, Method::GET | Method::HEAD);
         let becomes_get = match status {
             StatusCode::SEE_OTHER => !is_get,
@@ -89,7 +91,7 @@ impl Hop {
             url,
             headers,
             body: if becomes_get { Bytes::new() } else { self.body.clone() },
-            follow: Follow::Left(left),
+            follow: Follow::UpTo(left),
         }
     }
 }
@@ -107,14 +109,14 @@ mod tests {
     fn post(url: &str) -> Hop {
         let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static("x"))]);
         let body = Bytes::from_static(b"body");
-        Hop { method: Method::POST, url: url.parse().unwrap(), headers, body, follow: Follow::Left(2) }
+        Hop { method: Method::POST, url: url.parse().unwrap(), headers, body, follow: Follow::UpTo(2) }
     }
 
     fn follow(hop: &Hop, status: u16, location: &str) -> Hop {
         let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
         match hop.after(StatusCode::from_u16(status).unwrap(), &headers).unwrap() {
-            Way::On(next) => *next,
-            Way::Here => panic!("{status} was not followed"),
+            RedirectStep::Follow(next) => *next,
+            RedirectStep::Final => panic!("{status} was not followed"),
         }
     }
 

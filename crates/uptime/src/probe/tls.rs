@@ -18,22 +18,22 @@ use crate::monitor::check::{Endpoint, Failure, FailureClass, HttpVersion};
 const DAY_S: i64 = 86_400;
 
 /// Made once: to build a configuration costs more than a handshake.
-pub(super) struct Handshakes {
-    either: TlsConnector,
+pub(super) struct TlsConnectors {
+    auto: TlsConnector,
     http1: TlsConnector,
     http2: TlsConnector,
-    silent: TlsConnector,
+    no_alpn: TlsConnector,
 }
 
 /// What is offered in the handshake.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Offer {
+pub(super) enum Alpn {
     Http(HttpVersion),
     /// No protocol at all: what speaks behind TLS is nobody's business.
-    Nothing,
+    None,
 }
 
-impl Handshakes {
+impl TlsConnectors {
     pub(super) fn new(more_roots: &[CertificateDer<'static>]) -> Self {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let (_, ignored) = roots.add_parsable_certificates(more_roots.iter().cloned());
@@ -41,7 +41,7 @@ impl Handshakes {
             tracing::warn!(ignored, "some of the configured root certificates cannot be used");
         }
         let roots = Arc::new(roots);
-        let offering = |protocols: &[&[u8]]| {
+        let connector = |protocols: &[&[u8]]| {
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let mut config = ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
@@ -53,37 +53,37 @@ impl Handshakes {
             TlsConnector::from(Arc::new(config))
         };
         Self {
-            either: offering(&[b"h2", b"http/1.1"]),
-            http1: offering(&[b"http/1.1"]),
-            http2: offering(&[b"h2"]),
-            silent: offering(&[]),
+            auto: connector(&[b"h2", b"http/1.1"]),
+            http1: connector(&[b"http/1.1"]),
+            http2: connector(&[b"h2"]),
+            no_alpn: connector(&[]),
         }
     }
 
-    fn offering(&self, offer: Offer) -> &TlsConnector {
+    fn connector(&self, offer: Alpn) -> &TlsConnector {
         match offer {
-            Offer::Http(HttpVersion::Auto) => &self.either,
-            Offer::Http(HttpVersion::Http1) => &self.http1,
-            Offer::Http(HttpVersion::Http2) => &self.http2,
-            Offer::Nothing => &self.silent,
+            Alpn::Http(HttpVersion::Auto) => &self.auto,
+            Alpn::Http(HttpVersion::Http1) => &self.http1,
+            Alpn::Http(HttpVersion::Http2) => &self.http2,
+            Alpn::None => &self.no_alpn,
         }
     }
 }
 
 impl Probe {
-    pub(super) async fn secure<S: AsRef<str>>(
+    pub(super) async fn handshake<S: AsRef<str>>(
         &self,
         stream: TcpStream,
         host: &Host<S>,
-        offer: Offer,
+        offer: Alpn,
         trace: &mut Trace,
     ) -> Result<TlsStream<TcpStream>, Failure> {
         trace.stage = Stage::Handshake;
-        let begun = Instant::now();
+        let started = Instant::now();
         let name = server_name(host)?;
-        let shaken = self.inner.handshakes.offering(offer).connect(name, stream).await;
-        let stream = shaken.map_err(|error| refusal(&error, trace))?;
-        trace.phases.tls = Some(begun.elapsed());
+        let shaken = self.inner.tls.connector(offer).connect(name, stream).await;
+        let stream = shaken.map_err(|error| tls_failure(&error, trace))?;
+        trace.phases.tls = Some(started.elapsed());
         let shown = stream.get_ref().1.peer_certificates();
         trace.certificate_days = shown.and_then(|chain| chain.first()).and_then(days_left);
         Ok(stream)
@@ -91,7 +91,7 @@ impl Probe {
 
     pub(super) async fn certificate(&self, endpoint: &Endpoint, trace: &mut Trace) -> Result<(), Failure> {
         let stream = self.connect(&endpoint.host, endpoint.port, trace).await?;
-        self.secure(stream, &endpoint.host, Offer::Nothing, trace).await.map(drop)
+        self.handshake(stream, &endpoint.host, Alpn::None, trace).await.map(drop)
     }
 }
 
@@ -115,7 +115,7 @@ fn days_until(end_s: i64) -> i64 {
     (end_s - now.cast_signed()).div_euclid(DAY_S)
 }
 
-fn refusal(error: &std::io::Error, trace: &mut Trace) -> Failure {
+fn tls_failure(error: &std::io::Error, trace: &mut Trace) -> Failure {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return Failure::new(FailureClass::Closed, format!("during the TLS handshake: {error}"));
     };
@@ -125,7 +125,7 @@ fn refusal(error: &std::io::Error, trace: &mut Trace) -> Failure {
             if let CertificateError::ExpiredContext { not_after, .. } = reason {
                 trace.certificate_days = Some(days_until(not_after.as_secs().cast_signed()));
             }
-            tls(complaint(reason))
+            tls(certificate_problem(reason))
         }
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
         | rustls::Error::NoApplicationProtocol => Failure::new(
@@ -136,7 +136,7 @@ fn refusal(error: &std::io::Error, trace: &mut Trace) -> Failure {
     }
 }
 
-fn complaint(reason: &CertificateError) -> String {
+fn certificate_problem(reason: &CertificateError) -> String {
     match reason {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the certificate has expired".to_owned()
@@ -147,7 +147,7 @@ fn complaint(reason: &CertificateError) -> String {
         CertificateError::UnknownIssuer => "the certificate is signed by nobody whom we trust".to_owned(),
         CertificateError::NotValidForName => "the certificate is for another name".to_owned(),
         CertificateError::NotValidForNameContext { presented, .. } => {
-            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let names: Vec<&str> = presented.iter().map(|name| strip_variant(name)).collect();
             format!("the certificate is for other names: {}", names.join(", "))
         }
         reason => format!("the certificate is not good: {reason}"),
@@ -155,12 +155,12 @@ fn complaint(reason: &CertificateError) -> String {
 }
 
 /// The name in what rustls writes as `DnsName("a.example")`.
-fn bare(presented: &str) -> &str {
+fn strip_variant(presented: &str) -> &str {
     let inner = presented.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.unwrap_or(presented).trim_matches('"')
 }
 
-impl std::fmt::Debug for Handshakes {
+impl std::fmt::Debug for TlsConnectors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handshakes").finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use crate::monitor::check::{Failure, FailureClass, Phases};
 
 #[derive(Debug)]
 pub(super) struct Trace {
-    pub(super) begun: Instant,
+    pub(super) started: Instant,
     pub(super) deadline: Instant,
     pub(super) stage: Stage,
     pub(super) phases: Phases,
@@ -21,16 +21,16 @@ pub(super) enum Stage {
     Name,
     Connection,
     Handshake,
-    Answer,
+    Response,
     Body,
 }
 
 impl Trace {
     pub(super) fn begin(timeout: Duration) -> Self {
-        let begun = Instant::now();
+        let started = Instant::now();
         Self {
-            begun,
-            deadline: begun + timeout,
+            started,
+            deadline: started + timeout,
             stage: Stage::Name,
             phases: Phases::default(),
             address: None,
@@ -46,12 +46,12 @@ impl Trace {
         self.certificate_days = None;
     }
 
-    pub(super) fn out_of_time(&self, timeout: Duration) -> Failure {
+    pub(super) fn timeout_failure(&self, timeout: Duration) -> Failure {
         let missing = match self.stage {
             Stage::Name => "the name was not found",
             Stage::Connection => "there was no connection",
             Stage::Handshake => "the TLS handshake was not done",
-            Stage::Answer => "there was no answer",
+            Stage::Response => "there was no answer",
             Stage::Body => "the answer had not ended",
         };
         Failure::new(FailureClass::Timeout, format!("{missing} after {timeout:?}"))

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use super::{READ, WRITE, invalid};
 use crate::database::{channels, deliveries};
-use crate::incident::alert::channel::{self, Written};
+use crate::incident::alert::channel::{self, SaveOutcome};
 use crate::incident::alert::delivery::DeliveryState;
 use crate::incident::alert::{
     Alerts, Attempt, Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Delivery, NoticeKind,
@@ -88,7 +88,7 @@ async fn add(
     Json(spec): Json<ChannelSpec>,
 ) -> Result<(StatusCode, Json<ChannelView>), Problem> {
     let added = view(channel::add(&alerts.context, &spec).await?)?;
-    note(&alerts, &caller, "uptime.channel.add", &added.id).await;
+    audit(&alerts, &caller, "uptime.channel.add", &added.id).await;
     Ok((StatusCode::CREATED, Json(added)))
 }
 
@@ -110,7 +110,7 @@ async fn edit(
     Json(patch): Json<ChannelPatch>,
 ) -> Result<Json<ChannelView>, Problem> {
     let edited = view(channel::edit(&alerts.context, &id, &patch).await?)?;
-    note(&alerts, &caller, "uptime.channel.edit", &id).await;
+    audit(&alerts, &caller, "uptime.channel.edit", &id).await;
     Ok(Json(edited))
 }
 
@@ -125,7 +125,7 @@ async fn remove(
     if !channels::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
-    note(&alerts, &caller, "uptime.channel.remove", &id).await;
+    audit(&alerts, &caller, "uptime.channel.remove", &id).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -156,20 +156,20 @@ async fn deliveries(
     Ok(Json(page.into()))
 }
 
-pub(crate) fn view(written: Written) -> Result<ChannelView, Problem> {
+pub(crate) fn view(written: SaveOutcome) -> Result<ChannelView, Problem> {
     match written {
-        Written::Written(channel) => Ok((*channel).into()),
-        Written::Invalid(wrong) => Err(invalid(wrong)),
-        Written::NameTaken => Err(Problem::conflict("Another channel has this name.")),
-        Written::TooMany => Err(Problem::conflict("There are as many channels as there may be.")),
-        Written::Unknown => Err(unknown()),
+        SaveOutcome::Saved(channel) => Ok((*channel).into()),
+        SaveOutcome::Invalid(errors) => Err(invalid(errors)),
+        SaveOutcome::NameTaken => Err(Problem::conflict("Another channel has this name.")),
+        SaveOutcome::LimitReached => Err(Problem::conflict("There are as many channels as there may be.")),
+        SaveOutcome::NotFound => Err(unknown()),
     }
 }
 
 /// Writes down who did what. That it was done is not undone when this fails.
-pub(crate) async fn note(alerts: &Alerts, caller: &Caller, what: &str, id: &ChannelId) {
-    if let Err(error) = Audit::new(alerts.database()).record(caller.name(), what, id.as_str()).await {
-        tracing::warn!(%error, what, %id, "not in the audit trail");
+pub(crate) async fn audit(alerts: &Alerts, caller: &Caller, action: &str, id: &ChannelId) {
+    if let Err(error) = Audit::new(alerts.database()).record(caller.name(), action, id.as_str()).await {
+        tracing::warn!(%error, action, %id, "not in the audit trail");
     }
 }
 

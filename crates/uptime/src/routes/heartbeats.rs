@@ -3,10 +3,10 @@
 use axum::extract::State;
 use hob_web::{Path, Problem};
 
-use crate::monitor::heartbeat::Signal;
+use crate::monitor::heartbeat::HeartbeatSignal;
 use crate::uptime::Uptime;
 
-const LONGEST_TOKEN: usize = 64;
+const MAX_TOKEN_BYTES: usize = 64;
 
 /// The job is done, and went well.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}", params(("token" = String, Path, max_length = 64)),
@@ -15,7 +15,7 @@ pub(super) async fn done(
     State(uptime): State<Uptime>,
     Path(token): Path<String>,
 ) -> Result<&'static str, Problem> {
-    hear(&uptime, &token, Signal::Done).await
+    receive(&uptime, &token, HeartbeatSignal::Succeeded).await
 }
 
 /// The job begins: how long it takes will be known.
@@ -25,7 +25,7 @@ pub(super) async fn began(
     State(uptime): State<Uptime>,
     Path(token): Path<String>,
 ) -> Result<&'static str, Problem> {
-    hear(&uptime, &token, Signal::Began).await
+    receive(&uptime, &token, HeartbeatSignal::Started).await
 }
 
 /// The job is over, and failed.
@@ -35,11 +35,11 @@ pub(super) async fn failed(
     State(uptime): State<Uptime>,
     Path(token): Path<String>,
 ) -> Result<&'static str, Problem> {
-    hear(&uptime, &token, Signal::Failed).await
+    receive(&uptime, &token, HeartbeatSignal::Failed).await
 }
 
-async fn hear(uptime: &Uptime, token: &str, signal: Signal) -> Result<&'static str, Problem> {
-    if token.len() <= LONGEST_TOKEN && uptime.signal(token, signal).await? {
+async fn receive(uptime: &Uptime, token: &str, signal: HeartbeatSignal) -> Result<&'static str, Problem> {
+    if token.len() <= MAX_TOKEN_BYTES && uptime.record_signal(token, signal).await? {
         Ok("ok\n")
     } else {
         Err(Problem::not_found("heartbeat"))

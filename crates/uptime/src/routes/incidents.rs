@@ -11,13 +11,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::monitor_id;
 use super::view::{IncidentView, NoteView};
 use crate::database::incidents;
-use crate::incident::{self, Acknowledged, Filter, MAX_NOTE_BYTES};
+use crate::incident::{self, AcknowledgeOutcome, Filter, MAX_NOTE_BYTES};
 use crate::uptime::Uptime;
 
 /// Which incidents.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct IncidentQuery {
     /// Only those that go on.
     #[serde(default)]
     open: bool,
@@ -27,16 +27,16 @@ pub(super) struct Wanted {
 }
 
 /// Incidents, the newest first.
-#[utoipa::path(get, path = "/api/v1/uptime/incidents", params(Wanted, Paging),
+#[utoipa::path(get, path = "/api/v1/uptime/incidents", params(IncidentQuery, Paging),
     responses((status = 200, body = List<IncidentView>)))]
 pub(super) async fn list(
     State(uptime): State<Uptime>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<IncidentQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<IncidentView>>, Problem> {
-    let filter = match &wanted.monitor {
+    let filter = match &query.monitor {
         Some(id) => Filter::Of(monitor_id(id)?),
-        None if wanted.open => Filter::Open,
+        None if query.open => Filter::Open,
         None => Filter::All,
     };
     let page = incidents::page(uptime.database(), &filter, &paging.request()?).await?;
@@ -65,13 +65,13 @@ pub(super) async fn acknowledge(
     Path(id): Path<String>,
 ) -> Result<Json<IncidentView>, Problem> {
     match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
-        Acknowledged::Acknowledged(incident) => {
-            uptime.note(&caller, "uptime.incident.acknowledge", &id).await;
-            uptime.tell_pages(Some(&incident.monitor_id));
+        AcknowledgeOutcome::Acknowledged(incident) => {
+            uptime.audit(&caller, "uptime.incident.acknowledge", &id).await;
+            uptime.notify_pages(Some(&incident.monitor_id));
             Ok(Json(IncidentView::new(*incident, Vec::new())))
         }
-        Acknowledged::Already(incident) => Ok(Json(IncidentView::new(*incident, Vec::new()))),
-        Acknowledged::Unknown => Err(Problem::not_found("incident")),
+        AcknowledgeOutcome::Already(incident) => Ok(Json(IncidentView::new(*incident, Vec::new()))),
+        AcknowledgeOutcome::NotFound => Err(Problem::not_found("incident")),
     }
 }
 
@@ -98,6 +98,6 @@ pub(super) async fn annotate(
     }
     let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     let note = added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
-    uptime.tell_pages(None);
+    uptime.notify_pages(None);
     Ok((StatusCode::CREATED, Json(NoteView::new(note))))
 }

@@ -23,9 +23,9 @@ pub(super) async fn add(
     caller: Caller,
     Json(spec): Json<MaintenanceSpec>,
 ) -> Result<(StatusCode, Json<Maintenance>), Problem> {
-    spec.check().map_err(invalid)?;
+    spec.validate().map_err(invalid)?;
     let window = uptime.add_window(&spec).await?;
-    uptime.note(&caller, "uptime.maintenance.add", &window.id).await;
+    uptime.audit(&caller, "uptime.maintenance.add", &window.id).await;
     Ok((StatusCode::CREATED, Json(window)))
 }
 
@@ -40,6 +40,6 @@ pub(super) async fn remove(
     if !uptime.remove_window(&id).await? {
         return Err(Problem::not_found("maintenance window"));
     }
-    uptime.note(&caller, "uptime.maintenance.delete", &id).await;
+    uptime.audit(&caller, "uptime.maintenance.delete", &id).await;
     Ok(StatusCode::NO_CONTENT)
 }

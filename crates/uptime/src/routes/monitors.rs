@@ -16,15 +16,15 @@ use super::{invalid, monitor_id};
 use crate::database::results;
 use crate::monitor::history::{self, Period};
 use crate::monitor::{Monitor, MonitorSpec};
-use crate::schedule::snapshot::Board;
-use crate::schedule::state::State as Stands;
-use crate::uptime::{Added, Changed, Checked, Uptime, now};
+use crate::schedule::snapshot::Snapshot;
+use crate::schedule::state::MonitorState;
+use crate::uptime::{AddOutcome, CheckNowOutcome, EditOutcome, Uptime, now};
 
 /// Which monitors, and how many.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct MonitorQuery {
     /// Part of a name, an id or a target.
     #[param(max_length = 128)]
     pub(crate) search: Option<String>,
@@ -42,12 +42,12 @@ pub(crate) struct Wanted {
     pub(crate) limit: Option<u16>,
 }
 
-impl Wanted {
+impl MonitorQuery {
     /// The monitors of the page, and where the next one begins.
     pub(crate) fn page(
         &self,
         all: &[Arc<Monitor>],
-        board: &Board,
+        snapshot: &Snapshot,
     ) -> Result<(Vec<Arc<Monitor>>, Option<String>), Problem> {
         let limit = usize::from(self.limit.unwrap_or(PageRequest::DEFAULT_SIZE));
         if !(1..=usize::from(PageRequest::MOST)).contains(&limit) {
@@ -61,7 +61,7 @@ impl Wanted {
             None => 0,
         };
         let search = self.search.as_deref().unwrap_or_default().trim().to_lowercase();
-        let fits = |monitor: &&Arc<Monitor>| self.fits(monitor, &search, board);
+        let fits = |monitor: &&Arc<Monitor>| self.fits(monitor, &search, snapshot);
         let mut page: Vec<Arc<Monitor>> =
             all[begin..].iter().filter(fits).take(limit + 1).map(Arc::clone).collect();
         let more = page.len() > limit;
@@ -70,7 +70,7 @@ impl Wanted {
         Ok((page, next))
     }
 
-    fn fits(&self, monitor: &Monitor, search: &str, board: &Board) -> bool {
+    fn fits(&self, monitor: &Monitor, search: &str, snapshot: &Snapshot) -> bool {
         let spec = &monitor.spec;
         let named = || {
             [spec.name.as_str(), spec.target.as_str(), monitor.id.as_str()]
@@ -81,19 +81,19 @@ impl Wanted {
         self.tag.as_ref().is_none_or(|tag| tag.is_empty() || spec.tags.contains(tag))
             && self.group.as_ref().is_none_or(|group| group.is_empty() || spec.group == *group)
             && (search.is_empty() || named())
-            && (!self.failing || board.state(monitor).is_failing())
+            && (!self.failing || snapshot.state(monitor).is_failing())
     }
 }
 
 /// Monitors with their states, by group and name.
-#[utoipa::path(get, path = "/api/v1/uptime/monitors", params(Wanted), responses((status = 200, body = List<MonitorView>)))]
+#[utoipa::path(get, path = "/api/v1/uptime/monitors", params(MonitorQuery), responses((status = 200, body = List<MonitorView>)))]
 pub(super) async fn list(
     State(uptime): State<Uptime>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<MonitorQuery>,
 ) -> Result<Json<List<MonitorView>>, Problem> {
-    let board = uptime.board().await?;
-    let (page, next) = wanted.page(&uptime.monitors(), &board)?;
-    let rows = uptime.rows(&board, &page).await?;
+    let snapshot = uptime.snapshot().await?;
+    let (page, next) = query.page(&uptime.monitors(), &snapshot)?;
+    let rows = uptime.rows(&snapshot, &page).await?;
     Ok(Json(List { items: rows.iter().map(MonitorView::new).collect(), next }))
 }
 
@@ -105,8 +105,8 @@ pub(super) async fn add(
     caller: Caller,
     Json(spec): Json<MonitorSpec>,
 ) -> Result<(StatusCode, Json<MonitorView>), Problem> {
-    let monitor = added(uptime.add(None, &spec).await?)?;
-    uptime.note(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
+    let monitor = added_monitor(uptime.add(None, &spec).await?)?;
+    uptime.audit(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
     Ok((StatusCode::CREATED, view(&uptime, &monitor).await?))
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn show(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Json<MonitorView>, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     view(&uptime, &monitor).await
 }
 
@@ -132,10 +132,10 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Json<MonitorView>), Problem> {
     let id = monitor_id(&id)?;
     let (status, monitor) = match uptime.edit(&id, &spec).await? {
-        Changed::Unknown => (StatusCode::CREATED, added(uptime.add(Some(id), &spec).await?)?),
-        edited => (StatusCode::OK, changed(edited)?),
+        EditOutcome::NotFound => (StatusCode::CREATED, added_monitor(uptime.add(Some(id), &spec).await?)?),
+        edited => (StatusCode::OK, edited_monitor(edited)?),
     };
-    uptime.note(&caller, "uptime.monitor.put", monitor.id.as_str()).await;
+    uptime.audit(&caller, "uptime.monitor.put", monitor.id.as_str()).await;
     Ok((status, view(&uptime, &monitor).await?))
 }
 
@@ -149,13 +149,13 @@ pub(super) async fn patch(
     Path(id): Path<String>,
     Json(patch): Json<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Json<MonitorView>, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     let mut spec = serde_json::to_value(&monitor.spec).map_err(Problem::internal)?;
     merge(&mut spec, serde_json::Value::Object(patch));
     let spec: MonitorSpec =
         serde_json::from_value(spec).map_err(|error| Problem::invalid("", error.to_string()))?;
-    let monitor = changed(uptime.edit(&monitor.id, &spec).await?)?;
-    uptime.note(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
+    let monitor = edited_monitor(uptime.edit(&monitor.id, &spec).await?)?;
+    uptime.audit(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
     view(&uptime, &monitor).await
 }
 
@@ -171,7 +171,7 @@ pub(super) async fn remove(
     if !uptime.remove(&id).await? {
         return Err(Problem::not_found("monitor"));
     }
-    uptime.note(&caller, "uptime.monitor.delete", id.as_str()).await;
+    uptime.audit(&caller, "uptime.monitor.delete", id.as_str()).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -182,11 +182,11 @@ pub(super) async fn check(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
 ) -> Result<Json<CheckView>, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     match uptime.check_now(&monitor.id).await? {
-        Checked::Checked { observation, state } => Ok(Json(CheckView::new(&observation, state))),
-        Checked::Not => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
-        Checked::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
+        CheckNowOutcome::Checked { observation, state } => Ok(Json(CheckView::new(&observation, state))),
+        CheckNowOutcome::Skipped => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
+        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
     }
 }
 
@@ -226,37 +226,37 @@ pub(crate) async fn set_paused(
     id: &str,
     paused: Paused,
 ) -> Result<Arc<Monitor>, Problem> {
-    let monitor = known(uptime, id).await?;
+    let monitor = find_monitor(uptime, id).await?;
     let mut spec = monitor.spec.clone();
     spec.paused = paused == Paused::Yes;
-    let monitor = changed(uptime.edit(&monitor.id, &spec).await?)?;
-    let what = if spec.paused { "uptime.monitor.pause" } else { "uptime.monitor.resume" };
-    uptime.note(caller, what, monitor.id.as_str()).await;
+    let monitor = edited_monitor(uptime.edit(&monitor.id, &spec).await?)?;
+    let action = if spec.paused { "uptime.monitor.pause" } else { "uptime.monitor.resume" };
+    uptime.audit(caller, action, monitor.id.as_str()).await;
     Ok(monitor)
 }
 
 /// How long.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Over {
+pub(super) struct HistoryQuery {
     #[serde(default)]
     period: Period,
 }
 
 /// How available and how fast a monitor was.
 #[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}/history",
-    params(("id" = String, Path, max_length = 128), Over), responses((status = 200, body = HistoryView)))]
+    params(("id" = String, Path, max_length = 128), HistoryQuery), responses((status = 200, body = HistoryView)))]
 pub(super) async fn history(
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
-    Query(over): Query<Over>,
+    Query(query): Query<HistoryQuery>,
 ) -> Result<Json<HistoryView>, Problem> {
-    let monitor = known(&uptime, &id).await?;
+    let monitor = find_monitor(&uptime, &id).await?;
     let (database, now) = (uptime.database(), now());
-    let points = history::points(database, &monitor.id, over.period, now).await?;
+    let points = history::points(database, &monitor.id, query.period, now).await?;
     let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now).await?;
     Ok(Json(HistoryView {
-        period: over.period,
+        period: query.period,
         uptime: UptimeView::new(&downtime, &monitor),
         whole: points.whole,
         points: points.points,
@@ -267,21 +267,21 @@ pub(super) async fn history(
 /// How many monitors are in each state.
 #[utoipa::path(get, path = "/api/v1/uptime/summary", responses((status = 200, body = SummaryView)))]
 pub(super) async fn summary(State(uptime): State<Uptime>) -> Result<Json<SummaryView>, Problem> {
-    let board = uptime.board().await?;
-    let tally = board.tally(&uptime.monitors());
+    let snapshot = uptime.snapshot().await?;
+    let counts = snapshot.state_counts(&uptime.monitors());
     Ok(Json(SummaryView {
-        total: tally.total(),
-        up: tally.of(Stands::Up),
-        suspect: tally.of(Stands::Suspect),
-        down: tally.of(Stands::Down),
-        recovering: tally.of(Stands::Recovering),
-        paused: tally.of(Stands::Paused),
-        pending: tally.of(Stands::Pending),
-        stale: tally.of(Stands::Stale),
+        total: counts.total(),
+        up: counts.of(MonitorState::Up),
+        suspect: counts.of(MonitorState::Suspect),
+        down: counts.of(MonitorState::Down),
+        recovering: counts.of(MonitorState::Recovering),
+        paused: counts.of(MonitorState::Paused),
+        pending: counts.of(MonitorState::Pending),
+        stale: counts.of(MonitorState::Stale),
     }))
 }
 
-pub(crate) async fn known(uptime: &Uptime, id: &str) -> Result<Arc<Monitor>, Problem> {
+pub(crate) async fn find_monitor(uptime: &Uptime, id: &str) -> Result<Arc<Monitor>, Problem> {
     let id = monitor_id(id)?;
     uptime.monitor(&id).await?.ok_or_else(|| Problem::not_found("monitor"))
 }
@@ -290,20 +290,20 @@ async fn view(uptime: &Uptime, monitor: &Arc<Monitor>) -> Result<Json<MonitorVie
     Ok(Json(MonitorView::new(&uptime.row(monitor).await?)))
 }
 
-pub(crate) fn added(added: Added) -> Result<Arc<Monitor>, Problem> {
-    match added {
-        Added::Added(monitor) => Ok(monitor),
-        Added::Taken => Err(Problem::conflict("Another monitor has this id.")),
-        Added::Full => Err(Problem::conflict("There are as many monitors as there may be.")),
-        Added::Invalid(wrong) => Err(invalid(wrong)),
+pub(crate) fn added_monitor(added_monitor: AddOutcome) -> Result<Arc<Monitor>, Problem> {
+    match added_monitor {
+        AddOutcome::Added(monitor) => Ok(monitor),
+        AddOutcome::IdTaken => Err(Problem::conflict("Another monitor has this id.")),
+        AddOutcome::LimitReached => Err(Problem::conflict("There are as many monitors as there may be.")),
+        AddOutcome::Invalid(errors) => Err(invalid(errors)),
     }
 }
 
-pub(crate) fn changed(changed: Changed) -> Result<Arc<Monitor>, Problem> {
-    match changed {
-        Changed::Changed(monitor) | Changed::Same(monitor) => Ok(monitor),
-        Changed::Unknown => Err(Problem::not_found("monitor")),
-        Changed::Invalid(wrong) => Err(invalid(wrong)),
+pub(crate) fn edited_monitor(edited_monitor: EditOutcome) -> Result<Arc<Monitor>, Problem> {
+    match edited_monitor {
+        EditOutcome::Edited(monitor) | EditOutcome::Unchanged(monitor) => Ok(monitor),
+        EditOutcome::NotFound => Err(Problem::not_found("monitor")),
+        EditOutcome::Invalid(errors) => Err(invalid(errors)),
     }
 }
 

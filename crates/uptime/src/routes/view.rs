@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use crate::incident::{Incident, Note, unix_ms};
 use crate::monitor::Monitor;
 use crate::monitor::check::{
-    AssertionResult, DnsSpec, HeartbeatSpec, HttpSpec, Kind, Observation, Outcome, Phases,
+    AssertionResult, CheckOutcome, DnsSpec, HeartbeatSpec, HttpSpec, MonitorKind, Observation, Phases,
 };
 use crate::monitor::history::{Downtime, Period, Point, ResultRow};
-use crate::schedule::snapshot::Row;
-use crate::schedule::state::State;
+use crate::schedule::snapshot::MonitorRow;
+use crate::schedule::state::MonitorState;
 
 /// A monitor, and how it is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -21,7 +21,7 @@ pub(super) struct MonitorView {
     id: String,
     /// Raised by every edit.
     generation: u64,
-    state: State,
+    state: MonitorState,
     /// The answer to the last good check; 0 where the protocol has none.
     status_code: Option<u16>,
     /// Milliseconds that the last good check took.
@@ -34,7 +34,7 @@ pub(super) struct MonitorView {
     failing_since: Option<Time>,
     error: Option<String>,
     name: String,
-    kind: Kind,
+    kind: MonitorKind,
     target: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<HttpSpec>,
@@ -62,7 +62,7 @@ pub(super) struct MonitorView {
 }
 
 impl MonitorView {
-    pub(super) fn new(row: &Row) -> Self {
+    pub(super) fn new(row: &MonitorRow) -> Self {
         let monitor: &Monitor = &row.monitor;
         let spec = monitor.spec.clone();
         Self {
@@ -106,7 +106,7 @@ impl MonitorView {
 pub(super) struct CheckView {
     ok: bool,
     /// What the monitor is now.
-    state: State,
+    state: MonitorState,
     status_code: Option<u16>,
     error: Option<String>,
     /// A word for the kind of failure.
@@ -138,10 +138,10 @@ struct AssertionView {
 }
 
 impl CheckView {
-    pub(super) fn new(observation: &Observation, state: State) -> Self {
+    pub(super) fn new(observation: &Observation, state: MonitorState) -> Self {
         let status_code = match &observation.outcome {
-            Outcome::Ok { status_code } => Some(*status_code),
-            Outcome::Failed(failure) => failure.status_code,
+            CheckOutcome::Ok { status_code } => Some(*status_code),
+            CheckOutcome::Failed(failure) => failure.status_code,
         };
         let assertion = |one: &AssertionResult| AssertionView {
             assertion: one.text.clone(),

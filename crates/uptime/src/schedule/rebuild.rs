@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::incident::Incident;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
-use crate::schedule::state::{Standing, State};
-use crate::schedule::{STANDING, Schedule, millis};
+use crate::schedule::state::{MonitorHealth, MonitorState};
+use crate::schedule::{HEALTH_LUA, Schedule, millis};
 
 static PREPARE: Script = Script::with(&[CLOCK], include_str!("rebuild/prepare.lua"));
-static RESTORE: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("rebuild/restore.lua"));
+static RESTORE: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("rebuild/restore.lua"));
 static FINISH: Script = Script::new(include_str!("rebuild/finish.lua"));
 
 /// When others rebuild the same shard they may be in each other's way, but not for long.
@@ -31,14 +31,14 @@ enum Prepared {
     /// It is done, in this epoch.
     Done(Epoch),
     /// It goes on, in this epoch.
-    Going(Epoch),
+    InProgress(Epoch),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Restored {
     All,
     /// It is done in another epoch, or was lost again.
-    Over,
+    Superseded,
 }
 
 impl Schedule {
@@ -58,7 +58,7 @@ impl Schedule {
                     self.set_epoch(shard, epoch);
                     return Ok(());
                 }
-                Prepared::Going(epoch) => epoch,
+                Prepared::InProgress(epoch) => epoch,
             };
             if self.restore(database, shard, epoch, grace).await? == Restored::All
                 && self.finish_rebuild(shard, epoch).await? == Restored::All
@@ -77,10 +77,10 @@ impl Schedule {
         if let Some(prepared) = self.try_prepare(shard, None).await? {
             return Ok(prepared);
         }
-        let known = database.epoch().await?.max(self.epoch(shard));
-        let raised = Epoch::new(database.raise_epoch(known, Epoch::MAX.get()).await?)?;
-        let prepared = self.try_prepare(shard, Some(raised)).await?;
-        Ok(prepared.unwrap_or(Prepared::Going(raised)))
+        let known = database.epoch().await?.0.max(self.epoch(shard));
+        let raised = database.raise_epoch(hob_database::Epoch(known)).await?;
+        let prepared = self.try_prepare(shard, Some(Epoch::new(raised.0)?)).await?;
+        Ok(prepared.unwrap_or(Prepared::InProgress(Epoch::new(raised.0)?)))
     }
 
     async fn try_prepare(&self, shard: Shard, epoch: Option<Epoch>) -> Result<Option<Prepared>> {
@@ -90,7 +90,7 @@ impl Schedule {
         let mut reply: Reply = self.run(shard, call.arg(epoch)).await?;
         match reply.word() {
             "done" => Ok(Some(Prepared::Done(Epoch::new(reply.next()?)?))),
-            "going" => Ok(Some(Prepared::Going(Epoch::new(reply.next()?)?))),
+            "going" => Ok(Some(Prepared::InProgress(Epoch::new(reply.next()?)?))),
             "gone" => Ok(None),
             _ => Err(reply.unexpected().into()),
         }
@@ -99,7 +99,7 @@ impl Schedule {
     async fn finish_rebuild(&self, shard: Shard, epoch: Epoch) -> Result<Restored> {
         let call = FINISH.on(&[self.keys.marker(shard)]).arg(epoch.get());
         let reply: Reply = self.run(shard, call).await?;
-        Ok(if reply.word() == "finished" { Restored::All } else { Restored::Over })
+        Ok(if reply.word() == "finished" { Restored::All } else { Restored::Superseded })
     }
 
     async fn restore(
@@ -122,18 +122,18 @@ impl Schedule {
             let mut call = RESTORE.on(&keys).arg(epoch.get());
             for monitor in batch {
                 let open = down.get(&monitor.id).copied();
-                let standing = open.map_or(Standing::NEW, standing_of);
+                let health = open.map_or(MonitorHealth::NEW, health_of);
                 let (lease_ms, next_ms) =
-                    (millis(monitor.timeout() + grace), monitor.next_ms(&standing, now_ms));
-                let text = format!("{} {lease_ms} 0 {next_ms} {standing}", monitor.generation);
+                    (millis(monitor.timeout() + grace), monitor.next_ms(&health, now_ms));
+                let text = format!("{} {lease_ms} 0 {next_ms} {health}", monitor.generation);
                 let failures = open.map(|open| open.failures.max(1).to_string()).unwrap_or_default();
                 call = call.arg(monitor.id.as_str()).arg(text).arg(next_ms).arg(failures);
-                call = call.arg(standing.first_failure_ms / 1000).arg(standing.last_failure_ms / 1000);
+                call = call.arg(health.first_failure_ms / 1000).arg(health.last_failure_ms / 1000);
                 call = call.arg(u8::from(open.is_some_and(|open| open.told_at.is_some())));
             }
             let reply: Reply = self.run(shard, call).await?;
             if reply.word() == "over" {
-                return Ok(Restored::Over);
+                return Ok(Restored::Superseded);
             }
         }
         Ok(Restored::All)
@@ -141,10 +141,10 @@ impl Schedule {
 }
 
 /// A monitor that the database says is down.
-fn standing_of(open: &Incident) -> Standing {
+fn health_of(open: &Incident) -> MonitorHealth {
     let ms = |time: hob_database::UnixMs| u64::try_from(time.0).unwrap_or(0);
-    Standing {
-        state: State::Down,
+    MonitorHealth {
+        state: MonitorState::Down,
         failures: open.failures.max(1),
         successes: 0,
         first_failure_ms: ms(open.opened_at),

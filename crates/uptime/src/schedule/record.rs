@@ -1,4 +1,4 @@
-//! Recording a result (U2–U6): one script that moves the standing and everything that others read of it, and that
+//! Recording a result (U2–U6): one script that moves the health and everything that others read of it, and that
 //! refuses whoever is late.
 
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::error::Result;
 use crate::keys::{Keys, MonitorId};
 use crate::monitor::Monitor;
 use crate::monitor::check::{AssertionResult, FailureClass, Observation, Phases};
-use crate::schedule::state::{Change, Standing, State};
-use crate::schedule::{Claim, STANDING, Schedule, millis};
+use crate::schedule::state::{IncidentChange, MonitorHealth, MonitorState};
+use crate::schedule::{Claim, HEALTH_LUA, Schedule, millis};
 
-static RECORD: Script = Script::with(&[CLOCK, MARKER, STANDING], include_str!("record/record.lua"));
-static SETTLE: Script = Script::new(include_str!("record/settle.lua"));
+static RECORD: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("record/record.lua"));
+static CONFIRM: Script = Script::new(include_str!("record/confirm.lua"));
 
 /// A result, judged: what is to be written of it.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct JudgedResult<'a> {
     pub claim: &'a Claim,
     pub observation: &'a Observation,
-    pub standing: Standing,
-    pub change: Option<Change>,
+    pub health: MonitorHealth,
+    pub change: Option<IncidentChange>,
     pub next_ms: u64,
     /// How long the result counts as news, and a retry as one.
     pub status_ttl: Duration,
@@ -32,7 +32,7 @@ pub struct Entry<'a> {
 
 /// What became of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum RecordOutcome {
     Recorded,
     /// Nothing was written: the monitor is gone, was edited, or another has its claim.
     Refused(Refusal),
@@ -41,16 +41,16 @@ pub enum Recorded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Gone,
-    Edited,
+    MonitorEdit,
     Stale,
 }
 
 /// A change between up and down that is not in the database yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsettled {
+pub struct PendingChange {
     pub id: MonitorId,
     pub fence: Fence,
-    pub change: Change,
+    pub change: IncidentChange,
     /// When the change was found.
     pub at_ms: u64,
     pub first_failure_ms: u64,
@@ -62,50 +62,50 @@ pub struct Unsettled {
 
 /// Whether somebody is told of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Alerted {
     Yes,
     NotYet,
 }
 
 impl Schedule {
     /// Records a result under its claim.
-    pub async fn record(&self, entry: &Entry<'_>) -> Result<Outcome<Recorded>> {
-        let (claim, standing) = (entry.claim, &entry.standing);
+    pub async fn record(&self, result: &JudgedResult<'_>) -> Result<Outcome<RecordOutcome>> {
+        let (claim, health) = (result.claim, &result.health);
         let shard = self.shard_of(&claim.id);
-        let [schedule, leases, marker, standings, unsettled] = self.shard_keys(shard);
+        let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
         let keys = &self.keys;
         let views = [keys.status(&claim.id), keys.incident(&claim.id), keys.retry(&claim.id)];
         let [status, incident, retry] = views;
-        let call = RECORD.on(&[schedule, leases, marker, standings, unsettled, status, incident, retry]);
+        let call = RECORD.on(&[schedule, leases, marker, standing, unsettled, status, incident, retry]);
         let call = call.arg(self.epoch(shard)).arg(claim.id.as_str()).arg(claim.generation);
-        let call = call.arg(claim.fence.get()).arg(entry.next_ms).arg(standing.to_string());
-        let call = call.arg(entry.unsettled().map(|change| change.to_string()).unwrap_or_default());
-        let call = call.arg(ttl(entry.status_ttl, Keys::STATUS_TTL_MIN, Keys::STATUS_TTL_MAX));
-        let retries = (standing.state == State::Suspect).then(|| standing.failures.min(1000).to_string());
+        let call = call.arg(claim.fence.get()).arg(result.next_ms).arg(health.to_string());
+        let call = call.arg(result.pending_change().map(|change| change.to_string()).unwrap_or_default());
+        let call = call.arg(ttl(result.status_ttl, Keys::STATUS_TTL_MIN, Keys::STATUS_TTL_MAX));
+        let retries = (health.state == MonitorState::Suspect).then(|| health.failures.min(1000).to_string());
         let call = call.arg(retries.unwrap_or_default());
-        let call = call.arg(ttl(entry.retry_ttl, Keys::RETRY_TTL_MIN, Keys::RETRY_TTL_MAX));
-        let failures = standing.is_down().then(|| standing.failures.to_string());
-        let call = call.arg(failures.unwrap_or_default()).arg(standing.first_failure_ms / 1000);
-        let call = call.arg(standing.last_failure_ms / 1000).arg(in_short(standing, entry.observation));
+        let call = call.arg(ttl(result.retry_ttl, Keys::RETRY_TTL_MIN, Keys::RETRY_TTL_MAX));
+        let failures = health.is_down().then(|| health.failures.to_string());
+        let call = call.arg(failures.unwrap_or_default()).arg(health.first_failure_ms / 1000);
+        let call = call.arg(health.last_failure_ms / 1000).arg(recent_result(health, result.observation));
         let call =
-            status_fields(entry).into_iter().fold(call, |call, (field, value)| call.arg(field).arg(value));
+            status_fields(result).into_iter().fold(call, |call, (field, value)| call.arg(field).arg(value));
         let outcome = Outcome::read(self.run(shard, call).await?, |reply| match reply.word() {
-            "recorded" => Ok(Recorded::Recorded),
-            "gone" => Ok(Recorded::Refused(Refusal::Gone)),
-            "edited" => Ok(Recorded::Refused(Refusal::Edited)),
-            "stale" => Ok(Recorded::Refused(Refusal::Stale)),
+            "recorded" => Ok(RecordOutcome::Recorded),
+            "gone" => Ok(RecordOutcome::Refused(Refusal::Gone)),
+            "edited" => Ok(RecordOutcome::Refused(Refusal::MonitorEdit)),
+            "stale" => Ok(RecordOutcome::Refused(Refusal::Stale)),
             _ => Err(reply.unexpected()),
         });
         Ok(outcome?)
     }
 
     /// The changes of a shard that are not in the database yet.
-    pub async fn unsettled(&self, shard: Shard) -> Result<Vec<Unsettled>> {
+    pub async fn pending_changes(&self, shard: Shard) -> Result<Vec<PendingChange>> {
         let key = self.keys.unsettled(shard);
         let all: Vec<(String, String)> = self.run(shard, hob_store::cmd("HGETALL").arg(&key)).await?;
         let mut changes = Vec::with_capacity(all.len());
         for (id, text) in all {
-            match Unsettled::read(&id, &text) {
+            match PendingChange::read(&id, &text) {
                 Some(change) => changes.push(change),
                 None => {
                     // Kept, it would hold every other change of the monitor back for ever.
@@ -118,37 +118,37 @@ impl Schedule {
     }
 
     /// Notes that a change is in the database.
-    pub async fn settle(&self, change: &Unsettled, told: Told) -> Result<()> {
+    pub async fn confirm_change(&self, change: &PendingChange, alerted: Alerted) -> Result<()> {
         let shard = self.shard_of(&change.id);
         let unsettled = self.keys.unsettled(shard);
-        let call = SETTLE.on(&[unsettled, self.keys.incident(&change.id)]);
+        let call = CONFIRM.on(&[unsettled, self.keys.incident(&change.id)]);
         let call = call.arg(change.id.as_str()).arg(change.fence.get());
-        let told = match told {
-            Told::Yes => "1",
-            Told::NotYet => "0",
+        let alerted = match alerted {
+            Alerted::Yes => "1",
+            Alerted::NotYet => "0",
         };
-        self.run::<Reply>(shard, call.arg(told)).await?;
+        self.run::<Reply>(shard, call.arg(alerted)).await?;
         Ok(())
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> JudgedResult<'a> {
     /// What a result that was there at `ended_ms` means for its monitor.
     #[must_use]
-    pub fn judge(monitor: &Monitor, claim: &'a Claim, observation: &'a Observation, ended_ms: u64) -> Self {
-        let (standing, change) = claim.standing.after(
+    pub fn new(monitor: &Monitor, claim: &'a Claim, observation: &'a Observation, ended_ms: u64) -> Self {
+        let (health, change) = claim.health.after(
             observation.verdict(),
             claim.claimed_ms,
             monitor.thresholds(),
-            claim.settled,
+            claim.last_change,
         );
         let ended_ms = ended_ms.max(claim.slot_ms).max(claim.claimed_ms);
         Self {
             claim,
             observation,
-            standing,
+            health,
             change,
-            next_ms: monitor.next_ms(&standing, ended_ms),
+            next_ms: monitor.next_ms(&health, ended_ms),
             status_ttl: monitor.stale_after(),
             retry_ttl: monitor.retry_ttl(),
         }
@@ -156,16 +156,16 @@ impl<'a> Entry<'a> {
 
     /// The change that this result makes, to be brought into the database.
     #[must_use]
-    pub fn unsettled(&self) -> Option<Unsettled> {
+    pub fn pending_change(&self) -> Option<PendingChange> {
         let failure = self.observation.failure();
         // Of a recovery, how long the outage was is in what came before it.
-        let before = self.claim.standing;
-        let outage = if self.change == Some(Change::Resolved) { before } else { self.standing };
-        Some(Unsettled {
+        let before = self.claim.health;
+        let outage = if self.change == Some(IncidentChange::Resolved) { before } else { self.health };
+        Some(PendingChange {
             id: self.claim.id.clone(),
             fence: self.claim.fence,
             change: self.change?,
-            at_ms: self.standing.last_ms,
+            at_ms: self.health.last_ms,
             first_failure_ms: outage.first_failure_ms,
             failures: outage.failures,
             class: failure.map(|failure| failure.class.to_string()),
@@ -175,7 +175,7 @@ impl<'a> Entry<'a> {
 }
 
 /// `fence change at first failures class message`
-impl std::fmt::Display for Unsettled {
+impl std::fmt::Display for PendingChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { fence, at_ms, first_failure_ms, failures, message, .. } = self;
         let (change, class) = (self.change.as_str(), self.class.as_deref().unwrap_or("-"));
@@ -183,13 +183,13 @@ impl std::fmt::Display for Unsettled {
     }
 }
 
-impl Unsettled {
+impl PendingChange {
     fn read(id: &str, text: &str) -> Option<Self> {
         let mut words = text.splitn(7, ' ');
         let fence = Fence::from_u64(words.next()?.parse().ok()?);
         let change = match words.next()? {
-            "opened" => Change::Opened,
-            "resolved" => Change::Resolved,
+            "opened" => IncidentChange::Opened,
+            "resolved" => IncidentChange::Resolved,
             _ => return None,
         };
         Some(Self {
@@ -206,21 +206,21 @@ impl Unsettled {
 }
 
 /// U2: the last success, and beside it what there is to say of this result.
-fn status_fields(entry: &Entry<'_>) -> Vec<(&'static str, String)> {
-    let (observation, standing) = (entry.observation, &entry.standing);
+fn status_fields(result: &JudgedResult<'_>) -> Vec<(&'static str, String)> {
+    let (observation, health) = (result.observation, &result.health);
     let total = observation.phases.total.unwrap_or_default();
     let mut fields = vec![
-        ("state", standing.state.to_string()),
-        ("last_at", standing.last_ms.to_string()),
+        ("state", health.state.to_string()),
+        ("last_at", health.last_ms.to_string()),
         ("last_us", total.as_micros().to_string()),
         ("phases", phases(&observation.phases)),
         ("assertions", assertions(observation)),
         ("error", observation.failure().map(ToString::to_string).unwrap_or_default()),
     ];
-    if let crate::monitor::check::Outcome::Ok { status_code } = observation.outcome {
+    if let crate::monitor::check::CheckOutcome::Ok { status_code } = observation.outcome {
         fields.push(("status_code", status_code.to_string()));
         fields.push(("latency_ms", millis(total).to_string()));
-        fields.push(("checked_at", (standing.last_ms / 1000).to_string()));
+        fields.push(("checked_at", (health.last_ms / 1000).to_string()));
     }
     fields
 }
@@ -239,9 +239,9 @@ fn phases(phases: &Phases) -> String {
 
 /// A bar of the dashboard: the first letter of the state, how long it took, and when, in few letters since every
 /// monitor has many of them.
-fn in_short(standing: &Standing, observation: &Observation) -> String {
+fn recent_result(health: &MonitorHealth, observation: &Observation) -> String {
     let total_ms = millis(observation.phases.total.unwrap_or_default()).min(9_999_999);
-    format!("{}{total_ms}:{}", &standing.state.as_str()[..1], base36(standing.last_ms / 1000))
+    format!("{}{total_ms}:{}", &health.state.as_str()[..1], base36(health.last_ms / 1000))
 }
 
 fn base36(mut number: u64) -> String {
@@ -264,15 +264,15 @@ impl Observation {
     #[must_use]
     pub fn failure(&self) -> Option<&crate::monitor::check::Failure> {
         match &self.outcome {
-            crate::monitor::check::Outcome::Failed(failure) => Some(failure),
-            crate::monitor::check::Outcome::Ok { .. } => None,
+            crate::monitor::check::CheckOutcome::Failed(failure) => Some(failure),
+            crate::monitor::check::CheckOutcome::Ok { .. } => None,
         }
     }
 
     /// What a job that reports success says of itself.
     pub(crate) fn reported(took_ms: Option<u64>) -> Self {
         let phases = Phases { total: took_ms.map(Duration::from_millis), ..Phases::default() };
-        let outcome = crate::monitor::check::Outcome::Ok { status_code: 0 };
+        let outcome = crate::monitor::check::CheckOutcome::Ok { status_code: 0 };
         Self { phases, outcome, ..Self::failed(FailureClass::Reported, "") }
     }
 
@@ -281,9 +281,9 @@ impl Observation {
     pub fn verdict(&self) -> crate::schedule::state::Verdict {
         use crate::schedule::state::Verdict;
         match self.failure().map(|failure| failure.class) {
-            None => Verdict::Good,
-            Some(class) if FailureClass::is_retryable(class) => Verdict::Bad,
-            Some(_) => Verdict::Hopeless,
+            None => Verdict::Success,
+            Some(class) if FailureClass::is_retryable(class) => Verdict::Failure,
+            Some(_) => Verdict::PermanentFailure,
         }
     }
 }

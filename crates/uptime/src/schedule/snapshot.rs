@@ -14,39 +14,39 @@ use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::schedule::Schedule;
-use crate::schedule::state::{Standing, State};
+use crate::schedule::state::{MonitorHealth, MonitorState};
 use crate::uptime::Uptime;
 
 /// How long the states of all monitors are shown again, so that many viewers cost as much as one.
-const FRESH: Duration = Duration::from_millis(100);
+const MAX_AGE: Duration = Duration::from_millis(100);
 
 /// The states of all monitors at one moment.
 #[derive(Debug, Default)]
-pub struct Board {
-    standings: HashMap<MonitorId, Standing>,
+pub struct Snapshot {
+    health: HashMap<MonitorId, MonitorHealth>,
     /// The store's time.
     pub now_ms: u64,
 }
 
 /// The last board, for those who ask right after.
 #[derive(Debug, Default)]
-pub(crate) struct BoardCache(Mutex<Option<(Instant, Arc<Board>)>>);
+pub(crate) struct SnapshotCache(Mutex<Option<(Instant, Arc<Snapshot>)>>);
 
 /// One monitor as it is shown.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct MonitorRow {
     pub monitor: Arc<Monitor>,
-    pub state: State,
+    pub state: MonitorState,
     /// Failed tries in a row.
     pub failures: u32,
     /// The first of them.
     pub failing_since_ms: Option<u64>,
-    pub status: Status,
+    pub status: MonitorStatus,
 }
 
 /// What the last results left behind (U2). Empty before the first, and once they are too old.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct MonitorStatus {
     pub status_code: Option<u16>,
     /// Of the last success.
     pub latency_ms: Option<u64>,
@@ -57,46 +57,46 @@ pub struct Status {
     /// Name, connect, TLS, first byte.
     pub phases_us: [Option<u64>; 4],
     /// Of the last result, in the order of the monitor's assertions.
-    pub assertions: Vec<Finding>,
+    pub assertions: Vec<AssertionFinding>,
     pub error: Option<String>,
-    pub recent: Vec<Beat>,
+    pub recent: Vec<RecentResult>,
 }
 
 /// What came of one assertion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct AssertionFinding {
     pub holds: bool,
     pub found: String,
 }
 
 /// One of the newest results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beat {
-    pub state: State,
+pub struct RecentResult {
+    pub state: MonitorState,
     pub ms: u64,
     pub at_s: u64,
 }
 
 /// How many monitors are in each state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally(HashMap<State, usize>);
+pub struct StateCounts(HashMap<MonitorState, usize>);
 
 impl Uptime {
     /// The states of all monitors.
-    pub async fn board(&self) -> Result<Arc<Board>> {
-        let cache = &self.inner.board;
-        if let Some((at, board)) = cache.0.lock().as_ref()
-            && at.elapsed() < FRESH
+    pub async fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        let cache = &self.inner.snapshot;
+        if let Some((at, snapshot)) = cache.0.lock().as_ref()
+            && at.elapsed() < MAX_AGE
         {
-            return Ok(Arc::clone(board));
+            return Ok(Arc::clone(snapshot));
         }
-        let board = Arc::new(self.schedule().board().await?);
-        *cache.0.lock() = Some((Instant::now(), Arc::clone(&board)));
-        Ok(board)
+        let snapshot = Arc::new(self.schedule().snapshot().await?);
+        *cache.0.lock() = Some((Instant::now(), Arc::clone(&snapshot)));
+        Ok(snapshot)
     }
 
     /// What there is to show of some monitors.
-    pub async fn rows(&self, board: &Board, monitors: &[Arc<Monitor>]) -> Result<Vec<Row>> {
+    pub async fn rows(&self, snapshot: &Snapshot, monitors: &[Arc<Monitor>]) -> Result<Vec<MonitorRow>> {
         let keys = self.schedule().keys();
         let call = |monitor: &Arc<Monitor>| cmd("HGETALL").arg(keys.status(&monitor.id)).clone().into();
         let calls: Vec<_> = monitors.iter().map(call).collect();
@@ -111,54 +111,54 @@ impl Uptime {
                 }
                 answer => read(answer?)?,
             };
-            let standing = board.standing(&monitor.id);
-            let failing_since_ms = (standing.failures > 0).then_some(standing.first_failure_ms);
-            rows.push(Row {
+            let health = snapshot.health(&monitor.id);
+            let failing_since_ms = (health.failures > 0).then_some(health.first_failure_ms);
+            rows.push(MonitorRow {
                 monitor: Arc::clone(monitor),
-                state: board.state(monitor),
-                failures: standing.failures,
+                state: snapshot.state(monitor),
+                failures: health.failures,
                 failing_since_ms,
-                status: Status::read(&fields),
+                status: MonitorStatus::read(&fields),
             });
         }
         Ok(rows)
     }
 
     /// What there is to show of one monitor.
-    pub async fn row(&self, monitor: &Arc<Monitor>) -> Result<Row> {
-        let board = self.board().await?;
-        let mut rows = self.rows(&board, std::slice::from_ref(monitor)).await?;
+    pub async fn row(&self, monitor: &Arc<Monitor>) -> Result<MonitorRow> {
+        let snapshot = self.snapshot().await?;
+        let mut rows = self.rows(&snapshot, std::slice::from_ref(monitor)).await?;
         Ok(rows.remove(0))
     }
 }
 
 impl Schedule {
     /// The states of all monitors, as the store has them.
-    pub async fn board(&self) -> Result<Board> {
+    pub async fn snapshot(&self) -> Result<Snapshot> {
         let shards: Vec<_> = self.shards().collect();
         let call = |shard: &Shard| cmd("HGETALL").arg(self.keys.standing(*shard)).clone().into();
         let calls: Vec<_> = shards.iter().map(call).collect();
-        let mut board = Board::default();
+        let mut snapshot = Snapshot::default();
         for (shard, answer) in shards.iter().zip(self.store.batch(&calls).await) {
             let fields: Vec<(String, String)> = match answer {
                 Err(error) if error.is_wrong_type() => {
-                    self.mend(*shard).await?;
+                    self.repair(*shard).await?;
                     continue;
                 }
                 answer => read(answer?)?,
             };
             for (id, text) in fields {
-                let standing = text.splitn(5, ' ').nth(4).and_then(|rest| rest.parse().ok());
-                if let (Ok(id), Some(standing)) = (MonitorId::new(id), standing) {
-                    board.standings.insert(id, standing);
+                let health = text.splitn(5, ' ').nth(4).and_then(|rest| rest.parse().ok());
+                if let (Ok(id), Some(health)) = (MonitorId::new(id), health) {
+                    snapshot.health.insert(id, health);
                 }
             }
         }
-        board.now_ms = match shards.first() {
+        snapshot.now_ms = match shards.first() {
             Some(shard) => self.now_ms(*shard).await?,
             None => 0,
         };
-        Ok(board)
+        Ok(snapshot)
     }
 }
 
@@ -166,41 +166,41 @@ fn read<T: hob_store::FromRedisValue>(value: hob_store::Value) -> Result<T> {
     Ok(T::from_redis_value(value).map_err(|error| hob_store::Error::Reply(error.to_string()))?)
 }
 
-impl Board {
+impl Snapshot {
     #[must_use]
-    pub fn standing(&self, id: &MonitorId) -> Standing {
-        self.standings.get(id).copied().unwrap_or(Standing::NEW)
+    pub fn health(&self, id: &MonitorId) -> MonitorHealth {
+        self.health.get(id).copied().unwrap_or(MonitorHealth::NEW)
     }
 
     /// What people see: nobody is up whose last result is too old, and nobody whom the store does not know.
     #[must_use]
-    pub fn state(&self, monitor: &Monitor) -> State {
+    pub fn state(&self, monitor: &Monitor) -> MonitorState {
         if monitor.spec.paused {
-            return State::Paused;
+            return MonitorState::Paused;
         }
-        let standing = self.standing(&monitor.id);
-        let age_ms = self.now_ms.saturating_sub(standing.last_ms);
+        let health = self.health(&monitor.id);
+        let age_ms = self.now_ms.saturating_sub(health.last_ms);
         let too_old = u128::from(age_ms) > monitor.stale_after().as_millis();
-        match standing.state {
-            State::Pending => State::Pending,
-            _ if too_old => State::Stale,
+        match health.state {
+            MonitorState::Pending => MonitorState::Pending,
+            _ if too_old => MonitorState::Stale,
             state => state,
         }
     }
 
     #[must_use]
-    pub fn tally(&self, monitors: &[Arc<Monitor>]) -> Tally {
-        let mut tally = Tally::default();
+    pub fn state_counts(&self, monitors: &[Arc<Monitor>]) -> StateCounts {
+        let mut state_counts = StateCounts::default();
         for monitor in monitors {
-            *tally.0.entry(self.state(monitor)).or_default() += 1;
+            *state_counts.0.entry(self.state(monitor)).or_default() += 1;
         }
-        tally
+        state_counts
     }
 }
 
-impl Tally {
+impl StateCounts {
     #[must_use]
-    pub fn of(&self, state: State) -> usize {
+    pub fn of(&self, state: MonitorState) -> usize {
         self.0.get(&state).copied().unwrap_or(0)
     }
 
@@ -211,11 +211,11 @@ impl Tally {
 
     #[must_use]
     pub fn failing(&self) -> usize {
-        State::ALL.into_iter().filter(|state| state.is_failing()).map(|state| self.of(state)).sum()
+        MonitorState::ALL.into_iter().filter(|state| state.is_failing()).map(|state| self.of(state)).sum()
     }
 }
 
-impl Status {
+impl MonitorStatus {
     fn read(fields: &HashMap<String, String>) -> Self {
         let text = |name: &str| fields.get(name).map(String::as_str).filter(|text| !text.is_empty());
         let number = |name: &str| text(name)?.parse().ok();
@@ -227,23 +227,27 @@ impl Status {
             last_at_ms: number("last_at"),
             last_us: number("last_us"),
             phases_us: std::array::from_fn(|_| phases.next().flatten()),
-            assertions: text("assertions").unwrap_or_default().lines().filter_map(Finding::read).collect(),
+            assertions: text("assertions")
+                .unwrap_or_default()
+                .lines()
+                .filter_map(AssertionFinding::read)
+                .collect(),
             error: text("error").map(str::to_owned),
-            recent: text("recent").unwrap_or_default().split(' ').filter_map(Beat::read).collect(),
+            recent: text("recent").unwrap_or_default().split(' ').filter_map(RecentResult::read).collect(),
         }
     }
 }
 
-impl Finding {
+impl AssertionFinding {
     fn read(line: &str) -> Option<Self> {
         let holds = line.starts_with('1');
         Some(Self { holds, found: line.get(1..)?.to_owned() })
     }
 }
 
-impl Beat {
+impl RecentResult {
     fn read(text: &str) -> Option<Self> {
-        let state = State::ALL.into_iter().find(|state| text.starts_with(&state.as_str()[..1]))?;
+        let state = MonitorState::ALL.into_iter().find(|state| text.starts_with(&state.as_str()[..1]))?;
         let (ms, at) = text.get(1..)?.split_once(':')?;
         Some(Self { state, ms: ms.parse().ok()?, at_s: u64::from_str_radix(at, 36).ok()? })
     }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = MonitorState)]
-pub enum State {
+pub enum MonitorState {
     /// Never checked since it was added, or since the store was lost.
     Pending,
     Up,
@@ -28,17 +28,17 @@ pub enum State {
 /// What a result says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    Good,
+    Success,
     /// It may go well a moment later.
-    Bad,
+    Failure,
     /// To try again would tell nothing new.
-    Hopeless,
+    PermanentFailure,
 }
 
 /// What a result is judged by. All times are the store's, in unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub state: State,
+pub struct MonitorHealth {
+    pub state: MonitorState,
     /// Failed tries in a row.
     pub failures: u32,
     /// Successes in a row while it is down.
@@ -62,23 +62,23 @@ pub struct Thresholds {
 
 /// Whether the monitor's last change between up and down is in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    Yes,
+pub enum LastChange {
+    Saved,
     /// No further change until it is.
-    No,
+    Pending,
 }
 
 /// A change that the database must know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
+pub enum IncidentChange {
     Opened,
     Resolved,
 }
 
-impl Standing {
+impl MonitorHealth {
     /// Of a monitor that was never checked.
     pub const NEW: Self = Self {
-        state: State::Pending,
+        state: MonitorState::Pending,
         failures: 0,
         successes: 0,
         first_failure_ms: 0,
@@ -93,28 +93,31 @@ impl Standing {
         verdict: Verdict,
         at_ms: u64,
         thresholds: Thresholds,
-        settled: Settled,
-    ) -> (Self, Option<Change>) {
-        let may_change = settled == Settled::Yes;
+        last_change: LastChange,
+    ) -> (Self, Option<IncidentChange>) {
+        let may_change = last_change == LastChange::Saved;
         match (verdict, self.is_down()) {
-            (Verdict::Good, false) => (Self { state: State::Up, last_ms: at_ms, ..Self::NEW }, None),
-            (Verdict::Good, true) if self.successes + 1 >= thresholds.recoveries && may_change => {
-                (Self { state: State::Up, last_ms: at_ms, ..Self::NEW }, Some(Change::Resolved))
+            (Verdict::Success, false) => {
+                (Self { state: MonitorState::Up, last_ms: at_ms, ..Self::NEW }, None)
             }
-            (Verdict::Good, true) => {
+            (Verdict::Success, true) if self.successes + 1 >= thresholds.recoveries && may_change => (
+                Self { state: MonitorState::Up, last_ms: at_ms, ..Self::NEW },
+                Some(IncidentChange::Resolved),
+            ),
+            (Verdict::Success, true) => {
                 let successes = self.successes.saturating_add(1);
-                (Self { state: State::Recovering, successes, last_ms: at_ms, ..self }, None)
+                (Self { state: MonitorState::Recovering, successes, last_ms: at_ms, ..self }, None)
             }
-            (Verdict::Bad | Verdict::Hopeless, true) => {
-                (Self { state: State::Down, successes: 0, ..self.failed(at_ms) }, None)
+            (Verdict::Failure | Verdict::PermanentFailure, true) => {
+                (Self { state: MonitorState::Down, successes: 0, ..self.failed(at_ms) }, None)
             }
-            (Verdict::Bad | Verdict::Hopeless, false) => {
+            (Verdict::Failure | Verdict::PermanentFailure, false) => {
                 let failed = self.failed(at_ms);
-                let is_over = verdict == Verdict::Hopeless || failed.failures > thresholds.retries;
+                let is_over = verdict == Verdict::PermanentFailure || failed.failures > thresholds.retries;
                 if is_over && may_change {
-                    (Self { state: State::Down, ..failed }, Some(Change::Opened))
+                    (Self { state: MonitorState::Down, ..failed }, Some(IncidentChange::Opened))
                 } else {
-                    (Self { state: State::Suspect, ..failed }, None)
+                    (Self { state: MonitorState::Suspect, ..failed }, None)
                 }
             }
         }
@@ -123,7 +126,7 @@ impl Standing {
     /// Whether the monitor counts as down: its incident is open (U3).
     #[must_use]
     pub fn is_down(&self) -> bool {
-        matches!(self.state, State::Down | State::Recovering)
+        matches!(self.state, MonitorState::Down | MonitorState::Recovering)
     }
 
     fn failed(self, at_ms: u64) -> Self {
@@ -133,7 +136,7 @@ impl Standing {
     }
 }
 
-impl State {
+impl MonitorState {
     pub const ALL: [Self; 7] =
         [Self::Down, Self::Suspect, Self::Recovering, Self::Stale, Self::Pending, Self::Up, Self::Paused];
 
@@ -157,7 +160,7 @@ impl State {
     }
 }
 
-impl Change {
+impl IncidentChange {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -167,13 +170,13 @@ impl Change {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for MonitorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for State {
+impl FromStr for MonitorState {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -182,14 +185,14 @@ impl FromStr for State {
 }
 
 /// As the store keeps it, after what belongs to the claim.
-impl fmt::Display for Standing {
+impl fmt::Display for MonitorHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { state, failures, successes, first_failure_ms, last_failure_ms, last_ms } = self;
         write!(f, "{state} {failures} {successes} {first_failure_ms} {last_failure_ms} {last_ms}")
     }
 }
 
-impl FromStr for Standing {
+impl FromStr for MonitorHealth {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -216,11 +219,11 @@ mod tests {
 
     const TWO_RETRIES: Thresholds = Thresholds { retries: 2, recoveries: 2 };
 
-    fn walk(thresholds: Thresholds, verdicts: &[Verdict]) -> Vec<(State, Option<Change>)> {
-        let mut standing = Standing::NEW;
+    fn walk(thresholds: Thresholds, verdicts: &[Verdict]) -> Vec<(MonitorState, Option<IncidentChange>)> {
+        let mut health = MonitorHealth::NEW;
         let step = |(at, verdict): (u64, &Verdict)| {
-            let (next, change) = standing.after(*verdict, at, thresholds, Settled::Yes);
-            standing = next;
+            let (next, change) = health.after(*verdict, at, thresholds, LastChange::Saved);
+            health = next;
             (next.state, change)
         };
         (1..).zip(verdicts).map(step).collect()
@@ -229,19 +232,20 @@ mod tests {
     /// U5
     #[test]
     fn retries_come_before_down_and_recoveries_before_up() {
-        use Verdict::{Bad, Good};
-        let seen = walk(TWO_RETRIES, &[Good, Bad, Bad, Bad, Good, Bad, Good, Good]);
+        use Verdict::{Failure, Success};
+        let seen =
+            walk(TWO_RETRIES, &[Success, Failure, Failure, Failure, Success, Failure, Success, Success]);
         assert_eq!(
             seen,
             [
-                (State::Up, None),
-                (State::Suspect, None),
-                (State::Suspect, None),
-                (State::Down, Some(Change::Opened)),
-                (State::Recovering, None),
-                (State::Down, None),
-                (State::Recovering, None),
-                (State::Up, Some(Change::Resolved)),
+                (MonitorState::Up, None),
+                (MonitorState::Suspect, None),
+                (MonitorState::Suspect, None),
+                (MonitorState::Down, Some(IncidentChange::Opened)),
+                (MonitorState::Recovering, None),
+                (MonitorState::Down, None),
+                (MonitorState::Recovering, None),
+                (MonitorState::Up, Some(IncidentChange::Resolved)),
             ]
         );
     }
@@ -249,30 +253,38 @@ mod tests {
     /// U5
     #[test]
     fn what_a_retry_cannot_mend_is_down_at_once() {
-        assert_eq!(walk(TWO_RETRIES, &[Verdict::Hopeless]), [(State::Down, Some(Change::Opened))]);
+        assert_eq!(
+            walk(TWO_RETRIES, &[Verdict::PermanentFailure]),
+            [(MonitorState::Down, Some(IncidentChange::Opened))]
+        );
     }
 
     /// U3
     #[test]
     fn the_outage_begins_with_the_first_failed_try() {
-        let mut standing = Standing::NEW;
+        let mut health = MonitorHealth::NEW;
         for at in 10..13 {
-            standing = standing.after(Verdict::Bad, at, TWO_RETRIES, Settled::Yes).0;
+            health = health.after(Verdict::Failure, at, TWO_RETRIES, LastChange::Saved).0;
         }
-        assert_eq!((standing.state, standing.first_failure_ms, standing.failures), (State::Down, 10, 3));
+        assert_eq!((health.state, health.first_failure_ms, health.failures), (MonitorState::Down, 10, 3));
     }
 
     /// U8
     #[test]
     fn no_change_is_made_while_the_last_one_is_not_in_the_database() {
-        let suspect = Standing { state: State::Suspect, failures: 3, first_failure_ms: 1, ..Standing::NEW };
-        let (held, change) = suspect.after(Verdict::Bad, 5, TWO_RETRIES, Settled::No);
-        assert_eq!((held.state, held.first_failure_ms, change), (State::Suspect, 1, None));
-        let (down, change) = held.after(Verdict::Bad, 6, TWO_RETRIES, Settled::Yes);
-        assert_eq!((down.state, change), (State::Down, Some(Change::Opened)));
+        let suspect = MonitorHealth {
+            state: MonitorState::Suspect,
+            failures: 3,
+            first_failure_ms: 1,
+            ..MonitorHealth::NEW
+        };
+        let (held, change) = suspect.after(Verdict::Failure, 5, TWO_RETRIES, LastChange::Pending);
+        assert_eq!((held.state, held.first_failure_ms, change), (MonitorState::Suspect, 1, None));
+        let (down, change) = held.after(Verdict::Failure, 6, TWO_RETRIES, LastChange::Saved);
+        assert_eq!((down.state, change), (MonitorState::Down, Some(IncidentChange::Opened)));
         let (held, change) =
-            down.after(Verdict::Good, 7, Thresholds { retries: 0, recoveries: 1 }, Settled::No);
-        assert_eq!((held.state, change), (State::Recovering, None));
+            down.after(Verdict::Success, 7, Thresholds { retries: 0, recoveries: 1 }, LastChange::Pending);
+        assert_eq!((held.state, change), (MonitorState::Recovering, None));
     }
 
     proptest! {
@@ -280,25 +292,25 @@ mod tests {
         #[test]
         fn changes_alternate_and_agree_with_the_state(
             verdicts in proptest::collection::vec(
-                prop_oneof![Just(Verdict::Good), Just(Verdict::Bad), Just(Verdict::Hopeless)], 0..60),
+                prop_oneof![Just(Verdict::Success), Just(Verdict::Failure), Just(Verdict::PermanentFailure)], 0..60),
             retries in 0_u32..4,
             recoveries in 1_u32..4,
-            unsettled in any::<u64>(),
+            pending in any::<u64>(),
         ) {
-            let mut standing = Standing::NEW;
+            let mut health = MonitorHealth::NEW;
             let mut open = false;
             for (at, verdict) in (1_u64..).zip(verdicts) {
-                let settled = if unsettled >> (at % 64) & 1 == 0 { Settled::Yes } else { Settled::No };
-                let (next, change) = standing.after(verdict, at, Thresholds { retries, recoveries }, settled);
+                let last_change = if pending >> (at % 64) & 1 == 0 { LastChange::Saved } else { LastChange::Pending };
+                let (next, change) = health.after(verdict, at, Thresholds { retries, recoveries }, last_change);
                 match change {
-                    Some(Change::Opened) => prop_assert!(!std::mem::replace(&mut open, true)),
-                    Some(Change::Resolved) => prop_assert!(std::mem::replace(&mut open, false)),
+                    Some(IncidentChange::Opened) => prop_assert!(!std::mem::replace(&mut open, true)),
+                    Some(IncidentChange::Resolved) => prop_assert!(std::mem::replace(&mut open, false)),
                     None => {}
                 }
                 prop_assert_eq!(next.is_down(), open);
                 prop_assert_eq!(next.to_string().parse(), Ok(next));
-                prop_assert_eq!(next.state == State::Up, next.failures == 0);
-                standing = next;
+                prop_assert_eq!(next.state == MonitorState::Up, next.failures == 0);
+                health = next;
             }
         }
     }

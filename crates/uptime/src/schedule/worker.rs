@@ -8,27 +8,27 @@ use hob_store::epoch::Outcome;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Result;
-use crate::incident::{self, News, unix_ms};
+use crate::incident::{self, Alerting, unix_ms};
 use crate::metrics;
 use crate::monitor::Monitor;
 use crate::monitor::check::{Check, FailureClass, Observation};
 use crate::monitor::history::NewResult;
-use crate::probe::network::{Health, may_be_ours};
-use crate::schedule::record::{Entry, Recorded, Unsettled};
-use crate::schedule::state::State;
-use crate::schedule::{Claim, Claims, Leaving};
+use crate::probe::network::{NetworkHealth, may_be_local};
+use crate::schedule::record::{JudgedResult, PendingChange, RecordOutcome};
+use crate::schedule::state::MonitorState;
+use crate::schedule::{Claim, ClaimBatch, RemovalReason};
 use crate::uptime::Uptime;
 
 /// How long a worker sleeps at most: so late, at worst, it sees what another node added or a dead one left.
-const LONGEST_REST: Duration = Duration::from_millis(500);
-const SHORTEST_REST: Duration = Duration::from_millis(2);
+const MAX_IDLE: Duration = Duration::from_millis(500);
+const MIN_IDLE: Duration = Duration::from_millis(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// A claim is at most so large, so that several nodes share what is due.
-const MOST_CLAIMS: usize = 100;
+const MAX_CLAIMS: usize = 100;
 /// When a monitor whose result is not judged is tried again.
-const UNJUDGED_AGAIN_MS: u64 = 5_000;
+const RECHECK_AFTER_MS: u64 = 5_000;
 /// What runs when the process stops gets this long to be recorded; what does not is claimed again by others.
-const LAST_CHECKS: Duration = Duration::from_secs(3);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
 
 /// Claims and checks until the task should stop.
 pub(crate) async fn work(uptime: Uptime, task: Task) {
@@ -39,8 +39,8 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
     }
     let slots = Arc::new(Semaphore::new(concurrency as usize));
     while !task.stopping() {
-        let rest = match round(&uptime, &slots).await {
-            Ok(rest) => rest,
+        let idle = match claim_due(&uptime, &slots).await {
+            Ok(idle) => idle,
             Err(error) => {
                 tracing::warn!(%error, "nothing can be claimed");
                 AFTER_FAILURE
@@ -48,19 +48,19 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
         };
         task.beat();
         tokio::select! {
-            () = tokio::time::sleep(rest) => {}
+            () = tokio::time::sleep(idle) => {}
             () = uptime.inner.wake.notified() => {}
             () = task.stopped() => {}
         }
     }
-    let _ = tokio::time::timeout(LAST_CHECKS, slots.acquire_many(concurrency)).await;
+    let _ = tokio::time::timeout(SHUTDOWN_LIMIT, slots.acquire_many(concurrency)).await;
 }
 
 /// Claims what is due on every shard, and says how long to rest.
-async fn round(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
-    let mut rest = LONGEST_REST;
+async fn claim_due(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
+    let mut idle = MAX_IDLE;
     for shard in uptime.schedule().shards() {
-        let free = slots.available_permits().min(MOST_CLAIMS);
+        let free = slots.available_permits().min(MAX_CLAIMS);
         if free == 0 {
             // As soon as one is free there may be something to claim.
             let _ = slots.acquire().await;
@@ -69,23 +69,23 @@ async fn round(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
         match uptime.schedule().claim(shard, u32::try_from(free).unwrap_or(1)).await? {
             Outcome::Lost { .. } => {
                 uptime.rebuild(shard).await?;
-                rest = Duration::ZERO;
+                idle = Duration::ZERO;
             }
             Outcome::Done(claims) => {
-                rest =
-                    if claims.claims.len() == free { Duration::ZERO } else { rest.min(until_next(&claims)) };
-                start(uptime, slots, claims);
+                idle =
+                    if claims.claims.len() == free { Duration::ZERO } else { idle.min(until_next(&claims)) };
+                spawn_checks(uptime, slots, claims);
             }
         }
     }
-    Ok(rest)
+    Ok(idle)
 }
 
-fn until_next(claims: &Claims) -> Duration {
-    claims.rest.map_or(LONGEST_REST, |rest| rest.max(SHORTEST_REST))
+fn until_next(claims: &ClaimBatch) -> Duration {
+    claims.next_due_in.map_or(MAX_IDLE, |idle| idle.max(MIN_IDLE))
 }
 
-fn start(uptime: &Uptime, slots: &Arc<Semaphore>, claims: Claims) {
+fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {
     for id in claims.dropped {
         tracing::warn!(id, "dropped from the schedule: no such monitor");
     }
@@ -104,15 +104,15 @@ async fn check(uptime: Uptime, claim: Claim, claimed: Instant, _slot: OwnedSemap
 }
 
 async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
-    let Some(monitor) = uptime.inner.roster.at(&claim.id, claim.generation).await? else {
-        return uptime.schedule().forget(&claim.id, Leaving::Deleted).await;
+    let Some(monitor) = uptime.inner.cache.at_least(&claim.id, claim.generation).await? else {
+        return uptime.schedule().remove(&claim.id, RemovalReason::Deleted).await;
     };
     if monitor.generation < claim.generation {
         // The database was restored from an older copy, and are the truth all the same.
-        uptime.schedule().forget(&claim.id, Leaving::Deleted).await?;
+        uptime.schedule().remove(&claim.id, RemovalReason::Deleted).await?;
     }
     if monitor.generation != claim.generation || monitor.spec.paused {
-        uptime.take_up(&monitor).await;
+        uptime.sync_schedule(&monitor).await;
         return Ok(());
     }
     let late_ms = now_ms(claim, claimed).saturating_sub(claim.slot_ms);
@@ -122,12 +122,12 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
         check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
     };
     let anchors = &uptime.config().anchors;
-    if may_be_ours(&observation) && uptime.inner.network.health(anchors).await == Health::Gone {
+    if may_be_local(&observation) && uptime.inner.network.health(anchors).await == NetworkHealth::Down {
         metrics::unjudged();
-        let again_ms = now_ms(claim, claimed) + UNJUDGED_AGAIN_MS;
+        let again_ms = now_ms(claim, claimed) + RECHECK_AFTER_MS;
         return uptime.schedule().release(claim, again_ms).await;
     }
-    uptime.finish(&monitor, claim, &observation, claimed).await?;
+    uptime.record_result(&monitor, claim, &observation, claimed).await?;
     Ok(())
 }
 
@@ -138,59 +138,59 @@ fn now_ms(claim: &Claim, claimed: Instant) -> u64 {
 
 impl Uptime {
     /// Records a result, and what follows from it; the state it led to, unless it came too late.
-    pub(crate) async fn finish(
+    pub(crate) async fn record_result(
         &self,
         monitor: &Monitor,
         claim: &Claim,
         observation: &Observation,
         claimed: Instant,
-    ) -> Result<Option<State>> {
-        let entry = Entry::judge(monitor, claim, observation, now_ms(claim, claimed));
-        match self.schedule().record(&entry).await? {
+    ) -> Result<Option<MonitorState>> {
+        let result = JudgedResult::new(monitor, claim, observation, now_ms(claim, claimed));
+        match self.schedule().record(&result).await? {
             Outcome::Lost { .. } => {
                 self.rebuild(self.schedule().shard_of(&claim.id)).await?;
                 return Ok(None);
             }
-            Outcome::Done(Recorded::Refused(refusal)) => {
+            Outcome::Done(RecordOutcome::Refused(refusal)) => {
                 tracing::debug!(monitor = %claim.id, ?refusal, "a result came too late");
                 metrics::refused();
                 return Ok(None);
             }
-            Outcome::Done(Recorded::Recorded) => {}
+            Outcome::Done(RecordOutcome::Recorded) => {}
         }
         let outcome = observation.failure().map_or("ok", |failure| failure.class.as_str());
         metrics::checked(outcome);
-        if entry.standing.state == State::Up {
-            let missed = monitor.missed_turns(claim.slot_ms, entry.next_ms);
+        if result.health.state == MonitorState::Up {
+            let missed = monitor.missed_checks(claim.slot_ms, result.next_ms);
             metrics::missed(missed);
         }
-        self.inner.results.push(new_result(&entry));
-        if let Some(change) = entry.unsettled() {
+        self.inner.results.push(new_result(&result));
+        if let Some(change) = result.pending_change() {
             tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "changed");
-            if let Err(error) = self.settle(monitor, &change).await {
+            if let Err(error) = self.save_change(monitor, &change).await {
                 tracing::warn!(%error, monitor = %monitor.id, "a change waits for the database");
             }
         }
-        self.tell_pages(Some(&monitor.id));
-        Ok(Some(entry.standing.state))
+        self.notify_pages(Some(&monitor.id));
+        Ok(Some(result.health.state))
     }
 
     /// Brings a change into the database, and then notes that it is there.
-    pub(crate) async fn settle(&self, monitor: &Monitor, change: &Unsettled) -> Result<()> {
-        let news: News = self.inner.roster.news(monitor, unix_ms(change.first_failure_ms));
-        let told = incident::settle(self.database(), monitor, change, news).await?;
-        self.schedule().settle(change, told).await
+    pub(crate) async fn save_change(&self, monitor: &Monitor, change: &PendingChange) -> Result<()> {
+        let alerting: Alerting = self.inner.cache.alerting(monitor, unix_ms(change.first_failure_ms));
+        let alerted = incident::save_change(self.database(), monitor, change, alerting).await?;
+        self.schedule().confirm_change(change, alerted).await
     }
 }
 
-fn new_result(entry: &Entry<'_>) -> NewResult {
-    let total = entry.observation.phases.total.unwrap_or_default();
+fn new_result(result: &JudgedResult<'_>) -> NewResult {
+    let total = result.observation.phases.total.unwrap_or_default();
     NewResult {
-        monitor: entry.claim.id.clone(),
-        at: unix_ms(entry.standing.last_ms),
-        fence: entry.claim.fence.get(),
-        state: entry.standing.state,
+        monitor: result.claim.id.clone(),
+        at: unix_ms(result.health.last_ms),
+        fence: result.claim.fence.get(),
+        state: result.health.state,
         latency_us: u64::try_from(total.as_micros()).unwrap_or(u64::MAX >> 1),
-        error: entry.observation.failure().map(ToString::to_string),
+        error: result.observation.failure().map(ToString::to_string),
     }
 }

@@ -13,7 +13,7 @@ use hob_service::{Period, SecretRef, ServiceContext};
 use hob_testkit::{LIMIT, Layout, TestApp, TestContext, TestDatabase, TestStore, every_database, wait_for};
 use hob_uptime::database;
 use hob_uptime::incident::alert::{Alerts, channel, signature};
-use hob_uptime::incident::{INCIDENTS, IncidentEvent, What};
+use hob_uptime::incident::{INCIDENTS, IncidentEvent, IncidentEventKind};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, Uptime};
 use hob_web::Service as _;
@@ -31,7 +31,7 @@ use crate::target::{Target, answer};
 const SECRET: &str = "s3cret-that-nobody-sees";
 
 /// A context with secrets, and a configuration that does not keep a test waiting.
-struct Office {
+struct AlertHarness {
     context: ServiceContext,
     config: Config,
     folder: tempfile::TempDir,
@@ -39,7 +39,7 @@ struct Office {
     test: TestContext,
 }
 
-impl Office {
+impl AlertHarness {
     async fn new(test_database: TestDatabase) -> Self {
         let test = TestContext::over(NEEDS, TestStore::embedded(Layout::Plain), test_database).await;
         let config = Config {
@@ -49,13 +49,13 @@ impl Office {
             ..Config::default()
         };
         let folder = tempfile::tempdir().unwrap();
-        let mut office = Self { context: test.context().clone(), config, folder, secrets: Vec::new(), test };
-        office.keep("hook", SECRET);
-        office
+        let mut harness = Self { context: test.context().clone(), config, folder, secrets: Vec::new(), test };
+        harness.add_secret("hook", SECRET);
+        harness
     }
 
     /// Lists a secret.
-    fn keep(&mut self, name: &str, secret: &str) {
+    fn add_secret(&mut self, name: &str, secret: &str) {
         let path = self.folder.path().join(name);
         std::fs::write(&path, secret).unwrap();
         self.secrets.push((name.to_owned(), SecretRef::File(path)));
@@ -65,7 +65,7 @@ impl Office {
     }
 
     /// Sends letters through this server.
-    fn send_through(&mut self, address: &str) {
+    fn use_mail_server(&mut self, address: &str) {
         let path = self.folder.path().join("smtp");
         std::fs::write(&path, address).unwrap();
         self.config.smtp = Some(SecretRef::File(path));
@@ -90,7 +90,7 @@ impl Office {
     async fn channel(&self, spec: Value) -> String {
         let spec = serde_json::from_value(spec).unwrap();
         match channel::add(&self.context, &spec).await.unwrap() {
-            channel::Written::Written(channel) => channel.id.to_string(),
+            channel::SaveOutcome::Saved(channel) => channel.id.to_string(),
             refused => panic!("{refused:?}"),
         }
     }
@@ -102,10 +102,10 @@ impl Office {
 
     /// Says that an incident was opened, as incidents do, and lets the outbox number it.
     async fn open(&self, incident: &str, channels: &[&str]) {
-        self.tell(&event(incident, channels)).await;
+        self.emit(&event(incident, channels)).await;
     }
 
-    async fn tell(&self, event: &IncidentEvent) {
+    async fn emit(&self, event: &IncidentEvent) {
         let payload = &serde_json::to_string(event).unwrap();
         let incident = event.incident.as_str();
         let emit =
@@ -124,7 +124,7 @@ impl Office {
     }
 
     /// Waits until a single delivery stands like this.
-    async fn ends(&self, state: &str, attempts: u32) {
+    async fn wait_until_delivery_is(&self, state: &str, attempts: u32) {
         wait_for(format!("a delivery that is {state} after {attempts}"), LIMIT, async || {
             let all = self.deliveries().await;
             match all.as_slice() {
@@ -140,7 +140,7 @@ fn event(incident: &str, channels: &[&str]) -> IncidentEvent {
     IncidentEvent {
         incident: incident.to_owned(),
         number: 1,
-        what: What::Opened,
+        kind: IncidentEventKind::Opened,
         monitor: "m1".to_owned(),
         name: "Shop".to_owned(),
         target: "https://shop.example/".to_owned(),
@@ -173,92 +173,92 @@ async fn black_hole() -> Target {
 every_database! {
     /// U9: whatever is said twice is told once, and can be checked to be from us.
     async fn an_incident_is_told_once_and_signed(test_database: TestDatabase) {
-        let office = Office::new(test_database).await;
-        let target = Target::saying(|_| answer(200, "", "")).await;
-        let id = office.webhook("Operations", &target).await;
+        let harness = AlertHarness::new(test_database).await;
+        let target = Target::responding(|_| answer(200, "", "")).await;
+        let id = harness.webhook("Operations", &target).await;
         // By its id and by its name is still one channel.
-        office.open("i1", &[&id, "Operations", "nobody"]).await;
-        office.open("i1", &[&id]).await;
-        office.start();
-        office.ends("delivered", 1).await;
+        harness.open("i1", &[&id, "Operations", "nobody"]).await;
+        harness.open("i1", &[&id]).await;
+        harness.start();
+        harness.wait_until_delivery_is("delivered", 1).await;
 
-        let heard = target.heard();
-        assert_eq!(heard.len(), 1);
-        assert_eq!(header(&heard[0], "idempotency-key"), Some(format!("i1.{id}.opened.1").as_str()));
-        let signed = header(&heard[0], "x-hob-signature").unwrap();
+        let requests = target.requests();
+        assert_eq!(requests.len(), 1);
+        assert_eq!(header(&requests[0], "idempotency-key"), Some(format!("i1.{id}.opened.1").as_str()));
+        let signed = header(&requests[0], "x-hob-signature").unwrap();
         let time = signed.strip_prefix("t=").unwrap().split(',').next().unwrap().parse().unwrap();
-        assert_eq!(signature::sign(&Secret::from(SECRET.to_owned()), time, body(&heard[0]).as_bytes()), signed);
-        let told: Value = serde_json::from_str(body(&heard[0])).unwrap();
+        assert_eq!(signature::sign(&Secret::from(SECRET.to_owned()), time, body(&requests[0]).as_bytes()), signed);
+        let told: Value = serde_json::from_str(body(&requests[0])).unwrap();
         assert_eq!((&told["kind"], &told["incident"]["monitor"]["name"]), (&json!("opened"), &json!("Shop")));
         assert_eq!(told["incident"]["opened_at"], "2023-11-14T22:13:20Z");
     }
 
     /// U9: failures are tried again, and every attempt is there to be looked at.
     async fn a_channel_that_recovers_is_told_after_all(test_database: TestDatabase) {
-        let office = Office::new(test_database).await;
+        let harness = AlertHarness::new(test_database).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&tries);
-        let target = Target::saying(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        let target = Target::responding(move |_| match count.fetch_add(1, Ordering::SeqCst) {
             0 | 1 => answer(500, "", "oops"),
             _ => answer(204, "", ""),
         })
         .await;
-        let id = office.webhook("Operations", &target).await;
-        office.open("i1", &[&id]).await;
-        office.start();
-        office.ends("delivered", 3).await;
+        let id = harness.webhook("Operations", &target).await;
+        harness.open("i1", &[&id]).await;
+        harness.start();
+        harness.wait_until_delivery_is("delivered", 3).await;
         let tries: Query<(u32, bool, String)> =
             sql("SELECT number, delivered, message FROM uptime_attempt ORDER BY number");
         let expected = [(1, false, "status 500"), (2, false, "status 500"), (3, true, "status 204")];
         let expected = expected.map(|(number, delivered, message)| (number, delivered, message.to_owned()));
-        assert_eq!(office.context.database.all(tries).await.unwrap(), expected);
-        let keys: Vec<_> = target.heard().iter().map(|request| header(request, "idempotency-key").unwrap().to_owned()).collect();
+        assert_eq!(harness.context.database.all(tries).await.unwrap(), expected);
+        let keys: Vec<_> = target.requests().iter().map(|request| header(request, "idempotency-key").unwrap().to_owned()).collect();
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
 
     /// U9: what a channel is told of an incident has an order, also while the channel does not work.
     async fn the_end_of_an_incident_does_not_overtake_its_beginning(test_database: TestDatabase) {
-        let office = Office::new(test_database).await;
+        let harness = AlertHarness::new(test_database).await;
         let tries = Arc::new(AtomicUsize::new(0));
-        let target = Target::saying(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
+        let target = Target::responding(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
             0 | 1 => answer(500, "", ""),
             _ => answer(200, "", ""),
         })
         .await;
-        let id = office.webhook("Operations", &target).await;
+        let id = harness.webhook("Operations", &target).await;
         let opened = event("i1", &[&id]);
-        office.tell(&opened).await;
-        office.tell(&IncidentEvent { what: What::Reminded, ..opened.clone() }).await;
-        office.tell(&IncidentEvent { what: What::Resolved, ..opened }).await;
-        office.start();
+        harness.emit(&opened).await;
+        harness.emit(&IncidentEvent { kind: IncidentEventKind::Reminded, ..opened.clone() }).await;
+        harness.emit(&IncidentEvent { kind: IncidentEventKind::Resolved, ..opened }).await;
+        harness.start();
         wait_for("all of them to arrive", LIMIT, async || {
-            let all = office.deliveries().await;
+            let all = harness.deliveries().await;
             if all.len() == 3 && all.iter().all(|(_, state, _)| state == "delivered") { Ok(()) } else { Err(all) }
         })
         .await;
-        let told: Vec<_> = target.heard().iter().map(|request| header(request, "x-hob-event").unwrap().to_owned()).collect();
+        let told: Vec<_> = target.requests().iter().map(|request| header(request, "x-hob-event").unwrap().to_owned()).collect();
         assert_eq!(told, ["opened", "opened", "opened", "reminded", "resolved"]);
     }
 
     /// U9: retries are bounded.
     async fn a_channel_that_never_works_is_given_up(test_database: TestDatabase) {
-        let mut office = Office::new(test_database).await;
-        office.config.alert_attempts = 3;
-        let target = Target::saying(|_| answer(503, "", "")).await;
-        let id = office.webhook("Operations", &target).await;
-        office.open("i1", &[&id]).await;
-        office.start();
-        office.ends("failed", 3).await;
-        assert_eq!(target.visits(), 3);
+        let mut harness = AlertHarness::new(test_database).await;
+        harness.config.alert_attempts = 3;
+        let target = Target::responding(|_| answer(503, "", "")).await;
+        let id = harness.webhook("Operations", &target).await;
+        harness.open("i1", &[&id]).await;
+        harness.start();
+        harness.wait_until_delivery_is("failed", 3).await;
+        assert_eq!(target.connections(), 3);
     }
 
     /// U9: a node that dies in the middle is followed by another, under the same key.
     async fn a_delivery_outlives_the_node_that_carried_it(test_database: TestDatabase) {
-        let mut office = Office::new(test_database).await;
-        office.config.alert_timeout = Period::from_millis(500);
-        let visits = Arc::new(AtomicUsize::new(0));
+        let mut harness = AlertHarness::new(test_database).await;
+        harness.config.alert_timeout = Period::from_millis(500);
+        let connections = Arc::new(AtomicUsize::new(0));
         let keys: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (count, noted) = (Arc::clone(&visits), Arc::clone(&keys));
+        let (count, noted) = (Arc::clone(&connections), Arc::clone(&keys));
         let target = Target::raw(move |mut stream| {
             let (count, noted) = (Arc::clone(&count), Arc::clone(&noted));
             async move {
@@ -275,45 +275,45 @@ every_database! {
             }
         })
         .await;
-        let id = office.webhook("Operations", &target).await;
-        office.open("i1", &[&id]).await;
+        let id = harness.webhook("Operations", &target).await;
+        harness.open("i1", &[&id]).await;
 
         let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let first = office.test.another_node().await;
-        let first = ServiceContext { secrets: office.context.secrets.clone(), ..first };
-        let alerts = office.alerts_in(&first);
+        let first = harness.test.another_node().await;
+        let first = ServiceContext { secrets: harness.context.secrets.clone(), ..first };
+        let alerts = harness.alerts_in(&first);
         let web = Web::open(&first, Live::fixed(hob_web::Config::default())).unwrap();
         doomed.spawn(async move {
             alerts.start(web.changes());
             std::future::pending::<()>().await;
         });
-        wait_for("the first visit", LIMIT, async || visits.load(Ordering::SeqCst) > 0).await;
+        wait_for("the first visit", LIMIT, async || connections.load(Ordering::SeqCst) > 0).await;
         doomed.shutdown_background();
 
-        office.start();
+        harness.start();
         wait_for("the delivery", LIMIT, async || {
-            let all = office.deliveries().await;
+            let all = harness.deliveries().await;
             if all[0].1 == "delivered" { Ok(()) } else { Err(all) }
         })
         .await;
         let keys = keys.lock().unwrap().clone();
         assert!(keys.len() >= 2 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
-        assert_eq!(office.deliveries().await.len(), 1);
+        assert_eq!(harness.deliveries().await.len(), 1);
     }
 
     /// A channel that is gone is told nothing, and nobody waits for it.
     async fn what_waits_for_a_removed_channel_ends(test_database: TestDatabase) {
-        let mut office = Office::new(test_database).await;
-        office.config.alert_pause = Period::from_secs(1000);
-        let target = Target::saying(|_| answer(500, "", "")).await;
-        let id = office.webhook("Operations", &target).await;
-        office.open("i1", &[&id]).await;
-        office.start();
-        office.ends("waiting", 1).await;
-        assert!(database::channels::remove(&office.context.database, &id.as_str().into()).await.unwrap());
-        office.context.database.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
-        office.ends("failed", 2).await;
-        assert_eq!(target.visits(), 1);
+        let mut harness = AlertHarness::new(test_database).await;
+        harness.config.alert_pause = Period::from_secs(1000);
+        let target = Target::responding(|_| answer(500, "", "")).await;
+        let id = harness.webhook("Operations", &target).await;
+        harness.open("i1", &[&id]).await;
+        harness.start();
+        harness.wait_until_delivery_is("waiting", 1).await;
+        assert!(database::channels::remove(&harness.context.database, &id.as_str().into()).await.unwrap());
+        harness.context.database.execute(sql("UPDATE uptime_delivery SET due_at = 0")).await.unwrap();
+        harness.wait_until_delivery_is("failed", 2).await;
+        assert_eq!(target.connections(), 1);
     }
 }
 
@@ -321,23 +321,23 @@ every_database! {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_black_hole_delays_no_other_channel() {
     const INCIDENTS: usize = 20;
-    let mut office = Office::new(TestDatabase::sqlite()).await;
-    office.config.alert_timeout = Period::from_secs(600);
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    harness.config.alert_timeout = Period::from_secs(600);
     let hole = black_hole().await;
-    let good = Target::saying(|_| answer(200, "", "")).await;
-    let (hole_id, good_id) = (office.webhook("Hole", &hole).await, office.webhook("Good", &good).await);
+    let good = Target::responding(|_| answer(200, "", "")).await;
+    let (hole_id, good_id) = (harness.webhook("Hole", &hole).await, harness.webhook("Good", &good).await);
     for n in 0..INCIDENTS {
-        office.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
+        harness.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
     }
-    office.start();
+    harness.start();
     wait_for("all that can arrive", LIMIT, async || {
-        let all = office.deliveries().await;
+        let all = harness.deliveries().await;
         all.iter().filter(|(id, state, _)| id.contains(&good_id) && state == "delivered").count() == INCIDENTS
     })
     .await;
     // As many as may be on their way at once, and not one more.
-    wait_for("the hole to be full", LIMIT, async || hole.visits() == 4).await;
-    assert_eq!(good.visits(), INCIDENTS);
+    wait_for("the hole to be full", LIMIT, async || hole.connections() == 4).await;
+    assert_eq!(good.connections(), INCIDENTS);
 }
 
 /// U5 U6 U9: from a target that breaks to the people who hear of it, and that it is over.
@@ -347,8 +347,8 @@ async fn an_outage_is_told_and_so_is_its_end() {
     let status = Arc::new(AtomicUsize::new(503));
     let now = Arc::clone(&status);
     let target =
-        Target::saying(move |_| answer(u16::try_from(now.load(Ordering::SeqCst)).unwrap(), "", "")).await;
-    let hook = Target::saying(|_| answer(200, "", "")).await;
+        Target::responding(move |_| answer(u16::try_from(now.load(Ordering::SeqCst)).unwrap(), "", "")).await;
+    let hook = Target::responding(|_| answer(200, "", "")).await;
 
     let uptime = Uptime::open(&context, Live::fixed(Config::default())).await.unwrap();
     let app = TestApp::start(&context, uptime.routes()).await;
@@ -362,13 +362,13 @@ async fn an_outage_is_told_and_so_is_its_end() {
                          "channels": ["Operations"]});
     assert_eq!(app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
     let told = || {
-        hook.heard()
+        hook.requests()
             .iter()
             .map(|request| header(request, "x-hob-event").unwrap().to_owned())
             .collect::<Vec<_>>()
     };
     wait_for("the outage to be told", LIMIT, async || told() == ["opened"]).await;
-    assert!(body(&hook.heard()[0]).contains("Shop is down"), "{:?}", hook.heard());
+    assert!(body(&hook.requests()[0]).contains("Shop is down"), "{:?}", hook.requests());
 
     status.store(200, Ordering::SeqCst);
     wait_for("its end to be told", LIMIT, async || told() == ["opened", "resolved"]).await;
@@ -376,21 +376,21 @@ async fn an_outage_is_told_and_so_is_its_end() {
 
 #[tokio::test]
 async fn slack_and_discord_are_posted_to_where_a_secret_says() {
-    let mut office = Office::new(TestDatabase::sqlite()).await;
-    let target = Target::saying(|_| answer(200, "", "ok")).await;
-    office.keep("slack_url", &target.url("/slack/T0/s3cret"));
-    office.keep("discord_url", &target.url("/discord/s3cret"));
-    office.channel(json!({"name": "Slack", "kind": "slack", "secret": "slack_url"})).await;
-    office.channel(json!({"name": "Discord", "kind": "discord", "secret": "discord_url"})).await;
-    office.open("i1", &["Slack", "Discord"]).await;
-    office.start();
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    let target = Target::responding(|_| answer(200, "", "ok")).await;
+    harness.add_secret("slack_url", &target.url("/slack/T0/s3cret"));
+    harness.add_secret("discord_url", &target.url("/discord/s3cret"));
+    harness.channel(json!({"name": "Slack", "kind": "slack", "secret": "slack_url"})).await;
+    harness.channel(json!({"name": "Discord", "kind": "discord", "secret": "discord_url"})).await;
+    harness.open("i1", &["Slack", "Discord"]).await;
+    harness.start();
     wait_for("both", LIMIT, async || {
-        office.deliveries().await.iter().filter(|(_, state, _)| state == "delivered").count() == 2
+        harness.deliveries().await.iter().filter(|(_, state, _)| state == "delivered").count() == 2
     })
     .await;
-    let heard = target.heard();
+    let requests = target.requests();
     let of = |path: &str| {
-        heard.iter().find(|request| request.starts_with(path)).map(|request| body(request)).unwrap()
+        requests.iter().find(|request| request.starts_with(path)).map(|request| body(request)).unwrap()
     };
     assert!(
         of("POST /slack/T0/s3cret ").starts_with(r#"{"text":"Shop is down\ntimeout: there was no answer"#)
@@ -400,36 +400,36 @@ async fn slack_and_discord_are_posted_to_where_a_secret_says() {
 
 #[tokio::test]
 async fn a_letter_reaches_all_recipients() {
-    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let server = MailServer::start(Security::None).await;
-    office.send_through(&format!("smtp://{}", server.address));
-    office.config.mail_from = "Hob <hob@status.example>".to_owned();
+    harness.use_mail_server(&format!("smtp://{}", server.address));
+    harness.config.mail_from = "Hob <hob@status.example>".to_owned();
     let to = ["Ann <ann@example.com>", "bob@example.com"];
-    let id = office.channel(json!({"name": "Mail", "kind": "email", "to": to})).await;
-    office.open("i1", &[&id]).await;
-    office.start();
-    office.ends("delivered", 1).await;
-    let letters = server.letters();
-    assert_eq!(letters.len(), 1);
-    assert_eq!(letters[0].recipients, ["RCPT TO:<ann@example.com>", "RCPT TO:<bob@example.com>"]);
+    let id = harness.channel(json!({"name": "Mail", "kind": "email", "to": to})).await;
+    harness.open("i1", &[&id]).await;
+    harness.start();
+    harness.wait_until_delivery_is("delivered", 1).await;
+    let emails = server.emails();
+    assert_eq!(emails.len(), 1);
+    assert_eq!(emails[0].recipients, ["RCPT TO:<ann@example.com>", "RCPT TO:<bob@example.com>"]);
     for line in [
         "Subject: Shop is down",
         &format!("Message-ID: <i1.{id}.opened.1@status.example>"),
         "https://shop.example/",
     ] {
-        assert!(letters[0].text.contains(line), "{line} in {}", letters[0].text);
+        assert!(emails[0].text.contains(line), "{line} in {}", emails[0].text);
     }
 }
 
 /// Letters go through TLS where they are asked to, or not at all.
 #[tokio::test]
 async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
-    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let authority = Authority::new();
     let acceptor = || authority.acceptor(Flaw::None, &[]);
-    let roots = office.folder.path().join("roots.pem");
+    let roots = harness.folder.path().join("roots.pem");
     std::fs::write(&roots, authority.pem()).unwrap();
-    let id = office.channel(json!({"name": "Mail", "kind": "email", "to": ["ann@example.com"]})).await;
+    let id = harness.channel(json!({"name": "Mail", "kind": "email", "to": ["ann@example.com"]})).await;
     let id = &id.as_str().into();
     for (security, scheme, query) in [
         (Security::StartTls(acceptor()), "smtp", "?tls=required"),
@@ -438,36 +438,36 @@ async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
     ] {
         let server = MailServer::start(security).await;
         let url = format!("{scheme}://ann:{SECRET}@{}{query}", server.address);
-        office.send_through(&url);
-        office.config.roots = None;
-        let refused = office.alerts().test(id).await.unwrap().unwrap();
+        harness.use_mail_server(&url);
+        harness.config.roots = None;
+        let refused = harness.alerts().test(id).await.unwrap().unwrap();
         assert!(!refused.delivered && refused.message.contains("certificate"), "{url}: {refused:?}");
-        assert!(server.letters().is_empty());
+        assert!(server.emails().is_empty());
 
-        office.config.roots = Some(roots.clone());
-        let attempt = office.alerts().test(id).await.unwrap().unwrap();
+        harness.config.roots = Some(roots.clone());
+        let attempt = harness.alerts().test(id).await.unwrap().unwrap();
         assert!(attempt.delivered, "{url}: {attempt:?}");
-        let letters = server.letters();
-        assert!(letters.len() == 1 && letters[0].secured, "{letters:?}");
+        let emails = server.emails();
+        assert!(emails.len() == 1 && emails[0].secured, "{emails:?}");
     }
 
     let plain = MailServer::start(Security::None).await;
-    office.send_through(&format!("smtp://{}?tls=required", plain.address));
-    let refused = office.alerts().test(id).await.unwrap().unwrap();
-    assert!(!refused.delivered && plain.letters().is_empty(), "{refused:?}");
+    harness.use_mail_server(&format!("smtp://{}?tls=required", plain.address));
+    let refused = harness.alerts().test(id).await.unwrap().unwrap();
+    assert!(!refused.delivered && plain.emails().is_empty(), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
-    let mut office = Office::new(TestDatabase::sqlite()).await;
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     for (address, told) in
         [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is none")]
     {
-        office.send_through(&address);
+        harness.use_mail_server(&address);
         let to = ["ann@example.com"];
         let name = told;
-        let id = office.channel(json!({"name": name, "kind": "email", "to": to})).await;
-        let attempt = office.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
+        let id = harness.channel(json!({"name": name, "kind": "email", "to": to})).await;
+        let attempt = harness.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
         assert!(!attempt.delivered && attempt.message.contains(told), "{attempt:?}");
         assert!(!attempt.message.contains(SECRET));
     }

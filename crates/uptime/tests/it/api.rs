@@ -17,7 +17,7 @@ async fn service() -> (TestContext, Service) {
 async fn a_monitor_is_added_changed_paused_and_removed() {
     let (_context, service) = service().await;
     let (app, target) = (&service.app, StatusTarget::start().await);
-    let id = service.watch(&target, json!({"tags": ["eu"], "group": "Web"})).await;
+    let id = service.add_monitor(&target, json!({"tags": ["eu"], "group": "Web"})).await;
     let path = format!("/api/v1/uptime/monitors/{id}");
     service.wait_for_state(&id, "UP").await;
 
@@ -42,7 +42,7 @@ async fn a_check_now_tells_phases_and_every_assertion() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
     let assertions = json!({"assertions": ["status == 200", "json $.ok == false"], "interval_s": 3600});
-    let id = service.watch(&target, assertions).await;
+    let id = service.add_monitor(&target, assertions).await;
     let seen: Value =
         service.app.post(&format!("/api/v1/uptime/monitors/{id}/check"), &json!({})).await.json();
     assert_eq!((seen["ok"].as_bool(), seen["status_code"].as_u64()), (Some(false), Some(200)), "{seen}");
@@ -55,8 +55,8 @@ async fn a_check_now_tells_phases_and_every_assertion() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_named_field_by_field() {
     let (_context, service) = service().await;
-    let wrong = json!({"name": "x", "kind": "http", "target": "gopher://x", "interval_s": 0, "assertions": ["latency <"]});
-    let refused = service.app.post("/api/v1/uptime/monitors", &wrong).await;
+    let errors = json!({"name": "x", "kind": "http", "target": "gopher://x", "interval_s": 0, "assertions": ["latency <"]});
+    let refused = service.app.post("/api/v1/uptime/monitors", &errors).await;
     assert_eq!(refused.status, 422);
     let problem: Value = refused.json();
     let fields: Vec<&str> =
@@ -121,8 +121,8 @@ async fn a_job_is_heard_and_missed() {
 async fn an_incident_is_acknowledged_and_annotated() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
-    target.answer_with(503);
-    service.watch(&target, json!({"retries": 0})).await;
+    target.respond_with(503);
+    service.add_monitor(&target, json!({"retries": 0})).await;
     wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
     let path = format!("/api/v1/uptime/incidents/{}", service.incidents().await[0].id);
     assert_eq!(service.app.post(&format!("{path}/acknowledge"), &json!({})).await.status, 200);
@@ -144,8 +144,8 @@ async fn a_failure_in_a_maintenance_window_is_told_to_nobody() {
     let window =
         json!({"title": "Move", "covers": ["eu"], "starts_at_ms": now - 1000, "ends_at_ms": now + 3_600_000});
     assert_eq!(service.app.post("/api/v1/uptime/maintenance", &window).await.status, 201);
-    target.answer_with(500);
-    service.watch(&target, json!({"retries": 0, "tags": ["eu"]})).await;
+    target.respond_with(500);
+    service.add_monitor(&target, json!({"retries": 0, "tags": ["eu"]})).await;
     wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
     assert_eq!(service.incidents().await[0].told_at, None);
     let windows: Value = service.app.get("/api/v1/uptime/maintenance").await.json();

@@ -4,8 +4,8 @@ use hob_service::{Live, SecretRef};
 use hob_testkit::{Layout, TestApp, TestContext};
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::MonitorSpec;
-use hob_uptime::monitor::check::Kind;
-use hob_uptime::{Added, Config, Uptime};
+use hob_uptime::monitor::check::MonitorKind;
+use hob_uptime::{AddOutcome, Config, Uptime};
 use hob_web::Service as _;
 
 use crate::NEEDS;
@@ -19,9 +19,10 @@ async fn a_badge_shows_what_was_published_and_nothing_else() {
     let target = Target::raw(|stream| async { drop(stream) }).await;
     let uptime = Uptime::open(&context, Live::fixed(Config::default())).await.unwrap();
     for (id, published) in [("shown", true), ("hidden", false)] {
-        let spec = MonitorSpec { published, ..MonitorSpec::new(id, Kind::Tcp, &target.address.to_string()) };
+        let spec =
+            MonitorSpec { published, ..MonitorSpec::new(id, MonitorKind::Tcp, &target.address.to_string()) };
         let id = MonitorId::new(id).unwrap();
-        assert!(matches!(uptime.add(Some(id.clone()), &spec).await.unwrap(), Added::Added(_)));
+        assert!(matches!(uptime.add(Some(id.clone()), &spec).await.unwrap(), AddOutcome::Added(_)));
         uptime.check_now(&id).await.unwrap();
     }
     let folder = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
     let list = browser.open(Window::default()).await;
     list.goto(&service.app.url("/uptime")).await.unwrap();
     wait_to_see(&list, "#monitors", "up").await;
-    target.answer_with(500);
+    target.respond_with(500);
     wait_to_see(&client, "#state", "down").await;
     wait_to_see(&list, "#monitors", "down").await;
 
@@ -61,7 +61,7 @@ async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
     press(&client, "#incidents td a").await;
     press(&client, ".page-head button.primary").await;
     wait_to_see(&client, "#state", "acknowledged").await;
-    target.answer_with(200);
+    target.respond_with(200);
     wait_to_see(&client, "#state", "over").await;
     wait_to_see(&list, "#monitors", "up").await;
 
@@ -92,9 +92,9 @@ async fn a_channel_is_added_and_its_test_is_seen_to_arrive() {
     press(&client, ".page-head button.primary").await;
     wait_to_see(&client, "#deliveries", "delivered").await;
     wait_to_see(&client, "#deliveries", "status 200").await;
-    assert_eq!(hook.asked(), 1);
+    assert_eq!(hook.request_count(), 1);
 
-    hook.answer_with(500);
+    hook.respond_with(500);
     press(&client, ".page-head button.primary").await;
     wait_to_see(&client, "#deliveries", "status 500").await;
     client.goto(&service.app.url("/uptime/channels")).await.unwrap();

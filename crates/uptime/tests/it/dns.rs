@@ -27,8 +27,8 @@ impl Drop for NameServer {
 }
 
 impl NameServer {
-    /// Answers the nth question about a name with what `database` says; none at all is a name that does not exist.
-    async fn start(database: impl Fn(usize, &str, RecordType) -> Vec<RData> + Send + 'static) -> Self {
+    /// Answers the nth question about a name with what `records` says; none at all is a name that does not exist.
+    async fn start(records: impl Fn(usize, &str, RecordType) -> Vec<RData> + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let questions = Arc::new(AtomicUsize::new(0));
@@ -38,7 +38,7 @@ impl NameServer {
             while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
                 let Ok(question) = Message::from_vec(&buffer[..length]) else { continue };
                 let nth = count.fetch_add(1, Ordering::SeqCst);
-                let reply = reply(&question, |name, kind| database(nth, name, kind));
+                let reply = reply(&question, |name, kind| records(nth, name, kind));
                 let _ = socket.send_to(&reply.to_vec().unwrap(), from).await;
             }
         });
@@ -46,11 +46,11 @@ impl NameServer {
     }
 }
 
-fn reply(question: &Message, database: impl Fn(&str, RecordType) -> Vec<RData>) -> Message {
+fn reply(question: &Message, records: impl Fn(&str, RecordType) -> Vec<RData>) -> Message {
     let mut reply = Message::response(question.metadata.id, OpCode::Query);
     let query = question.queries[0].clone();
     let name = query.name().clone();
-    let found = database(name.to_utf8().trim_end_matches('.'), query.query_type());
+    let found = records(name.to_utf8().trim_end_matches('.'), query.query_type());
     if found.is_empty() {
         reply.metadata.response_code = ResponseCode::NXDomain;
     }
@@ -120,8 +120,8 @@ async fn a_record_is_asked_for_anew_by_every_check() {
 
 /// Only 127.0.0.1 may be looked at in these tests, so that all other addresses of the machine are private ones.
 fn guarded(server: &NameServer) -> Limits {
-    let and = vec!["127.0.0.1/32".parse().unwrap()];
-    Limits { targets: Targets::Public { and }, name_server: Some(server.address), ..Limits::default() }
+    let allowed = vec!["127.0.0.1/32".parse().unwrap()];
+    Limits { targets: Targets::Public { allowed }, name_server: Some(server.address), ..Limits::default() }
 }
 
 #[tokio::test]
@@ -129,12 +129,12 @@ async fn a_name_is_found_and_its_time_is_told() {
     let server =
         NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 1])] } else { vec![] });
     let server = server.await;
-    let target = Target::saying(|_| answer(200, "", "")).await;
+    let target = Target::responding(|_| answer(200, "", "")).await;
     let url = format!("http://here.example:{}/", target.address.port());
     let seen = run(&probe(guarded(&server)), &get(&url), &[]).await;
     assert_eq!(outcome(&seen).0, "ok", "{seen:?}");
     assert!(seen.phases.dns.is_some());
-    assert!(target.heard()[0].contains(&format!("host: here.example:{}", target.address.port())));
+    assert!(target.requests()[0].contains(&format!("host: here.example:{}", target.address.port())));
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_name_cannot_lead_to_a_private_address() {
     assert_eq!(outcome(&run(&probe, &get(&url), &[]).await).0, "forbidden");
     let tcp = check(&format!(r#"{{"kind":"tcp","target":"inside.example:{}"}}"#, private.address.port()));
     assert_eq!(outcome(&run(&probe, &tcp, &[]).await).0, "forbidden");
-    assert_eq!(private.visits(), 0);
+    assert_eq!(private.connections(), 0);
 }
 
 /// The name is public when it is judged and private a moment later. What was judged is what is connected to.
@@ -166,7 +166,7 @@ async fn a_name_that_changes_between_two_questions_leads_nowhere_else() {
     for _ in 0..3 {
         run(&probe, &get(&url), &[]).await;
     }
-    assert_eq!(private.visits(), 0);
+    assert_eq!(private.connections(), 0);
 }
 
 #[tokio::test]
@@ -181,17 +181,17 @@ async fn a_redirect_cannot_lead_to_a_private_address() {
         [format!("127.0.0.2:{port}"), format!("inside.example:{port}"), format!("[::ffff:127.0.0.2]:{port}")]
     {
         let location = format!("location: http://{inside}/\r\n");
-        let target = Target::saying(move |_| answer(302, &location, "")).await;
+        let target = Target::responding(move |_| answer(302, &location, "")).await;
         let seen = run(&probe, &get(&target.url("/")), &[]).await;
         assert_eq!(outcome(&seen).0, "forbidden", "{inside}");
     }
-    assert_eq!(private.visits(), 0);
+    assert_eq!(private.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_private_name_server_may_not_be_asked() {
     let server = NameServer::start(|_, _, _| vec![a([192, 0, 2, 1])]).await;
-    let limits = Limits { targets: Targets::Public { and: Vec::new() }, ..Limits::default() };
+    let limits = Limits { targets: Targets::Public { allowed: Vec::new() }, ..Limits::default() };
     let seen = run(&probe(limits), &dns(&server, "a.example", "A", &[]), &[]).await;
     assert_eq!(outcome(&seen).0, "forbidden");
     assert_eq!(server.questions.load(Ordering::SeqCst), 0);

@@ -13,15 +13,15 @@ every_service! {
     /// U1–U8
     async fn a_target_that_breaks_and_recovers_makes_one_incident(context: TestContext) {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
-        let id = service.watch(&target, json!({})).await;
+        let id = service.add_monitor(&target, json!({})).await;
         service.wait_for_state(&id, "UP").await;
-        target.answer_with(500);
+        target.respond_with(500);
         service.wait_for_state(&id, "DOWN").await;
         let monitor = service.monitor(&id).await;
         assert!(monitor["error"].as_str().unwrap().contains("500"), "{monitor}");
         wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
 
-        target.answer_with(200);
+        target.respond_with(200);
         service.wait_for_state(&id, "UP").await;
         wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
         let incidents = service.incidents().await;
@@ -37,15 +37,15 @@ every_service! {
     /// U9
     async fn the_store_that_is_lost_while_monitors_are_checked_comes_back(context: TestContext) {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
-        let up = service.watch(&target, json!({})).await;
-        let down = service.watch(&target, json!({"name": "Down", "assertions": ["status == 418"], "retries": 0})).await;
+        let up = service.add_monitor(&target, json!({})).await;
+        let down = service.add_monitor(&target, json!({"name": "Down", "assertions": ["status == 418"], "retries": 0})).await;
         service.wait_for_state(&down, "DOWN").await;
         service.wait_for_state(&up, "UP").await;
         wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
         for _ in 0..3 {
             context.test_store().flush_all().await;
-            let before = target.asked();
-            wait_for("checks to go on", LIMIT, async || target.asked() > before + 2).await;
+            let before = target.request_count();
+            wait_for("checks to go on", LIMIT, async || target.request_count() > before + 2).await;
         }
         service.wait_for_state(&up, "UP").await;
         service.wait_for_state(&down, "DOWN").await;
@@ -60,7 +60,7 @@ async fn nodes_share_the_work_and_see_each_others_monitors() {
     let other_context = context.another_node().await;
     let target = StatusTarget::start().await;
     let (first, second) = (Service::start(&context).await, Service::start(&other_context).await);
-    let id = first.watch(&target, json!({})).await;
+    let id = first.add_monitor(&target, json!({})).await;
     second.wait_for_state(&id, "UP").await;
     let renamed = first.app.patch(&format!("/api/v1/uptime/monitors/{id}"), &json!({"name": "Store"})).await;
     assert_eq!(renamed.status, 200);
@@ -79,10 +79,10 @@ async fn an_outage_that_is_found_while_the_database_is_away_is_in_them_later() {
     let context = TestContext::redis(NEEDS).await;
     let hob_testkit::TestDatabase::Postgres(postgres) = context.test_database() else { panic!("PostgreSQL") };
     let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
-    let id = service.watch(&target, json!({"retries": 0})).await;
+    let id = service.add_monitor(&target, json!({"retries": 0})).await;
     service.wait_for_state(&id, "UP").await;
     postgres.freeze();
-    target.answer_with(500);
+    target.respond_with(500);
     let key = service.uptime.schedule().keys().incident(&hob_uptime::monitor::MonitorId::new(&id).unwrap());
     wait_for("the incident in the store", LIMIT, async || {
         let count: Option<String> =
@@ -92,7 +92,7 @@ async fn an_outage_that_is_found_while_the_database_is_away_is_in_them_later() {
     .await;
     postgres.thaw();
     wait_for("the incident in the database", LIMIT, async || service.incidents().await.len() == 1).await;
-    target.answer_with(200);
+    target.respond_with(200);
     wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
     assert_eq!(service.incidents().await.len(), 1);
 }

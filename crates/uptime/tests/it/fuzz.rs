@@ -4,8 +4,8 @@
 use hob_service::config::Secrets;
 use hob_testkit::fuzz;
 use hob_uptime::monitor::MonitorSpec;
-use hob_uptime::monitor::apply::{Others, Plan};
-use hob_uptime::monitor::check::Kind;
+use hob_uptime::monitor::apply::{Plan, Unlisted};
+use hob_uptime::monitor::check::MonitorKind;
 
 const YAML: &str = r#"monitors:
   shop: &web
@@ -39,7 +39,7 @@ const ASSERTIONS: [&str; 6] = [
 ];
 
 fn read_file(text: &str) {
-    drop(Plan::make(text, &[], Others::Keep, &Secrets::none()));
+    drop(Plan::new(text, &[], Unlisted::Keep, &Secrets::none()));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn mutated_monitor_files_are_read_within_limits() {
 fn mutated_monitors_in_json_are_read_within_limits() {
     fuzz("fuzz::mutated_monitors_in_json_are_read_within_limits", &[JSON], |text| {
         if let Ok(spec) = serde_json::from_str::<MonitorSpec>(text) {
-            drop(spec.read());
+            drop(spec.validate());
         }
     });
 }
@@ -63,8 +63,8 @@ fn mutated_monitors_in_json_are_read_within_limits() {
 #[test]
 fn mutated_assertions_are_read_within_limits() {
     fuzz("fuzz::mutated_assertions_are_read_within_limits", &ASSERTIONS, |text| {
-        let mut spec = MonitorSpec::new("Shop", Kind::Http, "https://shop.example/");
+        let mut spec = MonitorSpec::new("Shop", MonitorKind::Http, "https://shop.example/");
         spec.assertions = vec![text.to_owned()];
-        drop(spec.read());
+        drop(spec.validate());
     });
 }

@@ -9,10 +9,10 @@ use hob_testkit::TestContext;
 use hob_uptime::Schedule;
 use hob_uptime::database::monitors;
 use hob_uptime::keys::MonitorId;
-use hob_uptime::monitor::check::{FailureClass, Kind, Observation, Outcome as Seen, Phases};
+use hob_uptime::monitor::check::{CheckOutcome, FailureClass, MonitorKind, Observation, Phases};
 use hob_uptime::monitor::{Monitor, MonitorSpec};
-use hob_uptime::schedule::record::{Entry, Recorded, Unsettled};
-use hob_uptime::schedule::{Claim, Claims, Planned, Turn};
+use hob_uptime::schedule::record::{JudgedResult, PendingChange, RecordOutcome};
+use hob_uptime::schedule::{Claim, ClaimBatch, PlanOutcome, ScheduleEntry};
 
 /// 2024-01-15T08:00:00Z
 pub(crate) const START: Duration = Duration::from_secs(1_705_305_600);
@@ -46,7 +46,7 @@ impl ScheduleHarness {
 
     /// A monitor in the database and in the schedule, due now.
     pub(crate) async fn add(&self, id: &str, with: impl FnOnce(&mut MonitorSpec)) -> Monitor {
-        let mut spec = MonitorSpec::new(id, Kind::Tcp, "127.0.0.1:1");
+        let mut spec = MonitorSpec::new(id, MonitorKind::Tcp, "127.0.0.1:1");
         with(&mut spec);
         let id = MonitorId::new(id).unwrap();
         let monitor = monitors::add(&self.context.database, &id, &spec).await.unwrap().expect("a free id");
@@ -54,11 +54,12 @@ impl ScheduleHarness {
         monitor
     }
 
-    pub(crate) async fn plan(&self, monitor: &Monitor) -> Planned {
+    pub(crate) async fn plan(&self, monitor: &Monitor) -> PlanOutcome {
         let now_ms = self.schedule.now_ms(self.schedule.shard_of(&monitor.id)).await.unwrap();
         let lease = monitor.timeout() + GRACE;
-        let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms: now_ms };
-        done(self.schedule.plan(turn).await.unwrap())
+        let check_when_due =
+            ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms: now_ms };
+        done(self.schedule.plan(check_when_due).await.unwrap())
     }
 
     /// All that is due, on every shard.
@@ -79,14 +80,18 @@ impl ScheduleHarness {
         monitor: &Monitor,
         claim: &Claim,
         observation: &Observation,
-    ) -> (Recorded, Option<Unsettled>) {
-        let entry = Entry::judge(monitor, claim, observation, claim.claimed_ms + 20);
-        let recorded = done(self.schedule.record(&entry).await.unwrap());
-        (recorded, entry.unsettled().filter(|_| recorded == Recorded::Recorded))
+    ) -> (RecordOutcome, Option<PendingChange>) {
+        let result = JudgedResult::new(monitor, claim, observation, claim.claimed_ms + 20);
+        let recorded = done(self.schedule.record(&result).await.unwrap());
+        (recorded, result.pending_change().filter(|_| recorded == RecordOutcome::Recorded))
     }
 
     /// Waits for the monitor's turn, and records a result.
-    pub(crate) async fn turn(&self, monitor: &Monitor, observation: &Observation) -> Option<Unsettled> {
+    pub(crate) async fn check_when_due(
+        &self,
+        monitor: &Monitor,
+        observation: &Observation,
+    ) -> Option<PendingChange> {
         let due: f64 = self
             .store()
             .run(
@@ -99,7 +104,7 @@ impl ScheduleHarness {
         self.clock.set(Duration::from_secs_f64(due) + Duration::from_millis(1));
         let claim = self.claim_one().await;
         let (recorded, change) = self.record(monitor, &claim, observation).await;
-        assert_eq!(recorded, Recorded::Recorded);
+        assert_eq!(recorded, RecordOutcome::Recorded);
         change
     }
 
@@ -121,8 +126,8 @@ impl ScheduleHarness {
     }
 }
 
-pub(crate) async fn claim_all(schedule: &Schedule) -> Claims {
-    let mut all = Claims { claims: Vec::new(), dropped: Vec::new(), rest: None };
+pub(crate) async fn claim_all(schedule: &Schedule) -> ClaimBatch {
+    let mut all = ClaimBatch { claims: Vec::new(), dropped: Vec::new(), next_due_in: None };
     for shard in schedule.shards() {
         let claims = done(schedule.claim(shard, 100).await.unwrap());
         all.claims.extend(claims.claims);
@@ -142,7 +147,7 @@ pub(crate) fn done<T>(outcome: Outcome<T>) -> T {
 
 pub(crate) fn good() -> Observation {
     Observation {
-        outcome: Seen::Ok { status_code: 200 },
+        outcome: CheckOutcome::Ok { status_code: 200 },
         phases: Phases { total: Some(Duration::from_micros(120_700)), ..Phases::default() },
         ..bad()
     }

@@ -5,9 +5,9 @@ use hob_testkit::{LIMIT, TestDatabase, every_database};
 use hob_uptime::database::monitors;
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::MonitorSpec;
-use hob_uptime::monitor::check::Kind;
+use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::monitor::history::{self, NewResult, Period};
-use hob_uptime::schedule::state::State;
+use hob_uptime::schedule::state::MonitorState;
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -19,13 +19,13 @@ async fn open(test_database: &TestDatabase) -> (Database, MonitorId) {
     let options = Options { connect_within: LIMIT, answer_within: LIMIT, ..Options::default() };
     let database = Database::open_with(&address, &[hob_uptime::MIGRATIONS], options).await.unwrap();
     let id = MonitorId::new("shop").unwrap();
-    let spec = MonitorSpec::new("Shop", Kind::Tcp, "shop.example:443");
+    let spec = MonitorSpec::new("Shop", MonitorKind::Tcp, "shop.example:443");
     monitors::add(&database, &id, &spec).await.unwrap();
     (database, id)
 }
 
 fn finding(id: &MonitorId, at: i64, latency_us: u64, error: Option<&str>) -> NewResult {
-    let state = if error.is_none() { State::Up } else { State::Suspect };
+    let state = if error.is_none() { MonitorState::Up } else { MonitorState::Suspect };
     let error = error.map(str::to_owned);
     NewResult { monitor: id.clone(), at: UnixMs(at), fence: at.unsigned_abs(), state, latency_us, error }
 }

@@ -49,7 +49,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let target = Target::raw(serve).await;
-    let limits = Limits { largest_body_bytes: 64 * 1024, ..Limits::default() };
+    let limits = Limits { max_body_bytes: 64 * 1024, ..Limits::default() };
     outcome(&run_within(&probe(limits), &get(&target.url("/")), &["body contains \"x\""], timeout).await)
 }
 
@@ -160,18 +160,18 @@ async fn a_flood_of_headers_is_cut() {
 async fn endless_redirects_end() {
     let count = Arc::new(AtomicUsize::new(0));
     let next = Arc::clone(&count);
-    let target = Target::saying(move |_| {
+    let target = Target::responding(move |_| {
         let n = next.fetch_add(1, Ordering::SeqCst);
         answer(302, &format!("location: /{n}\r\n"), "")
     })
     .await;
     let seen = run(&probe(Limits::default()), &get(&target.url("/")), &[]).await;
-    assert_eq!((outcome(&seen).0.as_str(), target.visits()), ("redirect", 6));
+    assert_eq!((outcome(&seen).0.as_str(), target.connections()), ("redirect", 6));
 }
 
 #[tokio::test]
 async fn two_targets_that_point_at_each_other_end() {
-    let first = Target::saying(|head| {
+    let first = Target::responding(|head| {
         let port = head.lines().find_map(|line| line.strip_prefix("host: 127.0.0.1:")).unwrap().to_owned();
         answer(307, &format!("location: http://127.0.0.1:{port}/again\r\n"), "")
     })
@@ -184,11 +184,11 @@ async fn two_targets_that_point_at_each_other_end() {
 async fn a_redirect_out_of_the_allowed_network_is_not_followed() {
     let private = Target::on(Ipv4Addr::new(127, 0, 0, 3).into(), |stream| async { drop(stream) }).await;
     let location = format!("location: http://{}/\r\n", private.address);
-    let target = Target::saying(move |_| answer(301, &location, "")).await;
-    let and = vec!["127.0.0.1/32".parse().unwrap()];
-    let probe = probe(Limits { targets: Targets::Public { and }, ..Limits::default() });
+    let target = Target::responding(move |_| answer(301, &location, "")).await;
+    let allowed = vec!["127.0.0.1/32".parse().unwrap()];
+    let probe = probe(Limits { targets: Targets::Public { allowed }, ..Limits::default() });
     let seen = run(&probe, &get(&target.url("/")), &[]).await;
-    assert_eq!((outcome(&seen).0.as_str(), private.visits()), ("forbidden", 0));
+    assert_eq!((outcome(&seen).0.as_str(), private.connections()), ("forbidden", 0));
 }
 
 #[tokio::test]
@@ -200,7 +200,8 @@ async fn bad_certificates_are_told_apart() {
         (Flaw::WrongHost, "the certificate is for other names: other.example"),
         (Flaw::SelfSigned, "the certificate is signed by nobody whom we trust"),
     ] {
-        let target = Target::saying_over_tls(authority.acceptor(flaw, &[]), |_| answer(200, "", "")).await;
+        let target =
+            Target::responding_over_tls(authority.acceptor(flaw, &[]), |_| answer(200, "", "")).await;
         let bare = check(&format!(r#"{{"kind":"certificate","target":"{}"}}"#, target.address));
         for check in [get(&format!("https://{}/", target.address)), bare] {
             let seen = run(&probe, &check, &[]).await;
@@ -233,7 +234,7 @@ async fn a_server_that_speaks_no_tls_is_told_apart() {
 async fn nonsense_behind_a_good_handshake_is_told_apart() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(Flaw::None, &["h2"]);
-    let target = Target::saying_over_tls(acceptor, |_| "no frames at all".repeat(100)).await;
+    let target = Target::responding_over_tls(acceptor, |_| "no frames at all".repeat(100)).await;
     let probe = probe(Limits { roots: vec![authority.root()], ..Limits::default() });
     let seen = run(&probe, &get(&format!("https://{}/", target.address)), &[]).await;
     assert_eq!(outcome(&seen).0, "protocol", "{seen:?}");
@@ -241,7 +242,7 @@ async fn nonsense_behind_a_good_handshake_is_told_apart() {
 
 #[tokio::test]
 async fn a_document_of_a_million_brackets_is_no_json() {
-    let target = Target::saying(|_| answer(200, "", &"[".repeat(1_000_000))).await;
+    let target = Target::responding(|_| answer(200, "", &"[".repeat(1_000_000))).await;
     let seen = run(&probe(Limits::default()), &get(&target.url("/")), &["json $[0] exists"]).await;
     assert_eq!(outcome(&seen), ("assertion".to_owned(), "json $[0] exists: found no JSON".to_owned()));
 }

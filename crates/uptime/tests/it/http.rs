@@ -14,7 +14,7 @@ use crate::target::{Target, answer, check, get, outcome, probe, run};
 
 #[tokio::test]
 async fn every_phase_of_a_plain_request_is_timed() {
-    let target = Target::saying(|_| answer(200, "", "hello")).await;
+    let target = Target::responding(|_| answer(200, "", "hello")).await;
     let seen = run(&probe(Limits::default()), &get(&target.url("/")), &[]).await;
     assert_eq!(outcome(&seen), ("ok".to_owned(), "200".to_owned()));
     assert_eq!((seen.phases.dns, seen.phases.tls), (None, None), "an address needs no name");
@@ -26,7 +26,8 @@ async fn every_phase_of_a_plain_request_is_timed() {
 #[tokio::test]
 async fn each_assertion_has_a_result_of_its_own() {
     let target =
-        Target::saying(|_| answer(200, "content-type: application/json\r\n", r#"{"ok":true,"n":3}"#)).await;
+        Target::responding(|_| answer(200, "content-type: application/json\r\n", r#"{"ok":true,"n":3}"#))
+            .await;
     let asserted = [
         "status in 200..299",
         "json $.n > 5",
@@ -42,7 +43,7 @@ async fn each_assertion_has_a_result_of_its_own() {
 
 #[tokio::test]
 async fn a_status_from_400_on_is_a_failure_unless_it_is_asked_for() {
-    let target = Target::saying(|_| answer(503, "", "")).await;
+    let target = Target::responding(|_| answer(503, "", "")).await;
     let (probe, check) = (probe(Limits::default()), get(&target.url("/")));
     let seen = run(&probe, &check, &[]).await;
     assert_eq!(outcome(&seen), ("assertion".to_owned(), "the status is 503".to_owned()));
@@ -51,7 +52,7 @@ async fn a_status_from_400_on_is_a_failure_unless_it_is_asked_for() {
 
 #[tokio::test]
 async fn a_check_sends_what_it_is_told_to_on_a_connection_of_its_own() {
-    let target = Target::saying(|_| answer(201, "", "")).await;
+    let target = Target::responding(|_| answer(201, "", "")).await;
     let json = format!(
         r#"{{"kind":"http","target":"{}","http":{{"method":"POST","body":"ping","headers":{{"x-one":"1"}}}}}}"#,
         target.url("/hook?a=b")
@@ -60,13 +61,13 @@ async fn a_check_sends_what_it_is_told_to_on_a_connection_of_its_own() {
     for _ in 0..2 {
         assert_eq!(outcome(&run(&probe, &check, &[]).await).1, "201");
     }
-    let heard = target.heard();
-    assert!(heard[0].starts_with("POST /hook?a=b HTTP/1.1\r\n"), "{}", heard[0]);
+    let requests = target.requests();
+    assert!(requests[0].starts_with("POST /hook?a=b HTTP/1.1\r\n"), "{}", requests[0]);
     for header in [format!("host: {}", target.address), "x-one: 1".to_owned(), "connection: close".to_owned()]
     {
-        assert!(heard[0].contains(&header), "{header} in {}", heard[0]);
+        assert!(requests[0].contains(&header), "{header} in {}", requests[0]);
     }
-    assert_eq!(target.visits(), 2);
+    assert_eq!(target.connections(), 2);
 }
 
 #[tokio::test]
@@ -75,16 +76,20 @@ async fn secrets_are_read_when_the_check_runs_and_stay_with_their_server() {
     let listed = secret(&folder, "s3cret\n", &["uptime"], &["127.0.0.1"]);
     let probe = Probe::new(Limits::default(), Secrets::new(Live::fixed(listed)));
 
-    let elsewhere = Target::saying(|_| answer(200, "", "")).await;
+    let elsewhere = Target::responding(|_| answer(200, "", "")).await;
     let location = format!("location: {}\r\n", elsewhere.url("/"));
-    let target = Target::saying(move |_| answer(302, &location, "")).await;
+    let target = Target::responding(move |_| answer(302, &location, "")).await;
     let json = format!(
         r#"{{"kind":"http","target":"{}","http":{{"auth":{{"basic":{{"user":"ann","password":"token"}}}}}}}}"#,
         target.url("/")
     );
     assert_eq!(outcome(&run(&probe, &check(&json), &[]).await).0, "ok");
-    assert!(target.heard()[0].contains("authorization: Basic YW5uOnMzY3JldA=="), "{:?}", target.heard());
-    assert!(!elsewhere.heard()[0].contains("authorization"), "{:?}", elsewhere.heard());
+    assert!(
+        target.requests()[0].contains("authorization: Basic YW5uOnMzY3JldA=="),
+        "{:?}",
+        target.requests()
+    );
+    assert!(!elsewhere.requests()[0].contains("authorization"), "{:?}", elsewhere.requests());
 
     std::fs::remove_file(folder.path().join("token")).unwrap();
     let (class, message) = outcome(&run(&probe, &check(&json), &[]).await);
@@ -94,7 +99,7 @@ async fn secrets_are_read_when_the_check_runs_and_stay_with_their_server() {
 
 #[tokio::test]
 async fn redirects_are_followed_as_far_as_allowed() {
-    let target = Target::saying(|head| match head.split(' ').nth(1) {
+    let target = Target::responding(|head| match head.split(' ').nth(1) {
         Some("/a") => answer(302, "location: b\r\n", "moved"),
         Some("/b") => answer(307, "location: /c\r\n", "moved"),
         _ => answer(200, "", "here"),
@@ -102,7 +107,7 @@ async fn redirects_are_followed_as_far_as_allowed() {
     .await;
     let probe = probe(Limits::default());
     let seen = run(&probe, &get(&target.url("/a")), &["body == \"here\""]).await;
-    assert_eq!((outcome(&seen).0.as_str(), target.visits()), ("ok", 3));
+    assert_eq!((outcome(&seen).0.as_str(), target.connections()), ("ok", 3));
     for (redirects, expected) in [(0, "ok"), (1, "redirect"), (2, "ok")] {
         let json = format!(
             r#"{{"kind":"http","target":"{}","http":{{"redirects":{redirects}}}}}"#,
@@ -116,7 +121,7 @@ async fn redirects_are_followed_as_far_as_allowed() {
 async fn a_good_certificate_is_trusted_and_its_end_is_told() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(Flaw::None, &["http/1.1"]);
-    let target = Target::saying_over_tls(acceptor, |_| answer(200, "", "")).await;
+    let target = Target::responding_over_tls(acceptor, |_| answer(200, "", "")).await;
     let probe = probe(Limits { roots: vec![authority.root()], ..Limits::default() });
     let seen = run(&probe, &get(&format!("https://{}/", target.address)), &["certificate days > 1000"]).await;
     assert_eq!(outcome(&seen).0, "ok", "{seen:?}");

@@ -6,13 +6,15 @@ use hob_database::outbox::{self, Replay};
 use hob_database::{Address, Database, Options, PageRequest, UnixMs};
 use hob_testkit::{LIMIT, TestDatabase, every_database};
 use hob_uptime::database::{incidents, maintenance, monitors};
-use hob_uptime::incident::{self, Acknowledged, Filter, INCIDENTS, IncidentEvent, News, Resolution, What};
+use hob_uptime::incident::{
+    self, AcknowledgeOutcome, Alerting, Filter, INCIDENTS, IncidentEvent, IncidentEventKind, Resolution,
+};
 use hob_uptime::keys::MonitorId;
-use hob_uptime::monitor::check::Kind;
+use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::monitor::maintenance::MaintenanceSpec;
 use hob_uptime::monitor::{Monitor, MonitorSpec};
-use hob_uptime::schedule::record::{Told, Unsettled};
-use hob_uptime::schedule::state::Change;
+use hob_uptime::schedule::record::{Alerted, PendingChange};
+use hob_uptime::schedule::state::IncidentChange;
 
 async fn open(test_database: &TestDatabase) -> Database {
     let address: Address = test_database.url().parse().unwrap();
@@ -21,15 +23,15 @@ async fn open(test_database: &TestDatabase) -> Database {
 }
 
 async fn monitor(database: &Database, with: impl FnOnce(&mut MonitorSpec)) -> Monitor {
-    let mut spec = MonitorSpec::new("Shop", Kind::Tcp, "shop.example:443");
+    let mut spec = MonitorSpec::new("Shop", MonitorKind::Tcp, "shop.example:443");
     spec.channels = vec!["ops".to_owned()];
     with(&mut spec);
     let added = monitors::add(database, &MonitorId::new("shop").unwrap(), &spec).await.unwrap();
     added.expect("a free id")
 }
 
-fn change(monitor: &Monitor, change: Change, fence: u64) -> Unsettled {
-    Unsettled {
+fn change(monitor: &Monitor, change: IncidentChange, fence: u64) -> PendingChange {
+    PendingChange {
         id: monitor.id.clone(),
         fence: hob_store::epoch::Fence::from_u64(fence),
         change,
@@ -42,7 +44,7 @@ fn change(monitor: &Monitor, change: Change, fence: u64) -> Unsettled {
 }
 
 /// The events of a kind, once the relay has numbered them.
-async fn events(database: &Database, what: What) -> Vec<IncidentEvent> {
+async fn events(database: &Database, kind: IncidentEventKind) -> Vec<IncidentEvent> {
     let mut relay = outbox::Relay::new(database, outbox::Retention::default());
     let publish = |_| async { Ok::<_, std::convert::Infallible>(()) };
     while !matches!(relay.turn(publish).await.unwrap(), outbox::Turn::Idle) {}
@@ -51,7 +53,7 @@ async fn events(database: &Database, what: What) -> Vec<IncidentEvent> {
         Replay::Events(events) => {
             let all =
                 events.iter().map(|event| serde_json::from_str::<IncidentEvent>(&event.payload).unwrap());
-            all.filter(|event| event.what == what).collect()
+            all.filter(|event| event.kind == kind).collect()
         }
         missed @ Replay::Missed { .. } => panic!("{missed:?}"),
     }
@@ -62,25 +64,25 @@ every_database! {
     async fn an_outage_is_kept_once_however_often_it_is_told(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
-        let opened = change(&monitor, Change::Opened, 7);
+        let opened = change(&monitor, IncidentChange::Opened, 7);
         for _ in 0..3 {
-            assert_eq!(incident::settle(&database, &monitor, &opened, News::Yes).await.unwrap(), Told::Yes);
+            assert_eq!(incident::save_change(&database, &monitor, &opened, Alerting::Enabled).await.unwrap(), Alerted::Yes);
         }
         // Of an incident that is open already, a later check finds nothing new.
-        incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 8), News::Yes).await.unwrap();
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 8), Alerting::Enabled).await.unwrap();
         let open = incidents::all_open(&database).await.unwrap();
         assert_eq!(open.len(), 1);
         assert_eq!((open[0].opened_at, open[0].confirmed_at), (UnixMs(990_000), UnixMs(1_007_000)));
 
-        let resolved = change(&monitor, Change::Resolved, 9);
+        let resolved = change(&monitor, IncidentChange::Resolved, 9);
         for _ in 0..2 {
-            incident::settle(&database, &monitor, &resolved, News::Yes).await.unwrap();
+            incident::save_change(&database, &monitor, &resolved, Alerting::Enabled).await.unwrap();
         }
         let kept = incidents::page(&database, &Filter::Of(monitor.id.clone()), &PageRequest::default()).await.unwrap();
         assert_eq!(kept.rows.len(), 1);
         assert_eq!((kept.rows[0].resolved_at, kept.rows[0].resolution), (Some(UnixMs(1_009_000)), Some(Resolution::Recovered)));
 
-        let (opened, resolved) = (events(&database, What::Opened).await, events(&database, What::Resolved).await);
+        let (opened, resolved) = (events(&database, IncidentEventKind::Opened).await, events(&database, IncidentEventKind::Resolved).await);
         assert_eq!((opened.len(), resolved.len()), (1, 1));
         assert_eq!((opened[0].name.as_str(), &opened[0].channels), ("Shop", &vec!["ops".to_owned()]));
         assert_eq!((resolved[0].incident.as_str(), resolved[0].opened_at_ms), (kept.rows[0].id.as_str(), 990_000));
@@ -90,8 +92,8 @@ every_database! {
     async fn a_recovery_from_before_an_incident_does_not_end_it(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
-        incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
-        incident::settle(&database, &monitor, &change(&monitor, Change::Resolved, 6), News::Yes).await.unwrap();
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Resolved, 6), Alerting::Enabled).await.unwrap();
         assert_eq!(incidents::all_open(&database).await.unwrap().len(), 1);
     }
 
@@ -99,48 +101,48 @@ every_database! {
     async fn an_incident_in_a_maintenance_window_is_kept_and_told_only_after_it(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
-        let opened = change(&monitor, Change::Opened, 7);
-        let told = incident::settle(&database, &monitor, &opened, News::Maintenance).await.unwrap();
-        assert_eq!(told, Told::NotYet);
+        let opened = change(&monitor, IncidentChange::Opened, 7);
+        let alerted = incident::save_change(&database, &monitor, &opened, Alerting::Suppressed).await.unwrap();
+        assert_eq!(alerted, Alerted::NotYet);
         let open = incidents::all_open(&database).await.unwrap().remove(0);
         assert!(open.maintenance && open.told_at.is_none());
-        incident::remind(&database, &monitor, &open, News::Maintenance).await.unwrap();
-        assert_eq!(events(&database, What::Opened).await.len(), 0);
+        incident::remind(&database, &monitor, &open, Alerting::Suppressed).await.unwrap();
+        assert_eq!(events(&database, IncidentEventKind::Opened).await.len(), 0);
         for _ in 0..2 {
-            incident::remind(&database, &monitor, &open, News::Yes).await.unwrap();
+            incident::remind(&database, &monitor, &open, Alerting::Enabled).await.unwrap();
         }
-        assert_eq!(events(&database, What::Opened).await.len(), 1);
+        assert_eq!(events(&database, IncidentEventKind::Opened).await.len(), 1);
     }
 
     /// U8
     async fn an_incident_that_goes_on_is_told_again_until_somebody_takes_care(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |spec| spec.remind_s = 1).await;
-        incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
         let open = incidents::all_open(&database).await.unwrap().remove(0);
         let monitor = &monitor;
         hob_testkit::wait_for("a reminder", LIMIT, async || {
             let open = incidents::all_open(&database).await.unwrap().remove(0);
-            incident::remind(&database, monitor, &open, News::Yes).await.unwrap();
+            incident::remind(&database, monitor, &open, Alerting::Enabled).await.unwrap();
             open.reminders == 1
         })
         .await;
-        assert_eq!(events(&database, What::Reminded).await[0].number, 1);
+        assert_eq!(events(&database, IncidentEventKind::Reminded).await[0].number, 1);
 
         let taken = incident::acknowledge(&database, &open.id, "ann").await.unwrap();
-        assert!(matches!(taken, Acknowledged::Acknowledged(_)));
+        assert!(matches!(taken, AcknowledgeOutcome::Acknowledged(_)));
         let again = incident::acknowledge(&database, &open.id, "bob").await.unwrap();
-        let Acknowledged::Already(kept) = again else { panic!("{again:?}") };
+        let AcknowledgeOutcome::Already(kept) = again else { panic!("{again:?}") };
         assert_eq!(kept.acknowledged_by.as_deref(), Some("ann"));
-        incident::remind(&database, monitor, &kept, News::Yes).await.unwrap();
-        assert_eq!(incident::acknowledge(&database, "nobody", "ann").await.unwrap(), Acknowledged::Unknown);
+        incident::remind(&database, monitor, &kept, Alerting::Enabled).await.unwrap();
+        assert_eq!(incident::acknowledge(&database, "nobody", "ann").await.unwrap(), AcknowledgeOutcome::NotFound);
     }
 
     /// U8
     async fn notes_are_kept_in_order(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
-        incident::settle(&database, &monitor, &change(&monitor, Change::Opened, 7), News::Yes).await.unwrap();
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
         let id = incidents::all_open(&database).await.unwrap().remove(0).id;
         for text in ["looking", "found it"] {
             assert!(incident::annotate(&database, &id, "ann", text).await.unwrap().is_some());
@@ -167,6 +169,6 @@ every_database! {
             assert_eq!(window.covers(&monitor, UnixMs(1500)), covered, "{covers:?}");
             assert!(!window.covers(&monitor, UnixMs(2000)));
         }
-        assert!(MaintenanceSpec { ends_at_ms: 1000, ..spec(&[]) }.check().is_err());
+        assert!(MaintenanceSpec { ends_at_ms: 1000, ..spec(&[]) }.validate().is_err());
     }
 }

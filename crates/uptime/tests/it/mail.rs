@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) struct MailServer {
     pub(crate) address: SocketAddr,
-    letters: Arc<Mutex<Vec<Letter>>>,
+    emails: Arc<Mutex<Vec<Email>>>,
     task: JoinHandle<()>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Security {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Letter {
+pub(crate) struct Email {
     pub(crate) recipients: Vec<String>,
     pub(crate) text: String,
     /// Whether it came through TLS.
@@ -42,27 +42,27 @@ impl MailServer {
     pub(crate) async fn start(security: Security) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let letters: Arc<Mutex<Vec<Letter>>> = Arc::default();
-        let inbox = Inbox(Arc::clone(&letters));
+        let emails: Arc<Mutex<Vec<Email>>> = Arc::default();
+        let inbox = Inbox(Arc::clone(&emails));
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(inbox.clone().serve(stream, security.clone()));
             }
         });
-        Self { address, letters, task }
+        Self { address, emails, task }
     }
 
-    pub(crate) fn letters(&self) -> Vec<Letter> {
-        self.letters.lock().unwrap().clone()
+    pub(crate) fn emails(&self) -> Vec<Email> {
+        self.emails.lock().unwrap().clone()
     }
 }
 
 #[derive(Clone)]
-struct Inbox(Arc<Mutex<Vec<Letter>>>);
+struct Inbox(Arc<Mutex<Vec<Email>>>);
 
 /// Why a conversation ended.
 enum Ended {
-    Said,
+    Closed,
     WantsTls,
 }
 
@@ -70,39 +70,39 @@ impl Inbox {
     async fn serve(self, mut stream: TcpStream, security: Security) -> Option<()> {
         const GREETING: &[u8] = b"220 mail.example\r\n";
         const OFFER: [&str; 2] = ["250-mail.example", "250 AUTH PLAIN"];
-        let secured = Letter { secured: true, ..Letter::default() };
+        let secured = Email { secured: true, ..Email::default() };
         match security {
             Security::None => {
                 stream.write_all(GREETING).await.ok()?;
-                self.talk(&mut stream, &OFFER, Letter::default()).await?;
+                self.converse(&mut stream, &OFFER, Email::default()).await?;
             }
             Security::StartTls(acceptor) => {
                 stream.write_all(GREETING).await.ok()?;
                 let offer = ["250-mail.example", "250 STARTTLS"];
-                if let Ended::WantsTls = self.talk(&mut stream, &offer, Letter::default()).await? {
+                if let Ended::WantsTls = self.converse(&mut stream, &offer, Email::default()).await? {
                     let mut stream = acceptor.accept(stream).await.ok()?;
-                    self.talk(&mut stream, &OFFER, secured.clone()).await?;
+                    self.converse(&mut stream, &OFFER, secured.clone()).await?;
                 }
             }
             Security::Implicit(acceptor) => {
                 let mut stream = acceptor.accept(stream).await.ok()?;
                 stream.write_all(GREETING).await.ok()?;
-                self.talk(&mut stream, &OFFER, secured.clone()).await?;
+                self.converse(&mut stream, &OFFER, secured.clone()).await?;
             }
         }
         Some(())
     }
 
     /// Just enough of SMTP for one client.
-    async fn talk(
+    async fn converse(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         offers: &[&str],
-        blank: Letter,
+        blank: Email,
     ) -> Option<Ended> {
         let (reader, mut writer) = tokio::io::split(stream);
         let mut lines = BufReader::new(reader).lines();
-        let mut letter = blank.clone();
+        let mut email = blank.clone();
         while let Some(line) = lines.next_line().await.ok()? {
             let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             let reply = match verb.as_str() {
@@ -112,16 +112,16 @@ impl Inbox {
                     return Some(Ended::WantsTls);
                 }
                 "RCPT" => {
-                    letter.recipients.push(line);
+                    email.recipients.push(line);
                     "250 fine".to_owned()
                 }
                 "DATA" => {
                     writer.write_all(b"354 go on\r\n").await.ok()?;
                     while let Some(line) = lines.next_line().await.ok()?.filter(|line| line != ".") {
-                        letter.text.push_str(&line);
-                        letter.text.push('\n');
+                        email.text.push_str(&line);
+                        email.text.push('\n');
                     }
-                    self.0.lock().unwrap().push(std::mem::replace(&mut letter, blank.clone()));
+                    self.0.lock().unwrap().push(std::mem::replace(&mut email, blank.clone()));
                     "250 taken".to_owned()
                 }
                 "AUTH" => "235 welcome".to_owned(),
@@ -130,6 +130,6 @@ impl Inbox {
             };
             writer.write_all(format!("{reply}\r\n").as_bytes()).await.ok()?;
         }
-        Some(Ended::Said)
+        Some(Ended::Closed)
     }
 }

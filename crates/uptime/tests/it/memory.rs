@@ -15,16 +15,16 @@ async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
     for n in 0..40 {
         let assertions = if n % 4 == 0 { json!(["status == 418"]) } else { json!([]) };
         service
-            .watch(
+            .add_monitor(
                 &target,
                 json!({"name": format!("m{n}"), "interval_s": 3600, "retries": 0, "assertions": assertions}),
             )
             .await;
     }
     wait_for("all to be checked", LIMIT, async || {
-        let board = service.uptime.board().await.unwrap();
-        let tally = board.tally(&service.uptime.monitors());
-        tally.of(hob_uptime::schedule::state::State::Pending) == 0
+        let snapshot = service.uptime.snapshot().await.unwrap();
+        let counts = snapshot.state_counts(&service.uptime.monitors());
+        counts.of(hob_uptime::schedule::state::MonitorState::Pending) == 0
     })
     .await;
     let estimate = service.uptime.measure_footprint().await.unwrap();

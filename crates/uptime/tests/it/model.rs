@@ -7,12 +7,12 @@ use std::time::Duration;
 use hob_store::epoch::Outcome;
 use hob_testkit::{Layout, TestContext, budget};
 use hob_uptime::database::incidents;
-use hob_uptime::database::monitors::{self, Edited};
-use hob_uptime::incident::{self, News};
+use hob_uptime::database::monitors::{self, MonitorEdit};
+use hob_uptime::incident::{self, Alerting};
 use hob_uptime::monitor::{Monitor, MonitorSpec};
-use hob_uptime::schedule::record::{Entry, Recorded};
-use hob_uptime::schedule::state::State;
-use hob_uptime::schedule::{Claim, Leaving};
+use hob_uptime::schedule::record::{JudgedResult, RecordOutcome};
+use hob_uptime::schedule::state::MonitorState;
+use hob_uptime::schedule::{Claim, RemovalReason};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -20,7 +20,7 @@ use crate::NEEDS;
 use crate::harness::{GRACE, ScheduleHarness, bad, done, good, hopeless};
 
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     /// Somebody claims what is due.
     Claim,
     /// A worker records one of the claims it holds, perhaps long after its lease: which, and how it went.
@@ -34,16 +34,16 @@ enum Act {
     Flush,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        4 => Just(Act::Claim),
-        6 => (any::<usize>(), 0_u8..4).prop_map(|(which, how)| Act::Record(which, how)),
-        1 => any::<usize>().prop_map(Act::Crash),
-        4 => (1_u16..40).prop_map(Act::Wait),
-        1 => any::<usize>().prop_map(Act::Edit),
-        1 => any::<usize>().prop_map(Act::Pause),
-        1 => any::<usize>().prop_map(Act::Delete),
-        1 => Just(Act::Flush),
+        4 => Just(Action::Claim),
+        6 => (any::<usize>(), 0_u8..4).prop_map(|(which, how)| Action::Record(which, how)),
+        1 => any::<usize>().prop_map(Action::Crash),
+        4 => (1_u16..40).prop_map(Action::Wait),
+        1 => any::<usize>().prop_map(Action::Edit),
+        1 => any::<usize>().prop_map(Action::Pause),
+        1 => any::<usize>().prop_map(Action::Delete),
+        1 => Just(Action::Flush),
     ]
 }
 
@@ -77,41 +77,41 @@ impl Model {
         self.monitors.values().nth(which % self.monitors.len().max(1)).cloned()
     }
 
-    async fn act(&mut self, act: &Act) {
-        match act {
-            Act::Claim => self.claim().await,
-            Act::Record(which, how) if !self.claims.is_empty() => {
+    async fn action(&mut self, action: &Action) {
+        match action {
+            Action::Claim => self.claim().await,
+            Action::Record(which, how) if !self.claims.is_empty() => {
                 let claim = self.claims.swap_remove(which % self.claims.len());
                 self.record(&claim, *how).await;
             }
-            Act::Crash(which) if !self.claims.is_empty() => {
+            Action::Crash(which) if !self.claims.is_empty() => {
                 self.claims.swap_remove(which % self.claims.len());
             }
-            Act::Record(..) | Act::Crash(_) => {}
-            Act::Wait(seconds) => self.harness.clock.advance(Duration::from_secs((*seconds).into())),
-            Act::Edit(which) => {
+            Action::Record(..) | Action::Crash(_) => {}
+            Action::Wait(seconds) => self.harness.clock.advance(Duration::from_secs((*seconds).into())),
+            Action::Edit(which) => {
                 if let Some(monitor) = self.pick(*which) {
                     let mut spec = monitor.spec.clone();
                     spec.retry_delay_s = spec.retry_delay_s % 50 + 1;
                     self.edit(&monitor, spec).await;
                 }
             }
-            Act::Pause(which) => {
+            Action::Pause(which) => {
                 if let Some(monitor) = self.pick(*which) {
                     let mut spec = monitor.spec.clone();
                     spec.paused = !spec.paused;
                     self.edit(&monitor, spec).await;
                 }
             }
-            Act::Delete(which) if self.monitors.len() > 2 => {
+            Action::Delete(which) if self.monitors.len() > 2 => {
                 if let Some(monitor) = self.pick(*which) {
                     monitors::remove(&self.harness.context.database, &monitor.id).await.unwrap();
-                    self.harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
+                    self.harness.schedule.remove(&monitor.id, RemovalReason::Deleted).await.unwrap();
                     self.monitors.remove(monitor.id.as_str());
                 }
             }
-            Act::Delete(_) => {}
-            Act::Flush => {
+            Action::Delete(_) => {}
+            Action::Flush => {
                 self.harness.context.test_store().flush_all().await;
                 self.rebuild().await;
             }
@@ -122,16 +122,16 @@ impl Model {
         let (id, spec) = (&monitor.id, &spec);
         let edited = self.harness.context.database.write(|tx| async move {
             let edited = monitors::edit(&tx, id, spec).await?;
-            if let Edited::Edited(monitor) = &edited
+            if let MonitorEdit::Edited(monitor) = &edited
                 && monitor.spec.paused
             {
                 incident::resolve(&tx, monitor, tx.now(), incident::Resolution::Paused, None).await?;
             }
             Ok::<_, hob_uptime::Error>(edited)
         });
-        let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        let MonitorEdit::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
         if edited.spec.paused {
-            self.harness.schedule.forget(&edited.id, Leaving::Paused).await.unwrap();
+            self.harness.schedule.remove(&edited.id, RemovalReason::Paused).await.unwrap();
         } else {
             self.harness.plan(&edited).await;
         }
@@ -167,27 +167,32 @@ impl Model {
         let id = claim.id.as_str();
         // A worker judges by the edition that it knows, which may be an old one.
         let Some(monitor) = self.monitors.get(id).cloned() else { return };
-        let entry = Entry::judge(&monitor, claim, &observation, claim.claimed_ms + 20);
-        let recorded = done(self.harness.schedule.record(&entry).await.unwrap());
+        let result = JudgedResult::new(&monitor, claim, &observation, claim.claimed_ms + 20);
+        let recorded = done(self.harness.schedule.record(&result).await.unwrap());
         let may = self.newest.get(id) == Some(&claim.fence.get())
             && self.recorded.get(id) != Some(&claim.fence.get())
             && claim.generation == monitor.generation
             && !monitor.spec.paused;
-        if recorded == Recorded::Recorded {
+        if recorded == RecordOutcome::Recorded {
             assert!(may, "a late, doubled or outdated result was taken");
-            assert!(allowed(claim.standing.state, entry.standing.state), "{claim:?} to {:?}", entry.standing);
+            assert!(allowed(claim.health.state, result.health.state), "{claim:?} to {:?}", result.health);
             self.recorded.insert(id.to_owned(), claim.fence.get());
-            if let Some(change) = entry.unsettled() {
-                let told = incident::settle(&self.harness.context.database, &monitor, &change, News::Yes)
-                    .await
-                    .unwrap();
-                self.harness.schedule.settle(&change, told).await.unwrap();
+            if let Some(change) = result.pending_change() {
+                let alerted = incident::save_change(
+                    &self.harness.context.database,
+                    &monitor,
+                    &change,
+                    Alerting::Enabled,
+                )
+                .await
+                .unwrap();
+                self.harness.schedule.confirm_change(&change, alerted).await.unwrap();
             }
         }
     }
 
     /// After long enough without accidents every monitor is checked again, and the database says the same as the store.
-    async fn settle(&mut self) {
+    async fn check_final_state(&mut self) {
         self.rebuild().await;
         self.harness.clock.advance(Duration::from_secs(120));
         let claimed: Vec<Claim> = self.harness.claim().await;
@@ -199,13 +204,13 @@ impl Model {
         let open = incidents::all_open(&self.harness.context.database).await.unwrap();
         for claim in claimed {
             let is_open = open.iter().any(|incident| incident.monitor_id == claim.id);
-            assert_eq!(claim.standing.is_down(), is_open, "{claim:?}");
+            assert_eq!(claim.health.is_down(), is_open, "{claim:?}");
         }
     }
 }
 
-fn allowed(from: State, to: State) -> bool {
-    use State::{Down, Pending, Recovering, Suspect, Up};
+fn allowed(from: MonitorState, to: MonitorState) -> bool {
+    use MonitorState::{Down, Pending, Recovering, Suspect, Up};
     matches!(
         (from, to),
         (Pending | Up | Suspect, Up | Suspect | Down) | (Down | Recovering, Down | Recovering | Up)
@@ -217,15 +222,15 @@ fn nothing_that_happens_breaks_the_promises() {
     let cases = budget(12, 300);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let strategy = (proptest::collection::vec(act(), 20..60), any::<bool>());
-    let outcome = runner.run(&strategy, |(acts, tagged)| {
+    let strategy = (proptest::collection::vec(action(), 20..60), any::<bool>());
+    let outcome = runner.run(&strategy, |(actions, tagged)| {
         runtime.block_on(async {
             let layout = if tagged { Layout::Tagged } else { Layout::Plain };
             let mut model = Model::new(layout).await;
-            for act in &acts {
-                model.act(act).await;
+            for action in &actions {
+                model.action(action).await;
             }
-            model.settle().await;
+            model.check_final_state().await;
         });
         Ok(())
     });

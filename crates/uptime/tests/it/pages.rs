@@ -65,8 +65,8 @@ async fn a_form_that_is_wrong_comes_back_with_what_was_written_and_what_is_wrong
 async fn an_incident_is_shown_taken_care_of_and_annotated() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
-    target.answer_with(503);
-    service.watch(&target, json!({"retries": 0})).await;
+    target.respond_with(503);
+    service.add_monitor(&target, json!({"retries": 0})).await;
     wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
     let id = service.incidents().await[0].id.clone();
     assert!(service.app.get("/uptime/incidents").await.text().contains("open"));
@@ -88,18 +88,18 @@ async fn maintenance_is_planned_by_form() {
     assert_eq!(app.submit("/uptime/maintenance", &fields).await.status, 303);
     let shown = app.get("/uptime/maintenance").await.text();
     assert!(shown.contains("Move") && shown.contains("eu, us") && shown.contains("to come"), "{shown}");
-    let wrong = [("title", "Move"), ("from", "soon"), ("to", "2030-01-01T11:30")];
-    assert_eq!(app.submit("/uptime/maintenance", &wrong).await.status, 422);
+    let errors = [("title", "Move"), ("from", "soon"), ("to", "2030-01-01T11:30")];
+    assert_eq!(app.submit("/uptime/maintenance", &errors).await.status, 422);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_page_shows_what_was_published_and_nothing_else() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
-    service.watch(&target, json!({"name": "Internal", "group": "Secret"})).await;
-    let id = service.watch(&target, json!({"name": "Website", "published": true, "retries": 0})).await;
+    service.add_monitor(&target, json!({"name": "Internal", "group": "Secret"})).await;
+    let id = service.add_monitor(&target, json!({"name": "Website", "published": true, "retries": 0})).await;
     service.wait_for_state(&id, "UP").await;
-    target.answer_with(500);
+    target.respond_with(500);
     service.wait_for_state(&id, "DOWN").await;
     // The incident is in the database a moment after the state is in the store.
     wait_for("the public to know", LIMIT, async || {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use hob_store::epoch::Outcome;
 use hob_testkit::every_service;
 use hob_uptime::database::incidents;
-use hob_uptime::incident::{self, News};
-use hob_uptime::schedule::record::Entry;
-use hob_uptime::schedule::state::{Standing, State};
+use hob_uptime::incident::{self, Alerting};
+use hob_uptime::schedule::record::JudgedResult;
+use hob_uptime::schedule::state::{MonitorHealth, MonitorState};
 
 use crate::NEEDS;
 use crate::harness::{GRACE, ScheduleHarness, bad, good};
@@ -28,11 +28,11 @@ every_service! {
     async fn who_was_down_is_down_and_nobody_is_up_before_a_check_says_so(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let up = harness.add("up", |_| {}).await;
-        harness.turn(&up, &good()).await;
+        harness.check_when_due(&up, &good()).await;
         let down = harness.add("down", |spec| spec.retries = 0).await;
-        let opened = harness.turn(&down, &bad()).await.expect("a change");
-        let told = incident::settle(&harness.context.database, &down, &opened, News::Yes).await.unwrap();
-        harness.schedule.settle(&opened, told).await.unwrap();
+        let opened = harness.check_when_due(&down, &bad()).await.expect("a change");
+        let alerted = incident::save_change(&harness.context.database, &down, &opened, Alerting::Enabled).await.unwrap();
+        harness.schedule.confirm_change(&opened, alerted).await.unwrap();
         let incident = harness.hash(harness.schedule.keys().incident(&down.id)).await;
         let last_fence = opened.fence;
 
@@ -42,8 +42,8 @@ every_service! {
         harness.clock.advance(Duration::from_secs(61));
         let mut claims = harness.claim().await;
         claims.sort_by(|a, b| a.id.cmp(&b.id));
-        let states: Vec<State> = claims.iter().map(|claim| claim.standing.state).collect();
-        assert_eq!(states, [State::Down, State::Pending]);
+        let states: Vec<MonitorState> = claims.iter().map(|claim| claim.health.state).collect();
+        assert_eq!(states, [MonitorState::Down, MonitorState::Pending]);
         assert!(claims.iter().all(|claim| claim.fence > last_fence), "fences never repeat");
 
         let (_, change) = harness.record(&down, &claims[0], &bad()).await;
@@ -57,12 +57,12 @@ every_service! {
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
         let late = good();
-        let entry = Entry::judge(&monitor, &claim, &late, claim.claimed_ms);
+        let result = JudgedResult::new(&monitor, &claim, &late, claim.claimed_ms);
         harness.context.test_store().flush_all().await;
-        assert!(matches!(harness.schedule.record(&entry).await.unwrap(), Outcome::Lost { found: None }));
+        assert!(matches!(harness.schedule.record(&result).await.unwrap(), Outcome::Lost { found: None }));
         rebuild(&harness).await;
-        let refused = harness.schedule.record(&entry).await.unwrap();
-        assert!(matches!(refused, Outcome::Done(hob_uptime::schedule::record::Recorded::Refused(_))), "{refused:?}");
+        let refused = harness.schedule.record(&result).await.unwrap();
+        assert!(matches!(refused, Outcome::Done(hob_uptime::schedule::record::RecordOutcome::Refused(_))), "{refused:?}");
     }
 
     /// U9
@@ -96,7 +96,7 @@ every_service! {
         other.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
         harness.clock.advance(Duration::from_secs(61));
         let Outcome::Done(claims) = other.claim(shard, 10).await.unwrap() else { panic!("claims") };
-        assert_eq!(claims.claims[0].standing, Standing::NEW);
+        assert_eq!(claims.claims[0].health, MonitorHealth::NEW);
     }
 
     /// U9

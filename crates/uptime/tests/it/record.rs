@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hob_testkit::every_service;
-use hob_uptime::schedule::record::Told;
-use hob_uptime::schedule::state::Change;
+use hob_uptime::schedule::record::Alerted;
+use hob_uptime::schedule::state::IncidentChange;
 
 use crate::NEEDS;
 use crate::harness::{ScheduleHarness, bad, good, hopeless};
@@ -16,7 +16,7 @@ every_service! {
     async fn a_success_is_the_last_known_good_result(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.interval_s = 600).await;
-        assert_eq!(harness.turn(&monitor, &good()).await, None);
+        assert_eq!(harness.check_when_due(&monitor, &good()).await, None);
         let key = harness.schedule.keys().status(&monitor.id);
         let status = harness.hash(&key).await;
         let checked_at: u64 = status["checked_at"].parse().unwrap();
@@ -30,10 +30,10 @@ every_service! {
     async fn a_failure_leaves_the_last_success_in_place(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
-        harness.turn(&monitor, &good()).await;
+        harness.check_when_due(&monitor, &good()).await;
         let key = harness.schedule.keys().status(&monitor.id);
         let before = harness.hash(&key).await;
-        harness.turn(&monitor, &bad()).await;
+        harness.check_when_due(&monitor, &bad()).await;
         let after = harness.hash(&key).await;
         for field in ["status_code", "latency_ms", "checked_at"] {
             assert_eq!(before[field], after[field]);
@@ -51,15 +51,15 @@ every_service! {
         let monitor = harness.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (2, 3)).await;
         let keys = harness.schedule.keys();
         for count in ["1", "2"] {
-            assert_eq!(harness.turn(&monitor, &bad()).await, None);
+            assert_eq!(harness.check_when_due(&monitor, &bad()).await, None);
             assert_eq!(harness.get(keys.retry(&monitor.id)).await.as_deref(), Some(count));
             assert!(harness.ttl_s(keys.retry(&monitor.id)).await >= 290);
             assert!(harness.hash(keys.incident(&monitor.id)).await.is_empty());
         }
         let before = harness.now_s();
-        let change = harness.turn(&monitor, &bad()).await.expect("a change");
+        let change = harness.check_when_due(&monitor, &bad()).await.expect("a change");
         assert_eq!(harness.now_s() - before, 3, "the delay of a retry");
-        assert_eq!(change.change, Change::Opened);
+        assert_eq!(change.change, IncidentChange::Opened);
         assert_eq!(harness.get(keys.retry(&monitor.id)).await, None);
     }
 
@@ -67,9 +67,9 @@ every_service! {
     async fn a_retry_delay_beyond_300_s_does_not_reset_the_count(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (1, 1200)).await;
-        harness.turn(&monitor, &bad()).await;
+        harness.check_when_due(&monitor, &bad()).await;
         assert!(harness.ttl_s(harness.schedule.keys().retry(&monitor.id)).await > 1200);
-        assert!(harness.turn(&monitor, &bad()).await.is_some());
+        assert!(harness.check_when_due(&monitor, &bad()).await.is_some());
     }
 
     /// U3
@@ -77,21 +77,21 @@ every_service! {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| (spec.retries, spec.recoveries) = (1, 2)).await;
         let key = harness.schedule.keys().incident(&monitor.id);
-        harness.turn(&monitor, &bad()).await;
+        harness.check_when_due(&monitor, &bad()).await;
         let first_failure = harness.now_s();
-        let opened = harness.turn(&monitor, &bad()).await.expect("a change");
-        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
-        harness.turn(&monitor, &bad()).await;
+        let opened = harness.check_when_due(&monitor, &bad()).await.expect("a change");
+        harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
+        harness.check_when_due(&monitor, &bad()).await;
         let incident = harness.hash(&key).await;
         assert_eq!((incident["failure_count"].as_str(), incident["alerted"].as_str()), ("3", "1"));
         assert_eq!(incident["first_failure_at"], first_failure.to_string());
         assert_eq!(incident["last_failure_at"], harness.now_s().to_string());
         assert_eq!(harness.ttl_s(&key).await, -1);
 
-        assert_eq!(harness.turn(&monitor, &good()).await, None);
+        assert_eq!(harness.check_when_due(&monitor, &good()).await, None);
         assert_eq!(harness.hash(&key).await["failure_count"], "3", "RECOVERING keeps it");
-        let resolved = harness.turn(&monitor, &good()).await.expect("a change");
-        assert_eq!(resolved.change, Change::Resolved);
+        let resolved = harness.check_when_due(&monitor, &good()).await.expect("a change");
+        assert_eq!(resolved.change, IncidentChange::Resolved);
         assert!(harness.hash(&key).await.is_empty());
     }
 
@@ -99,7 +99,7 @@ every_service! {
     async fn what_a_retry_cannot_mend_is_down_at_once(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 5).await;
-        assert!(harness.turn(&monitor, &hopeless()).await.is_some());
+        assert!(harness.check_when_due(&monitor, &hopeless()).await.is_some());
         assert_eq!(harness.hash(harness.schedule.keys().incident(&monitor.id)).await["failure_count"], "1");
     }
 
@@ -108,15 +108,15 @@ every_service! {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 0).await;
         let shard = harness.schedule.shard_of(&monitor.id);
-        let opened = harness.turn(&monitor, &bad()).await.expect("a change");
-        assert_eq!(harness.schedule.unsettled(shard).await.unwrap(), std::slice::from_ref(&opened));
-        assert_eq!(harness.turn(&monitor, &good()).await, None, "held back");
+        let opened = harness.check_when_due(&monitor, &bad()).await.expect("a change");
+        assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), std::slice::from_ref(&opened));
+        assert_eq!(harness.check_when_due(&monitor, &good()).await, None, "held back");
         assert_eq!(harness.hash(harness.schedule.keys().status(&monitor.id)).await["state"], "RECOVERING");
-        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
-        assert_eq!(harness.schedule.unsettled(shard).await.unwrap(), []);
-        let resolved = harness.turn(&monitor, &good()).await.expect("a change");
-        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
-        assert_eq!(harness.schedule.unsettled(shard).await.unwrap(), [resolved], "an old note settles no new change");
+        harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
+        assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), []);
+        let resolved = harness.check_when_due(&monitor, &good()).await.expect("a change");
+        harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
+        assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), [resolved], "an old note settles no new change");
     }
 
     /// U2
@@ -124,7 +124,7 @@ every_service! {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.interval_s = 1).await;
         for _ in 0..35 {
-            harness.turn(&monitor, &good()).await;
+            harness.check_when_due(&monitor, &good()).await;
         }
         let recent = harness.hash(harness.schedule.keys().status(&monitor.id)).await["recent"].clone();
         assert_eq!(recent.split(' ').count(), 30);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use hob_store::cmd;
 use hob_testkit::every_service;
-use hob_uptime::database::monitors::{self, Edited};
+use hob_uptime::database::monitors::{self, MonitorEdit};
 use hob_uptime::keys::MonitorId;
-use hob_uptime::schedule::record::{Recorded, Refusal};
-use hob_uptime::schedule::{Leaving, Planned};
+use hob_uptime::schedule::record::{RecordOutcome, Refusal};
+use hob_uptime::schedule::{PlanOutcome, RemovalReason};
 
 use crate::NEEDS;
 use crate::harness::{GRACE, ScheduleHarness, bad, claim_all, done, good};
@@ -36,7 +36,7 @@ every_service! {
         let monitor = harness.add("m1", |spec| spec.interval_s = 30).await;
         let mut due = Vec::new();
         for _ in 0..3 {
-            harness.turn(&monitor, &good()).await;
+            harness.check_when_due(&monitor, &good()).await;
             let key = harness.schedule.keys().schedule(harness.schedule.shard_of(&monitor.id));
             let score: f64 = harness.store().run(cmd("ZSCORE").arg(&key).arg("m1")).await.unwrap();
             due.push(score);
@@ -56,8 +56,8 @@ every_service! {
         let alive = harness.claim_one().await;
         assert!(alive.fence > dead.fence);
         assert_eq!(alive.slot_ms, dead.slot_ms);
-        assert_eq!(harness.record(&monitor, &dead, &bad()).await.0, Recorded::Refused(Refusal::Stale));
-        assert_eq!(harness.record(&monitor, &alive, &good()).await.0, Recorded::Recorded);
+        assert_eq!(harness.record(&monitor, &dead, &bad()).await.0, RecordOutcome::Refused(Refusal::Stale));
+        assert_eq!(harness.record(&monitor, &alive, &good()).await.0, RecordOutcome::Recorded);
         assert_eq!(harness.hash(harness.schedule.keys().status(&monitor.id)).await["state"], "UP");
     }
 
@@ -66,8 +66,8 @@ every_service! {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
-        assert_eq!(harness.record(&monitor, &claim, &good()).await.0, Recorded::Recorded);
-        assert_eq!(harness.record(&monitor, &claim, &good()).await.0, Recorded::Refused(Refusal::Stale));
+        assert_eq!(harness.record(&monitor, &claim, &good()).await.0, RecordOutcome::Recorded);
+        assert_eq!(harness.record(&monitor, &claim, &good()).await.0, RecordOutcome::Refused(Refusal::Stale));
     }
 
     /// U1
@@ -103,9 +103,9 @@ every_service! {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let key = harness.schedule.keys().schedule(harness.schedule.shard_of(&monitor.id));
-        assert_eq!(harness.plan(&monitor).await, Planned::Already);
+        assert_eq!(harness.plan(&monitor).await, PlanOutcome::Already);
         harness.context.test_store().as_outsider(cmd("ZREM").arg(&key).arg("m1").clone()).await;
-        assert_eq!(harness.plan(&monitor).await, Planned::Readded);
+        assert_eq!(harness.plan(&monitor).await, PlanOutcome::Readded);
         assert_eq!(harness.claim_one().await.id, monitor.id);
     }
 
@@ -113,11 +113,11 @@ every_service! {
     async fn what_was_deleted_stays_deleted(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 0).await;
-        harness.turn(&monitor, &bad()).await;
+        harness.check_when_due(&monitor, &bad()).await;
         harness.clock.advance(Duration::from_secs(61));
         let claim = harness.claim_one().await;
-        harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap();
-        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Gone));
+        harness.schedule.remove(&monitor.id, RemovalReason::Deleted).await.unwrap();
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::Gone));
         harness.clock.advance(Duration::from_secs(600));
         assert_eq!(harness.claim().await, []);
         let keys = harness.schedule.keys();
@@ -135,7 +135,7 @@ every_service! {
         tokio::time::sleep(Duration::from_millis(2)).await;
         let new = harness.add("m1", |_| {}).await;
         assert!(new.generation > old.generation);
-        assert_eq!(harness.record(&old, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
+        assert_eq!(harness.record(&old, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::MonitorEdit));
         assert_eq!(harness.claim_one().await.generation, new.generation);
     }
 
@@ -148,13 +148,13 @@ every_service! {
         spec.target = "127.0.0.1:2".to_owned();
         let spec = &spec;
         let edited = harness.context.database.write(|tx| async move { monitors::edit(&tx, id, spec).await });
-        let Edited::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
-        assert_eq!(harness.plan(&edited).await, Planned::Planned);
-        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Edited));
+        let MonitorEdit::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        assert_eq!(harness.plan(&edited).await, PlanOutcome::Planned);
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::MonitorEdit));
         let claim = harness.claim_one().await;
         assert_eq!(claim.generation, monitor.generation + 1);
-        assert_eq!(harness.plan(&monitor).await, Planned::Newer);
-        assert_eq!(harness.record(&edited, &claim, &good()).await.0, Recorded::Recorded);
+        assert_eq!(harness.plan(&monitor).await, PlanOutcome::Newer);
+        assert_eq!(harness.record(&edited, &claim, &good()).await.0, RecordOutcome::Recorded);
     }
 
     /// U1
@@ -162,11 +162,11 @@ every_service! {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let slow = harness.claim_one().await;
-        let now = done(harness.schedule.seize(&monitor.id).await.unwrap()).expect("a claim");
-        assert_eq!(harness.record(&monitor, &slow, &bad()).await.0, Recorded::Refused(Refusal::Stale));
-        assert_eq!(harness.record(&monitor, &now, &good()).await.0, Recorded::Recorded);
+        let now = done(harness.schedule.claim_now(&monitor.id).await.unwrap()).expect("a claim");
+        assert_eq!(harness.record(&monitor, &slow, &bad()).await.0, RecordOutcome::Refused(Refusal::Stale));
+        assert_eq!(harness.record(&monitor, &now, &good()).await.0, RecordOutcome::Recorded);
         let unknown = MonitorId::new("nobody").unwrap();
-        assert_eq!(done(harness.schedule.seize(&unknown).await.unwrap()), None);
+        assert_eq!(done(harness.schedule.claim_now(&unknown).await.unwrap()), None);
     }
 
     /// U1
@@ -176,9 +176,9 @@ every_service! {
         let claim = harness.claim_one().await;
         harness.schedule.release(&claim, claim.claimed_ms + 2000).await.unwrap();
         assert_eq!(harness.claim().await, []);
-        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, Recorded::Refused(Refusal::Stale));
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::Stale));
         harness.clock.advance(Duration::from_secs(2));
-        assert_eq!(harness.claim_one().await.standing, claim.standing);
+        assert_eq!(harness.claim_one().await.health, claim.health);
     }
 
     /// U1

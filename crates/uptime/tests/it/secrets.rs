@@ -35,7 +35,7 @@ fn bearer(target: &str, headers: &Value) -> Value {
 #[tokio::test]
 async fn a_check_sends_a_secret_to_its_hosts_only() {
     let folder = tempfile::tempdir().unwrap();
-    let target = Target::saying(|_| answer(200, "", "")).await;
+    let target = Target::responding(|_| answer(200, "", "")).await;
     let (port, other) = (target.address.port(), target.address.port() ^ 1);
     let (here, elsewhere) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{other}"));
     for (systems, hosts, headers, says) in [
@@ -63,18 +63,22 @@ async fn a_check_sends_a_secret_to_its_hosts_only() {
             Limits::default(),
             Secrets::new(Live::fixed(secret(&folder, VALUE, &systems, &hosts))),
         );
-        let before = target.visits();
+        let before = target.connections();
         let (class, message) =
             outcome(&run(&probe, &check(&bearer(&target.url("/"), &headers).to_string()), &[]).await);
         if says.is_empty() {
             assert_eq!(
-                (class.as_str(), target.visits()),
+                (class.as_str(), target.connections()),
                 ("ok", before + 1),
                 "{systems:?} {hosts:?}: {message}"
             );
-            assert!(target.heard().last().unwrap().contains(&format!("authorization: Bearer {VALUE}")));
+            assert!(target.requests().last().unwrap().contains(&format!("authorization: Bearer {VALUE}")));
         } else {
-            assert_eq!((class.as_str(), target.visits()), ("misconfigured", before), "{systems:?} {hosts:?}");
+            assert_eq!(
+                (class.as_str(), target.connections()),
+                ("misconfigured", before),
+                "{systems:?} {hosts:?}"
+            );
             assert!(message.contains(says) && message.contains("token"), "{message}");
         }
     }
@@ -83,14 +87,14 @@ async fn a_check_sends_a_secret_to_its_hosts_only() {
 #[tokio::test]
 async fn a_change_of_the_configuration_takes_effect_with_the_next_check() {
     let folder = tempfile::tempdir().unwrap();
-    let target = Target::saying(|_| answer(200, "", "")).await;
+    let target = Target::responding(|_| answer(200, "", "")).await;
     let (live, replace) = Live::new(secret(&folder, VALUE, &["uptime"], &["127.0.0.1"]));
     let probe = Probe::new(Limits::default(), Secrets::new(live));
     let check = check(&bearer(&target.url("/"), &json!({})).to_string());
     assert_eq!(outcome(&run(&probe, &check, &[]).await).0, "ok");
     replace.replace(secret(&folder, VALUE, &["uptime"], &["a.example"]));
     assert_eq!(outcome(&run(&probe, &check, &[]).await).0, "misconfigured");
-    assert_eq!(target.visits(), 1);
+    assert_eq!(target.connections(), 1);
 }
 
 #[tokio::test]
@@ -99,7 +103,7 @@ async fn an_answer_that_repeats_the_secret_does_not_show_it() {
     let basic = "YW5uOnMzY3JldC10aGF0LW5vYm9keS1zZWVz";
     let body = format!(r#"{{"you_sent": "Basic {basic} {VALUE}", "again": "{}"}}"#, VALUE.repeat(3));
     let headers = format!("x-echo: {VALUE}\r\n");
-    let target = Target::saying(move |_| answer(200, &headers, &body)).await;
+    let target = Target::responding(move |_| answer(200, &headers, &body)).await;
     let listed = secret(&folder, VALUE, &["uptime"], &["127.0.0.1"]);
     let probe = Probe::new(Limits::default(), Secrets::new(Live::fixed(listed)));
     let monitor = json!({"kind": "http", "target": target.url("/"),
@@ -107,7 +111,7 @@ async fn an_answer_that_repeats_the_secret_does_not_show_it() {
     let asserted =
         ["body == \"x\"", "header x-echo == \"x\"", "json $.you_sent == \"x\"", "json $.again == \"x\""];
     let seen = run(&probe, &check(&monitor.to_string()), &asserted).await;
-    assert!(target.heard()[0].contains(basic), "{:?}", target.heard());
+    assert!(target.requests()[0].contains(basic), "{:?}", target.requests());
     let found: Vec<&str> = seen.assertions.iter().map(|one| one.found.as_str()).collect();
     assert_eq!(found[1..], ["…", "Basic … …", "………"], "{found:?}");
     let shown = format!("{seen:?} {}", outcome(&seen).1);

@@ -17,22 +17,22 @@ use tokio::net::TcpListener;
 pub(crate) struct StatusTarget {
     pub(crate) url: String,
     status: Arc<AtomicU16>,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
 }
 
 impl StatusTarget {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/health", listener.local_addr().unwrap());
-        let target = Self { url, status: Arc::new(AtomicU16::new(200)), asked: Arc::default() };
+        let target = Self { url, status: Arc::new(AtomicU16::new(200)), request_count: Arc::default() };
         let this = target.clone();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let (status, asked) = (Arc::clone(&this.status), Arc::clone(&this.asked));
+                let (status, request_count) = (Arc::clone(&this.status), Arc::clone(&this.request_count));
                 tokio::spawn(async move {
                     let mut request = [0; 4096];
                     let _ = stream.read(&mut request).await;
-                    asked.fetch_add(1, Ordering::SeqCst);
+                    request_count.fetch_add(1, Ordering::SeqCst);
                     let status = status.load(Ordering::SeqCst);
                     let answer = format!(
                         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: 11\r\nconnection: close\r\n\r\n{{\"ok\":true}}"
@@ -44,12 +44,12 @@ impl StatusTarget {
         target
     }
 
-    pub(crate) fn answer_with(&self, status: u16) {
+    pub(crate) fn respond_with(&self, status: u16) {
         self.status.store(status, Ordering::SeqCst);
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn request_count(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 }
 
@@ -73,7 +73,7 @@ impl Service {
     }
 
     /// Adds a monitor of the target, checked every second, and answers with its id.
-    pub(crate) async fn watch(&self, target: &StatusTarget, more: Value) -> String {
+    pub(crate) async fn add_monitor(&self, target: &StatusTarget, more: Value) -> String {
         let mut monitor = json!({
             "name": "Shop", "kind": "http", "target": target.url, "interval_s": 1, "retries": 1, "retry_delay_s": 1,
             "assertions": ["status in 200..299"],

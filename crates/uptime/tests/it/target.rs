@@ -9,7 +9,7 @@ use hob_service::config::Secrets;
 use hob_testkit::LIMIT;
 use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::monitor::assertion::Assertion;
-use hob_uptime::monitor::check::{Check, Observation, Outcome};
+use hob_uptime::monitor::check::{Check, CheckOutcome, Observation};
 use hob_uptime::probe::{Limits, Probe};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    visits: Arc<AtomicUsize>,
-    heard: Arc<Mutex<Vec<String>>>,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -44,28 +44,28 @@ impl Target {
     {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let visits = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&visits);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(serve(stream));
             }
         });
-        Self { address, visits, heard: Arc::default(), task }
+        Self { address, connections, requests: Arc::default(), task }
     }
 
     /// Reads a request, and answers with the bytes that `answer` makes of it.
-    pub(crate) async fn saying(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> Self {
-        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-        let note = Arc::clone(&heard);
-        let mut target = Self::raw(move |stream| say(stream, answer.clone(), Arc::clone(&note))).await;
-        target.heard = heard;
+    pub(crate) async fn responding(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> Self {
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let note = Arc::clone(&requests);
+        let mut target = Self::raw(move |stream| respond(stream, answer.clone(), Arc::clone(&note))).await;
+        target.requests = requests;
         target
     }
 
     /// The same behind TLS.
-    pub(crate) async fn saying_over_tls(
+    pub(crate) async fn responding_over_tls(
         acceptor: TlsAcceptor,
         answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static,
     ) -> Self {
@@ -73,7 +73,7 @@ impl Target {
             let (acceptor, answer) = (acceptor.clone(), answer.clone());
             async move {
                 if let Ok(stream) = acceptor.accept(stream).await {
-                    say(stream, answer, Arc::default()).await;
+                    respond(stream, answer, Arc::default()).await;
                 }
             }
         })
@@ -85,23 +85,23 @@ impl Target {
     }
 
     /// How many connections there were.
-    pub(crate) fn visits(&self) -> usize {
-        self.visits.load(Ordering::SeqCst)
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// The requests.
-    pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-async fn say<S>(mut stream: S, answer: impl Fn(&str) -> String, heard: Arc<Mutex<Vec<String>>>)
+async fn respond<S>(mut stream: S, answer: impl Fn(&str) -> String, requests: Arc<Mutex<Vec<String>>>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let request = read_request(&mut stream).await;
     let answer = answer(&request);
-    heard.lock().unwrap().push(request);
+    requests.lock().unwrap().push(request);
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
     // To close before all was read would be a reset, which can overtake the answer.
@@ -143,7 +143,7 @@ pub(crate) fn check(json: &str) -> Check {
     let mut monitor: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
     monitor.insert("name".to_owned(), "x".into());
     let monitor: MonitorSpec = serde_json::from_value(monitor.into()).unwrap();
-    monitor.read().unwrap().0
+    monitor.validate().unwrap().0
 }
 
 pub(crate) fn get(url: &str) -> Check {
@@ -178,7 +178,7 @@ pub(crate) async fn run_within(
 /// The class and the message of a failure, or the status.
 pub(crate) fn outcome(observation: &Observation) -> (String, String) {
     match &observation.outcome {
-        Outcome::Ok { status_code } => ("ok".to_owned(), status_code.to_string()),
-        Outcome::Failed(failure) => (failure.class.to_string(), failure.message().to_owned()),
+        CheckOutcome::Ok { status_code } => ("ok".to_owned(), status_code.to_string()),
+        CheckOutcome::Failed(failure) => (failure.class.to_string(), failure.message().to_owned()),
     }
 }

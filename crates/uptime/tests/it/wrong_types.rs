@@ -7,12 +7,12 @@ use hob_service::Live;
 use hob_store::epoch::Outcome;
 use hob_store::{Key, cmd};
 use hob_testkit::every_service;
-use hob_uptime::monitor::check::Kind;
+use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::monitor::{Monitor, MonitorSpec};
-use hob_uptime::schedule::record::{Recorded, Told};
-use hob_uptime::schedule::state::{Change, State};
-use hob_uptime::schedule::{Leaving, Turn};
-use hob_uptime::{Added, Config, Signal, Uptime};
+use hob_uptime::schedule::record::{Alerted, RecordOutcome};
+use hob_uptime::schedule::state::{IncidentChange, MonitorState};
+use hob_uptime::schedule::{RemovalReason, ScheduleEntry};
+use hob_uptime::{AddOutcome, Config, HeartbeatSignal, Uptime};
 use hob_web::Service as _;
 
 use crate::NEEDS;
@@ -37,15 +37,16 @@ async fn check_again(harness: &ScheduleHarness, monitor: &Monitor) {
     let lease = monitor.timeout() + GRACE;
     for _ in 0..3 {
         let next_ms = schedule.now_ms(shard).await.unwrap();
-        let turn = Turn { id: &monitor.id, generation: monitor.generation, lease, next_ms };
-        let planned = schedule.plan(turn).await.unwrap();
+        let check_when_due =
+            ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms };
+        let planned = schedule.plan(check_when_due).await.unwrap();
         // Past the next turn, and past a lease that somebody may have.
         harness.clock.advance(Duration::from_secs(120));
         let claimed = schedule.claim(shard, 10).await.unwrap();
         if let (Outcome::Done(_), Outcome::Done(claims)) = (planned, claimed) {
             assert_eq!(claims.claims.len(), 1, "{claims:?}");
             let (recorded, _) = harness.record(monitor, &claims.claims[0], &good()).await;
-            assert_eq!(recorded, Recorded::Recorded);
+            assert_eq!(recorded, RecordOutcome::Recorded);
             return;
         }
         schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
@@ -63,28 +64,28 @@ every_service! {
         let keys = harness.schedule.keys();
         let [status, incident, retry] =
             [keys.status(&monitor.id), keys.incident(&monitor.id), keys.retry(&monitor.id)];
-        harness.turn(&monitor, &good()).await;
+        harness.check_when_due(&monitor, &good()).await;
         for key in [&status, &incident, &retry] {
             spoil(&harness, key).await;
         }
-        harness.turn(&monitor, &bad()).await;
+        harness.check_when_due(&monitor, &bad()).await;
         assert_eq!(harness.hash(&status).await["state"], "SUSPECT");
         assert_eq!(harness.get(&retry).await.as_deref(), Some("1"));
 
         spoil(&harness, &incident).await;
         spoil(&harness, &retry).await;
-        let opened = harness.turn(&monitor, &bad()).await.expect("a change");
-        assert_eq!(opened.change, Change::Opened);
+        let opened = harness.check_when_due(&monitor, &bad()).await.expect("a change");
+        assert_eq!(opened.change, IncidentChange::Opened);
         assert_eq!(harness.hash(&incident).await["failure_count"], "2");
         assert_eq!(harness.get(&retry).await, None);
 
         spoil(&harness, &incident).await;
-        harness.schedule.settle(&opened, Told::Yes).await.unwrap();
-        harness.turn(&monitor, &bad()).await;
+        harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
+        harness.check_when_due(&monitor, &bad()).await;
         assert_eq!(harness.hash(&incident).await["failure_count"], "3");
 
         spoil(&harness, &status).await;
-        harness.schedule.forget(&monitor.id, Leaving::Paused).await.unwrap();
+        harness.schedule.remove(&monitor.id, RemovalReason::Paused).await.unwrap();
         assert!(harness.hash(&status).await.is_empty());
     }
 
@@ -94,22 +95,22 @@ every_service! {
         let monitor = harness.add("m1", |spec| spec.retries = 0).await;
         let shard = harness.schedule.shard_of(&monitor.id);
         let keys = harness.schedule.keys().clone();
-        harness.turn(&monitor, &good()).await;
+        harness.check_when_due(&monitor, &good()).await;
         for key in [keys.schedule(shard), keys.leases(shard), keys.marker(shard), keys.standing(shard), keys.unsettled(shard)] {
             // What each of them does first must not fail, whoever comes first.
             for first in 0..7 {
                 spoil(&harness, &key).await;
                 match first {
                     0 => drop(harness.schedule.claim(shard, 10).await.unwrap()),
-                    1 => drop(harness.schedule.seize(&monitor.id).await.unwrap()),
-                    2 => drop(harness.schedule.board().await.unwrap()),
-                    3 => drop(harness.schedule.unsettled(shard).await.unwrap()),
+                    1 => drop(harness.schedule.claim_now(&monitor.id).await.unwrap()),
+                    2 => drop(harness.schedule.snapshot().await.unwrap()),
+                    3 => drop(harness.schedule.pending_changes(shard).await.unwrap()),
                     4 => drop(harness.schedule.now_ms(shard).await.unwrap()),
-                    5 => harness.schedule.forget(&monitor.id, Leaving::Deleted).await.unwrap(),
+                    5 => harness.schedule.remove(&monitor.id, RemovalReason::Deleted).await.unwrap(),
                     _ => harness.schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap(),
                 }
                 check_again(&harness, &monitor).await;
-                assert_eq!(harness.schedule.board().await.unwrap().state(&monitor), State::Up);
+                assert_eq!(harness.schedule.snapshot().await.unwrap().state(&monitor), MonitorState::Up);
             }
         }
     }
@@ -147,18 +148,18 @@ every_service! {
         let config = Config { concurrency: 0, ..Config::default() };
         let uptime = Uptime::open(harness.context.context(), Live::fixed(config)).await.unwrap();
         let mut ids = Vec::new();
-        for (name, kind, target) in [("a", Kind::Tcp, "127.0.0.1:1"), ("b", Kind::Heartbeat, "")] {
+        for (name, kind, target) in [("a", MonitorKind::Tcp, "127.0.0.1:1"), ("b", MonitorKind::Heartbeat, "")] {
             match uptime.add(None, &MonitorSpec::new(name, kind, target)).await.unwrap() {
-                Added::Added(monitor) => ids.push(monitor.id.clone()),
+                AddOutcome::Added(monitor) => ids.push(monitor.id.clone()),
                 refused => panic!("{refused:?}"),
             }
         }
         let keys = uptime.schedule().keys();
         spoil(&harness, &keys.status(&ids[0])).await;
-        let board = uptime.board().await.unwrap();
-        let rows = uptime.rows(&board, &uptime.monitors()).await.unwrap();
+        let snapshot = uptime.snapshot().await.unwrap();
+        let rows = uptime.rows(&snapshot, &uptime.monitors()).await.unwrap();
         assert_eq!(rows.len(), 2);
-        assert_eq!((rows[0].state, rows[0].status.clone()), (State::Pending, Default::default()));
+        assert_eq!((rows[0].state, rows[0].status.clone()), (MonitorState::Pending, Default::default()));
         // Seen once, it is gone.
         let kind: String = harness.store().run(cmd("TYPE").arg(keys.status(&ids[0])).clone()).await.unwrap();
         assert_eq!(kind, "none");
@@ -166,13 +167,13 @@ every_service! {
         // A job can still say that it ended.
         let heartbeat = uptime.monitor(&ids[1]).await.unwrap().unwrap();
         for value in [None, Some("x")] {
-            let begun = keys.begun(&ids[1]);
+            let started = keys.begun(&ids[1]);
             match value {
-                None => spoil(&harness, &begun).await,
-                Some(text) => harness.context.test_store().as_outsider(cmd("SET").arg(&begun).arg(text).clone()).await,
+                None => spoil(&harness, &started).await,
+                Some(text) => harness.context.test_store().as_outsider(cmd("SET").arg(&started).arg(text).clone()).await,
             }
-            assert!(uptime.signal(heartbeat.token.as_deref().unwrap(), Signal::Done).await.unwrap());
-            assert_eq!(harness.get(&begun).await, None);
+            assert!(uptime.record_signal(heartbeat.token.as_deref().unwrap(), HeartbeatSignal::Succeeded).await.unwrap());
+            assert_eq!(harness.get(&started).await, None);
         }
     }
 }

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use utoipa::ToSchema;
 
-use crate::monitor::check::Invalid;
+use crate::monitor::check::FieldError;
 use crate::monitor::secrets;
 
 use crate::database::channels;
 use crate::error::{Error, Result as UptimeResult};
 
-const LONGEST_NAME: usize = 64;
-const LONGEST_URL: usize = 2048;
-const MOST_RECIPIENTS: usize = 16;
+const MAX_NAME_BYTES: usize = 64;
+const MAX_URL_BYTES: usize = 2048;
+const MAX_RECIPIENTS: usize = 16;
 const MAX_CHANNELS: u64 = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -32,14 +32,14 @@ column!(ChannelId(String));
 pub struct Channel {
     pub id: ChannelId,
     pub spec: ChannelSpec,
-    pub means: Means,
+    pub target: ChannelTarget,
     pub created_at: UnixMs,
     pub changed_at: UnixMs,
 }
 
 /// How a message gets there.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Means {
+pub enum ChannelTarget {
     /// A `POST`, signed if there is a secret to sign it with.
     Webhook {
         url: Url,
@@ -102,36 +102,36 @@ pub enum ChannelKind {
 
 /// The outcome of a request to add or edit a channel.
 #[derive(Debug)]
-pub enum Written {
-    Written(Box<Channel>),
-    Invalid(Vec<Invalid>),
+pub enum SaveOutcome {
+    Saved(Box<Channel>),
+    Invalid(Vec<FieldError>),
     NameTaken,
-    TooMany,
-    Unknown,
+    LimitReached,
+    NotFound,
 }
 
 impl ChannelSpec {
     /// What it means, or everything that is wrong with it.
-    pub fn read(&self) -> Result<Means, Vec<Invalid>> {
-        let mut wrong = Vec::new();
+    pub fn validate(&self) -> Result<ChannelTarget, Vec<FieldError>> {
+        let mut errors = Vec::new();
         let name = self.name.trim();
         if name.is_empty()
-            || self.name.len() > LONGEST_NAME
+            || self.name.len() > MAX_NAME_BYTES
             || self.name.contains(|c: char| c.is_control() || c == ',')
         {
-            let message = format!("has 1 to {LONGEST_NAME} bytes, without commas and control characters");
-            wrong.push(Invalid::new("name", message));
+            let message = format!("has 1 to {MAX_NAME_BYTES} bytes, without commas and control characters");
+            errors.push(FieldError::new("name", message));
         }
-        self.refuse_fields_of_others(&mut wrong);
-        let means = match self.kind {
-            ChannelKind::Webhook => self.webhook(&mut wrong),
-            ChannelKind::Slack => self.secret(&mut wrong).map(|url| Means::Slack { url }),
-            ChannelKind::Discord => self.secret(&mut wrong).map(|url| Means::Discord { url }),
-            ChannelKind::Email => self.recipients(&mut wrong).map(|to| Means::Email { to }),
+        self.check_unused_fields(&mut errors);
+        let target = match self.kind {
+            ChannelKind::Webhook => self.webhook(&mut errors),
+            ChannelKind::Slack => self.secret(&mut errors).map(|url| ChannelTarget::Slack { url }),
+            ChannelKind::Discord => self.secret(&mut errors).map(|url| ChannelTarget::Discord { url }),
+            ChannelKind::Email => self.recipients(&mut errors).map(|to| ChannelTarget::Email { to }),
         };
-        match means {
-            Some(means) if wrong.is_empty() => Ok(means),
-            _ => Err(wrong),
+        match target {
+            Some(target) if errors.is_empty() => Ok(target),
+            _ => Err(errors),
         }
     }
 
@@ -150,7 +150,7 @@ impl ChannelSpec {
         serde_json::to_string(self).unwrap_or_else(|error| unreachable!("a spec is plain data: {error}"))
     }
 
-    fn refuse_fields_of_others(&self, wrong: &mut Vec<Invalid>) {
+    fn check_unused_fields(&self, errors: &mut Vec<FieldError>) {
         let kind = self.kind;
         let given = [
             ("url", !self.url.is_empty(), kind == ChannelKind::Webhook),
@@ -159,45 +159,46 @@ impl ChannelSpec {
         ];
         for (field, is_given, is_known) in given {
             if is_given && !is_known {
-                wrong.push(Invalid::new(field, format!("is not for channels of the kind {kind}")));
+                errors.push(FieldError::new(field, format!("is not for channels of the kind {kind}")));
             }
         }
     }
 
-    fn webhook(&self, wrong: &mut Vec<Invalid>) -> Option<Means> {
+    fn webhook(&self, errors: &mut Vec<FieldError>) -> Option<ChannelTarget> {
         let url = Url::parse(&self.url).ok().filter(|url| {
             let plain = url.username().is_empty() && url.password().is_none();
-            matches!(url.scheme(), "http" | "https") && plain && self.url.len() <= LONGEST_URL
+            matches!(url.scheme(), "http" | "https") && plain && self.url.len() <= MAX_URL_BYTES
         });
         if url.is_none() {
-            wrong.push(Invalid::new("url", "is no http or https URL, or has credentials in it"));
+            errors.push(FieldError::new("url", "is no http or https URL, or has credentials in it"));
         }
-        let secret = if self.secret.is_empty() { None } else { Some(self.secret(wrong)?) };
-        Some(Means::Webhook { url: url?, secret })
+        let secret = if self.secret.is_empty() { None } else { Some(self.secret(errors)?) };
+        Some(ChannelTarget::Webhook { url: url?, secret })
     }
 
-    fn secret(&self, wrong: &mut Vec<Invalid>) -> Option<SecretName> {
-        self.secret.parse().map_err(|error| wrong.push(Invalid::new("secret", format!("{error}")))).ok()
+    fn secret(&self, errors: &mut Vec<FieldError>) -> Option<SecretName> {
+        self.secret.parse().map_err(|error| errors.push(FieldError::new("secret", format!("{error}")))).ok()
     }
 
-    fn recipients(&self, wrong: &mut Vec<Invalid>) -> Option<Vec<Mailbox>> {
+    fn recipients(&self, errors: &mut Vec<FieldError>) -> Option<Vec<Mailbox>> {
         let parsed: Option<Vec<Mailbox>> = self.to.iter().map(|address| address.parse().ok()).collect();
-        let recipients = parsed.filter(|list| (1..=MOST_RECIPIENTS).contains(&list.len()));
+        let recipients = parsed.filter(|list| (1..=MAX_RECIPIENTS).contains(&list.len()));
         if recipients.is_none() {
-            wrong.push(Invalid::new("to", format!("has 1 to {MOST_RECIPIENTS} e-mail addresses")));
+            errors.push(FieldError::new("to", format!("has 1 to {MAX_RECIPIENTS} e-mail addresses")));
         }
         recipients
     }
 }
 
-pub async fn add(context: &ServiceContext, spec: &ChannelSpec) -> UptimeResult<Written> {
-    if let Err(wrong) = spec.read().and_then(|means| secrets::channel(&context.secrets, &means)) {
-        return Ok(Written::Invalid(wrong));
+pub async fn add(context: &ServiceContext, spec: &ChannelSpec) -> UptimeResult<SaveOutcome> {
+    if let Err(errors) = spec.validate().and_then(|target| secrets::check_channel(&context.secrets, &target))
+    {
+        return Ok(SaveOutcome::Invalid(errors));
     }
     let id = &ChannelId::random();
     let added = context.database.write(|tx| async move {
         if channels::count(&tx).await? >= MAX_CHANNELS {
-            return Ok(Written::TooMany);
+            return Ok(SaveOutcome::LimitReached);
         }
         channels::insert(&tx, id, spec).await?;
         saved(&tx, id).await
@@ -205,17 +206,21 @@ pub async fn add(context: &ServiceContext, spec: &ChannelSpec) -> UptimeResult<W
     refuse_taken_name(added.await)
 }
 
-pub async fn edit(context: &ServiceContext, id: &ChannelId, patch: &ChannelPatch) -> UptimeResult<Written> {
+pub async fn edit(
+    context: &ServiceContext,
+    id: &ChannelId,
+    patch: &ChannelPatch,
+) -> UptimeResult<SaveOutcome> {
     let edited = context.database.write(|tx| async move {
-        let Some(channel) = channels::by_id(&tx, id).await? else { return Ok(Written::Unknown) };
+        let Some(channel) = channels::by_id(&tx, id).await? else { return Ok(SaveOutcome::NotFound) };
         let spec = channel.spec.patched(patch.clone());
         // An unchanged target may be saved even if its secret has been withdrawn: it is refused when it is used.
-        let permitted = |means: Means| match means == channel.means {
+        let permitted = |target: ChannelTarget| match target == channel.target {
             true => Ok(()),
-            false => secrets::channel(&context.secrets, &means),
+            false => secrets::check_channel(&context.secrets, &target),
         };
-        if let Err(wrong) = spec.read().and_then(permitted) {
-            return Ok(Written::Invalid(wrong));
+        if let Err(errors) = spec.validate().and_then(permitted) {
+            return Ok(SaveOutcome::Invalid(errors));
         }
         channels::update(&tx, id, &spec).await?;
         saved(&tx, id).await
@@ -223,17 +228,17 @@ pub async fn edit(context: &ServiceContext, id: &ChannelId, patch: &ChannelPatch
     refuse_taken_name(edited.await)
 }
 
-async fn saved(on: &impl Read, id: &ChannelId) -> UptimeResult<Written> {
+async fn saved(on: &impl Read, id: &ChannelId) -> UptimeResult<SaveOutcome> {
     let channel = channels::by_id(on, id).await?;
-    Ok(channel.map_or(Written::Unknown, |channel| Written::Written(Box::new(channel))))
+    Ok(channel.map_or(SaveOutcome::NotFound, |channel| SaveOutcome::Saved(Box::new(channel))))
 }
 
-fn refuse_taken_name(written: UptimeResult<Written>) -> UptimeResult<Written> {
-    match written {
+fn refuse_taken_name(outcome: UptimeResult<SaveOutcome>) -> UptimeResult<SaveOutcome> {
+    match outcome {
         Err(Error::Database(DatabaseError::Violation { constraint: Constraint::Unique, .. })) => {
-            Ok(Written::NameTaken)
+            Ok(SaveOutcome::NameTaken)
         }
-        written => written,
+        outcome => outcome,
     }
 }
 
@@ -285,7 +290,7 @@ mod tests {
 
     fn wrong_fields(json: &str) -> Vec<String> {
         let spec: ChannelSpec = serde_json::from_str(json).unwrap();
-        spec.read().err().unwrap_or_default().into_iter().map(|wrong| wrong.field).collect()
+        spec.validate().err().unwrap_or_default().into_iter().map(|errors| errors.field).collect()
     }
 
     #[test]
@@ -326,6 +331,6 @@ mod tests {
         let spec: ChannelSpec =
             serde_json::from_str(r#"{"name":"a","kind":"slack","secret":"https://hooks.example/T0"}"#)
                 .unwrap();
-        assert!(!format!("{:?}", spec.read().unwrap_err()).contains("hooks.example"));
+        assert!(!format!("{:?}", spec.validate().unwrap_err()).contains("hooks.example"));
     }
 }

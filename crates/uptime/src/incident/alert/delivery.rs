@@ -44,7 +44,7 @@ pub struct Delivery {
 
 /// A delivery in somebody's hands.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct ClaimedDelivery {
     pub(crate) id: String,
     pub(crate) channel_id: ChannelId,
     pub(crate) notice: Notice,
@@ -67,17 +67,17 @@ pub struct Attempt {
 
 /// What came of a try.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum DeliveryOutcome {
     Delivered(String),
     Failed(String),
     /// There is no use in trying again.
-    Hopeless(String),
+    PermanentFailure(String),
 }
 
 /// How often it is tried, and how long between.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    pub(crate) most_attempts: u32,
+pub(crate) struct RetryPolicy {
+    pub(crate) max_attempts: u32,
     pub(crate) first_pause: Duration,
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn add_test(
     database: &Database,
     channel_id: &ChannelId,
     lease: Duration,
-) -> UptimeResult<Held> {
+) -> UptimeResult<ClaimedDelivery> {
     let key = &DeliveryKey {
         incident_id: format!("t{:016x}", rand::random::<u64>()),
         channel_id: channel_id.clone(),
@@ -117,32 +117,38 @@ pub(super) async fn add_test(
         deliveries::insert(&tx, key, &Notice::Test, tx.now().plus(lease)).await
     };
     database.write(work).await?;
-    Ok(Held { id: key.id(), channel_id: channel_id.clone(), notice: Notice::Test, attempts: 0, fence: 0 })
+    Ok(ClaimedDelivery {
+        id: key.id(),
+        channel_id: channel_id.clone(),
+        notice: Notice::Test,
+        attempts: 0,
+        fence: 0,
+    })
 }
 
 /// Records an attempt and what becomes of the delivery. Does nothing if the lease expired and another node has claimed
 /// the delivery.
 pub(super) async fn finish(
     database: &Database,
-    held: &Held,
-    arrival: &Arrival,
+    claimed: &ClaimedDelivery,
+    outcome: &DeliveryOutcome,
     took: Duration,
-    patience: Patience,
+    retry_policy: RetryPolicy,
 ) -> UptimeResult<()> {
-    let number = held.attempts + 1;
-    let (state, pause) = patience.after(number, arrival);
-    let message = arrival.message();
+    let number = claimed.attempts + 1;
+    let (state, pause) = retry_policy.after(number, outcome);
+    let message = outcome.message();
     let message = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
     let work = |tx: Transaction| async move {
-        if !deliveries::release(&tx, held, state, pause).await? {
+        if !deliveries::release(&tx, claimed, state, pause).await? {
             return Ok(());
         }
         let attempt = Attempt {
-            delivery_id: held.id.clone(),
+            delivery_id: claimed.id.clone(),
             number,
             at: tx.now(),
             took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX >> 1),
-            delivered: matches!(arrival, Arrival::Delivered(_)),
+            delivered: matches!(outcome, DeliveryOutcome::Delivered(_)),
             message: message.to_owned(),
         };
         deliveries::insert_attempt(&tx, &attempt).await
@@ -150,14 +156,14 @@ pub(super) async fn finish(
     database.write(work).await
 }
 
-impl Patience {
+impl RetryPolicy {
     /// Where a delivery stands after its `nth` attempt, and how long until the next.
-    pub(crate) fn after(&self, nth: u32, arrival: &Arrival) -> (DeliveryState, Duration) {
-        match arrival {
-            Arrival::Delivered(_) => (DeliveryState::Delivered, Duration::ZERO),
-            Arrival::Hopeless(_) => (DeliveryState::Failed, Duration::ZERO),
-            Arrival::Failed(_) if nth >= self.most_attempts => (DeliveryState::Failed, Duration::ZERO),
-            Arrival::Failed(_) => {
+    pub(crate) fn after(&self, nth: u32, outcome: &DeliveryOutcome) -> (DeliveryState, Duration) {
+        match outcome {
+            DeliveryOutcome::Delivered(_) => (DeliveryState::Delivered, Duration::ZERO),
+            DeliveryOutcome::PermanentFailure(_) => (DeliveryState::Failed, Duration::ZERO),
+            DeliveryOutcome::Failed(_) if nth >= self.max_attempts => (DeliveryState::Failed, Duration::ZERO),
+            DeliveryOutcome::Failed(_) => {
                 let doubled = self.first_pause.saturating_mul(1 << (nth - 1).min(20));
                 // A channel that comes back is not met by all deliveries at once.
                 let pause = MAX_PAUSE.min(doubled).mul_f64(rand::random_range(0.75..1.25));
@@ -167,10 +173,10 @@ impl Patience {
     }
 }
 
-impl Arrival {
+impl DeliveryOutcome {
     pub(crate) fn message(&self) -> &str {
         match self {
-            Self::Delivered(message) | Self::Failed(message) | Self::Hopeless(message) => message,
+            Self::Delivered(message) | Self::Failed(message) | Self::PermanentFailure(message) => message,
         }
     }
 }
@@ -204,15 +210,21 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_limit_and_attempts_end() {
-        let patience = Patience { most_attempts: 12, first_pause: Duration::from_secs(10) };
-        let failed = Arrival::Failed(String::new());
+        let retry_policy = RetryPolicy { max_attempts: 12, first_pause: Duration::from_secs(10) };
+        let failed = DeliveryOutcome::Failed(String::new());
         for (nth, least_s, most_s) in [(1, 7, 13), (2, 15, 25), (3, 30, 50), (11, 1350, 2250)] {
-            let (state, pause) = patience.after(nth, &failed);
+            let (state, pause) = retry_policy.after(nth, &failed);
             assert_eq!(state, DeliveryState::Waiting);
             assert!((least_s..=most_s).contains(&pause.as_secs()), "{nth}: {pause:?}");
         }
-        assert_eq!(patience.after(12, &failed).0, DeliveryState::Failed);
-        assert_eq!(patience.after(1, &Arrival::Hopeless(String::new())).0, DeliveryState::Failed);
-        assert_eq!(patience.after(12, &Arrival::Delivered(String::new())).0, DeliveryState::Delivered);
+        assert_eq!(retry_policy.after(12, &failed).0, DeliveryState::Failed);
+        assert_eq!(
+            retry_policy.after(1, &DeliveryOutcome::PermanentFailure(String::new())).0,
+            DeliveryState::Failed
+        );
+        assert_eq!(
+            retry_policy.after(12, &DeliveryOutcome::Delivered(String::new())).0,
+            DeliveryState::Delivered
+        );
     }
 }

@@ -9,28 +9,28 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::notice::{Notice, NoticeKind};
-use crate::incident::{IncidentEvent, What};
+use crate::incident::{IncidentEvent, IncidentEventKind};
 
 /// Discord takes 2,000 characters, Slack more.
-const LONGEST: usize = 1800;
+const MAX_CHARS: usize = 1800;
 
 /// What a webhook is sent.
 #[derive(Serialize)]
-struct Hook<'a> {
+struct WebhookBody<'a> {
     /// The same for every attempt.
     id: &'a str,
     kind: NoticeKind,
     /// For people.
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    incident: Option<Story<'a>>,
+    incident: Option<IncidentBody<'a>>,
 }
 
 #[derive(Serialize)]
-struct Story<'a> {
+struct IncidentBody<'a> {
     id: &'a str,
     number: u32,
-    monitor: Subject<'a>,
+    monitor: MonitorBody<'a>,
     /// ISO 8601, as all times.
     at: String,
     opened_at: String,
@@ -41,7 +41,7 @@ struct Story<'a> {
 }
 
 #[derive(Serialize)]
-struct Subject<'a> {
+struct MonitorBody<'a> {
     id: &'a str,
     name: &'a str,
     target: &'a str,
@@ -65,17 +65,17 @@ struct Mentions {
 
 pub(super) fn webhook(id: &str, notice: &Notice) -> Vec<u8> {
     let incident = match notice {
-        Notice::Incident(event) => Some(story(event)),
+        Notice::Incident(event) => Some(incident_body(event)),
         Notice::Test => None,
     };
-    json(&Hook { id, kind: notice.kind(), text: text(notice), incident })
+    json(&WebhookBody { id, kind: notice.kind(), text: text(notice), incident })
 }
 
-fn story(event: &IncidentEvent) -> Story<'_> {
-    Story {
+fn incident_body(event: &IncidentEvent) -> IncidentBody<'_> {
+    IncidentBody {
         id: &event.incident,
         number: event.number,
-        monitor: Subject { id: &event.monitor, name: &event.name, target: &event.target },
+        monitor: MonitorBody { id: &event.monitor, name: &event.name, target: &event.target },
         at: iso(event.at_ms),
         opened_at: iso(event.opened_at_ms),
         class: &event.class,
@@ -100,11 +100,13 @@ pub(super) fn text(notice: &Notice) -> String {
     match notice {
         Notice::Incident(event) => {
             let down_ms = u64::try_from(event.at_ms - event.opened_at_ms).unwrap_or(0);
-            let down_for = spoken(Duration::from_millis(down_ms));
-            lines.push(match event.what {
-                What::Opened => format!("{}: {}", event.class, event.message),
-                What::Reminded => format!("For {down_for}, {}: {}", event.class, event.message),
-                What::Resolved => format!("It was down for {down_for}, {}: {}", event.class, event.message),
+            let down_for = format_duration(Duration::from_millis(down_ms));
+            lines.push(match event.kind {
+                IncidentEventKind::Opened => format!("{}: {}", event.class, event.message),
+                IncidentEventKind::Reminded => format!("For {down_for}, {}: {}", event.class, event.message),
+                IncidentEventKind::Resolved => {
+                    format!("It was down for {down_for}, {}: {}", event.class, event.message)
+                }
             });
             if !event.target.is_empty() {
                 lines.push(event.target.clone());
@@ -113,7 +115,7 @@ pub(super) fn text(notice: &Notice) -> String {
         }
         Notice::Test => lines.push("Somebody pressed the test button.".to_owned()),
     }
-    lines.join("\n").chars().take(LONGEST).collect()
+    lines.join("\n").chars().take(MAX_CHARS).collect()
 }
 
 fn json(body: &impl Serialize) -> Vec<u8> {
@@ -125,7 +127,7 @@ fn iso(unix_ms: i64) -> String {
 }
 
 /// A duration in its two largest units.
-fn spoken(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -142,11 +144,11 @@ mod tests {
 
     const OPENED_MS: i64 = 1_700_000_000_000;
 
-    fn event(what: What, after_ms: i64) -> IncidentEvent {
+    fn event(kind: IncidentEventKind, after_ms: i64) -> IncidentEvent {
         IncidentEvent {
             incident: "i1".to_owned(),
             number: 1,
-            what,
+            kind,
             monitor: "m1".to_owned(),
             name: "Shop <!channel> & @everyone".to_owned(),
             target: "https://shop.example/".to_owned(),
@@ -159,32 +161,32 @@ mod tests {
         }
     }
 
-    fn notice(what: What, after_ms: i64) -> Notice {
-        Notice::Incident(Box::new(event(what, after_ms)))
+    fn notice(kind: IncidentEventKind, after_ms: i64) -> Notice {
+        Notice::Incident(Box::new(event(kind, after_ms)))
     }
 
     #[test]
     fn a_name_cannot_call_everybody() {
-        let slack = String::from_utf8(slack(&notice(What::Opened, 0))).unwrap();
+        let slack = String::from_utf8(slack(&notice(IncidentEventKind::Opened, 0))).unwrap();
         assert!(slack.contains("Shop &lt;!channel&gt; &amp; @everyone is down"), "{slack}");
-        let discord = String::from_utf8(discord(&notice(What::Opened, 0))).unwrap();
+        let discord = String::from_utf8(discord(&notice(IncidentEventKind::Opened, 0))).unwrap();
         assert!(discord.contains(r#""allowed_mentions":{"parse":[]}"#), "{discord}");
     }
 
     #[test]
     fn a_reminder_and_a_recovery_say_how_long_it_was() {
-        let reminder = text(&notice(What::Reminded, 90_000));
+        let reminder = text(&notice(IncidentEventKind::Reminded, 90_000));
         assert!(
             reminder.contains("is still down\nFor 1 min 30 s, timeout: there was no answer"),
             "{reminder}"
         );
-        let recovery = text(&notice(What::Resolved, 7_200_000));
+        let recovery = text(&notice(IncidentEventKind::Resolved, 7_200_000));
         assert!(recovery.contains("is up again\nIt was down for 2 h 0 min, timeout"), "{recovery}");
     }
 
     #[test]
     fn a_long_cause_is_cut() {
-        let long = IncidentEvent { message: "é".repeat(10_000), ..event(What::Opened, 0) };
-        assert_eq!(text(&Notice::Incident(Box::new(long))).chars().count(), LONGEST);
+        let long = IncidentEvent { message: "é".repeat(10_000), ..event(IncidentEventKind::Opened, 0) };
+        assert_eq!(text(&Notice::Incident(Box::new(long))).chars().count(), MAX_CHARS);
     }
 }

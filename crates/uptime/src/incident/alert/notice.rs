@@ -7,7 +7,7 @@ use hob_database::column;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::incident::{IncidentEvent, What};
+use crate::incident::{IncidentEvent, IncidentEventKind};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -32,10 +32,10 @@ impl Notice {
     #[must_use]
     pub fn kind(&self) -> NoticeKind {
         match self {
-            Self::Incident(event) => match event.what {
-                What::Opened => NoticeKind::Opened,
-                What::Reminded => NoticeKind::Reminded,
-                What::Resolved => NoticeKind::Resolved,
+            Self::Incident(event) => match event.kind {
+                IncidentEventKind::Opened => NoticeKind::Opened,
+                IncidentEventKind::Reminded => NoticeKind::Reminded,
+                IncidentEventKind::Resolved => NoticeKind::Resolved,
             },
             Self::Test => NoticeKind::Test,
         }
@@ -45,10 +45,10 @@ impl Notice {
     #[must_use]
     pub fn title(&self) -> String {
         match self {
-            Self::Incident(event) => match event.what {
-                What::Opened => format!("{} is down", event.name),
-                What::Reminded => format!("{} is still down", event.name),
-                What::Resolved => format!("{} is up again", event.name),
+            Self::Incident(event) => match event.kind {
+                IncidentEventKind::Opened => format!("{} is down", event.name),
+                IncidentEventKind::Reminded => format!("{} is still down", event.name),
+                IncidentEventKind::Resolved => format!("{} is up again", event.name),
             },
             Self::Test => "Hob can reach this channel".to_owned(),
         }

@@ -7,9 +7,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
-use super::delivery::{Arrival, Held};
+use super::delivery::{ClaimedDelivery, DeliveryOutcome};
 use super::mail::email;
-use super::{Alerts, Channel, Means, message, signature};
+use super::{Alerts, Channel, ChannelTarget, message, signature};
 use crate::monitor::secrets;
 use crate::probe::Post;
 
@@ -19,54 +19,61 @@ const EVENT: HeaderName = HeaderName::from_static("x-hob-event");
 const SIGNATURE: HeaderName = HeaderName::from_static(signature::HEADER);
 
 /// Why a message was not even sent. It is tried again: a person may mend the configuration meanwhile.
-pub(super) struct Unsent(pub(super) String);
+pub(super) struct NotSent(pub(super) String);
 
-pub(super) async fn send(alerts: &Alerts, channel: &Channel, held: &Held) -> Arrival {
-    let sent = match &channel.means {
-        Means::Webhook { url, secret } => webhook(alerts, url, secret.as_ref(), held).await,
-        Means::Slack { url } => chat(alerts, url, message::slack(&held.notice)).await,
-        Means::Discord { url } => chat(alerts, url, message::discord(&held.notice)).await,
-        Means::Email { to } => email(alerts, to, held).await,
+pub(super) async fn send(alerts: &Alerts, channel: &Channel, claimed: &ClaimedDelivery) -> DeliveryOutcome {
+    let sent = match &channel.target {
+        ChannelTarget::Webhook { url, secret } => webhook(alerts, url, secret.as_ref(), claimed).await,
+        ChannelTarget::Slack { url } => chat(alerts, url, message::slack(&claimed.notice)).await,
+        ChannelTarget::Discord { url } => chat(alerts, url, message::discord(&claimed.notice)).await,
+        ChannelTarget::Email { to } => email(alerts, to, claimed).await,
     };
-    sent.unwrap_or_else(|Unsent(reason)| Arrival::Failed(reason))
+    sent.unwrap_or_else(|NotSent(reason)| DeliveryOutcome::Failed(reason))
 }
 
 async fn webhook(
     alerts: &Alerts,
     url: &Url,
     secret: Option<&SecretName>,
-    held: &Held,
-) -> Result<Arrival, Unsent> {
-    let body = message::webhook(&held.id, &held.notice);
-    let unfit = |_| Unsent("the message cannot stand in a header".to_owned());
+    claimed: &ClaimedDelivery,
+) -> Result<DeliveryOutcome, NotSent> {
+    let body = message::webhook(&claimed.id, &claimed.notice);
+    let unfit = |_| NotSent("the message cannot stand in a header".to_owned());
     let mut headers = vec![
         (CONTENT_TYPE, JSON),
-        (IDEMPOTENCY_KEY, HeaderValue::from_str(&held.id).map_err(unfit)?),
-        (EVENT, HeaderValue::from_static(held.notice.kind().as_str())),
+        (IDEMPOTENCY_KEY, HeaderValue::from_str(&claimed.id).map_err(unfit)?),
+        (EVENT, HeaderValue::from_static(claimed.notice.kind().as_str())),
     ];
     if let Some(name) = secret {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let secret = secrets::for_url(&alerts.context.secrets, name, url).map_err(refused)?;
+        let secret = secrets::read_for_url(&alerts.context.secrets, name, url).map_err(refused)?;
         let signed = signature::sign(&secret, now, &body);
         headers.push((SIGNATURE, HeaderValue::from_str(&signed).map_err(unfit)?));
     }
     Ok(post(alerts, url, &headers, body).await)
 }
 
-async fn chat(alerts: &Alerts, url: &SecretName, body: Vec<u8>) -> Result<Arrival, Unsent> {
-    let url = secrets::webhook_url(&alerts.context.secrets, url).map_err(refused)?;
+async fn chat(alerts: &Alerts, url: &SecretName, body: Vec<u8>) -> Result<DeliveryOutcome, NotSent> {
+    let url = secrets::read_webhook_url(&alerts.context.secrets, url).map_err(refused)?;
     Ok(post(alerts, &url, &[(CONTENT_TYPE, JSON)], body).await)
 }
 
-async fn post(alerts: &Alerts, url: &Url, headers: &[(HeaderName, HeaderValue)], body: Vec<u8>) -> Arrival {
+async fn post(
+    alerts: &Alerts,
+    url: &Url,
+    headers: &[(HeaderName, HeaderValue)],
+    body: Vec<u8>,
+) -> DeliveryOutcome {
     match alerts.probe.post(Post { url, headers, body: body.into() }, alerts.timeout()).await {
-        Ok(status) if status.is_success() => Arrival::Delivered(format!("status {}", status.as_u16())),
-        Ok(status) => Arrival::Failed(format!("status {}", status.as_u16())),
-        Err(failure) => Arrival::Failed(failure.to_string()),
+        Ok(status) if status.is_success() => {
+            DeliveryOutcome::Delivered(format!("status {}", status.as_u16()))
+        }
+        Ok(status) => DeliveryOutcome::Failed(format!("status {}", status.as_u16())),
+        Err(failure) => DeliveryOutcome::Failed(failure.to_string()),
     }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
-fn refused(refused: SecretRefused) -> Unsent {
-    Unsent(refused.to_string())
+fn refused(refused: SecretRefused) -> NotSent {
+    NotSent(refused.to_string())
 }

@@ -5,15 +5,15 @@ use std::ops::RangeInclusive;
 use hob_expression::{JsonPath, Mistake, Reader};
 use http::HeaderName;
 
-use super::{Assertion, Comparison, HeaderTest, JsonTest, LONGEST, Pattern, Scalar, TextTest};
+use super::{Assertion, Comparison, HeaderTest, JsonTest, MAX_BYTES, Pattern, Scalar, TextTest};
 
-const MOST_RANGES: usize = 16;
+const MAX_RANGES: usize = 16;
 const STATUSES: RangeInclusive<u16> = 100..=999;
 
 pub(super) fn parse(text: &str) -> Result<Assertion, Mistake> {
     let mut reader = Reader::new(text);
-    if text.len() > LONGEST {
-        return Err(reader.mistake(format!("an assertion has at most {LONGEST} bytes")));
+    if text.len() > MAX_BYTES {
+        return Err(reader.mistake(format!("an assertion has at most {MAX_BYTES} bytes")));
     }
     let begin = reader.skip_space();
     let assertion = match reader.word() {
@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Assertion, Mistake> {
 }
 
 fn comparison(reader: &mut Reader<'_>) -> Option<Comparison> {
-    let comparisons = Comparison::SIGNS;
+    let comparisons = Comparison::OPERATORS;
     comparisons.iter().find(|(sign, _)| reader.symbol(sign)).map(|(_, comparison)| *comparison)
 }
 
@@ -46,8 +46,8 @@ fn status(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
     }
     let mut ranges = vec![status_range(reader)?];
     while reader.symbol(",") {
-        if ranges.len() == MOST_RANGES {
-            return Err(reader.mistake(format!("at most {MOST_RANGES} ranges")));
+        if ranges.len() == MAX_RANGES {
+            return Err(reader.mistake(format!("at most {MAX_RANGES} ranges")));
         }
         ranges.push(status_range(reader)?);
     }
@@ -116,7 +116,7 @@ fn text_test(reader: &mut Reader<'_>) -> Result<TextTest, Mistake> {
         return Ok(TextTest::Equals(reader.quoted()?));
     }
     if reader.symbol("!=") {
-        return Ok(TextTest::Differs(reader.quoted()?));
+        return Ok(TextTest::NotEquals(reader.quoted()?));
     }
     match found_in_text(reader)? {
         Some(test) => Ok(test),
@@ -129,11 +129,11 @@ fn found_in_text(reader: &mut Reader<'_>) -> Result<Option<TextTest>, Mistake> {
     let negated = reader.keyword("not");
     if reader.keyword("contains") {
         let part = reader.quoted()?;
-        return Ok(Some(if negated { TextTest::Lacks(part) } else { TextTest::Contains(part) }));
+        return Ok(Some(if negated { TextTest::NotContains(part) } else { TextTest::Contains(part) }));
     }
     if reader.keyword("matches") {
         let pattern = pattern(reader)?;
-        return Ok(Some(if negated { TextTest::MatchesNot(pattern) } else { TextTest::Matches(pattern) }));
+        return Ok(Some(if negated { TextTest::NotMatches(pattern) } else { TextTest::Matches(pattern) }));
     }
     if negated { Err(reader.expected("contains, matches or exists")) } else { Ok(None) }
 }
@@ -339,7 +339,7 @@ mod tests {
         let huge = [
             "body matches /\\w{1000}{1000}/".to_owned(),
             format!("body matches /{}/", "a".repeat(501)),
-            format!("body contains \"{}\"", "a".repeat(LONGEST)),
+            format!("body contains \"{}\"", "a".repeat(MAX_BYTES)),
             format!("json ${} exists", "[*]".repeat(33)),
             format!("body matches /{}/", "(".repeat(60) + &")".repeat(60)),
         ];

@@ -7,19 +7,19 @@ use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// The longest regular expression, in bytes.
-const LONGEST_PATTERN: usize = 500;
+const MAX_PATTERN_BYTES: usize = 500;
 
 /// The most memory that a compiled regular expression may take, and its cache while it runs.
-const LARGEST_REGEX_BYTES: usize = 1 << 20;
+const MAX_REGEX_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextTest {
     Equals(String),
-    Differs(String),
+    NotEquals(String),
     Contains(String),
-    Lacks(String),
+    NotContains(String),
     Matches(Pattern),
-    MatchesNot(Pattern),
+    NotMatches(Pattern),
 }
 
 /// A regular expression of bounded size. It works on bytes, since bodies need not be text, and in time
@@ -34,11 +34,11 @@ impl TextTest {
     pub(super) fn holds(&self, text: &[u8]) -> bool {
         match self {
             Self::Equals(expected) => text == expected.as_bytes(),
-            Self::Differs(other) => text != other.as_bytes(),
+            Self::NotEquals(other) => text != other.as_bytes(),
             Self::Contains(part) => memmem::find(text, part.as_bytes()).is_some(),
-            Self::Lacks(part) => memmem::find(text, part.as_bytes()).is_none(),
+            Self::NotContains(part) => memmem::find(text, part.as_bytes()).is_none(),
             Self::Matches(pattern) => pattern.regex.is_match(text),
-            Self::MatchesNot(pattern) => !pattern.regex.is_match(text),
+            Self::NotMatches(pattern) => !pattern.regex.is_match(text),
         }
     }
 }
@@ -46,12 +46,12 @@ impl TextTest {
 impl Pattern {
     /// `source` as it stands between the slashes, with an escaped slash as a plain one.
     pub fn new(source: &str) -> Result<Self, String> {
-        if source.len() > LONGEST_PATTERN {
-            return Err(format!("the regular expression is longer than {LONGEST_PATTERN} bytes"));
+        if source.len() > MAX_PATTERN_BYTES {
+            return Err(format!("the regular expression is longer than {MAX_PATTERN_BYTES} bytes"));
         }
         let built = RegexBuilder::new(source)
-            .size_limit(LARGEST_REGEX_BYTES)
-            .dfa_size_limit(LARGEST_REGEX_BYTES)
+            .size_limit(MAX_REGEX_BYTES)
+            .dfa_size_limit(MAX_REGEX_BYTES)
             .nest_limit(50)
             .build();
         match built {
@@ -94,11 +94,11 @@ impl fmt::Display for TextTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Equals(text) => write!(f, "== {}", Quoted(text)),
-            Self::Differs(text) => write!(f, "!= {}", Quoted(text)),
+            Self::NotEquals(text) => write!(f, "!= {}", Quoted(text)),
             Self::Contains(text) => write!(f, "contains {}", Quoted(text)),
-            Self::Lacks(text) => write!(f, "not contains {}", Quoted(text)),
+            Self::NotContains(text) => write!(f, "not contains {}", Quoted(text)),
             Self::Matches(pattern) => write!(f, "matches {pattern}"),
-            Self::MatchesNot(pattern) => write!(f, "not matches {pattern}"),
+            Self::NotMatches(pattern) => write!(f, "not matches {pattern}"),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 pub struct Observation {
     pub started_at: SystemTime,
     pub phases: Phases,
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// Days until the shown certificate ends; negative if it has.
     pub certificate_days: Option<i64>,
     /// Who answered, after the last redirect.
@@ -30,7 +30,7 @@ pub struct Phases {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// `status_code` is 0 where the protocol has none.
     Ok {
         status_code: u16,
@@ -92,7 +92,7 @@ impl Observation {
         Self {
             started_at: SystemTime::now(),
             phases: Phases::default(),
-            outcome: Outcome::Failed(Failure::new(class, message)),
+            outcome: CheckOutcome::Failed(Failure::new(class, message)),
             certificate_days: None,
             address: None,
             assertions: Vec::new(),
@@ -101,22 +101,22 @@ impl Observation {
 
     #[must_use]
     pub fn is_ok(&self) -> bool {
-        matches!(self.outcome, Outcome::Ok { .. })
+        matches!(self.outcome, CheckOutcome::Ok { .. })
     }
 }
 
 impl Failure {
     /// Most bytes of a message.
-    pub const MAX_MESSAGE: usize = 200;
+    pub const MAX_MESSAGE_BYTES: usize = 200;
 
-    /// A failure whose message is cut to [`Failure::MAX_MESSAGE`] and has no control characters.
+    /// A failure whose message is cut to [`Failure::MAX_MESSAGE_BYTES`] and has no control characters.
     pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
         let mut message: String = message.into();
         if message.contains(char::is_control) {
             message = message.replace(char::is_control, " ");
         }
-        if message.len() > Self::MAX_MESSAGE {
-            let end = message.floor_char_boundary(Self::MAX_MESSAGE - '…'.len_utf8());
+        if message.len() > Self::MAX_MESSAGE_BYTES {
+            let end = message.floor_char_boundary(Self::MAX_MESSAGE_BYTES - '…'.len_utf8());
             message.truncate(end);
             message.push('…');
         }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_message_is_cut_between_characters_and_stays_on_one_line() {
         let failure = Failure::new(FailureClass::Protocol, format!("a\r\nb {}", "é".repeat(200)));
-        assert!(failure.message().len() <= Failure::MAX_MESSAGE);
+        assert!(failure.message().len() <= Failure::MAX_MESSAGE_BYTES);
         assert!(failure.message().starts_with("a  b é") && failure.message().ends_with('…'));
     }
 }

@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use utoipa::ToSchema;
 
-use super::{Auth, Check, DnsCheck, Endpoint, Heartbeat, HttpCheck, HttpVersion, Invalid, Kind, RecordType};
+use super::{
+    Auth, Check, DnsCheck, Endpoint, FieldError, Heartbeat, HttpCheck, HttpVersion, MonitorKind, RecordType,
+};
 
-const MAX_TARGET: usize = 2048;
+const MAX_TARGET_BYTES: usize = 2048;
 const MAX_HEADERS: usize = 32;
-const MAX_HEADER: usize = 4096;
-const MAX_BODY: usize = 64 * 1024;
+const MAX_HEADER_BYTES: usize = 4096;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 const MAX_REDIRECTS: u8 = 20;
 const MAX_EXPECTED: usize = 16;
 const MAX_GRACE_S: u32 = 7 * 86_400;
@@ -22,7 +24,7 @@ const MAX_GRACE_S: u32 = 7 * 86_400;
 /// What to check, of all that a monitor says. Only the options of its own kind may be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSpec {
-    pub kind: Kind,
+    pub kind: MonitorKind,
     pub target: String,
     pub http: Option<HttpSpec>,
     pub dns: Option<DnsSpec>,
@@ -104,63 +106,65 @@ impl Default for HeartbeatSpec {
 
 impl CheckSpec {
     /// The check that this asks for, or everything that is wrong with it.
-    pub fn check(&self) -> Result<Check, Vec<Invalid>> {
-        let mut wrong = Vec::new();
-        self.refuse_options_of_others(&mut wrong);
-        if self.target.len() > MAX_TARGET {
-            wrong.push(Invalid::new("target", format!("has more than {MAX_TARGET} bytes")));
-            return Err(wrong);
+    pub fn validate(&self) -> Result<Check, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        self.refuse_options_of_others(&mut errors);
+        if self.target.len() > MAX_TARGET_BYTES {
+            errors.push(FieldError::new("target", format!("has more than {MAX_TARGET_BYTES} bytes")));
+            return Err(errors);
         }
         let check = match self.kind {
-            Kind::Http => {
-                self.http.clone().unwrap_or_default().check(&self.target, &mut wrong).map(Check::Http)
+            MonitorKind::Http => {
+                self.http.clone().unwrap_or_default().check(&self.target, &mut errors).map(Check::Http)
             }
-            Kind::Tcp => endpoint(&self.target, &mut wrong).map(Check::Tcp),
-            Kind::Certificate => endpoint(&self.target, &mut wrong).map(Check::Certificate),
-            Kind::Dns => self.dns.clone().unwrap_or_default().check(&self.target, &mut wrong).map(Check::Dns),
-            Kind::Heartbeat => {
+            MonitorKind::Tcp => endpoint(&self.target, &mut errors).map(Check::Tcp),
+            MonitorKind::Certificate => endpoint(&self.target, &mut errors).map(Check::Certificate),
+            MonitorKind::Dns => {
+                self.dns.clone().unwrap_or_default().check(&self.target, &mut errors).map(Check::Dns)
+            }
+            MonitorKind::Heartbeat => {
                 if !self.target.is_empty() {
-                    wrong.push(Invalid::new("target", "a heartbeat has none: the job calls us"));
+                    errors.push(FieldError::new("target", "a heartbeat has none: the job calls us"));
                 }
-                self.heartbeat.clone().unwrap_or_default().check(&mut wrong).map(Check::Heartbeat)
+                self.heartbeat.clone().unwrap_or_default().check(&mut errors).map(Check::Heartbeat)
             }
         };
         match check {
-            Some(check) if wrong.is_empty() => Ok(check),
-            _ => Err(wrong),
+            Some(check) if errors.is_empty() => Ok(check),
+            _ => Err(errors),
         }
     }
 
-    fn refuse_options_of_others(&self, wrong: &mut Vec<Invalid>) {
+    fn refuse_options_of_others(&self, errors: &mut Vec<FieldError>) {
         let given = [
-            ("http", self.http.is_some(), Kind::Http),
-            ("dns", self.dns.is_some(), Kind::Dns),
-            ("heartbeat", self.heartbeat.is_some(), Kind::Heartbeat),
+            ("http", self.http.is_some(), MonitorKind::Http),
+            ("dns", self.dns.is_some(), MonitorKind::Dns),
+            ("heartbeat", self.heartbeat.is_some(), MonitorKind::Heartbeat),
         ];
         for (field, is_given, kind) in given {
             if is_given && kind != self.kind {
-                wrong.push(Invalid::new(field, format!("is for monitors of the kind {kind}")));
+                errors.push(FieldError::new(field, format!("is for monitors of the kind {kind}")));
             }
         }
     }
 }
 
 impl HttpSpec {
-    fn check(self, target: &str, wrong: &mut Vec<Invalid>) -> Option<HttpCheck> {
-        let url = url(target).map_err(|message| wrong.push(Invalid::new("target", message))).ok();
+    fn check(self, target: &str, errors: &mut Vec<FieldError>) -> Option<HttpCheck> {
+        let url = url(target).map_err(|message| errors.push(FieldError::new("target", message))).ok();
         let method =
             http::Method::from_bytes(self.method.as_bytes()).ok().filter(|_| self.method.len() <= 16);
         if method.is_none() {
-            wrong.push(Invalid::new("http.method", "is no method of HTTP"));
+            errors.push(FieldError::new("http.method", "is no method of HTTP"));
         }
         if self.redirects > MAX_REDIRECTS {
-            wrong.push(Invalid::new("http.redirects", format!("is more than {MAX_REDIRECTS}")));
+            errors.push(FieldError::new("http.redirects", format!("is more than {MAX_REDIRECTS}")));
         }
-        if self.body.as_ref().is_some_and(|body| body.len() > MAX_BODY) {
-            wrong.push(Invalid::new("http.body", format!("has more than {MAX_BODY} bytes")));
+        if self.body.as_ref().is_some_and(|body| body.len() > MAX_BODY_BYTES) {
+            errors.push(FieldError::new("http.body", format!("has more than {MAX_BODY_BYTES} bytes")));
         }
-        let headers = headers(&self.headers, wrong);
-        let auth = self.auth.map(|auth| auth.check(wrong));
+        let headers = headers(&self.headers, errors);
+        let auth = self.auth.map(|auth| auth.check(errors));
         Some(HttpCheck {
             method: method?,
             url: url?,
@@ -174,36 +178,36 @@ impl HttpSpec {
 }
 
 impl AuthSpec {
-    fn check(self, wrong: &mut Vec<Invalid>) -> Option<Auth> {
+    fn check(self, errors: &mut Vec<FieldError>) -> Option<Auth> {
         match self {
             Self::Basic { user, password } => {
                 if user.len() > 256 || user.contains(':') || user.contains(char::is_control) {
-                    wrong.push(Invalid::new("http.auth.basic.user", "has a colon or is too long"));
+                    errors.push(FieldError::new("http.auth.basic.user", "has a colon or is too long"));
                 }
-                Some(Auth::Basic { user, password: secret("http.auth.basic.password", &password, wrong)? })
+                Some(Auth::Basic { user, password: secret("http.auth.basic.password", &password, errors)? })
             }
             Self::Bearer { token } => {
-                Some(Auth::Bearer { token: secret("http.auth.bearer.token", &token, wrong)? })
+                Some(Auth::Bearer { token: secret("http.auth.bearer.token", &token, errors)? })
             }
         }
     }
 }
 
 impl DnsSpec {
-    fn check(self, target: &str, wrong: &mut Vec<Invalid>) -> Option<DnsCheck> {
+    fn check(self, target: &str, errors: &mut Vec<FieldError>) -> Option<DnsCheck> {
         let named = !target.is_empty() && target.len() <= 253 && !target.contains(char::is_whitespace);
         if !named {
-            wrong.push(Invalid::new("target", "is no name to look up"));
+            errors.push(FieldError::new("target", "is no name to look up"));
         }
         if self.expected.len() > MAX_EXPECTED || self.expected.iter().any(|answer| answer.len() > 512) {
-            wrong.push(Invalid::new(
+            errors.push(FieldError::new(
                 "dns.expected",
                 format!("more than {MAX_EXPECTED} answers, or too long ones"),
             ));
         }
         let server = match self.server.as_deref().map(SocketAddr::from_str) {
             Some(Err(_)) => {
-                wrong.push(Invalid::new("dns.server", "is no address with a port, as in 9.9.9.9:53"));
+                errors.push(FieldError::new("dns.server", "is no address with a port, as in 9.9.9.9:53"));
                 None
             }
             Some(Ok(server)) => Some(server),
@@ -219,20 +223,20 @@ impl DnsSpec {
 }
 
 impl HeartbeatSpec {
-    fn check(self, wrong: &mut Vec<Invalid>) -> Option<Heartbeat> {
+    fn check(self, errors: &mut Vec<FieldError>) -> Option<Heartbeat> {
         if self.grace_s > MAX_GRACE_S {
-            wrong.push(Invalid::new("heartbeat.grace_s", format!("is more than {MAX_GRACE_S}")));
+            errors.push(FieldError::new("heartbeat.grace_s", format!("is more than {MAX_GRACE_S}")));
         }
         let cron = match self.cron {
             None => None,
             Some(text) if text.len() > 128 => {
-                wrong.push(Invalid::new("heartbeat.cron", "is too long"));
+                errors.push(FieldError::new("heartbeat.cron", "is too long"));
                 return None;
             }
             Some(text) => match croner::Cron::from_str(&text) {
                 Ok(cron) => Some(cron),
                 Err(error) => {
-                    wrong.push(Invalid::new("heartbeat.cron", error.to_string()));
+                    errors.push(FieldError::new("heartbeat.cron", error.to_string()));
                     return None;
                 }
             },
@@ -250,21 +254,24 @@ fn url(target: &str) -> Result<Url, String> {
     }
 }
 
-fn endpoint(target: &str, wrong: &mut Vec<Invalid>) -> Option<Endpoint> {
-    target.parse().map_err(|message: &str| wrong.push(Invalid::new("target", message))).ok()
+fn endpoint(target: &str, errors: &mut Vec<FieldError>) -> Option<Endpoint> {
+    target.parse().map_err(|message: &str| errors.push(FieldError::new("target", message))).ok()
 }
 
-fn secret(field: &str, text: &str, wrong: &mut Vec<Invalid>) -> Option<SecretName> {
-    text.parse().map_err(|error| wrong.push(Invalid::new(field, format!("{error}")))).ok()
+fn secret(field: &str, text: &str, errors: &mut Vec<FieldError>) -> Option<SecretName> {
+    text.parse().map_err(|error| errors.push(FieldError::new(field, format!("{error}")))).ok()
 }
 
 fn headers(
     written: &BTreeMap<String, String>,
-    wrong: &mut Vec<Invalid>,
+    errors: &mut Vec<FieldError>,
 ) -> Vec<(http::HeaderName, http::HeaderValue)> {
     let size: usize = written.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if written.len() > MAX_HEADERS || size > MAX_HEADER {
-        wrong.push(Invalid::new("http.headers", format!("more than {MAX_HEADERS}, or {MAX_HEADER} bytes")));
+    if written.len() > MAX_HEADERS || size > MAX_HEADER_BYTES {
+        errors.push(FieldError::new(
+            "http.headers",
+            format!("more than {MAX_HEADERS}, or {MAX_HEADER_BYTES} bytes"),
+        ));
         return Vec::new();
     }
     let mut headers = Vec::with_capacity(written.len());
@@ -275,10 +282,11 @@ fn headers(
                 Ok(http::header::CONTENT_LENGTH | http::header::TRANSFER_ENCODING | http::header::CONNECTION),
                 _,
             ) => {
-                wrong.push(Invalid::new(format!("http.headers.{name}"), "is written by the check itself"));
+                errors
+                    .push(FieldError::new(format!("http.headers.{name}"), "is written by the check itself"));
             }
             (Ok(name), Ok(value)) => headers.push((name, value)),
-            _ => wrong.push(Invalid::new(format!("http.headers.{name}"), "is no header")),
+            _ => errors.push(FieldError::new(format!("http.headers.{name}"), "is no header")),
         }
     }
     headers
@@ -290,15 +298,15 @@ mod tests {
     use crate::monitor::MonitorSpec;
 
     /// What a monitor asks for that is written so, but for its name.
-    fn check(json: &str) -> Result<Check, Vec<Invalid>> {
+    fn check(json: &str) -> Result<Check, Vec<FieldError>> {
         let mut monitor: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
         monitor.insert("name".to_owned(), "x".into());
         let monitor: MonitorSpec = serde_json::from_value(monitor.into()).unwrap();
-        monitor.read().map(|(check, _)| check)
+        monitor.validate().map(|(check, _)| check)
     }
 
     fn fields(json: &str) -> Vec<String> {
-        check(json).unwrap_err().into_iter().map(|wrong| wrong.field).collect()
+        check(json).unwrap_err().into_iter().map(|errors| errors.field).collect()
     }
 
     #[test]
@@ -365,8 +373,8 @@ mod tests {
             let json = format!(
                 r#"{{"kind":"http","target":"http://x/","http":{{"auth":{{"bearer":{{"token":"{token}"}}}}}}}}"#
             );
-            let wrong = check(&json).unwrap_err();
-            assert!(!wrong[0].message.contains(token), "{wrong:?}");
+            let errors = check(&json).unwrap_err();
+            assert!(!errors[0].message.contains(token), "{errors:?}");
         }
     }
 }

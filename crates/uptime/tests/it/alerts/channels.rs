@@ -2,14 +2,14 @@
 
 use super::*;
 
-async fn app(office: &Office) -> TestApp {
-    TestApp::start(&office.context, office.alerts().routes()).await
+async fn app(harness: &AlertHarness) -> TestApp {
+    TestApp::start(&harness.context, harness.alerts().routes()).await
 }
 
 #[tokio::test]
 async fn channels_are_added_changed_and_removed() {
-    let office = Office::new(TestDatabase::sqlite()).await;
-    let app = app(&office).await;
+    let harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    let app = app(&harness).await;
     let path = "/api/v1/uptime/channels";
     let added =
         app.post(path, &json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"})).await;
@@ -20,10 +20,13 @@ async fn channels_are_added_changed_and_removed() {
     let taken = json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"});
     let taken = app.post(path, &taken).await;
     assert_eq!(taken.status, 409);
-    let wrong = app.post(path, &json!({"name": "", "kind": "email", "to": ["nobody"]})).await;
-    assert_eq!(wrong.status, 422);
-    let wrong: Value = serde_json::from_slice(&wrong.body).unwrap();
-    assert_eq!((&wrong["errors"][0]["field"], &wrong["errors"][1]["field"]), (&json!("name"), &json!("to")));
+    let errors = app.post(path, &json!({"name": "", "kind": "email", "to": ["nobody"]})).await;
+    assert_eq!(errors.status, 422);
+    let errors: Value = serde_json::from_slice(&errors.body).unwrap();
+    assert_eq!(
+        (&errors["errors"][0]["field"], &errors["errors"][1]["field"]),
+        (&json!("name"), &json!("to"))
+    );
 
     let changed = app.patch(&own, &json!({"url": "https://example.com/b"})).await;
     let changed: Value = serde_json::from_slice(&changed.body).unwrap();
@@ -42,16 +45,18 @@ async fn channels_are_added_changed_and_removed() {
 
 #[tokio::test]
 async fn a_test_is_sent_at_once_and_only_once() {
-    let office = Office::new(TestDatabase::sqlite()).await;
-    let target = Target::saying(|_| answer(418, "", "")).await;
-    let id = office.webhook("Ops", &target).await;
-    let app = app(&office).await;
-    office.start();
+    let harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    let target = Target::responding(|_| answer(418, "", "")).await;
+    let id = harness.webhook("Ops", &target).await;
+    let app = app(&harness).await;
+    harness.start();
     let tested = app.post(&format!("/api/v1/uptime/channels/{id}/test"), &json!({})).await;
     let tested: Value = serde_json::from_slice(&tested.body).unwrap();
     assert_eq!((&tested["delivered"], &tested["message"]), (&json!(false), &json!("status 418")));
     assert_eq!(
-        body(&target.heard()[0]).split_once("\"text\"").map(|(begin, _)| begin.contains("\"kind\":\"test\"")),
+        body(&target.requests()[0])
+            .split_once("\"text\"")
+            .map(|(begin, _)| begin.contains("\"kind\":\"test\"")),
         Some(true)
     );
     let list = app.get(&format!("/api/v1/uptime/channels/{id}/deliveries")).await;
@@ -61,14 +66,14 @@ async fn a_test_is_sent_at_once_and_only_once() {
         (&json!("failed"), &json!(1))
     );
     assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
-    assert_eq!(target.visits(), 1);
+    assert_eq!(target.connections(), 1);
 }
 
 #[tokio::test]
 async fn a_channel_can_be_added_and_tried_from_the_console() {
-    let office = Office::new(TestDatabase::sqlite()).await;
-    let target = Target::saying(|_| answer(200, "", "")).await;
-    let app = app(&office).await;
+    let harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    let target = Target::responding(|_| answer(200, "", "")).await;
+    let app = app(&harness).await;
     let empty = app.get("/uptime/channels").await;
     assert!(String::from_utf8_lossy(&empty.body).contains("No channels yet"));
     let fields =
@@ -110,23 +115,23 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
         tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
     let _guard = tracing::subscriber::set_default(subscriber.finish());
 
-    let mut office = Office::new(TestDatabase::sqlite()).await;
-    let target = Target::saying(|_| answer(403, "", "")).await;
-    office.keep("slack_url", &target.url(&format!("/{SECRET}")));
-    office.keep("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
-    office.webhook("Hook", &target).await;
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    let target = Target::responding(|_| answer(403, "", "")).await;
+    harness.add_secret("slack_url", &target.url(&format!("/{SECRET}")));
+    harness.add_secret("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
+    harness.webhook("Hook", &target).await;
     // Kept as they are saved, and changed afterwards: a channel is not saved whose secret cannot be used.
     for secret in ["slack_url", "nowhere", "no_url", "no_file", "elsewhere"] {
         if secret != "slack_url" && secret != "nowhere" {
-            office.keep(secret, &target.url("/"));
+            harness.add_secret(secret, &target.url("/"));
         }
-        office.channel(json!({"name": secret, "kind": "slack", "secret": secret})).await;
+        harness.channel(json!({"name": secret, "kind": "slack", "secret": secret})).await;
     }
-    office.keep("no_url", SECRET);
-    office.keep("elsewhere", &format!("http://127.0.0.2/{SECRET}"));
-    std::fs::remove_file(office.folder.path().join("no_file")).unwrap();
-    let app = app(&office).await;
-    let mut seen = format!("{:?}", office.alerts());
+    harness.add_secret("no_url", SECRET);
+    harness.add_secret("elsewhere", &format!("http://127.0.0.2/{SECRET}"));
+    std::fs::remove_file(harness.folder.path().join("no_file")).unwrap();
+    let app = app(&harness).await;
+    let mut seen = format!("{:?}", harness.alerts());
     let list = app.get("/api/v1/uptime/channels").await;
     seen.push_str(&String::from_utf8_lossy(&list.body));
     let list: Value = serde_json::from_slice(&list.body).unwrap();
@@ -148,12 +153,12 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
 
 #[tokio::test]
 async fn a_slow_answer_is_an_attempt_that_failed() {
-    let mut office = Office::new(TestDatabase::sqlite()).await;
-    office.config.alert_timeout = Period::from_millis(200);
+    let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    harness.config.alert_timeout = Period::from_millis(200);
     let hole = black_hole().await;
-    let id = office.webhook("Hole", &hole).await;
-    let begun = std::time::Instant::now();
-    let attempt = office.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
+    let id = harness.webhook("Hole", &hole).await;
+    let started = std::time::Instant::now();
+    let attempt = harness.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
     assert_eq!(attempt.message, "timeout: there was no answer after 200ms");
-    assert!(begun.elapsed() < LIMIT + Duration::from_millis(200));
+    assert!(started.elapsed() < LIMIT + Duration::from_millis(200));
 }

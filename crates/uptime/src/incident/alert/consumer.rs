@@ -14,10 +14,10 @@ use crate::error::Result;
 use crate::incident::{INCIDENTS, IncidentEvent};
 
 const NAME: &str = "uptime.alerts";
-const AT_ONCE: u16 = 100;
+const MAX_CONCURRENT: u16 = 100;
 
 /// How soon something new is seen that nobody told of.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_EVERY: Duration = Duration::from_secs(2);
 
 /// How long the database is left alone after they did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -26,10 +26,10 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
     let mut consumer = None;
     loop {
-        let pause = match round(alerts.database(), &mut consumer).await {
-            Ok(0) => LOOK_EVERY,
+        let pause = match consume(alerts.database(), &mut consumer).await {
+            Ok(0) => POLL_EVERY,
             Ok(_) => {
-                alerts.entered.notify_one();
+                alerts.new_deliveries.notify_one();
                 Duration::ZERO
             }
             Err(error) => {
@@ -49,14 +49,14 @@ pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
 }
 
 /// Takes in what is new, and says how many events that were.
-async fn round(database: &Database, consumer: &mut Option<Consumer>) -> Result<usize> {
+async fn consume(database: &Database, consumer: &mut Option<Consumer>) -> Result<usize> {
     let consumer = match consumer {
         Some(consumer) => consumer,
         None => consumer.insert(Consumer::open(database, NAME, INCIDENTS, Start::Oldest).await?),
     };
-    match consumer.next_batch(AT_ONCE).await? {
+    match consumer.next_batch(MAX_CONCURRENT).await? {
         Replay::Events(events) => {
-            take_in(database, consumer, &events).await?;
+            add_deliveries(database, consumer, &events).await?;
             Ok(events.len())
         }
         Replay::Missed { oldest, newest } => {
@@ -68,13 +68,13 @@ async fn round(database: &Database, consumer: &mut Option<Consumer>) -> Result<u
 }
 
 /// Several nodes may do this with the same events: a delivery is entered once, and the place only moves on.
-async fn take_in(database: &Database, consumer: &Consumer, events: &[Event]) -> Result<()> {
+async fn add_deliveries(database: &Database, consumer: &Consumer, events: &[Event]) -> Result<()> {
     let Some(last) = events.last().map(|event| event.number) else { return Ok(()) };
     database
         .write(|tx: Transaction| async move {
             for event in events {
                 match serde_json::from_str::<IncidentEvent>(&event.payload) {
-                    Ok(incident) => enter(&tx, incident).await?,
+                    Ok(incident) => add_deliveries_for(&tx, incident).await?,
                     Err(error) => {
                         tracing::error!(%error, number = event.number, "an event that cannot be read");
                     }
@@ -85,7 +85,7 @@ async fn take_in(database: &Database, consumer: &Consumer, events: &[Event]) -> 
         .await
 }
 
-async fn enter(tx: &Transaction, event: IncidentEvent) -> Result<()> {
+async fn add_deliveries_for(tx: &Transaction, event: IncidentEvent) -> Result<()> {
     let channels = channels::resolve(tx, &event.channels).await?;
     let (incident_id, number) = (event.incident.clone(), event.number);
     let notice = Notice::Incident(Box::new(event));

@@ -16,27 +16,27 @@ use super::limits::Targets;
 use crate::monitor::check::{Failure, FailureClass};
 
 /// A name that moved is followed after this long at most, whatever its records say.
-const LONGEST_REMEMBERED: Duration = Duration::from_secs(60);
+const MAX_CACHED: Duration = Duration::from_secs(60);
 
 /// A name that was not there is asked for again by the next check.
-const ABSENCE_REMEMBERED: Duration = Duration::from_secs(1);
+const MAX_ABSENCE_CACHED: Duration = Duration::from_secs(1);
 
 /// How many names may be asked for at the same time.
-const MOST_AT_ONCE: usize = 1024;
+const MAX_LOOKUPS: usize = 1024;
 
 /// The most addresses of one name that are tried.
-const MOST_ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 
-pub(super) struct Names {
+pub(super) struct NameResolver {
     /// Remembers what it was told.
     addresses: Option<TokioResolver>,
     /// Asks every time.
-    database: Option<TokioResolver>,
+    uncached: Option<TokioResolver>,
 }
 
-impl Names {
+impl NameResolver {
     pub(super) fn new(server: Option<SocketAddr>) -> Self {
-        Self { addresses: open(server, remembering), database: open(server, fresh) }
+        Self { addresses: open(server, cached_options), uncached: open(server, uncached_options) }
     }
 
     /// The addresses of a host that may be looked at. A host that is written as an address is taken as it is.
@@ -48,11 +48,11 @@ impl Names {
         let found = match host {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
-            Host::Domain(name) => self.look_up(name.as_ref()).await?,
+            Host::Domain(name) => self.lookup(name.as_ref()).await?,
         };
         let first = found.first().copied();
         let allowed: Vec<IpAddr> =
-            found.into_iter().filter(|address| targets.allow(*address)).take(MOST_ADDRESSES).collect();
+            found.into_iter().filter(|address| targets.allow(*address)).take(MAX_ADDRESSES).collect();
         match (first, allowed.is_empty()) {
             (None, _) => Err(Failure::new(FailureClass::Name, "the name has no address")),
             (Some(address), true) => {
@@ -63,29 +63,29 @@ impl Names {
         }
     }
 
-    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
+    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
         let resolver = self.addresses.as_ref().ok_or_else(no_resolver)?;
         let found = resolver.lookup_ip(name).await.map_err(|error| failure(&error))?;
         Ok(found.iter().collect())
     }
 
     /// What asks for records without remembering them.
-    pub(super) fn database(&self) -> Result<&TokioResolver, Failure> {
-        self.database.as_ref().ok_or_else(no_resolver)
+    pub(super) fn uncached(&self) -> Result<&TokioResolver, Failure> {
+        self.uncached.as_ref().ok_or_else(no_resolver)
     }
 }
 
 /// What asks one server, without remembering.
-pub(super) fn resolver_at(server: SocketAddr) -> Result<TokioResolver, Failure> {
-    open(Some(server), fresh).ok_or_else(no_resolver)
+pub(super) fn resolver_for(server: SocketAddr) -> Result<TokioResolver, Failure> {
+    open(Some(server), uncached_options).ok_or_else(no_resolver)
 }
 
-fn remembering(options: &mut ResolverOpts) {
-    options.positive_max_ttl = Some(LONGEST_REMEMBERED);
-    options.negative_max_ttl = Some(ABSENCE_REMEMBERED);
+fn cached_options(options: &mut ResolverOpts) {
+    options.positive_max_ttl = Some(MAX_CACHED);
+    options.negative_max_ttl = Some(MAX_ABSENCE_CACHED);
 }
 
-fn fresh(options: &mut ResolverOpts) {
+fn uncached_options(options: &mut ResolverOpts) {
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
 }
@@ -97,7 +97,7 @@ fn open(server: Option<SocketAddr>, tune: fn(&mut ResolverOpts)) -> Option<Tokio
         None => TokioResolver::builder_tokio().ok()?,
     };
     let options = builder.options_mut();
-    options.max_active_requests = MOST_AT_ONCE;
+    options.max_active_requests = MAX_LOOKUPS;
     tune(options);
     builder.build().ok()
 }
@@ -126,7 +126,7 @@ fn no_resolver() -> Failure {
     Failure::new(FailureClass::Name, "this system has no name servers configured")
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for NameResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Names").finish_non_exhaustive()
     }

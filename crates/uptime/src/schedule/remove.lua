@@ -2,7 +2,7 @@
 -- KEYS  1 schedule zset · 2 leases zset · 3 standing hash · 4 unsettled hash · 5 status hash · 6 incident hash ·
 --       7 retry string
 -- ARGV  id, 'paused' to go on showing the last result, 'deleted' not to
--- Returns {'forgotten'}
+-- Returns {'removed'}
 -- The status keeps the TTL that its last result gave it.
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
@@ -14,4 +14,4 @@ if ARGV[2] ~= 'deleted' and redis.call('TYPE', KEYS[5]).ok == 'hash' then
 else
   redis.call('DEL', KEYS[5])
 end
-return {'forgotten'}
+return {'removed'}

@@ -11,7 +11,7 @@ use super::{Assertion, HeaderTest};
 use crate::monitor::check::AssertionResult;
 
 /// The most that is told of what was found, in characters.
-const LONGEST_FOUND: usize = 80;
+const MAX_FOUND_CHARS: usize = 80;
 
 /// What a probe saw, as far as it got. An assertion about something that the protocol does not have fails.
 #[derive(Debug, Default)]
@@ -27,18 +27,18 @@ pub struct Facts<'a> {
 
 /// What each assertion comes to.
 #[must_use]
-pub fn judge(assertions: &[Assertion], facts: &Facts<'_>) -> Vec<AssertionResult> {
+pub fn evaluate(assertions: &[Assertion], facts: &Facts<'_>) -> Vec<AssertionResult> {
     let document = OnceCell::new();
-    let evidence = Evidence { facts, document: &document };
+    let evaluation = Evaluation { facts, document: &document };
     let result = |assertion: &Assertion| {
-        let (holds, found) = assertion.verdict(evidence);
+        let (holds, found) = assertion.evaluate(evaluation);
         AssertionResult { text: assertion.to_string(), holds, found: shorten(&found) }
     };
     assertions.iter().map(result).collect()
 }
 
 #[derive(Clone, Copy)]
-struct Evidence<'a> {
+struct Evaluation<'a> {
     facts: &'a Facts<'a>,
     /// The body, parsed once however many assertions ask.
     document: &'a OnceCell<Option<Value>>,
@@ -57,8 +57,8 @@ impl Assertion {
         matches!(self, Self::StatusIn(_) | Self::Status(..))
     }
 
-    fn verdict(&self, evidence: Evidence<'_>) -> (bool, String) {
-        let facts = evidence.facts;
+    fn evaluate(&self, evaluation: Evaluation<'_>) -> (bool, String) {
+        let facts = evaluation.facts;
         match self {
             Self::StatusIn(ranges) => {
                 let within = |status: &u16| ranges.iter().any(|range| range.contains(status));
@@ -80,7 +80,7 @@ impl Assertion {
                     values.first().map_or_else(|| "no such header".to_owned(), |value| facts.show(value));
                 (holds, shown)
             }),
-            Self::Json(path, test) => with(evidence.document(), "no JSON", |document| {
+            Self::Json(path, test) => with(evaluation.document(), "no JSON", |document| {
                 let found = path.find(document);
                 let shown = match found.as_slice() {
                     [] => "nothing there".to_owned(),
@@ -102,7 +102,7 @@ impl Assertion {
     }
 }
 
-impl<'a> Evidence<'a> {
+impl<'a> Evaluation<'a> {
     fn document(self) -> Option<&'a Value> {
         let parse = || self.facts.body.and_then(|body| serde_json::from_slice(body).ok());
         self.document.get_or_init(parse).as_ref()
@@ -110,8 +110,8 @@ impl<'a> Evidence<'a> {
 }
 
 /// The verdict on a fact, or on there being none.
-fn with<T>(fact: Option<T>, absent: &str, verdict: impl FnOnce(T) -> (bool, String)) -> (bool, String) {
-    fact.map_or_else(|| (false, absent.to_owned()), verdict)
+fn with<T>(fact: Option<T>, absent: &str, evaluate: impl FnOnce(T) -> (bool, String)) -> (bool, String) {
+    fact.map_or_else(|| (false, absent.to_owned()), evaluate)
 }
 
 impl Facts<'_> {
@@ -119,7 +119,7 @@ impl Facts<'_> {
         if bytes.is_empty() {
             return "nothing".to_owned();
         }
-        self.mask.unwrap_or(&Mask::default()).beginning(bytes, LONGEST_FOUND + 1)
+        self.mask.unwrap_or(&Mask::default()).beginning(bytes, MAX_FOUND_CHARS + 1)
     }
 
     fn show_value(&self, value: &Value) -> String {
@@ -135,8 +135,8 @@ impl Facts<'_> {
 
 fn shorten(text: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
-    let mut short: String = text.chars().map(clean).take(LONGEST_FOUND).collect();
-    if text.chars().nth(LONGEST_FOUND).is_some() {
+    let mut short: String = text.chars().map(clean).take(MAX_FOUND_CHARS).collect();
+    if text.chars().nth(MAX_FOUND_CHARS).is_some() {
         short.push('…');
     }
     short
@@ -146,18 +146,18 @@ fn shorten(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judge_one(facts: &Facts<'_>, expression: &str) -> (bool, String) {
-        let result = judge(&[expression.parse().unwrap()], facts).remove(0);
+    fn evaluate_one(facts: &Facts<'_>, expression: &str) -> (bool, String) {
+        let result = evaluate(&[expression.parse().unwrap()], facts).remove(0);
         assert_eq!(result.text, expression);
         (result.holds, result.found)
     }
 
     fn check(facts: &Facts<'_>, hold: &[&str], fail: &[(&str, &str)]) {
         for expression in hold {
-            assert!(judge_one(facts, expression).0, "{expression} should hold");
+            assert!(evaluate_one(facts, expression).0, "{expression} should hold");
         }
         for (expression, found) in fail {
-            assert_eq!(judge_one(facts, expression), (false, (*found).to_owned()), "{expression}");
+            assert_eq!(evaluate_one(facts, expression), (false, (*found).to_owned()), "{expression}");
         }
     }
 
@@ -252,6 +252,6 @@ mod tests {
     fn what_is_told_of_a_large_body_is_short() {
         let body = vec![b'x'; 1 << 20];
         let facts = Facts { body: Some(&body), ..Facts::default() };
-        assert_eq!(judge_one(&facts, "body == \"\"").1.chars().count(), LONGEST_FOUND + 1);
+        assert_eq!(evaluate_one(&facts, "body == \"\"").1.chars().count(), MAX_FOUND_CHARS + 1);
     }
 }

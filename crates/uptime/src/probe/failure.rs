@@ -5,7 +5,7 @@ use std::io;
 
 use crate::monitor::check::{Failure, FailureClass};
 
-pub(super) fn of_http(error: &hyper::Error) -> Failure {
+pub(super) fn from_hyper(error: &hyper::Error) -> Failure {
     let closed = |message: String| Failure::new(FailureClass::Closed, message);
     if let Some(io) = io_error(error) {
         let is_tls = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
@@ -16,7 +16,7 @@ pub(super) fn of_http(error: &hyper::Error) -> Failure {
                 Failure::new(FailureClass::Protocol, format!("not HTTP: {io}"))
             }
             io::ErrorKind::UnexpectedEof => closed("the connection was closed in the middle".to_owned()),
-            _ => closed(plainly(io)),
+            _ => closed(without_os_code(io)),
         };
     }
     if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
@@ -33,7 +33,7 @@ pub(super) fn of_http(error: &hyper::Error) -> Failure {
 }
 
 /// What the system says, without its numbers.
-pub(super) fn plainly(error: &io::Error) -> String {
+pub(super) fn without_os_code(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(end) => text[..end].to_owned(),

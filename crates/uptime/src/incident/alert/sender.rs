@@ -7,67 +7,69 @@ use futures_util::future::join_all;
 use hob_service::Task;
 use tokio::task::JoinSet;
 
-use super::delivery::{self, Arrival, Held, Patience};
+use super::delivery::{self, ClaimedDelivery, DeliveryOutcome, RetryPolicy};
 use super::{Alerts, ChannelId, send};
 use crate::database::{channels, deliveries};
 use crate::error::Result;
 
 /// How many deliveries of one channel are on their way at the same time.
-const AT_ONCE: u16 = 4;
+const MAX_CONCURRENT: u16 = 4;
 
 /// How soon a delivery is carried that is due again, or that another node has entered.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
-const FORGET_EVERY: Duration = Duration::from_secs(600);
+const CLEANUP_EVERY: Duration = Duration::from_secs(600);
 
 pub(super) async fn run(alerts: Alerts, task: Task) {
-    let mut couriers = JoinSet::new();
+    let mut senders = JoinSet::new();
     let mut busy = HashSet::new();
-    let mut forgot: Option<Instant> = None;
+    let mut cleaned_up: Option<Instant> = None;
     loop {
-        while let Some(Ok(channel_id)) = couriers.try_join_next() {
+        while let Some(Ok(channel_id)) = senders.try_join_next() {
             busy.remove(&channel_id);
         }
         let pause = match deliveries::due_channels(alerts.database()).await {
             Ok(due) => {
                 for channel_id in due {
                     if busy.insert(channel_id.clone()) {
-                        couriers.spawn(serve(alerts.clone(), channel_id));
+                        senders.spawn(send_due(alerts.clone(), channel_id));
                     }
                 }
-                LOOK_EVERY
+                POLL_EVERY
             }
             Err(error) => {
                 tracing::warn!(%error, "deliveries that are due cannot be read");
                 AFTER_FAILURE
             }
         };
-        if forgot.is_none_or(|forgot| forgot.elapsed() > FORGET_EVERY) {
-            forget(&alerts).await;
-            forgot = Some(Instant::now());
+        if cleaned_up.is_none_or(|cleaned_up| cleaned_up.elapsed() > CLEANUP_EVERY) {
+            delete_old(&alerts).await;
+            cleaned_up = Some(Instant::now());
         }
         task.beat();
         let go_on = tokio::select! {
             go_on = task.pause(pause) => go_on,
-            () = alerts.entered.notified() => true,
+            () = alerts.new_deliveries.notified() => true,
         };
         if !go_on {
             break;
         }
     }
     // What is on its way arrives, or has had its time: told again after a restart it would be told twice.
-    while couriers.join_next().await.is_some() {}
+    while senders.join_next().await.is_some() {}
 }
 
 /// Carries all that is due for a channel.
-async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
+async fn send_due(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
     loop {
-        match deliveries::claim(alerts.database(), &channel_id, AT_ONCE, alerts.lease()).await {
-            Ok(held) if held.is_empty() => return channel_id,
-            Ok(held) => {
-                let patience = alerts.patience();
-                for carried in join_all(held.iter().map(|held| carry(&alerts, held, patience))).await {
-                    if let Err(error) = carried {
+        match deliveries::claim(alerts.database(), &channel_id, MAX_CONCURRENT, alerts.lease()).await {
+            Ok(claimed) if claimed.is_empty() => return channel_id,
+            Ok(claimed) => {
+                let retry_policy = alerts.retry_policy();
+                for sent in
+                    join_all(claimed.iter().map(|claimed| deliver(&alerts, claimed, retry_policy))).await
+                {
+                    if let Err(error) = sent {
                         tracing::warn!(%error, "a delivery's end cannot be written down; it is carried again");
                     }
                 }
@@ -84,19 +86,23 @@ async fn serve(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
 }
 
 /// One attempt, written down.
-pub(super) async fn carry(alerts: &Alerts, held: &Held, patience: Patience) -> Result<()> {
-    let begun = Instant::now();
-    let (arrival, kind) = match channels::by_id(alerts.database(), &held.channel_id).await {
-        Ok(Some(channel)) => (send::send(alerts, &channel, held).await, channel.spec.kind.as_str()),
-        Ok(None) => (Arrival::Hopeless("the channel was removed".to_owned()), "none"),
+pub(super) async fn deliver(
+    alerts: &Alerts,
+    claimed: &ClaimedDelivery,
+    retry_policy: RetryPolicy,
+) -> Result<()> {
+    let started = Instant::now();
+    let (outcome, kind) = match channels::by_id(alerts.database(), &claimed.channel_id).await {
+        Ok(Some(channel)) => (send::send(alerts, &channel, claimed).await, channel.spec.kind.as_str()),
+        Ok(None) => (DeliveryOutcome::PermanentFailure("the channel was removed".to_owned()), "none"),
         Err(error) => return Err(error),
     };
-    let outcome = if matches!(arrival, Arrival::Delivered(_)) { "delivered" } else { "failed" };
-    crate::metrics::alert_attempted(kind, outcome);
-    delivery::finish(alerts.database(), held, &arrival, begun.elapsed(), patience).await
+    let label = if matches!(outcome, DeliveryOutcome::Delivered(_)) { "delivered" } else { "failed" };
+    crate::metrics::alert_attempted(kind, label);
+    delivery::finish(alerts.database(), claimed, &outcome, started.elapsed(), retry_policy).await
 }
 
-async fn forget(alerts: &Alerts) {
+async fn delete_old(alerts: &Alerts) {
     let keep = alerts.config.now().keep_days.get();
     loop {
         match deliveries::delete_old(alerts.database(), keep).await {
